@@ -1,0 +1,52 @@
+"""Losses for training on labels that are wrong.
+
+>>> import torch, symloss
+>>> loss = symloss.AlphaMAE(alpha=2.0)           # instead of torch.nn.CrossEntropyLoss()
+>>> loss(torch.zeros(8, 10), torch.zeros(8, dtype=torch.long))
+tensor(18.)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Names are resolved when they are used: importing symloss must not import torch.
+_HOME = {
+    "create_loss": "symloss.losses.create",
+    "list_losses": "symloss.losses.create",
+    "symmetrize": "symloss.losses.criterion",
+    "decompose": "symloss.losses.criterion",
+    "Criterion": "symloss.losses.criterion",
+    "Decomposition": "symloss.losses.criterion",
+    "Loss": "symloss.losses.algebra",
+    "relative": "symloss.losses.algebra",
+    "complement": "symloss.losses.algebra",
+    "blend": "symloss.losses.algebra",
+    "dirichlet": "symloss.losses.algebra",
+    "noisy": "symloss.losses.algebra",
+    "BatchNormScores": "symloss.losses.scores",
+    "EpsSoftmax": "symloss.losses.scores",
+    "UnitScores": "symloss.losses.scores",
+    "append_scores": "symloss.losses.scores",
+    "l1_penalty": "symloss.losses.penalty",
+    "certify": "symloss.certificates",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name == "functional" or name.startswith("_"):
+        raise AttributeError(name)
+    modules = importlib.import_module("symloss.losses.create").MODULES
+    if name in modules:
+        return modules[name]
+    raise AttributeError(f"module 'symloss' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    modules = importlib.import_module("symloss.losses.create").MODULES
+    return sorted([*_HOME, *modules, "functional", "__version__"])

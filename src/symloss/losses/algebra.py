@@ -1,0 +1,455 @@
+"""The algebra: a loss is its value at every label, and operators make new losses of old ones.
+
+Five operators and the sum build every composite loss of the field in one line each::
+
+    symmetrize(L)      L_y - mean_k L_k                 the robust part of any loss
+    relative(L)        L_y / sum_k L_k                  NCE, NFL
+    complement(L)      1 - (A - L_y) / sum_k (A - L_k)  NNCE, NNFL
+    blend(L, alpha)    (1 - alpha) unhinged + alpha L / slope        alpha-MAE
+    dirichlet(L, alpha)   L_y + sum_k (alpha_k - 1) L_k
+    a * L + b * M      SCE, NCE+RCE, ANL
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from symloss.losses import checks
+from symloss.losses.evaluate import evaluate
+from symloss.losses.scores import Scores
+
+
+class Germ(NamedTuple):
+    """A loss near equal scores, to first order: value + slope * unhinged (prop. 5.2)."""
+
+    value: Tensor
+    slope: Tensor
+
+
+class Loss(ABC):
+    """A loss as its value at every label.
+
+    >>> from symloss.losses.potentials import GCE
+    >>> sgce = symmetrize(GCE(q=0.5))
+    >>> sgce
+    symmetrize(GCE(q=0.5))
+    >>> sgce.per_class(torch.tensor([0.0, 1.0, 2.0])).sum().abs() < 1e-6
+    tensor(True)
+    """
+
+    @abstractmethod
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        """The value at the given labels (shaped like a kept sum), or at every label. Masked classes hold no meaning."""
+
+    @abstractmethod
+    def germ(self, s: Scores) -> Germ:
+        """Value and slope at equal scores, for as many classes as each example of s has."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the sum over labels is constant, as far as the construction tells."""
+        return False
+
+    @property
+    def affine(self) -> bool:
+        """Whether the loss is affine in log p."""
+        return False
+
+    @property
+    def children(self) -> tuple[Loss, ...]:
+        return ()
+
+    @property
+    def any_classes(self) -> bool:
+        """Whether the loss is defined for every number of classes."""
+        return all(child.any_classes for child in self.children)
+
+    @property
+    def modules(self) -> tuple[nn.Module, ...]:
+        """The torch modules the loss is made of."""
+        return tuple(module for child in self.children for module in child.modules)
+
+    def map(self, change: Callable[[Loss], Loss]) -> Loss:
+        """The same expression with every leaf changed."""
+        return change(self)
+
+    def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
+        """The value at every label, classes along dim. Scores may be log p: their softmax is the same. 0 where masked."""
+        s = Scores(scores, dim)
+        return torch.where(s.present, self.values(s), 0.0)
+
+    def slope(self, classes: int) -> float:
+        """The slope at equal scores against the unhinged loss (cross-entropy's is 1)."""
+        return float(self.germ(Scores(torch.zeros(classes, dtype=torch.float64))).slope)
+
+    def __call__(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
+        """The training loss, with the options of ``F.cross_entropy``."""
+        return evaluate(self, input, target, **options)
+
+    def __add__(self, other: object) -> Loss:
+        return Sum(_terms(self) + _terms(other)) if isinstance(other, Loss) else NotImplemented
+
+    def __sub__(self, other: object) -> Loss:
+        return self + -1.0 * other if isinstance(other, Loss) else NotImplemented
+
+    def __mul__(self, factor: object) -> Loss:
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            return NotImplemented
+        return Sum(tuple((factor * coefficient, term) for coefficient, term in _terms(self)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Loss:
+        return self * (1 / divisor)
+
+    def __neg__(self) -> Loss:
+        return -1.0 * self
+
+
+def _terms(loss: Loss) -> tuple[tuple[float, Loss], ...]:
+    return loss.terms if isinstance(loss, Sum) else ((1.0, loss),)
+
+
+@dataclass(frozen=True, repr=False)
+class Sum(Loss):
+    """A weighted sum of losses."""
+
+    terms: tuple[tuple[float, Loss], ...]
+
+    def __repr__(self) -> str:
+        return " + ".join(f"{term!r}" if a == 1 else f"{a:g} * {term!r}" for a, term in self.terms)
+
+    @property
+    def children(self) -> tuple[Loss, ...]:
+        return tuple(term for _, term in self.terms)
+
+    @property
+    def symmetric(self) -> bool:
+        return all(term.symmetric for a, term in self.terms if a != 0)
+
+    @property
+    def affine(self) -> bool:
+        return all(term.affine for _, term in self.terms)
+
+    def map(self, change: Callable[[Loss], Loss]) -> Loss:
+        return Sum(tuple((a, term.map(change)) for a, term in self.terms))
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        first, *others = (a * term.values(s, labels) for a, term in self.terms)
+        return sum(others, first)
+
+    def germ(self, s: Scores) -> Germ:
+        germs = [(a, term.germ(s)) for a, term in self.terms]
+        first, *others = (Germ(a * germ.value, a * germ.slope) for a, germ in germs)
+        for germ in others:
+            first = Germ(first.value + germ.value, first.slope + germ.slope)
+        return first
+
+
+@dataclass(frozen=True, repr=False)
+class Operator(Loss):
+    """A loss made of one other."""
+
+    inner: Loss
+
+    def __repr__(self) -> str:
+        others = [f for f in dataclasses.fields(self) if f.repr and f.name != "inner"]
+        given = [f"{f.name}={getattr(self, f.name)!r}" for f in others if getattr(self, f.name) is not None]
+        return f"{type(self).__name__.lower()}({', '.join([repr(self.inner), *given])})"
+
+    @property
+    def children(self) -> tuple[Loss, ...]:
+        return (self.inner,)
+
+    def map(self, change: Callable[[Loss], Loss]) -> Self:
+        return dataclasses.replace(self, inner=self.inner.map(change))
+
+
+def _expectation(values: Tensor, s: Scores, prior: Tensor | None) -> Tensor:
+    """The mean over labels that are drawn uniformly, or from the prior."""
+    if prior is None:
+        return s.mean(values)
+    checks.class_vector("prior", prior, s.classes)
+    q = s.align(prior.to(s.z))
+    return s.sum(q * values) / s.sum(q)
+
+
+@dataclass(frozen=True, repr=False)
+class Symmetrize(Operator):
+    prior: Tensor | None = field(default=None, compare=False)
+
+    @property
+    def symmetric(self) -> bool:
+        return self.prior is None
+
+    @property
+    def affine(self) -> bool:
+        return self.inner.affine
+
+    @property
+    def any_classes(self) -> bool:
+        return self.prior is None and super().any_classes
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        every = self.inner.values(_without_softmax(s) if self.inner.affine else s)
+        return s.select(every, labels) - _expectation(every, s, self.prior)
+
+    def germ(self, s: Scores) -> Germ:
+        value, slope = self.inner.germ(s)
+        return Germ(0 * value, slope)
+
+
+def _without_softmax(s: Scores) -> Scores:
+    """Scores that pass for log p: a loss that is affine in log p loses the log-sum-exp when it is symmetrized."""
+    plain = Scores(s.z, s.dim)
+    plain.__dict__["logp"] = s.shifted
+    return plain
+
+
+@dataclass(frozen=True, repr=False)
+class Insensitive(Operator):
+    """The class-insensitive part: the mean over labels, at every label."""
+
+    prior: Tensor | None = field(default=None, compare=False)
+
+    @property
+    def any_classes(self) -> bool:
+        return self.prior is None and super().any_classes
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        mean = _expectation(self.inner.values(s), s, self.prior)
+        return mean.expand_as(s.z) if labels is None else mean
+
+    def germ(self, s: Scores) -> Germ:
+        value, slope = self.inner.germ(s)
+        return Germ(value, 0 * slope)
+
+
+def _share(part: Tensor, rest: Tensor) -> Tensor:
+    """part / (part + rest) for parts of at least 0; 1 where there is nothing to share.
+
+    Dividing the smaller by the larger keeps the gradient free of cancellation.
+    """
+    larger = torch.maximum(part, rest)
+    whole = larger > 0
+    safe = torch.where(whole, larger, 1.0)
+    ratio = torch.where(part > rest, rest, part) / safe
+    return torch.where(whole, torch.where(part > rest, 1 / (1 + ratio), ratio / (1 + ratio)), 1.0)
+
+
+@dataclass(frozen=True, repr=False)
+class Relative(Operator):
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        every = self.inner.values(s)
+        return _share(s.select(every, labels), s.sum_others(every, labels))
+
+    def germ(self, s: Scores) -> Germ:
+        value, slope = self.inner.germ(s)
+        return Germ(1 / s.count, slope / (s.count * value))
+
+
+@dataclass(frozen=True, repr=False)
+class Complement(Operator):
+    bound: float
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        room = (self.bound - self.inner.values(s)).clamp_min(0)
+        return _share(s.sum_others(room, labels), s.select(room, labels))
+
+    def germ(self, s: Scores) -> Germ:
+        value, slope = self.inner.germ(s)
+        return Germ(1 - 1 / s.count, slope / (s.count * (self.bound - value)))
+
+
+@dataclass(frozen=True, repr=False)
+class Dirichlet(Operator):
+    alpha: float | Tensor = field(compare=False)
+
+    @property
+    def any_classes(self) -> bool:
+        return not isinstance(self.alpha, Tensor) and super().any_classes
+
+    def _excess(self, s: Scores) -> Tensor | float:
+        if not isinstance(self.alpha, Tensor):
+            return self.alpha - 1
+        alpha = self.alpha.to(s.z)
+        if alpha.shape == s.z.shape:
+            return alpha - 1
+        if alpha.shape == (s.classes,):
+            return s.align(alpha) - 1
+        raise ValueError(
+            f"alpha must be a number, one entry for each of the {s.classes} classes or a tensor of the scores' shape "
+            f"{tuple(s.z.shape)}; got shape {tuple(alpha.shape)}"
+        )
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        every = self.inner.values(s)
+        return s.select(every, labels) + s.sum(self._excess(s) * every)
+
+    def germ(self, s: Scores) -> Germ:
+        value, slope = self.inner.germ(s)
+        return Germ(value * (1 + s.sum(torch.ones_like(s.z) * self._excess(s))), slope)
+
+
+def _refuse_flat(slope: Tensor, operator: str) -> Tensor:
+    if checks.can_look(slope) and bool((slope == 0).any()):
+        raise ValueError(
+            f"{operator} divides by the slope at equal scores, which is 0 for this loss; it must not be flat there"
+        )
+    return slope
+
+
+@dataclass(frozen=True, repr=False)
+class UnitSlope(Operator):
+    """The loss divided by its slope at equal scores: it starts with cross-entropy's gradient."""
+
+    @property
+    def symmetric(self) -> bool:
+        return self.inner.symmetric
+
+    @property
+    def affine(self) -> bool:
+        return self.inner.affine
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        return self.inner.values(s, labels) / _refuse_flat(self.inner.germ(s).slope, "scale='ce'")
+
+    def germ(self, s: Scores) -> Germ:
+        value, slope = self.inner.germ(s)
+        return Germ(value / slope, slope / slope)
+
+
+@dataclass(frozen=True, repr=False)
+class Blend(Operator):
+    alpha: float
+    _checked: set[int] = field(default_factory=set, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.inner.any_classes:
+            self._check(3)
+
+    def _check(self, classes: int) -> None:
+        if classes not in self._checked:
+            _refuse_unblendable(self.inner, classes)
+            self._checked.add(classes)
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        if not self.inner.any_classes and checks.can_look():
+            self._check(s.classes)
+        unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
+        slope = _refuse_flat(self.inner.germ(s).slope, "blend")
+        return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
+
+    def germ(self, s: Scores) -> Germ:
+        value, slope = self.inner.germ(s)
+        return Germ(self.alpha * value / slope, torch.ones_like(slope))
+
+
+def _refuse_unblendable(loss: Loss, classes: int) -> None:
+    """Symmetric, permutation-invariant and not flat at equal scores, or an error."""
+    steps = torch.arange(16 * classes, dtype=torch.float64).reshape(16, classes)
+    points = 3 * (steps.square() + steps.sin()).cos()
+    with torch.no_grad():
+        every = loss.per_class(points)
+        total = every.sum(-1)
+        tolerance = 1e-8 * (1 + every.abs().max())
+        if (total.max() - total.min()) > tolerance:
+            raise ValueError(f"blend takes a symmetric loss; the sum over labels of {loss!r} is not constant")
+        order = torch.arange(1, classes + 1) % classes
+        if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
+            raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
+    _refuse_flat(loss.germ(Scores(points[:1])).slope, "blend")
+
+
+@dataclass(frozen=True, repr=False)
+class Noisy(Operator):
+    """The expected loss when the label y is read as k with probability T[y, k]."""
+
+    transition: Tensor = field(compare=False)
+
+    @property
+    def any_classes(self) -> bool:
+        return False
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        if self.transition.shape != (s.classes, s.classes):
+            raise ValueError(
+                f"transition must have shape {(s.classes, s.classes)}, row = true class; got {tuple(self.transition.shape)}"
+            )
+        every = self.inner.values(s).movedim(s.dim, -1) @ self.transition.to(s.z).T
+        return s.select(every.movedim(-1, s.dim), labels)
+
+    def germ(self, s: Scores) -> Germ:
+        value, slope = self.inner.germ(s)
+        agreement = self.transition.to(s.z).diagonal().mean()
+        return Germ(value, slope * (agreement * s.count - 1) / (s.count - 1))
+
+
+def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> Loss:
+    """1 - (A - L_y) / sum_k (A - L_k) with L cut at A: the loss turned upside down.
+
+    A is ``bound``, or the loss of a label whose probability is ``p_min``, where the loss depends on nothing else.
+    """
+    if bound is None:
+        at = getattr(loss, "phi", None)
+        if at is None:
+            raise ValueError(
+                f"complement needs bound=... for {loss!r}, which is no function of the label's probability alone"
+            )
+        checks.number("p_min", p_min, "(0, 1)")
+        bound = float(at(torch.tensor(math.log(p_min), dtype=torch.float64)))
+    return Complement(loss, bound)
+
+
+def relative(loss: Loss) -> Loss:
+    """L_y / sum_k L_k, for a loss of at least 0 (normalised losses, Ma et al. 2020)."""
+    return Relative(loss)
+
+
+def blend(loss: Loss, alpha: float) -> Loss:
+    """(1 - alpha) unhinged + alpha L / slope: alpha scales all that is not linear in a symmetric loss (sec. 6).
+
+    The slope at equal scores is found from the loss: 1/C for MAE, C**-q for SGCE.
+    """
+    return Blend(loss, checks.number("alpha", alpha, "[0, inf)"))
+
+
+def dirichlet(loss: Loss, alpha: float | Tensor) -> Loss:
+    """L_y + sum_k (alpha_k - 1) L_k: the likelihood with a Dirichlet prior on the outputs (app. E).
+
+    alpha is a number, one entry for each class, or a tensor of the scores' shape (alpha_k(x), example by example).
+    """
+    if isinstance(alpha, Tensor):
+        if checks.can_look(alpha) and not bool((alpha > 0).all()):
+            raise ValueError(f"alpha must be above 0; got {float(alpha.min()):g}")
+        return Dirichlet(loss, alpha)
+    return Dirichlet(loss, checks.number("alpha", alpha, "(0, inf)"))
+
+
+def noisy(loss: Loss, transition: Tensor) -> Loss:
+    """The expected loss under label noise: row y of the matrix says how the label y is read (app. A)."""
+    if not isinstance(transition, Tensor) or transition.dim() != 2 or transition.shape[0] != transition.shape[1]:
+        given = tuple(transition.shape) if isinstance(transition, Tensor) else type(transition).__name__
+        raise ValueError(f"transition must be a square tensor, row = true class; got {given}")
+    checks.probabilities(transition, 1, "transition")
+    return Noisy(loss, transition)

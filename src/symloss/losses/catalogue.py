@@ -1,0 +1,479 @@
+"""Every loss, one record each. Functions, modules, command-line names, docs and tests are derived from these records.
+
+To add a loss: a record here, and one line with its plain formula in tests/reference.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+from symloss.losses import checks, whole
+from symloss.losses import potentials as phi
+from symloss.losses.algebra import Insensitive, Loss, Symmetrize, blend, complement, dirichlet, relative
+
+Fact = bool | Callable[[SimpleNamespace], bool]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    default: float
+    interval: str
+    meaning: str
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is claimed of a loss of raw scores; a claim may depend on the parameters and on the number of classes C."""
+
+    symmetric: Fact = False
+    non_increasing: Fact = True
+    convex: Fact = False
+    bounded: Fact = True
+    permutation_invariant: Fact = True
+
+    def at(self, classes: int, **parameters: float) -> dict[str, bool]:
+        point = SimpleNamespace(C=classes, **parameters)
+        return {name: fact if isinstance(fact, bool) else fact(point) for name, fact in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Published settings of a loss, with their source."""
+
+    values: Mapping[str, Any]
+    source: str
+    penalty: float | None = None
+    """Weight of the sum of absolute parameters, for ``l1_penalty``."""
+    batch_norm_scores: bool = False
+    """Whether the published run put batch normalisation on the scores."""
+
+
+@dataclass(frozen=True)
+class Record:
+    name: str
+    class_name: str
+    build: Callable[..., Loss]
+    formula: str
+    source: str
+    parameters: tuple[Parameter, ...] = ()
+    facts: Facts = Facts()
+    presets: Mapping[str, Preset] = field(default_factory=lambda: MappingProxyType({}))
+    normalize: str | None = None
+
+    @property
+    def defaults(self) -> dict[str, float]:
+        return {parameter.name: parameter.default for parameter in self.parameters}
+
+    def loss(self, **values: float) -> Loss:
+        """The expression at these parameters, checked, with defaults for the rest."""
+        unknown = sorted(set(values) - set(self.defaults))
+        if unknown:
+            known = ", ".join(self.defaults) or "none"
+            raise TypeError(f"{self.name} has no parameter {unknown[0]!r}; its parameters are: {known}")
+        checked = {
+            p.name: checks.number(p.name, values.get(p.name, p.default), p.interval, p.whole) for p in self.parameters
+        }
+        return self.build(**checked)
+
+
+PAPER = "Lemire Paquin, Chaib-draa, Giguère 2026"
+SOURCES = {
+    PAPER: "Symmetrization of loss functions for robust training of neural networks in the presence of noisy labels",
+    "Ghosh 2017": "Ghosh, Kumar, Sastry: Robust loss functions under label noise for deep neural networks. AAAI",
+    "Lin 2017": "Lin, Goyal, Girshick, He, Dollár: Focal loss for dense object detection. ICCV",
+    "Zhang 2018": "Zhang, Sabuncu: Generalized cross entropy loss for training deep neural networks with noisy labels. NeurIPS",
+    "Amid 2019": "Amid, Warmuth, Anil, Koren: Robust bi-tempered logistic loss based on Bregman divergences. NeurIPS",
+    "Wang 2019": "Wang, Ma, Chen, Luo, Yi, Bailey: Symmetric cross entropy for robust learning with noisy labels. ICCV",
+    "Feng 2020": "Feng, Shu, Lin, Lv, Li, An: Can cross entropy loss be robust to label noise? IJCAI",
+    "Ma 2020": "Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels. ICML",
+    "Menon 2020": "Menon, Rawat, Reddi, Kumar: Can gradient clipping mitigate label noise? ICLR",
+    "Englesson 2021": "Englesson, Azizpour: Generalized Jensen-Shannon divergence loss for learning with noisy labels. NeurIPS",
+    "Zhou 2021": "Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML",
+    "Wei 2022": "Wei, Liu, Liu, Niu, Sugiyama, Liu: To smooth or not? When label smoothing meets noisy labels. ICML",
+    "Ye 2023": "Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS",
+    "textbook": "standard",
+}
+
+LOG_ZERO = -math.log(1e-4)
+"""Reverse cross-entropy reads log 0 as log 1e-4."""
+
+Q = Parameter("q", 0.7, "(0, 1]", "towards 0 cross-entropy, at 1 MAE")
+GAMMA = Parameter("gamma", 0.5, "[0, inf)", "how much confident examples are weighed down")
+ALPHA, BETA = (
+    Parameter("alpha", 1.0, "[0, inf)", "weight of the first loss"),
+    Parameter("beta", 1.0, "[0, inf)", "weight of the second loss"),
+)
+AGCE_A = Parameter("a", 0.6, "(0, inf)", "offset of the probability")
+AGCE_Q = Parameter("q", 0.6, "(0, inf)", "exponent; at 1 MAE")
+AUL_A = Parameter("a", 5.5, "(1, inf)", "what the probability is taken from")
+AUL_Q = Parameter("q", 3.0, "(0, inf)", "exponent; at 1 MAE")
+AEL_A = Parameter("a", 2.5, "(0, inf)", "scale of the probability")
+TAU = Parameter("tau", 10.0, "(1, inf)", "largest slope in p")
+
+BASELINES = "the settings of the baselines in the public implementation of Ye 2023"
+SYMMETRIC = Facts(symmetric=True)
+
+
+def _pairs(table: str, names: str, source: str = BASELINES, **common: float) -> dict[str, Preset]:
+    """Presets from lines of 'data set: value value ...', one value for each name ('penalty' is none of the loss's)."""
+    presets = {}
+    for line in table.split(";"):
+        where, numbers = line.split(":")
+        values = dict(zip(names.split(), map(float, numbers.split()), strict=True)) | common
+        penalty = values.pop("penalty", None)
+        presets[where.strip()] = Preset(values, source, penalty)
+    return presets
+
+
+def _paper(values: Mapping[str, Any], table: str, batch_norm: bool = False) -> Preset:
+    return Preset(values, f"{PAPER}, {table}", batch_norm_scores=batch_norm)
+
+
+def _everywhere(**values: float) -> dict[str, Preset]:
+    return {where: Preset(values, BASELINES) for where in ("mnist", "cifar10", "cifar100", "webvision")}
+
+
+def _mae() -> phi.MAE:
+    return phi.MAE()
+
+
+def _rce() -> phi.MAE:
+    return phi.MAE(scale=LOG_ZERO)
+
+
+def _nce() -> Loss:
+    return relative(phi.CE())
+
+
+def _nfl(gamma: float) -> Loss:
+    return relative(phi.Focal(gamma))
+
+
+_RECORDS = (
+    # Of the paper.
+    Record(
+        "unhinged",
+        "Unhinged",
+        lambda: Symmetrize(phi.CE()),
+        "mean_k z_k - z_y",
+        PAPER,
+        facts=Facts(symmetric=True, convex=True, bounded=False),
+        normalize="l2",
+        presets={where: _paper({}, "table 7") for where in ("cifar10", "cifar100", "cifar100-step")},
+    ),
+    Record(
+        "sgce",
+        "SGCE",
+        lambda q: Symmetrize(phi.GCE(q)),
+        "(mean_k p_k^q - p_y^q) / q",
+        PAPER,
+        (Q,),
+        SYMMETRIC,
+        normalize="l2",
+        presets={
+            "cifar10": _paper({"q": 0.8}, "table 5"),
+            "cifar100": _paper({"q": 0.65}, "table 5"),
+            "cifar100-step": _paper({"q": 0.35, "normalize": None}, "table 5", batch_norm=True),
+            "webvision": _paper({"q": 0.25, "normalize": None}, "table 5", batch_norm=True),
+        },
+    ),
+    Record(
+        "alpha-mae",
+        "AlphaMAE",
+        lambda alpha: blend(_mae(), alpha),
+        "(1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y)",
+        PAPER,
+        (Parameter("alpha", 2.0, "[0, inf)", "0 unhinged, 1 C times MAE; scales the curvature"),),
+        Facts(
+            symmetric=True,
+            non_increasing=lambda at: at.alpha <= 1,
+            convex=lambda at: at.alpha == 0,
+            bounded=lambda at: at.alpha == 1,
+        ),
+        normalize="l2",
+        presets={
+            "cifar10": _paper({"alpha": 2.0}, "table 6"),
+            "cifar100": _paper({"alpha": 2.0}, "table 6"),
+            "cifar100-step": _paper({"alpha": 0.25}, "table 6"),
+        },
+    ),
+    Record(
+        "symmetrized-mse",
+        "SymmetrizedMSE",
+        lambda: Symmetrize(whole.MSE()),
+        "2 (mean_k p_k - p_y)",
+        PAPER,
+        facts=SYMMETRIC,
+    ),
+    Record(
+        "symmetrized-cosine",
+        "SymmetrizedCosine",
+        lambda: Symmetrize(whole.Cosine()),
+        "(mean_k z_k - z_y) / |z|",
+        PAPER,
+        facts=Facts(symmetric=True, non_increasing=False),
+    ),
+    # Functions of the label's probability.
+    Record("ce", "CE", phi.CE, "-log p_y", "textbook", facts=Facts(convex=True, bounded=False)),
+    Record("mae", "MAE", _mae, "1 - p_y", "Ghosh 2017", facts=SYMMETRIC),
+    Record("rce", "RCE", _rce, "A (1 - p_y), A = -log 1e-4", "Wang 2019", facts=SYMMETRIC),
+    Record(
+        "gce",
+        "GCE",
+        phi.GCE,
+        "(1 - p_y^q) / q",
+        "Zhang 2018",
+        (Q,),
+        Facts(symmetric=lambda at: at.q == 1),
+        _everywhere(q=0.7),
+    ),
+    Record(
+        "focal",
+        "Focal",
+        phi.Focal,
+        "-(1 - p_y)^gamma log p_y",
+        "Lin 2017",
+        (GAMMA,),
+        Facts(convex=lambda at: at.gamma == 0, bounded=False),
+    ),
+    Record(
+        "agce",
+        "AGCE",
+        phi.AGCE,
+        "((a + 1)^q - (a + p_y)^q) / q",
+        "Zhou 2021",
+        (AGCE_A, AGCE_Q),
+        Facts(symmetric=lambda at: at.q == 1),
+        _pairs("cifar10: .6 .6; cifar100: .6 .6", "a q", "Zhou 2021"),
+    ),
+    Record(
+        "aul",
+        "AUL",
+        phi.AUL,
+        "((a - p_y)^q - (a - 1)^q) / q",
+        "Zhou 2021",
+        (AUL_A, AUL_Q),
+        Facts(symmetric=lambda at: at.q == 1),
+        _pairs("cifar10: 5.5 3; cifar100: 5.5 3", "a q", "Zhou 2021"),
+    ),
+    Record(
+        "ael",
+        "AEL",
+        phi.AEL,
+        "exp(-p_y / a)",
+        "Zhou 2021",
+        (AEL_A,),
+        presets=_pairs("cifar10: 2.5; cifar100: 2.5", "a", "Zhou 2021"),
+    ),
+    Record(
+        "taylor-ce",
+        "TaylorCE",
+        phi.Taylor,
+        "sum_{i=1..t} (1 - p_y)^i / i",
+        "Feng 2020",
+        (Parameter("t", 2, "[1, 100]", "order; 1 is MAE", whole=True),),
+        Facts(symmetric=lambda at: at.t == 1),
+    ),
+    Record(
+        "phuber-ce",
+        "PHuberCE",
+        phi.PHuberCE,
+        "-log p_y if p_y > 1/tau, else 1 + log tau - tau p_y",
+        "Menon 2020",
+        (TAU,),
+        presets=_pairs("mnist: 10; cifar10: 2; cifar100: 10", "tau", "Menon 2020"),
+    ),
+    Record(
+        "phuber-gce",
+        "PHuberGCE",
+        phi.PHuberGCE,
+        "GCE, linear where its slope in p exceeds tau",
+        "Menon 2020",
+        (Parameter("q", 0.7, "(0, 1)", "exponent of GCE"), TAU),
+        presets=_pairs("mnist: .7 10", "q tau", "Menon 2020"),
+    ),
+    Record(
+        "js",
+        "JS",
+        phi.JS,
+        "Jensen-Shannon divergence of e_y and p, weights pi and 1 - pi, scaled",
+        "Englesson 2021",
+        (Parameter("pi", 0.5, "(0, 1)", "towards 0 cross-entropy, towards 1 MAE"),),
+    ),
+    # Functions of the whole score vector.
+    Record("mse", "MSE", whole.MSE, "1 - 2 p_y + sum_k p_k^2", PAPER),
+    Record("cosine", "Cosine", whole.Cosine, "1 - z_y / |z|", PAPER),
+    Record(
+        "bi-tempered",
+        "BiTempered",
+        whole.BiTempered,
+        "tempered Bregman divergence of e_y and tempered softmax",
+        "Amid 2019",
+        (
+            Parameter("t1", 0.8, "[0, 1]", "of the logarithm; below 1 the loss is bounded"),
+            Parameter("t2", 1.2, "[1, 4]", "of the softmax; above 1 its tail is heavy"),
+        ),
+        Facts(convex=lambda at: at.t1 == at.t2, bounded=lambda at: at.t1 < 1),
+    ),
+    # Built by operators.
+    Record("nce", "NCE", _nce, "CE_y / sum_k CE_k", "Ma 2020", facts=SYMMETRIC),
+    Record("nfl", "NFL", _nfl, "FL_y / sum_k FL_k", "Ma 2020", (GAMMA,), SYMMETRIC),
+    Record("ngce", "NGCE", lambda q: relative(phi.GCE(q)), "GCE_y / sum_k GCE_k", "Ma 2020", (Q,), SYMMETRIC),
+    Record(
+        "nnce",
+        "NNCE",
+        lambda: complement(phi.CE()),
+        "1 - (A - CE_y) / sum_k (A - CE_k), A = -log 1e-7",
+        "Ye 2023",
+        facts=SYMMETRIC,
+    ),
+    Record(
+        "nnfl",
+        "NNFL",
+        lambda gamma: complement(phi.Focal(gamma)),
+        "1 - (A - FL_y) / sum_k (A - FL_k)",
+        "Ye 2023",
+        (GAMMA,),
+        SYMMETRIC,
+    ),
+    Record(
+        "sce",
+        "SCE",
+        lambda alpha, beta: alpha * phi.CE() + beta * _rce(),
+        "alpha CE + beta RCE",
+        "Wang 2019",
+        (ALPHA, BETA),
+        Facts(
+            symmetric=lambda at: at.alpha == 0,
+            convex=lambda at: at.alpha >= at.beta * LOG_ZERO,
+            bounded=lambda at: at.alpha == 0,
+        ),
+        _pairs("mnist: .01 1; cifar10: .1 1; cifar100: 6 .1; webvision: 10 1", "alpha beta"),
+    ),
+    Record(
+        "nce+mae",
+        "NCEandMAE",
+        lambda alpha, beta: alpha * _nce() + beta * _mae(),
+        "alpha NCE + beta MAE",
+        "Ma 2020",
+        (ALPHA, BETA),
+        SYMMETRIC,
+        _pairs("mnist: 1 10; cifar10: 1 1; cifar100: 10 .1", "alpha beta"),
+    ),
+    Record(
+        "nce+rce",
+        "NCEandRCE",
+        lambda alpha, beta: alpha * _nce() + beta * _rce(),
+        "alpha NCE + beta RCE",
+        "Ma 2020",
+        (ALPHA, BETA),
+        SYMMETRIC,
+        _pairs("mnist: 1 10; cifar10: 1 1; cifar100: 10 .1; webvision: 50 .1", "alpha beta"),
+    ),
+    Record(
+        "nfl+mae",
+        "NFLandMAE",
+        lambda alpha, beta, gamma: alpha * _nfl(gamma) + beta * _mae(),
+        "alpha NFL + beta MAE",
+        "Ma 2020",
+        (ALPHA, BETA, GAMMA),
+        SYMMETRIC,
+    ),
+    Record(
+        "nfl+rce",
+        "NFLandRCE",
+        lambda alpha, beta, gamma: alpha * _nfl(gamma) + beta * _rce(),
+        "alpha NFL + beta RCE",
+        "Ma 2020",
+        (ALPHA, BETA, GAMMA),
+        SYMMETRIC,
+        _pairs("mnist: 1 10; cifar10: 1 1; cifar100: 10 .1", "alpha beta", gamma=0.5),
+    ),
+    Record(
+        "nce+agce",
+        "NCEandAGCE",
+        lambda alpha, beta, a, q: alpha * _nce() + beta * phi.AGCE(a, q),
+        "alpha NCE + beta AGCE",
+        "Zhou 2021",
+        (ALPHA, BETA, AGCE_A, AGCE_Q),
+        Facts(symmetric=lambda at: at.q == 1 or at.beta == 0),
+        _pairs("mnist: 0 1 4 .2; cifar10: 1 4 6 1.5; cifar100: 10 .1 1.8 3; webvision: 50 .1 2.5 3", "alpha beta a q"),
+    ),
+    Record(
+        "nce+aul",
+        "NCEandAUL",
+        lambda alpha, beta, a, q: alpha * _nce() + beta * phi.AUL(a, q),
+        "alpha NCE + beta AUL",
+        "Zhou 2021",
+        (ALPHA, BETA, AUL_A, AUL_Q),
+        Facts(symmetric=lambda at: at.q == 1 or at.beta == 0),
+        _pairs("mnist: 0 1 3 .1; cifar10: 1 4 6.3 1.5; cifar100: 10 .015 6 3", "alpha beta a q"),
+    ),
+    Record(
+        "nce+ael",
+        "NCEandAEL",
+        lambda alpha, beta, a: alpha * _nce() + beta * phi.AEL(a),
+        "alpha NCE + beta AEL",
+        "Zhou 2021",
+        (ALPHA, BETA, AEL_A),
+        Facts(symmetric=lambda at: at.beta == 0),
+        _pairs("mnist: 0 1 3.5; cifar10: 1 4 5; cifar100: 10 .1 1.5", "alpha beta a"),
+    ),
+    Record(
+        "anl-ce",
+        "ANLCE",
+        lambda alpha, beta: alpha * _nce() + beta * complement(phi.CE()),
+        "alpha NCE + beta NNCE",
+        "Ye 2023",
+        (ALPHA, BETA),
+        SYMMETRIC,
+        _pairs("mnist: 1 1 1e-6; cifar10: 5 5 5e-5; cifar100: 10 1 5e-7; webvision: 20 1 5e-6", "alpha beta penalty"),
+    ),
+    Record(
+        "anl-fl",
+        "ANLFL",
+        lambda alpha, beta, gamma: alpha * _nfl(gamma) + beta * complement(phi.Focal(gamma)),
+        "alpha NFL + beta NNFL",
+        "Ye 2023",
+        (ALPHA, BETA, GAMMA),
+        SYMMETRIC,
+        _pairs("mnist: 1 1 1e-6; cifar10: 5 5 5e-5; cifar100: 10 1 5e-7", "alpha beta penalty", gamma=0.5),
+    ),
+    Record(
+        "label-smoothing",
+        "LabelSmoothing",
+        lambda r: (1 - r) * phi.CE() + r * Insensitive(phi.CE()),
+        "(1 - r) CE_y + r mean_k CE_k",
+        "Wei 2022",
+        (Parameter("r", 0.1, "(-inf, 1]", "rate; below 0 labels are sharpened"),),
+        Facts(convex=True, bounded=False, non_increasing=lambda at: at.r <= 0),
+    ),
+    Record(
+        "dirichlet-ce",
+        "DirichletCE",
+        lambda alpha: dirichlet(phi.CE(), alpha),
+        "CE_y + (alpha - 1) sum_k CE_k",
+        PAPER,
+        (Parameter("alpha", 0.5, "(0, inf)", "of the Dirichlet prior; below 1 it favours confident outputs"),),
+        Facts(
+            symmetric=lambda at: math.isclose(at.alpha, 1 - 1 / at.C),
+            non_increasing=lambda at: at.alpha <= 1,
+            convex=lambda at: at.alpha >= (1 - 1 / at.C) * (1 - 1e-12),
+            bounded=False,
+        ),
+    ),
+)
+
+RECORDS: Mapping[str, Record] = MappingProxyType({record.name: record for record in _RECORDS})
+
+
+def find(name: str) -> Record:
+    if name not in RECORDS:
+        raise ValueError(f"there is no loss named {name!r}; {checks.nearest(name, RECORDS)}")
+    return RECORDS[name]

@@ -1,0 +1,146 @@
+"""Bad input gets one sentence: which argument, what was given, what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that does not exist: the nearest one, or all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+
+
+def choice(argument: str, value: object, allowed: Iterable[object]) -> None:
+    allowed = list(allowed)
+    if value not in allowed:
+        raise ValueError(f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The values a parameter may take, written as in mathematics.
+
+    >>> 0.5 in Interval("(0, 1]"), 0 in Interval("(0, 1]")
+    (True, False)
+    """
+
+    text: str
+
+    def __contains__(self, value: float) -> bool:
+        low, high = (float(end) for end in self.text[1:-1].split(","))
+        above = value > low if self.text[0] == "(" else value >= low
+        below = value < high if self.text[-1] == ")" else value <= high
+        return above and below
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def number(argument: str, value: object, interval: str | Interval, whole: bool = False) -> float:
+    """The value as a number, refused unless it lies in the interval."""
+    kind = "a whole number" if whole else "a number"
+    allowed = f"{argument} must be {kind} in {interval}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{allowed}; got {value!r}")
+    interval = interval if isinstance(interval, Interval) else Interval(interval)
+    if not math.isfinite(value) or value not in interval or (whole and value != int(value)):
+        raise ValueError(f"{allowed}; got {value!r}")
+    return int(value) if whole else float(value)
+
+
+def _transforms_active() -> bool:
+    # Private, and the only cheap test there is: inside vmap a look at values raises an error.
+    test = getattr(torch._C, "_are_functorch_transforms_active", None)
+    return test is None or test()
+
+
+def can_look(*tensors: Tensor) -> bool:
+    """May Python look at the values? Not while tracing, nor on a device where a look would wait."""
+    if torch.compiler.is_compiling() or _transforms_active():
+        return False
+    return all(tensor.device.type == "cpu" for tensor in tensors)
+
+
+def class_dim(scores: Tensor) -> int:
+    """The dimension of the classes, as in torch: the second, or the only one."""
+    return 0 if scores.dim() == 1 else 1
+
+
+def scores(value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"input must be a tensor of scores; got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"input must hold floating-point scores; got {value.dtype}")
+    if value.dim() == 0 or value.shape[class_dim(value)] == 0:
+        raise ValueError(
+            f"input must have shape (C,), (N, C) or (N, C, d1, ...) with at least one class; got {tuple(value.shape)}"
+        )
+
+
+def is_soft(scores: Tensor, target: object) -> bool:
+    """Whether the target holds class probabilities (else indices); refused if it is neither."""
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor of labels or of probabilities; got {type(target).__name__}")
+    dim = class_dim(scores)
+    hard_shape = scores.shape[:dim] + scores.shape[dim + 1 :]
+    if target.is_floating_point():
+        if target.shape != scores.shape:
+            raise ValueError(
+                f"target of probabilities must have the input's shape {tuple(scores.shape)}; "
+                f"got {tuple(target.shape)} (class indices must be integers)"
+            )
+        return True
+    if target.dtype == torch.bool or target.is_complex():
+        raise TypeError(f"target must hold integer labels or floating-point probabilities; got {target.dtype}")
+    if target.shape != hard_shape:
+        raise ValueError(
+            f"target must have shape {tuple(hard_shape)} for class indices with input of shape "
+            f"{tuple(scores.shape)}; got {tuple(target.shape)}"
+        )
+    return False
+
+
+def labels(target: Tensor, classes: int, ignore_index: int) -> None:
+    """Every label is a class or ignore_index; the exception is torch's."""
+    if not can_look(target) or target.numel() == 0:
+        return
+    low, high = target.aminmax()
+    if low >= 0 and high < classes:
+        return
+    wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
+    if wrong.numel():
+        raise IndexError(
+            f"target holds the label {int(wrong[0])}; with {classes} classes labels are 0 to {classes - 1} "
+            f"(or ignore_index, {ignore_index})"
+        )
+
+
+def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
+    if not can_look(target) or target.numel() == 0:
+        return
+    if not bool((target >= 0).all()):
+        worst = float(target.min())
+        raise ValueError(f"{argument} must hold probabilities of at least 0; got {worst:g}")
+    total = target.sum(dim, dtype=torch.float64)
+    # Half precision rounds each of the C entries by up to its eps.
+    tolerance = max(1e-4, 4 * torch.finfo(target.dtype).eps)
+    off = (total - 1).abs()
+    if bool((off > tolerance).any()):
+        worst = float(total.flatten()[off.flatten().argmax()])
+        raise ValueError(f"{argument} must hold probabilities that sum to 1 over the classes; got a sum of {worst:g}")
+
+
+def class_vector(argument: str, value: object, classes: int) -> None:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        given = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"{argument} must be a floating-point tensor with one entry for each class; got {given}")
+    if value.shape != (classes,):
+        raise ValueError(f"{argument} must have shape ({classes},), one entry for each class; got {tuple(value.shape)}")

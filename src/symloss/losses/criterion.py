@@ -1,0 +1,162 @@
+"""The module that trains with a loss, the robust part of any loss, and its decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, overload
+
+import torch
+from torch import Tensor, nn
+
+from symloss.losses import checks
+from symloss.losses.algebra import Insensitive, Loss, Symmetrize, UnitSlope
+from symloss.losses.evaluate import check_options, evaluate
+from symloss.losses.foreign import Foreign
+from symloss.losses.scores import UnitScores
+
+ScoreMap = Callable[[Tensor], Tensor]
+AnyLoss = Loss | nn.Module | Callable[..., Tensor]
+
+
+def score_map(normalize: str | ScoreMap | None, temperature: float) -> ScoreMap | None:
+    """What ``normalize`` and ``temperature`` say, as a map of the scores."""
+    if normalize == "l2":
+        return UnitScores(temperature)
+    if temperature != 1.0:
+        raise ValueError(f"temperature={temperature!r} needs normalize='l2'; got normalize={normalize!r}")
+    if normalize is None or (callable(normalize) and not isinstance(normalize, str)):
+        return normalize
+    raise ValueError(f"normalize must be None, 'l2' or a function of the scores; got {normalize!r}")
+
+
+def scaled(loss: Loss, scale: str | None) -> Loss:
+    checks.choice("scale", scale, (None, "ce"))
+    return UnitSlope(loss) if scale == "ce" else loss
+
+
+class Criterion(nn.Module):
+    """A loss to train with, wherever ``torch.nn.CrossEntropyLoss`` would do.
+
+    Args:
+        loss: an expression of the algebra.
+        weight, ignore_index, reduction, label_smoothing: as in ``torch.nn.CrossEntropyLoss``. On a symmetric loss
+            weights keep the symmetry, and label smoothing only scales the loss and adds a constant.
+        normalize: ``"l2"`` divides each score vector by its norm, None leaves it; or any label-free function of the
+            scores, such as ``EpsSoftmax(m)``.
+        temperature: with ``"l2"``, what the unit scores are divided by. 1 is the paper's, 0.04 LogitNorm's.
+        scale: ``"ce"`` divides the loss by its slope at equal scores, so that a learning rate that was found for
+            cross-entropy still works.
+
+    Shapes: input (C,), (N, C) or (N, C, d1, ...); target class indices () / (N,) / (N, d1, ...), or probabilities of
+    the input's shape. A score of ``-inf`` masks its class out.
+
+    >>> from symloss.losses.potentials import CE, MAE
+    >>> loss = Criterion(0.1 * CE() + MAE(), reduction="sum")
+    >>> loss(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.7773)
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        loss: Loss,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+        normalize: str | ScoreMap | None = None,
+        temperature: float = 1.0,
+        scale: str | None = None,
+    ):
+        super().__init__()
+        check_options(ignore_index, reduction, label_smoothing)
+        if weight is not None:
+            checks.class_vector("weight", weight, weight.numel() if isinstance(weight, Tensor) else 0)
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
+        self.score_map = score_map(normalize, temperature)
+        self.normalize, self.temperature, self.scale = normalize, temperature, scale
+        self.loss = scaled(loss, scale)
+        # Registered so that .to(device) reaches the weights inside a loss of somebody else's.
+        self.parts = nn.ModuleList(self.loss.modules)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return evaluate(
+            self.loss,
+            input,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+            score_map=self.score_map,
+        )
+
+    def _options(self) -> dict[str, Any]:
+        names = ("ignore_index", "reduction", "label_smoothing", "normalize", "temperature", "scale")
+        return {name: getattr(self, name) for name in names}
+
+    def extra_repr(self) -> str:
+        defaults = Criterion.__init__.__kwdefaults__
+        given = [f"{name}={value!r}" for name, value in self._options().items() if value != defaults[name]]
+        return ", ".join([repr(self.loss), *given])
+
+
+class Decomposition(NamedTuple):
+    """The two parts that sum to a loss: one symmetric, one that does not depend on the label (prop. 4.1)."""
+
+    symmetric: Any
+    insensitive: Any
+
+
+@overload
+def symmetrize(loss: Loss, prior: Tensor | Iterable[float] | None = None) -> Loss: ...
+@overload
+def symmetrize(loss: Callable[..., Tensor], prior: Tensor | Iterable[float] | None = None) -> Criterion: ...
+def symmetrize(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Loss | Criterion:
+    """The symmetric, noise-robust part of any loss: its value less its mean over labels (eq. 1).
+
+    Takes a loss of the algebra, or any module or function of (input, target) that can return one value for each
+    example; that one is called once for each batch, with every label in turn (C times the rows).
+
+    With ``prior`` q the mean is taken under q: robust to noise that replaces labels by draws from q.
+
+    >>> robust = symmetrize(torch.nn.CrossEntropyLoss())
+    >>> robust(torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2]))  # mean(z) - z_y
+    tensor(-3.)
+    """
+    q = _prior(prior)
+    return _lift(loss, lambda expression: Symmetrize(expression, q))
+
+
+def decompose(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Decomposition:
+    """Any loss as the sum of a symmetric part and a part that is the same at every label.
+
+    >>> symmetric, insensitive = decompose(torch.nn.functional.cross_entropy)
+    >>> z, y = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2])
+    >>> symmetric(z, y) + insensitive(z, y) - torch.nn.functional.cross_entropy(z, y)
+    tensor(0.)
+    """
+    q = _prior(prior)
+    return Decomposition(symmetrize(loss, q), _lift(loss, lambda expression: Insensitive(expression, q)))
+
+
+def _prior(prior: Tensor | Iterable[float] | None) -> Tensor | None:
+    if prior is None:
+        return None
+    q = prior if isinstance(prior, Tensor) else torch.tensor(list(prior), dtype=torch.float64)
+    checks.class_vector("prior", q, q.numel())
+    checks.probabilities(q, 0, "prior")
+    return q
+
+
+def _lift(loss: AnyLoss, operator: Callable[[Loss], Loss]) -> Any:
+    """An operator of the algebra, applied to anything: expressions give expressions, the rest a Criterion."""
+    if isinstance(loss, Loss):
+        return operator(loss)
+    if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0 and loss.scale is None:
+        return Criterion(operator(loss.loss), **loss._options())
+    kept = {name: getattr(loss, name) for name in ("reduction", "ignore_index") if hasattr(loss, name)}
+    return Criterion(operator(Foreign(loss)), **kept)

@@ -1,0 +1,67 @@
+"""What public implementations do differently, by name, for published tables that need it. Never a default."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from symloss.losses import checks
+from symloss.losses.algebra import Loss
+from symloss.losses.potentials import MAE, Focal, Potential
+
+
+class HeldFocal(Focal):
+    """Focal loss whose factor (1-p)^gamma carries no gradient."""
+
+    def factor(self, logp: Tensor) -> Tensor:
+        return super().factor(logp).detach()
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return -super().factor(logp)
+
+
+@dataclass(frozen=True)
+class Clamped(Potential):
+    """A potential of max(p, p_min): flat below, so that hard examples carry no gradient."""
+
+    inner: Potential
+    p_min: float = 1e-7
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return self.inner.phi(logp.clamp_min(math.log(self.p_min)))
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return torch.where(logp > math.log(self.p_min), self.inner.derivative(logp), 0.0)
+
+
+def _held(leaf: Loss) -> Loss:
+    return HeldFocal(leaf.gamma) if isinstance(leaf, Focal) else leaf
+
+
+def _clamped(leaf: Loss) -> Loss:
+    return Clamped(leaf) if isinstance(leaf, Potential) else leaf
+
+
+def _doubled(leaf: Loss) -> Loss:
+    return dataclasses.replace(leaf, scale=2.0) if leaf == MAE() and isinstance(leaf, MAE) else leaf
+
+
+DEVIATIONS: dict[str, Callable[[Loss], Loss]] = {
+    "held-focal-factor": _held,
+    "clamped-probability": _clamped,
+    "doubled-mae": _doubled,
+}
+
+
+def deviate(loss: Loss, name: str) -> Loss:
+    """The loss as public code has it: ``held-focal-factor``, ``clamped-probability`` (1e-7) or ``doubled-mae``."""
+    checks.choice("deviation", name, DEVIATIONS)
+    changed = loss.map(DEVIATIONS[name])
+    if changed == loss:
+        raise ValueError(f"deviation {name!r} changes nothing in {loss!r}; leave it out")
+    return changed

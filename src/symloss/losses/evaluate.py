@@ -1,0 +1,118 @@
+"""One way to train with any loss: the interface of ``torch.nn.functional.cross_entropy``, for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from symloss.losses import checks
+from symloss.losses.scores import Scores
+
+if TYPE_CHECKING:
+    from symloss.losses.algebra import Loss
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def check_options(ignore_index: object, reduction: object, label_smoothing: object) -> None:
+    checks.choice("reduction", reduction, REDUCTIONS)
+    checks.number("label_smoothing", label_smoothing, "[0, 1]")
+    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+        raise TypeError(f"ignore_index must be a whole number; got {ignore_index!r}")
+
+
+def evaluate(
+    loss: Loss,
+    input: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+    score_map: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """The loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
+
+    Half-precision scores are computed, and the loss returned, in float32.
+    """
+    check_options(ignore_index, reduction, label_smoothing)
+    checks.scores(input)
+    soft = checks.is_soft(input, target)
+    z = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    s = Scores(z if score_map is None else score_map(z), checks.class_dim(z))
+    if weight is not None:
+        checks.class_vector("weight", weight, s.classes)
+    if soft:
+        values, share = _soft_values(loss, s, target.to(z.dtype), weight, label_smoothing)
+    else:
+        values, share = _hard_values(loss, s, target.long(), weight, label_smoothing, ignore_index)
+    if reduction == "none":
+        return values
+    return values.sum() if reduction == "sum" else values.sum() / share.sum()
+
+
+def _hard_values(
+    loss: Loss, s: Scores, target: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    """The value of each example, and what it counts for in the mean."""
+    checks.labels(target, s.classes, ignore_index)
+    kept = target != ignore_index
+    labels = torch.where(kept, target, 0).unsqueeze(s.dim)
+    _refuse_masked(s, labels, kept)
+    if weight is None and smoothing == 0:
+        values, share = loss.values(s, labels), torch.ones_like(target, dtype=s.z.dtype)
+    else:
+        every, share_of_class = _weighted(loss, s, weight)
+        values = s.select(every, labels)
+        if smoothing > 0:
+            values = (1 - smoothing) * values + smoothing * s.mean(every)
+        share = s.select(share_of_class, labels).squeeze(s.dim)
+    return torch.where(kept, values.squeeze(s.dim), 0.0), torch.where(kept, share, 0.0)
+
+
+def _soft_values(
+    loss: Loss, s: Scores, target: Tensor, weight: Tensor | None, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    checks.probabilities(target, s.dim)
+    if checks.can_look(target) and bool(((target > 0) & ~s.present).any()):
+        raise ValueError(
+            "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
+        )
+    every, share = _weighted(loss, s, weight)
+    target = (1 - smoothing) * target + smoothing / s.count
+    values = s.sum(target * every).squeeze(s.dim)
+    # torch divides weighted soft labels by the number of examples alone, and so do we where the loss is not symmetric.
+    counted = share.mean(s.dim) if loss.symmetric else torch.ones_like(values)
+    return values, counted
+
+
+def _weighted(loss: Loss, s: Scores, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The value at every label with class weights, and each label's share in the mean.
+
+    torch's rule w_y L_y would break the symmetry of a symmetric loss: that one becomes
+    w_y L_y - mean_k w_k L_k + mean(w) mean_k L_k, which is symmetric again and changes nothing where all w are 1.
+    """
+    every = loss.values(s).expand_as(s.z)
+    if weight is None:
+        return every, torch.ones_like(s.z)
+    w = s.align(weight.to(s.z))
+    if not loss.symmetric:
+        return w * every, w.expand_as(s.z)
+    mean_weight = s.mean(w)
+    balanced = w * every - s.mean(w * every) + mean_weight * s.mean(every)
+    return balanced, mean_weight.expand_as(s.z)
+
+
+def _refuse_masked(s: Scores, labels: Tensor, kept: Tensor) -> None:
+    if not checks.can_look(labels, s.z):
+        return
+    masked = ~s.present.gather(s.dim, labels).squeeze(s.dim) & kept
+    if bool(masked.any()):
+        label = int(labels.squeeze(s.dim)[masked].flatten()[0])
+        raise ValueError(
+            f"target holds the label {label} where its score is -inf, that is, masked out; a label must be a class that is present"
+        )

@@ -1,0 +1,93 @@
+"""Any loss with (input, target), torch's own included, as a loss of the algebra: evaluated at every label."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from symloss.losses.algebra import Germ, Loss
+from symloss.losses.scores import Scores
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Foreign(Loss):
+    """A callable that maps scores (N, C) and labels (N,) to one value for each example."""
+
+    function: Callable[..., Tensor]
+    unreduced: Callable[..., Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unreduced", _unreduced(self.function))
+
+    def __repr__(self) -> str:
+        return repr(self.function) if isinstance(self.function, nn.Module) else _name(self.function)
+
+    @property
+    def any_classes(self) -> bool:
+        return False
+
+    @property
+    def modules(self) -> tuple[nn.Module, ...]:
+        return (self.function,) if isinstance(self.function, nn.Module) else ()
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        return s.select(self._every(s.z, s.dim), labels)
+
+    def _every(self, z: Tensor, dim: int) -> Tensor:
+        """One call for all labels: the rows C times over, once with each label."""
+        last = z.movedim(dim, -1)
+        classes = last.shape[-1]
+        rows = last.reshape(-1, classes)
+        labels = torch.arange(classes, device=z.device).repeat_interleave(rows.shape[0])
+        values = self.unreduced(rows.repeat(classes, 1), labels)
+        if not isinstance(values, Tensor) or values.shape != labels.shape:
+            given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(
+                f"the loss {_name(self.function)} must return one value for each example (reduction='none'), "
+                f"shape {tuple(labels.shape)}; got {given}"
+            )
+        return values.reshape(classes, *last.shape[:-1]).movedim(0, dim)
+
+    def germ(self, s: Scores) -> Germ:
+        return germ_by_autograd(lambda z: self._every(z, -1), s)
+
+
+def germ_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> Germ:
+    """Value and slope at zero scores of any differentiable loss, projected on the unhinged loss, mean over labels."""
+    zero = torch.zeros(s.classes, dtype=s.z.dtype, device=s.z.device)
+    jacobian = torch.func.jacrev(per_class)(zero)
+    own, total = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
+    slope = (total - own) / (1 - 1 / s.classes)
+    return Germ(per_class(zero).mean() * torch.ones_like(s.count), slope * torch.ones_like(s.count))
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The same loss with its reduction set to none, and no label left out. The original is not touched."""
+    if not callable(function):
+        raise TypeError(
+            f"loss must be a Loss, a torch module or a function of (input, target); got {type(function).__name__}"
+        )
+    if isinstance(function, nn.Module):
+        twin = copy.copy(function)
+        if hasattr(twin, "reduction"):
+            twin.reduction = "none"
+        if hasattr(twin, "ignore_index"):
+            twin.ignore_index = -100
+        return twin
+    try:
+        takes_reduction = "reduction" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        takes_reduction = False
+    if takes_reduction:
+        return functools.partial(function, reduction="none")
+    return function

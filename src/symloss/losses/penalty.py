@@ -1,0 +1,23 @@
+"""The weight penalty of active negative losses: a part of the training step, not of the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from symloss.losses import checks
+
+
+def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor:
+    """delta times the sum of absolute parameters, to be added to the loss of a training step.
+
+    >>> l1_penalty([torch.tensor([1.0, -2.0])], delta=0.5)
+    tensor(1.5000)
+    """
+    delta = checks.number("delta", delta, "[0, inf)")
+    tensors = list(parameters.parameters() if isinstance(parameters, nn.Module) else parameters)
+    if not tensors:
+        raise ValueError("parameters must hold at least one tensor; got none")
+    return delta * torch.stack([tensor.abs().sum() for tensor in tensors]).sum()

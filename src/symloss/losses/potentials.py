@@ -1,0 +1,223 @@
+"""Potentials: losses that are one scalar function phi of log p, applied to the label's entry.
+
+``phi`` is written so that both its value and its gradient keep their digits from p = 0 to p = 1; ``derivative`` is
+phi' in closed form. Neither knows the number of classes, targets, reductions or devices.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from symloss.losses.algebra import Germ, Loss
+from symloss.losses.scores import Scores
+
+
+def one_minus_exp(x: Tensor) -> Tensor:
+    """1 - e^x for x <= 0. expm1 is exact near 0 but rounds its own gradient to 0 far below; there 1 - exp is exact."""
+    return torch.where(x > -0.5, -x.expm1(), 1 - x.exp())
+
+
+class Potential(Loss):
+    """A loss of the label's probability alone."""
+
+    @abstractmethod
+    def phi(self, logp: Tensor) -> Tensor:
+        """The loss of a label with this log p."""
+
+    @abstractmethod
+    def derivative(self, logp: Tensor) -> Tensor:
+        """d phi / d log p."""
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        return self.phi(s.select(s.logp, labels))
+
+    def germ(self, s: Scores) -> Germ:
+        logp = -s.count.log()
+        return Germ(self.phi(logp), -self.derivative(logp))
+
+
+@dataclass(frozen=True)
+class CE(Potential):
+    @property
+    def affine(self) -> bool:
+        return True
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return -logp
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return -torch.ones_like(logp)
+
+
+@dataclass(frozen=True)
+class MAE(Potential):
+    scale: float = 1.0
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return self.scale * one_minus_exp(logp)
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return -self.scale * logp.exp()
+
+
+@dataclass(frozen=True)
+class GCE(Potential):
+    q: float
+
+    @property
+    def symmetric(self) -> bool:
+        return self.q == 1
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return one_minus_exp(self.q * logp) / self.q
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return -(self.q * logp).exp()
+
+
+@dataclass(frozen=True)
+class Focal(Potential):
+    gamma: float
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return -self.factor(logp) * logp
+
+    def factor(self, logp: Tensor) -> Tensor:
+        # (1-p)^gamma has an infinite slope at p = 1 if gamma < 1, where the gradient of the product is 0.
+        return one_minus_exp(logp.clamp_max(-1e-15)) ** self.gamma
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        logp = logp.clamp_max(-1e-15)
+        q = one_minus_exp(logp)
+        return self.gamma * q ** (self.gamma - 1) * logp.exp() * logp - q**self.gamma
+
+
+@dataclass(frozen=True)
+class AGCE(Potential):
+    a: float
+    q: float
+
+    @property
+    def symmetric(self) -> bool:
+        return self.q == 1
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return ((self.a + 1) ** self.q - (self.a + logp.exp()) ** self.q) / self.q
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        p = logp.exp()
+        return -((self.a + p) ** (self.q - 1)) * p
+
+
+@dataclass(frozen=True)
+class AUL(Potential):
+    a: float
+    q: float
+
+    @property
+    def symmetric(self) -> bool:
+        return self.q == 1
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return ((self.a - logp.exp()) ** self.q - (self.a - 1) ** self.q) / self.q
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        p = logp.exp()
+        return -((self.a - p) ** (self.q - 1)) * p
+
+
+@dataclass(frozen=True)
+class AEL(Potential):
+    a: float
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return (-logp.exp() / self.a).exp()
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        share = logp.exp() / self.a
+        return -share * (-share).exp()
+
+
+@dataclass(frozen=True)
+class Taylor(Potential):
+    t: int
+
+    @property
+    def symmetric(self) -> bool:
+        return self.t == 1
+
+    def _series(self, q: Tensor, coefficients: list[float]) -> Tensor:
+        total = torch.full_like(q, coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            total = total * q + coefficient
+        return total
+
+    def phi(self, logp: Tensor) -> Tensor:
+        q = one_minus_exp(logp)
+        return q * self._series(q, [1 / i for i in range(1, self.t + 1)])
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return -logp.exp() * self._series(one_minus_exp(logp), [1.0] * self.t)
+
+
+@dataclass(frozen=True)
+class PHuberCE(Potential):
+    """Cross-entropy whose slope in p is cut at -tau: linear where p < 1/tau."""
+
+    tau: float
+
+    def phi(self, logp: Tensor) -> Tensor:
+        cut = math.log(self.tau)
+        return torch.where(logp > -cut, -logp, 1 + cut - self.tau * logp.exp())
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return torch.where(logp > -math.log(self.tau), -1.0, -self.tau * logp.exp())
+
+
+@dataclass(frozen=True)
+class PHuberGCE(Potential):
+    """GCE whose slope in p is cut at -tau."""
+
+    q: float
+    tau: float
+
+    @property
+    def threshold(self) -> float:
+        return self.tau ** (1 / (self.q - 1))
+
+    def phi(self, logp: Tensor) -> Tensor:
+        p0 = self.threshold
+        linear = self.tau * (p0 - logp.exp()) + (1 - p0**self.q) / self.q
+        return torch.where(logp > math.log(p0), GCE(self.q).phi(logp), linear)
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return torch.where(logp > math.log(self.threshold), GCE(self.q).derivative(logp), -self.tau * logp.exp())
+
+
+@dataclass(frozen=True)
+class JS(Potential):
+    """Jensen-Shannon divergence to the one-hot label, weights pi and 1 - pi, scaled as by its authors."""
+
+    pi: float
+
+    def phi(self, logp: Tensor) -> Tensor:
+        log_rest = math.log1p(-self.pi)
+        p, q = logp.exp(), one_minus_exp(logp)
+        # m = pi + (1 - pi) p, written from 1 so that log m keeps its digits near p = 1.
+        m_less_one = -(1 - self.pi) * q
+        m_log_m = (1 + m_less_one) * m_less_one.log1p()
+        return q + (m_log_m / (1 - self.pi) - p * logp) / log_rest
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        log_rest = math.log1p(-self.pi)
+        log_m = (-(1 - self.pi) * one_minus_exp(logp)).log1p()
+        return -logp.exp() * (log_rest - log_m + logp) / log_rest

@@ -1,0 +1,82 @@
+"""Losses that read the whole score vector: no function of the label's probability alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from symloss.losses.algebra import Germ, Loss
+from symloss.losses.potentials import one_minus_exp
+from symloss.losses.scores import Scores, unit
+
+
+@dataclass(frozen=True)
+class MSE(Loss):
+    """|e_y - p|^2 = 1 - 2 p_y + sum_k p_k^2."""
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        miss = one_minus_exp(s.select(s.logp, labels))
+        return miss.square() + s.sum_others(s.p.square(), labels)
+
+    def germ(self, s: Scores) -> Germ:
+        return Germ(1 - 1 / s.count, 2 / s.count)
+
+
+@dataclass(frozen=True)
+class Cosine(Loss):
+    """1 - z_y / |z| on raw scores."""
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        direction = torch.where(s.present, unit(s.z, s.dim), 0.0)
+        return 1 - s.select(direction, labels)
+
+    def germ(self, s: Scores) -> Germ:
+        raise ValueError("the cosine loss has no slope at equal scores: it depends on their size")
+
+
+@dataclass(frozen=True)
+class BiTempered(Loss):
+    """-log_t1(p_y) - (1 - sum_k p_k^(2-t1)) / (2-t1), with p = exp_t2(z - lambda), sum p = 1."""
+
+    t1: float
+    t2: float
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        logp = s.logp if self.t2 == 1 else tempered_log_softmax(s, self.t2)
+        r = 1 - self.t1
+        chosen = s.select(logp, labels)
+        miss = -chosen if r == 0 else one_minus_exp(r * chosen) / r
+        # (1 - sum p^(2-t1)) as a sum of terms of one sign, since sum p = 1.
+        spread = s.sum(logp.exp() * one_minus_exp(r * logp))
+        return miss - spread / (1 + r)
+
+    def germ(self, s: Scores) -> Germ:
+        r, log_n = 1 - self.t1, s.count.log()
+        miss = log_n if r == 0 else one_minus_exp(-r * log_n) / r
+        return Germ(miss - one_minus_exp(-r * log_n) / (1 + r), ((self.t1 - self.t2) * log_n).exp())
+
+
+def tempered_log_softmax(s: Scores, t: float) -> Tensor:
+    """log exp_t(z - lambda) with lambda such that the tempered exponentials sum to 1, for t > 1.
+
+    In x = lambda - z the entries are (1 + (t-1) x)^(-1/(t-1)); their sum to the power 1-t is concave in lambda, so
+    Newton's method climbs to the root from the largest score. The last two steps are part of the graph: a Newton
+    step squares the error, so they carry exact first and second derivatives.
+    """
+    gap = -s.behind
+
+    def log_entries(shift: Tensor) -> Tensor:
+        return -((t - 1) * (shift + gap)).log1p() / (t - 1)
+
+    def newton_step(shift: Tensor) -> Tensor:
+        entries = log_entries(shift)
+        total, slope = s.sum(entries.exp()), s.sum((t * entries).exp())
+        return shift + total * ((t - 1) * total.log()).expm1() / ((t - 1) * slope)
+
+    with torch.no_grad():
+        shift = torch.zeros_like(s.count)
+        for _ in range(12):
+            shift = newton_step(shift)
+    return log_entries(newton_step(newton_step(shift)))
