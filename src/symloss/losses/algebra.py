@@ -82,7 +82,7 @@ class Loss(ABC):
         return change(self)
 
     def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
-        """The value at every label, classes along dim. Scores may be log p: their softmax is the same. 0 where masked."""
+        """The value at every label, classes along dim; 0 where masked. Log p will do for scores: its softmax is p."""
         s = Scores(scores, dim)
         return torch.where(s.present, self.values(s), 0.0)
 
@@ -238,11 +238,11 @@ def _share(part: Tensor, rest: Tensor) -> Tensor:
 
     Dividing the smaller by the larger keeps the gradient free of cancellation.
     """
-    larger = torch.maximum(part, rest)
-    whole = larger > 0
-    safe = torch.where(whole, larger, 1.0)
-    ratio = torch.where(part > rest, rest, part) / safe
-    return torch.where(whole, torch.where(part > rest, 1 / (1 + ratio), ratio / (1 + ratio)), 1.0)
+    leads = part > rest
+    small, large = torch.where(leads, rest, part), torch.where(leads, part, rest)
+    some = large > 0
+    ratio = small / torch.where(some, large, 1.0)
+    return torch.where(some, torch.where(leads, 1 / (1 + ratio), ratio / (1 + ratio)), 1.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -394,7 +394,8 @@ class Noisy(Operator):
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         if self.transition.shape != (s.classes, s.classes):
             raise ValueError(
-                f"transition must have shape {(s.classes, s.classes)}, row = true class; got {tuple(self.transition.shape)}"
+                f"transition must have shape {(s.classes, s.classes)}, row = true class; "
+                f"got {tuple(self.transition.shape)}"
             )
         every = self.inner.values(s).movedim(s.dim, -1) @ self.transition.to(s.z).T
         return s.select(every.movedim(-1, s.dim), labels)

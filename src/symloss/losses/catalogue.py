@@ -6,98 +6,32 @@ To add a loss: a record here, and one line with its plain formula in tests/refer
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType, SimpleNamespace
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from symloss.losses import checks, whole
 from symloss.losses import potentials as phi
 from symloss.losses.algebra import Insensitive, Loss, Symmetrize, blend, complement, dirichlet, relative
+from symloss.losses.record import Facts, Parameter, Preset, Record
 
-Fact = bool | Callable[[SimpleNamespace], bool]
-
-
-@dataclass(frozen=True)
-class Parameter:
-    name: str
-    default: float
-    interval: str
-    meaning: str
-    whole: bool = False
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is claimed of a loss of raw scores; a claim may depend on the parameters and on the number of classes C."""
-
-    symmetric: Fact = False
-    non_increasing: Fact = True
-    convex: Fact = False
-    bounded: Fact = True
-    permutation_invariant: Fact = True
-
-    def at(self, classes: int, **parameters: float) -> dict[str, bool]:
-        point = SimpleNamespace(C=classes, **parameters)
-        return {name: fact if isinstance(fact, bool) else fact(point) for name, fact in vars(self).items()}
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Published settings of a loss, with their source."""
-
-    values: Mapping[str, Any]
-    source: str
-    penalty: float | None = None
-    """Weight of the sum of absolute parameters, for ``l1_penalty``."""
-    batch_norm_scores: bool = False
-    """Whether the published run put batch normalisation on the scores."""
-
-
-@dataclass(frozen=True)
-class Record:
-    name: str
-    class_name: str
-    build: Callable[..., Loss]
-    formula: str
-    source: str
-    parameters: tuple[Parameter, ...] = ()
-    facts: Facts = Facts()
-    presets: Mapping[str, Preset] = field(default_factory=lambda: MappingProxyType({}))
-    normalize: str | None = None
-
-    @property
-    def defaults(self) -> dict[str, float]:
-        return {parameter.name: parameter.default for parameter in self.parameters}
-
-    def loss(self, **values: float) -> Loss:
-        """The expression at these parameters, checked, with defaults for the rest."""
-        unknown = sorted(set(values) - set(self.defaults))
-        if unknown:
-            known = ", ".join(self.defaults) or "none"
-            raise TypeError(f"{self.name} has no parameter {unknown[0]!r}; its parameters are: {known}")
-        checked = {
-            p.name: checks.number(p.name, values.get(p.name, p.default), p.interval, p.whole) for p in self.parameters
-        }
-        return self.build(**checked)
-
-
-PAPER = "Lemire Paquin, Chaib-draa, Giguère 2026"
+PAPER = "Lemire Paquin 2026"
 SOURCES = {
-    PAPER: "Symmetrization of loss functions for robust training of neural networks in the presence of noisy labels",
+    PAPER: "Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural "
+    "networks in the presence of noisy labels",
     "Ghosh 2017": "Ghosh, Kumar, Sastry: Robust loss functions under label noise for deep neural networks. AAAI",
     "Lin 2017": "Lin, Goyal, Girshick, He, Dollár: Focal loss for dense object detection. ICCV",
-    "Zhang 2018": "Zhang, Sabuncu: Generalized cross entropy loss for training deep neural networks with noisy labels. NeurIPS",
+    "Zhang 2018": "Zhang, Sabuncu: Generalized cross entropy loss for deep neural networks with noisy labels. NeurIPS",
     "Amid 2019": "Amid, Warmuth, Anil, Koren: Robust bi-tempered logistic loss based on Bregman divergences. NeurIPS",
     "Wang 2019": "Wang, Ma, Chen, Luo, Yi, Bailey: Symmetric cross entropy for robust learning with noisy labels. ICCV",
     "Feng 2020": "Feng, Shu, Lin, Lv, Li, An: Can cross entropy loss be robust to label noise? IJCAI",
-    "Ma 2020": "Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels. ICML",
+    "Ma 2020": "Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML",
     "Menon 2020": "Menon, Rawat, Reddi, Kumar: Can gradient clipping mitigate label noise? ICLR",
-    "Englesson 2021": "Englesson, Azizpour: Generalized Jensen-Shannon divergence loss for learning with noisy labels. NeurIPS",
+    "Englesson 2021": "Englesson, Azizpour: Generalized Jensen-Shannon divergence loss for noisy labels. NeurIPS",
     "Zhou 2021": "Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML",
     "Wei 2022": "Wei, Liu, Liu, Niu, Sugiyama, Liu: To smooth or not? When label smoothing meets noisy labels. ICML",
     "Ye 2023": "Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS",
-    "textbook": "standard",
+    "textbook": "the negative log-likelihood",
 }
 
 LOG_ZERO = -math.log(1e-4)

@@ -10,10 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from symloss.losses.algebra import Loss
-from symloss.losses.catalogue import RECORDS, Record, find
+from symloss.losses.catalogue import RECORDS, find
 from symloss.losses.criterion import Criterion, scaled, score_map
 from symloss.losses.deviations import deviate
 from symloss.losses.evaluate import evaluate
+from symloss.losses.record import Record
 
 _OPTIONS = [p for p in inspect.signature(Criterion).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
@@ -45,9 +46,8 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     symmetrize(GCE(q=0.65))
     """
     name, given = parse(spec)
-    for key in options:
-        if key in given:
-            raise TypeError(f"{key} is given twice: {given[key]!r} in {spec!r} and {options[key]!r} as a keyword")
+    for key in given.keys() & options.keys():
+        raise TypeError(f"{key} is given twice: {given[key]!r} in {spec!r} and {options[key]!r} as a keyword")
     given |= options
     record = find(name)
     deviation = given.pop("deviation", None)
@@ -128,7 +128,7 @@ def _module(record: Record) -> type[Criterion]:
     takes = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     signature = _signature(record, takes, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
-    def __init__(self: Criterion, *args: Any, **kwargs: Any) -> None:
+    def initialise(self: Criterion, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)
@@ -136,9 +136,9 @@ def _module(record: Record) -> type[Criterion]:
         loss = record.loss(**{p.name: values.pop(p.name) for p in record.parameters})
         Criterion.__init__(self, loss, **values)
 
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    initialise.__signature__ = signature  # type: ignore[attr-defined]
     example = "symloss.create_loss(" + repr(record.name) + ")"
-    body = {"__init__": __init__, "__doc__": _doc(record, f"The module ``{example}``."), "record": record}
+    body = {"__init__": initialise, "__doc__": _doc(record, f"The module ``{example}``."), "record": record}
     return type(record.class_name, (Criterion,), body | {"__module__": __name__, "__qualname__": record.class_name})
 
 

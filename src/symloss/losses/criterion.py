@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -99,7 +99,7 @@ class Criterion(nn.Module):
         return {name: getattr(self, name) for name in names}
 
     def extra_repr(self) -> str:
-        defaults = Criterion.__init__.__kwdefaults__
+        defaults = Criterion.__init__.__kwdefaults__ or {}
         given = [f"{name}={value!r}" for name, value in self._options().items() if value != defaults[name]]
         return ", ".join([repr(self.loss), *given])
 
@@ -111,15 +111,12 @@ class Decomposition(NamedTuple):
     insensitive: Any
 
 
-@overload
-def symmetrize(loss: Loss, prior: Tensor | Iterable[float] | None = None) -> Loss: ...
-@overload
-def symmetrize(loss: Callable[..., Tensor], prior: Tensor | Iterable[float] | None = None) -> Criterion: ...
-def symmetrize(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Loss | Criterion:
+def symmetrize(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Any:
     """The symmetric, noise-robust part of any loss: its value less its mean over labels (eq. 1).
 
     Takes a loss of the algebra, or any module or function of (input, target) that can return one value for each
-    example; that one is called once for each batch, with every label in turn (C times the rows).
+    example; that one is called once for each batch, with every label in turn (C times the rows). A loss of the
+    algebra gives another, anything else a :class:`Criterion`.
 
     With ``prior`` q the mean is taken under q: robust to noise that replaces labels by draws from q.
 

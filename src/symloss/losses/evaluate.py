@@ -47,21 +47,24 @@ def evaluate(
     if weight is not None:
         checks.class_vector("weight", weight, s.classes)
     if soft:
-        values, share = _soft_values(loss, s, target.to(z.dtype), weight, label_smoothing)
+        values, share = _soft_values(loss, s, target.to(z.dtype), weight=weight, smoothing=label_smoothing)
     else:
-        values, share = _hard_values(loss, s, target.long(), weight, label_smoothing, ignore_index)
+        target = target.long()
+        checks.labels(target, s.classes, ignore_index)
+        kept = target != ignore_index
+        values, share = _hard_values(
+            loss, s, torch.where(kept, target, 0), kept, weight=weight, smoothing=label_smoothing
+        )
     if reduction == "none":
         return values
     return values.sum() if reduction == "sum" else values.sum() / share.sum()
 
 
 def _hard_values(
-    loss: Loss, s: Scores, target: Tensor, weight: Tensor | None, smoothing: float, ignore_index: int
+    loss: Loss, s: Scores, target: Tensor, kept: Tensor, *, weight: Tensor | None, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """The value of each example, and what it counts for in the mean."""
-    checks.labels(target, s.classes, ignore_index)
-    kept = target != ignore_index
-    labels = torch.where(kept, target, 0).unsqueeze(s.dim)
+    """The value of each example, and what it counts for in the mean: 0 for examples that are not kept."""
+    labels = target.unsqueeze(s.dim)
     _refuse_masked(s, labels, kept)
     if weight is None and smoothing == 0:
         values, share = loss.values(s, labels), torch.ones_like(target, dtype=s.z.dtype)
@@ -75,7 +78,7 @@ def _hard_values(
 
 
 def _soft_values(
-    loss: Loss, s: Scores, target: Tensor, weight: Tensor | None, smoothing: float
+    loss: Loss, s: Scores, target: Tensor, *, weight: Tensor | None, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     checks.probabilities(target, s.dim)
     if checks.can_look(target) and bool(((target > 0) & ~s.present).any()):
@@ -114,5 +117,6 @@ def _refuse_masked(s: Scores, labels: Tensor, kept: Tensor) -> None:
     if bool(masked.any()):
         label = int(labels.squeeze(s.dim)[masked].flatten()[0])
         raise ValueError(
-            f"target holds the label {label} where its score is -inf, that is, masked out; a label must be a class that is present"
+            f"target holds the label {label} where its score is -inf, that is, masked out; "
+            "a label must be a class that is present"
         )

@@ -79,10 +79,9 @@ def _unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         )
     if isinstance(function, nn.Module):
         twin = copy.copy(function)
-        if hasattr(twin, "reduction"):
-            twin.reduction = "none"
-        if hasattr(twin, "ignore_index"):
-            twin.ignore_index = -100
+        for name, value in (("reduction", "none"), ("ignore_index", -100)):
+            if hasattr(twin, name):
+                setattr(twin, name, value)
         return twin
     try:
         takes_reduction = "reduction" in inspect.signature(function).parameters

@@ -93,12 +93,12 @@ class Focal(Potential):
 
     def factor(self, logp: Tensor) -> Tensor:
         # (1-p)^gamma has an infinite slope at p = 1 if gamma < 1, where the gradient of the product is 0.
-        return one_minus_exp(logp.clamp_max(-1e-15)) ** self.gamma
+        return one_minus_exp(logp.clamp_max(-1e-15)).pow(self.gamma)
 
     def derivative(self, logp: Tensor) -> Tensor:
         logp = logp.clamp_max(-1e-15)
         q = one_minus_exp(logp)
-        return self.gamma * q ** (self.gamma - 1) * logp.exp() * logp - q**self.gamma
+        return self.gamma * q.pow(self.gamma - 1) * logp.exp() * logp - q.pow(self.gamma)
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ class AGCE(Potential):
         return self.q == 1
 
     def phi(self, logp: Tensor) -> Tensor:
-        return ((self.a + 1) ** self.q - (self.a + logp.exp()) ** self.q) / self.q
+        return (math.pow(self.a + 1, self.q) - (self.a + logp.exp()).pow(self.q)) / self.q
 
     def derivative(self, logp: Tensor) -> Tensor:
         p = logp.exp()
-        return -((self.a + p) ** (self.q - 1)) * p
+        return -(self.a + p).pow(self.q - 1) * p
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,11 @@ class AUL(Potential):
         return self.q == 1
 
     def phi(self, logp: Tensor) -> Tensor:
-        return ((self.a - logp.exp()) ** self.q - (self.a - 1) ** self.q) / self.q
+        return ((self.a - logp.exp()).pow(self.q) - math.pow(self.a - 1, self.q)) / self.q
 
     def derivative(self, logp: Tensor) -> Tensor:
         p = logp.exp()
-        return -((self.a - p) ** (self.q - 1)) * p
+        return -(self.a - p).pow(self.q - 1) * p
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class PHuberGCE(Potential):
 
     @property
     def threshold(self) -> float:
-        return self.tau ** (1 / (self.q - 1))
+        return math.pow(self.tau, 1 / (self.q - 1))
 
     def phi(self, logp: Tensor) -> Tensor:
         p0 = self.threshold

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -144,7 +145,7 @@ class BatchNormScores(nn.Module):
     The parameters are made for the number of classes of the first batch, or now, if ``classes`` is given.
     """
 
-    def __init__(self, classes: int | None = None, **options: float | bool):
+    def __init__(self, classes: int | None = None, **options: Any):
         super().__init__()
         self.norm: nn.modules.batchnorm._BatchNorm
         self.norm = nn.LazyBatchNorm1d(**options) if classes is None else nn.BatchNorm1d(classes, **options)
@@ -153,7 +154,8 @@ class BatchNormScores(nn.Module):
         if scores.dim() < 2:
             raise ValueError(f"batch-norm scores need shape (N, C) or (N, C, d1, ...); got {tuple(scores.shape)}")
         flat = scores.flatten(2) if scores.dim() > 3 else scores
-        return self.norm(flat).reshape(scores.shape)
+        normed: Tensor = self.norm(flat)
+        return normed.reshape(scores.shape)
 
 
 def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequential:

@@ -1,0 +1,128 @@
+"""Looking for the worst case: where to start, how to climb, and how to see a kink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Objective = Callable[[Tensor, Tensor], Tensor]
+"""Scores (P, C) and labels (P,) to one number each, to be made large."""
+
+REACH = 40.0
+"""Derivatives are sought where no score exceeds this: beyond, softmax is flat in double precision."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A loss under examination: its value at every label, in float64."""
+
+    per_class: Callable[[Tensor], Tensor]
+    classes: int
+
+    def value(self, z: Tensor, y: Tensor) -> Tensor:
+        return self.per_class(z).gather(1, y[:, None]).squeeze(1)
+
+    def gradient(self, z: Tensor, y: Tensor) -> Tensor:
+        """The gradient in the scores, as part of the graph if z is."""
+        keep = z.requires_grad
+        z = z if keep else z.detach().requires_grad_()
+        return derivative(self.value(z, y).sum(), z, keep)
+
+    def hessian(self, z: Tensor, y: Tensor) -> Tensor:
+        z = z.detach().requires_grad_()
+        g = self.gradient(z, y)
+        rows = [derivative(g[:, k].sum(), z, False, retain=True) for k in range(self.classes)]
+        return torch.stack(rows, 1)
+
+
+def derivative(value: Tensor, z: Tensor, create_graph: bool, retain: bool = False) -> Tensor:
+    """d value / d z, zero where the value does not depend on z at all (a linear loss has no second derivative)."""
+    if not value.requires_grad:
+        return torch.zeros_like(z)
+    (found,) = torch.autograd.grad(
+        value, z, create_graph=create_graph, retain_graph=create_graph or retain, allow_unused=True
+    )
+    return torch.zeros_like(z) if found is None else found
+
+
+def starting_points(classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Scores and labels: a label and some rivals that lead or trail the rest, and normal draws of all sizes."""
+    half = [0.3, 1.0, 2.0, 4.0, 7.0, 12.0, 20.0, 35.0]
+    steps = [*(-step for step in reversed(half)), 0.0, *half]
+    # (label, rivals, rest): every pair against a rest at 0, and every margin against a rest that has vanished.
+    levels = [(label, rival, 0.0) for label in steps for rival in steps] + [(label, 0.0, -REACH) for label in steps]
+    shapes = [(*level, rivals) for level in levels for rivals in sorted({1, 2, classes // 2}) if rivals < classes]
+    points = torch.empty(len(shapes), classes, dtype=torch.float64)
+    order = torch.rand(points.shape, generator=generator).argsort(1)
+    for point, (label, rival, rest, rivals), place in zip(points, shapes, order, strict=True):
+        point[:] = rest
+        point[place[: 1 + rivals]] = rival
+        point[place[0]] = label
+    draws = torch.randn(160, classes, dtype=torch.float64, generator=generator)
+    sizes = torch.tensor([1e-2, 0.3, 1.0, 3.0, 10.0], dtype=torch.float64).repeat(32)
+    labels = torch.cat([order[:, 0], torch.randint(classes, (160,), generator=generator)])
+    return torch.cat([points, draws * sizes[:, None]]).clamp(-REACH, REACH), labels
+
+
+def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int = 30) -> tuple[Tensor, Tensor, Tensor]:
+    """The best of the points, each improved by gradient ascent within reach: scores, labels and values, best first."""
+    value = objective(z, y).detach()
+    best = value.nan_to_num(-torch.inf).topk(min(keep, len(value))).indices
+    z, y, value = z[best].detach(), y[best], value[best]
+    step = torch.full_like(value, 0.5)
+    for _ in range(steps):
+        at = z.clone().requires_grad_()
+        slope = derivative(objective(at, y).sum(), at, False)
+        length = slope.norm(dim=1, keepdim=True)
+        if not bool((length > 0).any()):
+            break
+        trial = (z + step[:, None] * slope / length.clamp_min(1e-300)).clamp(-REACH, REACH)
+        found = objective(trial, y).detach()
+        better = found > value
+        z = torch.where(better[:, None], trial, z)
+        value = torch.where(better, found, value)
+        step = torch.where(better, 2.0 * step, 0.3 * step)
+    order = value.argsort(descending=True)
+    return z[order], y[order], value[order]
+
+
+def grows(size_at: Callable[[float], Tensor]) -> bool:
+    """Whether a quantity that is at most size_at(radius) keeps growing with the radius.
+
+    From 1e2 to 1e4 to 1e6 a bounded one gains less each time, a logarithm as much again, a power more.
+    """
+    near, far, farther = (float(size_at(radius)) for radius in (1e2, 1e4, 1e6))
+    first, second = far - near, farther - far
+    return second > 1e-6 * (1 + abs(near)) and second > 0.6 * first
+
+
+def directions(z: Tensor) -> Tensor:
+    """The points scaled so that the largest score is 1, for looks at infinity."""
+    return z / z.abs().amax(1, keepdim=True).clamp_min(1e-9)
+
+
+def sharpest_jump(subject: Subject, z: Tensor, y: Tensor) -> float:
+    """The largest change of the gradient within 1e-9 along lines that move one score, found by bisection.
+
+    A smooth loss changes by its curvature times 1e-9; a kink by as much as it has.
+    """
+    lines, labels = z[:24], y[:24]
+    moving = torch.where(torch.arange(len(lines)) % 2 == 0, labels, lines.argmax(1))
+    axis = torch.nn.functional.one_hot(moving, subject.classes).to(z)
+    grid = torch.linspace(-REACH, REACH, 241, dtype=z.dtype)
+    points = lines[:, None, :] + grid[None, :, None] * axis[:, None, :]
+    flat = subject.gradient(points.flatten(0, 1), labels.repeat_interleave(len(grid)))
+    gradients = flat.reshape(points.shape)
+    # A kink stands out in second differences, where steep but smooth places do not.
+    change = (gradients[:, 2:] - 2 * gradients[:, 1:-1] + gradients[:, :-2]).norm(dim=-1)
+    line, cell = (index.flatten() for index in torch.unravel_index(change.flatten().topk(48).indices, change.shape))
+    low, high, label = points[line, cell], points[line, cell + 2], labels[line]
+    for _ in range(38):
+        middle = (low + high) / 2
+        at_low, at_middle, at_high = (subject.gradient(end, label) for end in (low, middle, high))
+        left = ((at_middle - at_low).norm(dim=1) >= (at_high - at_middle).norm(dim=1))[:, None]
+        low, high = torch.where(left, low, middle), torch.where(left, middle, high)
+    return float((subject.gradient(high, label) - subject.gradient(low, label)).norm(dim=1).max())

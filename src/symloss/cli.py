@@ -1,0 +1,150 @@
+"""The command line. Heavy imports wait until a command needs them, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from symloss import __version__
+
+app = typer.Typer(
+    name="symloss",
+    help="Losses that stay right when the labels are wrong.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for other programs.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"symloss {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Losses that stay right when the labels are wrong."""
+
+
+@app.command()
+def losses(as_json: AsJson = False) -> None:
+    """List every loss: its formula, parameters, facts, presets and source."""
+    from symloss.losses.catalogue import RECORDS, SOURCES
+
+    rows = [_row(record) | {"reference": SOURCES[record.source]} for record in RECORDS.values()]
+    if as_json:
+        _print_json(rows)
+        return
+    _console().print(_losses_table(rows))
+
+
+@app.command()
+def certify(
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC",
+            help="A loss such as 'sgce:q=0.8', or 'package.module:name' of your own with --own.",
+            show_default=False,
+        ),
+    ],
+    classes: Annotated[int, typer.Option("--classes", "-c", help="Number of classes.")] = 10,
+    own: Annotated[
+        bool, typer.Option("--own", help="SPEC names a Python function or module of (input, target).")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a loss of raw scores is: symmetric, convex, bounded, smooth ... with counter-examples."""
+    from symloss.certificates import certify as measure
+
+    certificate = measure(_import(spec) if own else spec, classes)
+    if as_json:
+        _print_json(certificate.to_dict())
+    else:
+        _console().print(certificate)
+
+
+def _row(record: Any) -> dict[str, Any]:
+    facts = record.facts.at(10, **record.defaults)
+    return {
+        "name": record.name,
+        "class": record.class_name,
+        "formula": record.formula,
+        "parameters": [vars(parameter) for parameter in record.parameters],
+        "normalize": record.normalize,
+        "facts": facts,
+        "presets": {
+            name: {
+                "values": dict(p.values),
+                "penalty": p.penalty,
+                "batch_norm_scores": p.batch_norm_scores,
+                "source": p.source,
+            }
+            for name, p in record.presets.items()
+        },
+        "source": record.source,
+    }
+
+
+def _losses_table(rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(
+        title=f"{len(rows)} losses", caption="facts of raw scores, at the defaults, 10 classes", title_justify="left"
+    )
+    for heading in ("name", "formula", "parameters (default, range)", "symmetric", "convex", "bounded", "source"):
+        table.add_column(heading, justify="center" if heading in ("symmetric", "convex", "bounded") else "left")
+    for row in rows:
+        parameters = ", ".join(f"{p['name']} {p['default']:g} {p['interval']}" for p in row["parameters"])
+        marks = ["yes" if row["facts"][fact] else "-" for fact in ("symmetric", "convex", "bounded")]
+        table.add_row(row["name"], row["formula"], parameters, *marks, row["source"])
+    return table
+
+
+def _console() -> Console:
+    """Wide enough for whole rows when the output goes to a file or another program."""
+    return Console() if sys.stdout.isatty() else Console(width=160)
+
+
+def _print_json(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def _import(name: str) -> Any:
+    import importlib
+
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise ValueError(f"with --own, SPEC must read package.module:name; got {name!r}")
+    sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"with --own, SPEC must name what Python can import; got {name!r}: {error}") from error
+
+
+def main() -> None:
+    """Run a command; bad input ends in one sentence and exit code 2, not in a traceback."""
+    try:
+        app()
+    except (ValueError, TypeError) as error:
+        typer.echo(f"symloss: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
