@@ -37,6 +37,7 @@ class Germ(NamedTuple):
 class Loss(ABC):
     """A loss as its value at every label.
 
+    >>> from symloss import symmetrize
     >>> from symloss.losses.potentials import GCE
     >>> sgce = symmetrize(GCE(q=0.5))
     >>> sgce

@@ -161,12 +161,10 @@ class BatchNormScores(nn.Module):
 def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequential:
     """The model, followed by a map of its scores (batch normalisation unless another is given).
 
-    >>> append_scores(nn.Linear(4, 3), BatchNormScores(3))
+    >>> append_scores(nn.Linear(4, 3), UnitScores(temperature=0.04))
     Sequential(
       (model): Linear(in_features=4, out_features=3, bias=True)
-      (scores): BatchNormScores(
-        (norm): BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, bias=True)
-      )
+      (scores): UnitScores(temperature=0.04, eps=1e-05)
     )
     """
     if not isinstance(model, nn.Module):

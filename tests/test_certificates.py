@@ -1,0 +1,226 @@
+"""Certificates: every declared fact measured both ways, known constants, and counter-examples that hold up."""
+
+import math
+
+import pytest
+import torch
+
+import symloss
+from symloss.losses.catalogue import RECORDS
+
+SIZES = (2, 3, 10, 100)
+
+# Settings at which a fact differs from the one at the defaults; others would only repeat it.
+SPECIAL = [
+    ("alpha-mae", {"alpha": 0.0}),
+    ("alpha-mae", {"alpha": 0.5}),
+    ("alpha-mae", {"alpha": 1.0}),
+    ("alpha-mae", {"alpha": 1.1}),
+    ("gce", {"q": 1.0}),
+    ("gce", {"q": 0.99}),
+    ("sgce", {"q": 1.0}),
+    ("focal", {"gamma": 0.0}),
+    ("focal", {"gamma": 2.0}),
+    ("agce", {"q": 1.0}),
+    ("aul", {"q": 1.0}),
+    ("taylor-ce", {"t": 1}),
+    ("taylor-ce", {"t": 6}),
+    ("sce", {"alpha": 0.0}),
+    ("sce", {"alpha": 9.3}),
+    ("sce", {"alpha": 9.0}),
+    ("nce+agce", {"beta": 0.0}),
+    ("nce+agce", {"q": 1.0}),
+    ("nce+aul", {"q": 1.0}),
+    ("nce+ael", {"beta": 0.0}),
+    ("label-smoothing", {"r": -1.0}),
+    ("label-smoothing", {"r": 0.0}),
+    ("dirichlet-ce", {"alpha": 0.9}),
+    ("dirichlet-ce", {"alpha": 1.0}),
+    ("dirichlet-ce", {"alpha": 2.0}),
+    ("bi-tempered", {"t1": 1.0, "t2": 1.0}),
+    ("bi-tempered", {"t1": 1.0}),
+]
+
+
+@pytest.mark.parametrize("classes", SIZES)
+@pytest.mark.parametrize("name", symloss.list_losses())
+def test_declared_facts(name, classes):
+    """A fact that is declared must hold, one that is denied must show a counter-example that holds up."""
+    check_facts(name, classes)
+
+
+@pytest.mark.parametrize(("name", "values"), SPECIAL, ids=lambda v: v if isinstance(v, str) else str(v))
+def test_declared_facts_at_special_parameters(name, values):
+    check_facts(name, 10, **values)
+
+
+def check_facts(name, classes, **values):
+    record = RECORDS[name]
+    loss = record.loss(**values)
+    certificate = symloss.certify(loss, classes)
+    measured = {fact: bool(finding) for fact, finding in certificate.findings.items()}
+    assert measured == record.facts.at(classes, **(record.defaults | values)), certificate
+    for fact, finding in certificate.findings.items():
+        if not finding:
+            assert violation(loss, fact, finding.counter_example) == pytest.approx(finding.measure, rel=1e-2), fact
+    # The weighting of classes relies on what the construction says: it must never claim too much.
+    assert loss.symmetric <= measured["symmetric"]
+    # What blend and scale='ce' divide by is the slope that is measured.
+    if "cosine" not in name:
+        assert loss.slope(classes) == pytest.approx(certificate.slope, rel=1e-9)
+
+
+def violation(loss, fact, example):
+    """How much the property fails, recomputed from the counter-example's score vectors alone."""
+    vectors = {name: torch.tensor(scores, dtype=torch.float64) for name, scores in example.scores.items()}
+    a, y = vectors["a"], example.label
+
+    def value(z):
+        return float(loss.per_class(z)[y])
+
+    if fact == "symmetric":
+        return float(loss.per_class(a).sum() - loss.per_class(vectors["b"]).sum())
+    if fact == "convex":
+        b = vectors["b"]
+        return value((a + b) / 2) - (value(a) + value(b)) / 2
+    if fact == "non_increasing":
+        step = torch.zeros_like(a)
+        step[y] = 1e-6
+        return (value(a + step) - value(a - step)) / 2e-6
+    assert fact == "bounded"
+    assert abs(value(a)) > 1e5
+    return math.inf
+
+
+@pytest.mark.parametrize("classes", SIZES)
+def test_known_constants_of_cross_entropy(classes):
+    certificate = symloss.certify("ce", classes)
+    assert certificate.lipschitz == pytest.approx(math.sqrt(2), rel=1e-6)
+    assert certificate.smoothness == pytest.approx(0.5, rel=1e-6)
+    assert certificate.slope == pytest.approx(1, rel=1e-12)
+    assert certificate.gradient_against_ce == pytest.approx(1, rel=1e-12)
+    assert certificate.locally_symmetric
+    assert not certificate.symmetric
+
+
+@pytest.mark.parametrize("classes", SIZES)
+def test_known_constants_of_mae(classes):
+    """1 - p bends most where only a rival is left, as the logistic function: sqrt 3 / 9 in the scores."""
+    certificate = symloss.certify("mae", classes)
+    assert certificate.lipschitz == pytest.approx(math.sqrt(2) / 4, rel=1e-6)
+    assert certificate.smoothness == pytest.approx(math.sqrt(3) / 9, rel=1e-4)
+    assert (certificate.low, certificate.high) == (0, pytest.approx(1))
+    assert certificate.slope == pytest.approx(1 / classes, rel=1e-12)
+
+
+@pytest.mark.parametrize("classes", [3, 10])
+@pytest.mark.parametrize("alpha", [0.25, 2.0, 4.0])
+def test_alpha_mae_scales_the_curvature_of_mae(alpha, classes):
+    mae = symloss.certify("mae", classes).smoothness
+    assert symloss.certify(f"alpha-mae:alpha={alpha}", classes).smoothness == pytest.approx(
+        alpha * classes * mae, rel=1e-4
+    )
+
+
+def test_unhinged_has_no_curvature():
+    certificate = symloss.certify("unhinged", 7)
+    assert certificate.smoothness == 0
+    assert certificate.lipschitz == pytest.approx(math.sqrt(1 - 1 / 7), rel=1e-12)
+    assert certificate.distance_from_unhinged < 1e-12
+
+
+def pick(z, y):
+    return z.gather(1, y[:, None]).squeeze(1)
+
+
+def test_losses_of_raw_scores():
+    """Losses that are no function of log p: -z_y, and -y z_y, which is not permutation-invariant (sec. 3)."""
+    linear = symloss.certify(lambda z, y: -pick(z, y), 4)
+    assert linear.permutation_invariant
+    assert linear.non_increasing
+    assert linear.convex
+    assert not linear.symmetric
+    assert not linear.locally_symmetric
+    assert linear.slope == pytest.approx(1)
+    by_class = symloss.certify(lambda z, y: -(y + 1) * pick(z, y), 4)
+    assert not by_class.permutation_invariant
+    example = by_class.permutation_invariant.counter_example
+    assert sorted(example.scores["a"]) == sorted(example.scores["b"])
+
+
+def test_a_kink_is_no_bounded_curvature():
+    margin = torch.nn.MultiMarginLoss()
+    certificate = symloss.certify(margin, 4)
+    assert certificate.smoothness == math.inf
+    assert certificate.convex
+    assert certificate.lipschitz < 2
+
+
+def test_a_ramp_is_not_convex():
+    """Flat almost everywhere bent nowhere: only chords can tell."""
+    assert not symloss.certify(lambda z, y: (1 - pick(z, y)).clamp(0, 2), 3).convex
+
+
+def test_a_square_has_no_lipschitz_constant():
+    certificate = symloss.certify(lambda z, y: (1 - pick(z, y)) ** 2, 3)
+    assert certificate.lipschitz == math.inf
+    assert not certificate.bounded
+
+
+def test_slow_growth_is_growth():
+    """A logarithm is not bounded, a heavy tail that levels off is."""
+    assert not symloss.certify(lambda z, y: (1 + pick(z, y).square()).log(), 3).bounded
+    assert symloss.certify(lambda z, y: -pick(z, y) / (1 + pick(z, y).abs()), 3).bounded
+
+
+@pytest.mark.parametrize("normalize", ["l2", symloss.EpsSoftmax(3.0)], ids=["l2", "eps-softmax"])
+def test_a_map_of_the_scores_keeps_symmetry(normalize):
+    """Label-free maps leave the sum over labels constant; convexity they need not keep."""
+    certificate = symloss.certify("unhinged", 4, normalize=normalize)
+    assert certificate.symmetric
+    assert not certificate.convex
+    assert not symloss.certify("ce", 4, normalize=normalize).symmetric
+
+
+def test_what_can_be_certified():
+    """A name, an expression, a module of ours or torch's, a function: the same certificate."""
+    by_name = symloss.certify("ce", 4).to_dict()
+    for loss in (symloss.CE(), symloss.CE().loss, torch.nn.CrossEntropyLoss(), torch.nn.functional.cross_entropy):
+        other = symloss.certify(loss, 4).to_dict()
+        for key in ("lipschitz", "smoothness", "slope"):
+            assert other[key] == pytest.approx(by_name[key], rel=1e-4)
+        for fact in ("symmetric", "convex", "bounded", "non_increasing"):
+            assert other[fact]["holds"] == by_name[fact]["holds"]
+
+
+def test_class_weights_break_symmetry_unless_the_loss_keeps_it():
+    weight = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    assert symloss.certify(symloss.MAE(weight=weight), 3).symmetric
+    assert not symloss.certify(symloss.CE(weight=weight), 3).symmetric
+    assert not symloss.certify(lambda z, y: weight[y] * symloss.MAE(reduction="none")(z, y), 3).symmetric
+
+
+@pytest.mark.parametrize(
+    ("loss", "classes", "message"),
+    [
+        ("ce", 1, r"classes must be a whole number in \[2, inf\); got 1"),
+        ("ce", 2.5, r"classes must be a whole number in \[2, inf\); got 2.5"),
+        ("nope", 3, "there is no loss named 'nope'"),
+        (3, 3, "loss must be a Loss, a torch module or a function"),
+        (lambda z, y: (z.argmax(1) != y).double(), 3, "differentiable"),
+        (lambda z, y: z.sum(), 3, r"one value for each example .*; got shape \(\)"),
+    ],
+)
+def test_bad_input(loss, classes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        symloss.certify(loss, classes)
+
+
+def test_text_and_data():
+    certificate = symloss.certify("ce", 12)
+    text = str(certificate)
+    assert "no   symmetric" in text
+    assert "12 in all" in text
+    data = certificate.to_dict()
+    assert data["high"] == "inf"
+    assert len(data["symmetric"]["counter_example"]["scores"]["a"]) == 12

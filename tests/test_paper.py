@@ -1,0 +1,479 @@
+"""The statements of the paper, sections 3 to 6 and appendices A, D and E: a test for each, named after it."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+import symloss
+from symloss.losses import potentials as phi
+from symloss.losses import whole
+from symloss.losses.algebra import Insensitive, Sum
+from symloss.losses.catalogue import RECORDS
+
+UNHINGED = RECORDS["unhinged"].loss()
+SYMMETRIC = [name for name, r in RECORDS.items() if r.facts.at(5, **r.defaults)["symmetric"]]
+
+
+@pytest.fixture
+def points():
+    return 3 * torch.randn(64, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def gradients(loss, z):
+    """Row y: the gradient of the loss at label y, at one score vector."""
+    return torch.func.jacrev(loss.per_class)(z)
+
+
+def is_constant(values):
+    return float(values.max() - values.min()) < 1e-10
+
+
+# Section 3: assumptions.
+
+
+def test_section_3_examples_of_the_assumptions():
+    for loss in ("ce", lambda z, y: -z.gather(1, y[:, None]).squeeze(1)):
+        certificate = symloss.certify(loss, 4)
+        assert certificate.non_increasing
+        assert certificate.permutation_invariant
+    by_class = symloss.certify(lambda z, y: -(y + 1) * z.gather(1, y[:, None]).squeeze(1), 4)
+    assert by_class.non_increasing
+    assert not by_class.permutation_invariant
+
+
+# Section 4: symmetrization.
+
+
+@pytest.mark.parametrize("name", symloss.list_losses())
+def test_proposition_4_1_decomposition_exists(name, points):
+    loss = RECORDS[name].loss()
+    symmetric, insensitive = symloss.decompose(loss)
+    assert is_constant(symmetric.per_class(points).sum(1))
+    parts = insensitive.per_class(points)
+    assert torch.allclose(parts, parts[:, :1].expand_as(parts))
+    assert torch.allclose(symmetric.per_class(points) + parts, loss.per_class(points), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("robust", SYMMETRIC)
+def test_proposition_4_1_decomposition_is_unique(robust, points):
+    """Whatever symmetric and insensitive losses were added, decomposing the sum returns them, up to constants."""
+    first = RECORDS[robust].loss()
+    second = Insensitive(phi.Focal(2.0))
+    symmetric, insensitive = symloss.decompose(first + second)
+    assert is_constant(symmetric.per_class(points) - first.per_class(points))
+    assert is_constant(insensitive.per_class(points) - second.per_class(points))
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_proposition_4_1_both_symmetric_and_insensitive_is_constant(name, points):
+    assert is_constant(Insensitive(RECORDS[name].loss()).per_class(points))
+
+
+@pytest.mark.parametrize("name", symloss.list_losses())
+def test_section_4_symmetrization_keeps_permutation_invariance(name, points):
+    symmetric = symloss.symmetrize(RECORDS[name].loss())
+    order = torch.tensor([3, 0, 4, 1, 2])
+    assert torch.allclose(symmetric.per_class(points[:, order]), symmetric.per_class(points)[:, order], atol=1e-12)
+
+
+def test_section_4_1_symmetrized_cross_entropy_is_unhinged(points):
+    unhinged = points.mean(1, keepdim=True) - points
+    linear = symloss.symmetrize(lambda z, y: -z.gather(1, y[:, None]).squeeze(1))
+    for loss in (symloss.symmetrize(phi.CE()), linear.loss, symloss.symmetrize(torch.nn.CrossEntropyLoss()).loss):
+        assert torch.allclose(loss.per_class(points), unhinged, atol=1e-12)
+
+
+def test_section_4_1_no_softmax_is_needed(monkeypatch, points):
+    """The log-sum-exp cancels, and the algebra knows: no exponential is computed."""
+
+    def forbidden(*_args, **_options):
+        raise AssertionError("an exponential")
+
+    monkeypatch.setattr(torch.Tensor, "exp", forbidden)
+    monkeypatch.setattr(torch.Tensor, "logsumexp", forbidden)
+    assert torch.isfinite(UNHINGED(points, torch.zeros(64, dtype=torch.long)))
+    with pytest.raises(AssertionError, match="an exponential"):
+        phi.CE()(points, torch.zeros(64, dtype=torch.long))
+
+
+def test_section_4_2_symmetrized_mse_is_mae(points):
+    difference = symloss.symmetrize(whole.MSE()).per_class(points) - 2 * phi.MAE().per_class(points)
+    assert is_constant(difference)
+
+
+def test_section_4_3_gce_and_sgce_run_from_cross_entropy_and_unhinged_to_mae(points):
+    for q, limit, robust_limit in ((1e-7, phi.CE(), UNHINGED), (1.0, phi.MAE(), symloss.symmetrize(phi.MAE()))):
+        gce = phi.GCE(q)
+        assert torch.allclose(gce.per_class(points), limit.per_class(points), rtol=1e-5, atol=1e-5)
+        sgce = symloss.symmetrize(gce)
+        assert torch.allclose(sgce.per_class(points), robust_limit.per_class(points), rtol=1e-5, atol=1e-5)
+
+
+def test_section_4_4_symmetrized_cosine_is_unhinged_of_unit_scores(points):
+    direction = points / points.norm(dim=1, keepdim=True)
+    found = symloss.symmetrize(whole.Cosine()).per_class(points)
+    assert torch.allclose(found, UNHINGED.per_class(direction), atol=1e-12)
+    labels = torch.arange(64) % 5
+    assert torch.allclose(symloss.Unhinged()(points, labels), symloss.symmetrize(whole.Cosine())(points, labels))
+
+
+# Section 5: the unhinged loss among symmetric losses.
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_theorem_5_1_convex_and_symmetric_implies_affine(name, points):
+    """The second derivatives of all labels sum to zero: if none is negative, none is positive."""
+    loss = RECORDS[name].loss()
+    bends = torch.stack([torch.func.jacrev(torch.func.jacrev(loss.per_class))(z) for z in points[:16]])
+    scale = bends.abs().max()
+    assert bends.sum(1).abs().max() <= 1e-10 * (1 + scale)
+    lowest = torch.linalg.eigvalsh((bends + bends.mT) / 2)[..., 0].min()
+    assert (lowest < -1e-6) == (scale > 1e-6)
+    assert (scale <= 1e-6) == (name == "unhinged")
+
+
+def test_theorem_5_1_only_unhinged_is_all_of_it():
+    """Of the declared facts; that they are true is tested for every certificate."""
+    complete = [name for name, record in RECORDS.items() if all_but_bounded(record.facts.at(5, **record.defaults))]
+    assert complete == ["unhinged"]
+
+
+def all_but_bounded(facts):
+    return all(holds for fact, holds in facts.items() if fact != "bounded")
+
+
+@pytest.mark.parametrize("level", [-3.0, 0.0, 8.0])
+@pytest.mark.parametrize("name", [name for name in SYMMETRIC if name != "symmetrized-cosine"])
+def test_proposition_5_2_linear_approximation_at_equal_scores(name, level):
+    loss = RECORDS[name].loss()
+    found = gradients(loss, torch.full((5,), level, dtype=torch.float64))
+    unhinged = 1 / 5 - torch.eye(5, dtype=torch.float64)
+    slope = loss.slope(5)
+    assert slope > 0
+    assert torch.allclose(found, slope * unhinged, rtol=1e-9, atol=1e-12)
+
+
+def test_section_5_2_cross_entropy_is_symmetric_to_first_order_at_equal_scores_only(points):
+    at_equal = gradients(phi.CE(), torch.full((5,), 2.0, dtype=torch.float64))
+    assert torch.allclose(at_equal.sum(0), torch.zeros(5, dtype=torch.float64), atol=1e-12)
+    assert gradients(phi.CE(), points[0]).sum(0).abs().max() > 0.1
+
+
+SLOPE_ONE = {"ce": (phi.CE(), 0.5), "alpha-mae": (RECORDS["alpha-mae"].loss(alpha=0.5), None)}
+
+
+@pytest.mark.parametrize("name", SLOPE_ONE)
+def test_proposition_5_3_remainder(name, points):
+    """|R_y(z)| <= beta/2 |z|^2 for the remainder of the linear approximation at 0."""
+    loss, beta = SLOPE_ONE[name]
+    beta = symloss.certify(loss, 5).smoothness if beta is None else beta
+    for size in (0.1, 1.0, 5.0):
+        z = size * points
+        remainder = loss.per_class(z) - loss.per_class(torch.zeros_like(z)) - UNHINGED.per_class(z)
+        assert bool((remainder.abs() <= beta / 2 * z.square().sum(1, keepdim=True) * (1 + 1e-9)).all())
+
+
+@pytest.mark.parametrize("name", SLOPE_ONE)
+@pytest.mark.parametrize("radius", [0.3, 1.0, 3.0])
+def test_proposition_5_3_gap(name, radius):
+    """One bias-free layer with |W| <= r: the minimiser for phi is, for unhinged, within R^2 beta r^2 of the best."""
+    loss, beta = SLOPE_ONE[name]
+    beta = symloss.certify(loss, 3).smoothness if beta is None else beta
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(40, 4, dtype=torch.float64, generator=generator)
+    x = x / x.norm(dim=1).max()  # R = 1
+    y = torch.randint(3, (40,), generator=generator)
+    w = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
+    for _ in range(600):
+        (slope,) = torch.autograd.grad(loss(x @ w.T, y), w)
+        with torch.no_grad():
+            w -= slope
+            w *= (radius / w.norm()).clamp_max(1)
+    centroid = torch.zeros(3, 4, dtype=torch.float64)
+    for features, label in zip(x, y, strict=True):
+        centroid += torch.outer(torch.eye(3, dtype=torch.float64)[label] - 1 / 3, features) / len(x)
+    best = radius * centroid / centroid.norm()
+    gap = UNHINGED(x @ w.detach().T, y) - UNHINGED(x @ best.T, y)
+    assert -1e-9 <= float(gap) <= beta * radius**2
+
+
+# Section 6: blends.
+
+
+@pytest.mark.parametrize("classes", [2, 5, 100])
+@pytest.mark.parametrize(
+    ("loss", "slope"),
+    [(phi.MAE(), lambda c: 1 / c), (symloss.symmetrize(phi.GCE(0.3)), lambda c: c**-0.3)],
+    ids=["mae", "sgce"],
+)
+def test_section_6_slope_at_equal_scores(loss, slope, classes):
+    assert loss.slope(classes) == pytest.approx(slope(classes), rel=1e-12)
+
+
+def test_section_6_alpha_mae(points):
+    p = points.softmax(1)
+    for alpha in (0.0, 0.5, 1.0, 3.0):
+        expected = (1 - alpha) * (points.mean(1, keepdim=True) - points) + alpha * 5 * (1 - p)
+        assert torch.allclose(symloss.blend(phi.MAE(), alpha).per_class(points), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 3.0])
+def test_section_6_alpha_multiplies_what_is_not_linear(alpha, points):
+    loss = symloss.symmetrize(phi.GCE(0.5))
+
+    def residual(blend):
+        return blend.per_class(points) - blend.per_class(torch.zeros_like(points)) - UNHINGED.per_class(points)
+
+    once, often = residual(symloss.blend(loss, 1.0)), residual(symloss.blend(loss, alpha))
+    assert torch.allclose(often, alpha * once, atol=1e-10)
+
+
+@pytest.mark.parametrize("loss", [phi.MAE(), symloss.symmetrize(phi.GCE(0.5))], ids=["mae", "sgce"])
+def test_section_6_smoothness_of_a_blend_is_alpha_beta(loss):
+    beta = symloss.certify(symloss.blend(loss, 1.0), 4).smoothness
+    assert beta == pytest.approx(symloss.certify(loss, 4).smoothness / loss.slope(4), rel=1e-4)
+    for alpha in (0.25, 4.0):
+        assert symloss.certify(symloss.blend(loss, alpha), 4).smoothness == pytest.approx(alpha * beta, rel=1e-4)
+
+
+# Appendix A: uniform noise.
+
+
+@pytest.mark.parametrize("name", symloss.list_losses())
+def test_appendix_a_noisy_risk(name, points):
+    """p/C E[sum of the loss over labels] + (1 - p) clean risk; affine in the clean risk iff the loss is symmetric."""
+    loss, classes, eta = RECORDS[name].loss(), 5, 0.4
+    p = eta * classes / (classes - 1)
+    transition = torch.full((classes, classes), eta / (classes - 1), dtype=torch.float64).fill_diagonal_(1 - eta)
+    labels = torch.arange(64) % classes
+    clean = loss(points, labels, reduction="none")
+    noisy = symloss.noisy(loss, transition)(points, labels, reduction="none")
+    total = loss.per_class(points).sum(1)
+    assert torch.allclose(noisy, p / classes * total + (1 - p) * clean, atol=1e-9)
+    assert is_constant(noisy - (1 - p) * clean) == (name in SYMMETRIC)
+
+
+# Appendix B: the binary case.
+
+
+@pytest.mark.parametrize("name", symloss.list_losses())
+def test_appendix_b_binary_symmetrization_is_the_odd_part(name):
+    """With scores (z, 0) the label is the sign: (phi(z) - phi(-z)) / 2, and the other part is the even one."""
+    margins = torch.linspace(-4, 4, 17, dtype=torch.float64)
+    z = torch.stack([margins / 2, -margins / 2], 1)
+    loss = RECORDS[name].loss()
+    value, mirrored = loss.per_class(z)[:, 0], loss.per_class(-z)[:, 0]
+    symmetric, insensitive = symloss.decompose(loss)
+    assert torch.allclose(symmetric.per_class(z)[:, 0], (value - mirrored) / 2, atol=1e-12)
+    assert torch.allclose(insensitive.per_class(z)[:, 0], (value + mirrored) / 2, atol=1e-12)
+
+
+# Appendix D: proofs.
+
+
+def invariant_linear_losses(classes):
+    """A basis of the linear losses sum_k a_k(y) z_k with L(tau z, tau y) = L(z, y): tensors a[y, k]."""
+    constraints = []
+    for order in itertools.permutations(range(classes)):
+        for y, k in itertools.product(range(classes), repeat=2):
+            row = torch.zeros(classes, classes, dtype=torch.float64)
+            row[y, k] += 1
+            row[order[y], order[k]] -= 1
+            constraints.append(row.flatten())
+    return null_space(torch.stack(constraints)).reshape(-1, classes, classes)
+
+
+def null_space(matrix):
+    _, values, vectors = torch.linalg.svd(matrix, full_matrices=True)
+    rank = int((values > 1e-10).sum())
+    return vectors[rank:]
+
+
+@pytest.mark.parametrize("classes", [3, 4])
+def test_lemma_d_1_coefficients_of_an_invariant_linear_loss(classes):
+    basis = invariant_linear_losses(classes)
+    assert len(basis) == 2
+    for a in basis:
+        off_diagonal = a[~torch.eye(classes, dtype=torch.bool)]
+        assert is_constant(a.diagonal())
+        assert torch.allclose(a, a.T)
+        assert is_constant(off_diagonal)
+
+
+@pytest.mark.parametrize("classes", [3, 4])
+def test_proposition_d_2_unhinged_is_the_only_linear_one(classes):
+    """Among invariant linear losses the symmetric ones are a line; with -1 at the label, C/(C-1) unhinged."""
+    basis = invariant_linear_losses(classes)
+    sums = basis.sum(1)  # of the coefficients over labels: zero for a symmetric loss
+    combinations = null_space(sums.T)
+    assert combinations.shape == (1, 2)
+    found = torch.einsum("b,byk->yk", combinations[0], basis)
+    found = -found / found[0, 0]
+    unhinged = 1 / classes - torch.eye(classes, dtype=torch.float64)
+    assert torch.allclose(found, classes / (classes - 1) * unhinged)
+
+
+def three_class_remark(z, y):
+    every = torch.stack([-z[:, 0] + z[:, 1] + z[:, 2], -z[:, 1] + z[:, 0], -z[:, 2]], 1)
+    return every.gather(1, y[:, None]).squeeze(1)
+
+
+def test_remark_d_3_without_permutation_invariance_others_exist():
+    certificate = symloss.certify(three_class_remark, 3)
+    assert certificate.symmetric
+    assert certificate.convex
+    assert certificate.non_increasing
+    assert not certificate.permutation_invariant
+    assert certificate.distance_from_unhinged > 0.1
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_proof_of_proposition_5_2_linear_approximations_are_symmetric_everywhere(name, points):
+    loss = RECORDS[name].loss()
+    for z in points[:8]:
+        assert gradients(loss, z).sum(0).abs().max() < 1e-9
+
+
+def test_example_d_4_linear_approximation_of_mae_away_from_equal_scores():
+    e = math.e
+    found = gradients(2 * phi.MAE(), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64))
+    rows = torch.tensor([[-2 * e, e, e], [e, -e - 1, 1], [e, 1, -e - 1]], dtype=torch.float64)
+    assert torch.allclose(found, 2 / (e + 2) ** 2 * rows, atol=1e-14)
+    linear = symloss.certify(lambda z, y: (found[y] * z).sum(1), 3)
+    assert linear.symmetric
+    assert not linear.permutation_invariant
+    assert linear.distance_from_unhinged > 0.1
+
+
+# Appendix E: Dirichlet priors.
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("name", ["ce", "gce", "mae", "nce"])
+def test_lemma_e_1_symmetric_iff_alpha(name, classes):
+    loss = RECORDS[name].loss()
+    exact = 1 - 1 / classes
+    already = name in SYMMETRIC
+    assert symloss.certify(symloss.dirichlet(loss, exact), classes).symmetric
+    for alpha in (exact - 0.05, exact + 0.05, 1.0):
+        assert bool(symloss.certify(symloss.dirichlet(loss, alpha), classes).symmetric) == already
+
+
+def test_appendix_e_special_case_is_the_symmetrization(points):
+    found = symloss.dirichlet(phi.CE(), 4 / 5).per_class(points)
+    assert torch.allclose(found, symloss.symmetrize(phi.CE()).per_class(points), atol=1e-12)
+
+
+def test_appendix_e_alpha_of_class_and_example(points):
+    """L_y + sum_k (alpha_k(x) - 1) L_k, term by term."""
+    generator = torch.Generator().manual_seed(3)
+    by_class = 0.1 + torch.rand(5, dtype=torch.float64, generator=generator)
+    by_example = 0.1 + torch.rand(64, 5, dtype=torch.float64, generator=generator)
+    every, labels = -points.log_softmax(1), torch.arange(64) % 5
+    for alpha in (by_class, by_example):
+        expected = every + ((alpha - 1) * every).sum(1, keepdim=True)
+        found = symloss.dirichlet(phi.CE(), alpha)
+        assert torch.allclose(found.per_class(points), expected)
+        assert torch.allclose(found(points, labels), expected.gather(1, labels[:, None]).mean())
+
+
+# What else must hold.
+
+
+@pytest.mark.parametrize("name", symloss.list_losses())
+def test_symmetrize_is_idempotent(name, points):
+    once = symloss.symmetrize(RECORDS[name].loss())
+    twice = symloss.symmetrize(once)
+    assert torch.allclose(once.per_class(points), twice.per_class(points), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_symmetrizing_a_symmetric_loss_subtracts_a_constant(name, points):
+    loss = RECORDS[name].loss()
+    assert is_constant(symloss.symmetrize(loss).per_class(points) - loss.per_class(points))
+
+
+def test_label_smoothing_towards_minus_infinity_is_unhinged(points):
+    r = -1e7
+    loss = RECORDS["label-smoothing"].loss(r=r) / (1 - r)
+    assert torch.allclose(loss.per_class(points), UNHINGED.per_class(points), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "limit", "factor"),
+    [
+        ("gce", {"q": 1.0}, "mae", 1),
+        ("taylor-ce", {"t": 1}, "mae", 1),
+        ("agce", {"a": 3.0, "q": 1.0}, "mae", 1),
+        ("aul", {"a": 3.0, "q": 1.0}, "mae", 1),
+        ("focal", {"gamma": 0.0}, "ce", 1),
+        ("alpha-mae", {"alpha": 0.0}, "unhinged", 1),
+        ("alpha-mae", {"alpha": 1.0}, "mae", 5),
+        ("label-smoothing", {"r": 0.0}, "ce", 1),
+        ("dirichlet-ce", {"alpha": 1.0}, "ce", 1),
+        ("bi-tempered", {"t1": 1.0, "t2": 1.0}, "ce", 1),
+        ("bi-tempered", {"t1": 0.0, "t2": 1.0}, "mse", 0.5),
+        ("nfl", {"gamma": 0.0}, "nce", 1),
+        ("ngce", {"q": 1.0}, "mae", 1 / 4),
+    ],
+)
+def test_special_cases(name, values, limit, factor, points):
+    found, expected = RECORDS[name].loss(**values), factor * RECORDS[limit].loss()
+    assert torch.allclose(found.per_class(points), expected.per_class(points), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "limit"),
+    [
+        ("gce", {"q": 1e-8}, "ce"),
+        ("sgce", {"q": 1e-8}, "unhinged"),
+        ("taylor-ce", {"t": 100}, "ce"),
+        ("phuber-ce", {"tau": 1e9}, "ce"),
+        ("phuber-gce", {"q": 1e-8, "tau": 1e9}, "ce"),
+        ("js", {"pi": 1e-7}, "ce"),
+        ("bi-tempered", {"t1": 1.0, "t2": 1.0 + 1e-7}, "ce"),
+    ],
+)
+def test_limits(name, values, limit):
+    points = torch.randn(64, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 8
+    found, expected = RECORDS[name].loss(**values), RECORDS[limit].loss()
+    assert torch.allclose(found.per_class(points), expected.per_class(points), atol=1e-4)
+
+
+def test_js_tends_to_mae(points):
+    """As slowly as 1 / log(1 - pi): twice the zeros, half the distance."""
+    distance = [
+        (phi.JS(1 - rest).per_class(points) - phi.MAE().per_class(points)).abs().max() for rest in (1e-5, 1e-10)
+    ]
+    assert distance[0] < 0.1
+    assert float(distance[1] / distance[0]) == pytest.approx(0.5, rel=1e-3)
+
+
+def test_dynamic_fine_tuning_has_the_gradient_of_mae(points):
+    """-stopgrad(p) log p, the token-level loss of language models, trains as MAE does."""
+    labels = torch.arange(64) % 5
+    z = points.clone().requires_grad_()
+    logp = z.log_softmax(1).gather(1, labels[:, None])
+    (expected,) = torch.autograd.grad(-(logp.exp().detach() * logp).mean(), z)
+    (found,) = torch.autograd.grad(phi.MAE()(z, labels), z)
+    assert torch.allclose(found, expected, atol=1e-14)
+
+
+def test_prior_weighted_symmetrization_is_robust_to_noise_from_the_prior(points):
+    """Under labels replaced by draws from q with probability p, the risk is (1 - p) the clean one."""
+    q = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1], dtype=torch.float64)
+    robust = symloss.symmetrize(phi.GCE(0.7), prior=q)
+    transition = 0.6 * torch.eye(5, dtype=torch.float64) + 0.4 * q
+    labels = torch.arange(64) % 5
+    noisy = symloss.noisy(robust, transition)(points, labels)
+    assert torch.allclose(noisy, 0.6 * robust(points, labels), atol=1e-12)
+
+
+def test_weighted_sum_of_losses_is_a_loss(points):
+    loss = 2 * phi.CE() - phi.MAE() / 4 + 0.5 * (phi.CE() + UNHINGED)
+    assert isinstance(loss, Sum)
+    p = points.softmax(1)
+    expected = -2.5 * p.log() - (1 - p) / 4 + 0.5 * (points.mean(1, keepdim=True) - points)
+    assert torch.allclose(loss.per_class(points), expected)
