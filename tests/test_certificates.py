@@ -88,7 +88,8 @@ def violation(loss, fact, example):
         step[y] = 1e-6
         return (value(a + step) - value(a - step)) / 2e-6
     assert fact == "bounded"
-    assert abs(value(a)) > 1e5
+    near, far, farther = (value(a / shrink) for shrink in (1e4, 1e2, 1))
+    assert abs(farther - far) > 0.9 * abs(far - near) > 0.1
     return math.inf
 
 

@@ -38,15 +38,20 @@ def _root(
 
 
 @app.command()
-def losses(as_json: AsJson = False) -> None:
+def losses(
+    as_json: AsJson = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table instead.")] = False,
+) -> None:
     """List every loss: its formula, parameters, facts, presets and source."""
     from symloss.losses.catalogue import RECORDS, SOURCES
 
     rows = [_row(record) | {"reference": SOURCES[record.source]} for record in RECORDS.values()]
     if as_json:
         _print_json(rows)
-        return
-    _console().print(_losses_table(rows))
+    elif as_markdown:
+        typer.echo(_losses_markdown(rows))
+    else:
+        _console().print(_losses_table(rows))
 
 
 @app.command()
@@ -97,19 +102,42 @@ def _row(record: Any) -> dict[str, Any]:
     }
 
 
+HEADINGS = ("name", "formula", "parameters (default, range)", "symmetric", "convex", "bounded", "source")
+CAPTION = "Facts of raw scores, at the defaults, with 10 classes."
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    parameters = ", ".join(f"{p['name']} {p['default']:g} {p['interval']}" for p in row["parameters"])
+    marks = ["yes" if row["facts"][fact] else "-" for fact in HEADINGS[3:6]]
+    return [row["name"], row["formula"], parameters, *marks, row["source"]]
+
+
 def _losses_table(rows: list[dict[str, Any]]) -> Any:
     from rich.table import Table
 
-    table = Table(
-        title=f"{len(rows)} losses", caption="facts of raw scores, at the defaults, 10 classes", title_justify="left"
-    )
-    for heading in ("name", "formula", "parameters (default, range)", "symmetric", "convex", "bounded", "source"):
-        table.add_column(heading, justify="center" if heading in ("symmetric", "convex", "bounded") else "left")
+    table = Table(title=f"{len(rows)} losses", caption=CAPTION, title_justify="left")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="center" if heading in HEADINGS[3:6] else "left")
     for row in rows:
-        parameters = ", ".join(f"{p['name']} {p['default']:g} {p['interval']}" for p in row["parameters"])
-        marks = ["yes" if row["facts"][fact] else "-" for fact in ("symmetric", "convex", "bounded")]
-        table.add_row(row["name"], row["formula"], parameters, *marks, row["source"])
+        table.add_row(*_cells(row))
     return table
+
+
+def _losses_markdown(rows: list[dict[str, Any]]) -> str:
+    """The table of losses, their presets and their sources, as a page of the documentation."""
+    lines = ["# Losses", "", "Written by `symloss losses --markdown`. " + CAPTION, ""]
+    lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(row)) + " |" for row in rows]
+    lines += ["", "## Presets", "", "| loss | preset | values | penalty | source |", "|---|---|---|---|---|"]
+    for row in rows:
+        for name, preset in row["presets"].items():
+            values = ", ".join(f"{key}={value}" for key, value in preset["values"].items()) or "-"
+            values += " and batch-norm scores" if preset["batch_norm_scores"] else ""
+            penalty = "-" if preset["penalty"] is None else f"{preset['penalty']:g}"
+            lines.append(f"| {row['name']} | {name} | {values} | {penalty} | {preset['source']} |")
+    lines += ["", "## Sources", ""]
+    lines += [f"- {name}: {reference}" for name, reference in {r["source"]: r["reference"] for r in rows}.items()]
+    return "\n".join(lines)
 
 
 def _console() -> Console:

@@ -259,7 +259,7 @@ def _lipschitz(subject: Subject, z: Tensor, y: Tensor) -> float:
 
     if grows(lambda radius: size(radius * directions(z), y).max()):
         return math.inf
-    return float(climb(size, z, y)[2][0])
+    return float(climb(size, z, y, keep=32, steps=80)[2][0])
 
 
 def _jumps(subject: Subject, z: Tensor, y: Tensor, lipschitz: float) -> bool:

@@ -1,0 +1,92 @@
+"""The command line as people use it: in a process of its own."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import symloss
+
+
+def run(*arguments, cwd=None, module="symloss.cli"):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+
+
+def test_help_answers_without_torch(tmp_path):
+    """Help must not wait for torch: here torch cannot even be imported."""
+    (tmp_path / "torch.py").write_text("raise ImportError('torch was imported')")
+    script = (
+        "import sys; sys.path.insert(0, '.'); sys.argv = ['symloss', '--help']; from symloss.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "certify" in done.stdout
+    assert "losses" in done.stdout
+
+
+def test_importing_the_package_does_not_import_torch():
+    script = "import sys, symloss; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_losses_table_and_json():
+    table = run("losses")
+    assert table.returncode == 0
+    rows = json.loads(run("losses", "--json").stdout)
+    assert [row["name"] for row in rows] == symloss.list_losses()
+    for row in rows:
+        assert row["name"] in table.stdout
+        assert row["reference"]
+    sgce = next(row for row in rows if row["name"] == "sgce")
+    assert sgce["presets"]["cifar10"]["values"] == {"q": 0.8}
+    assert sgce["facts"]["symmetric"] is True
+
+
+def test_the_page_of_the_docs_is_up_to_date():
+    page = pathlib.Path(__file__).parents[1] / "docs" / "losses.md"
+    assert page.read_text(encoding="utf-8") == run("losses", "--markdown").stdout
+
+
+def test_certify_card_and_json():
+    card = run("certify", "gce:q=0.5", "--classes", "3")
+    assert card.returncode == 0, card.stderr
+    assert "gce:q=0.5, 3 classes" in card.stdout
+    assert "sum over labels" in card.stdout
+    data = json.loads(run("certify", "gce:q=0.5", "--classes", "3", "--json").stdout)
+    assert data["symmetric"]["holds"] is False
+    assert data["slope"] == pytest.approx(3**-0.5)
+
+
+def test_certify_a_loss_of_the_users_own(tmp_path):
+    (tmp_path / "mine.py").write_text("def loss(z, y):\n    return -z.gather(1, y[:, None]).squeeze(1)\n")
+    data = json.loads(run("certify", "--own", "mine:loss", "-c", "3", "--json", cwd=tmp_path).stdout)
+    assert data["convex"]["holds"] is True
+    assert data["symmetric"]["holds"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["certify", "gec"], "there is no loss named 'gec'; did you mean 'gce'?"),
+        (["certify", "gce:q=0"], "q must be a number in (0, 1]; got 0"),
+        (["certify", "gce:p=1"], "gce has no parameter 'p'; its parameters are: q"),
+        (["certify", "ce", "--classes", "1"], "classes must be a whole number in [2, inf); got 1"),
+        (["certify", "--own", "nothing"], "SPEC must read package.module:name; got 'nothing'"),
+        (["certify", "--own", "no_such_module:loss"], "got 'no_such_module:loss'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, message):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_version():
+    assert run("--version").stdout.split() == ["symloss", symloss.__version__]
