@@ -34,6 +34,10 @@ class Germ(NamedTuple):
     slope: Tensor
 
 
+class NoSlopeError(ValueError):
+    """The loss has no slope at equal scores."""
+
+
 class Loss(ABC):
     """A loss as its value at every label.
 
@@ -115,6 +119,11 @@ class Loss(ABC):
         return -1.0 * self
 
 
+def refuse_no_loss(loss: object) -> None:
+    if not isinstance(loss, Loss):
+        raise TypeError(f"loss must be a Loss of the algebra, such as potentials.CE(); got {type(loss).__name__}")
+
+
 def _terms(loss: Loss) -> tuple[tuple[float, Loss], ...]:
     return loss.terms if isinstance(loss, Sum) else ((1.0, loss),)
 
@@ -160,6 +169,9 @@ class Operator(Loss):
     """A loss made of one other."""
 
     inner: Loss
+
+    def __post_init__(self) -> None:
+        refuse_no_loss(self.inner)
 
     def __repr__(self) -> str:
         others = [f for f in dataclasses.fields(self) if f.repr and f.name != "inner"]
@@ -308,7 +320,14 @@ class Dirichlet(Operator):
         return Germ(value * (1 + s.sum(torch.ones_like(s.z) * self._excess(s))), slope)
 
 
-def _refuse_flat(slope: Tensor, operator: str) -> Tensor:
+def _slope(loss: Loss, s: Scores, operator: str) -> Tensor:
+    """The slope at equal scores, by which an operator divides."""
+    try:
+        slope = loss.germ(s).slope
+    except NoSlopeError as error:
+        raise ValueError(f"{operator} divides by the slope at equal scores; {error}") from None
+    # Where one class is left there is nothing to learn, whatever the scale.
+    slope = torch.where(s.count > 1, slope, 1.0)
     if checks.can_look(slope) and bool((slope == 0).any()):
         raise ValueError(
             f"{operator} divides by the slope at equal scores, which is 0 for this loss; it must not be flat there"
@@ -329,7 +348,7 @@ class UnitSlope(Operator):
         return self.inner.affine
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        return self.inner.values(s, labels) / _refuse_flat(self.inner.germ(s).slope, "scale='ce'")
+        return self.inner.values(s, labels) / _slope(self.inner, s, "scale='ce'")
 
     def germ(self, s: Scores) -> Germ:
         value, slope = self.inner.germ(s)
@@ -342,6 +361,7 @@ class Blend(Operator):
     _checked: set[int] = field(default_factory=set, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.inner.any_classes:
             self._check(3)
 
@@ -358,7 +378,7 @@ class Blend(Operator):
         if not self.inner.any_classes and checks.can_look():
             self._check(s.classes)
         unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
-        slope = _refuse_flat(self.inner.germ(s).slope, "blend")
+        slope = _slope(self.inner, s, "blend")
         return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
 
     def germ(self, s: Scores) -> Germ:
@@ -379,7 +399,7 @@ def _refuse_unblendable(loss: Loss, classes: int) -> None:
         order = torch.arange(1, classes + 1) % classes
         if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
             raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
-    _refuse_flat(loss.germ(Scores(points[:1])).slope, "blend")
+    _slope(loss, Scores(points[:1]), "blend")
 
 
 @dataclass(frozen=True, repr=False)
@@ -398,7 +418,8 @@ class Noisy(Operator):
                 f"transition must have shape {(s.classes, s.classes)}, row = true class; "
                 f"got {tuple(self.transition.shape)}"
             )
-        every = self.inner.values(s).movedim(s.dim, -1) @ self.transition.to(s.z).T
+        with torch.autocast(s.z.device.type, enabled=False):
+            every = self.inner.values(s).movedim(s.dim, -1) @ self.transition.to(s.z).T
         return s.select(every.movedim(-1, s.dim), labels)
 
     def germ(self, s: Scores) -> Germ:
@@ -412,6 +433,7 @@ def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> L
 
     A is ``bound``, or the loss of a label whose probability is ``p_min``, where the loss depends on nothing else.
     """
+    refuse_no_loss(loss)
     if bound is None:
         at = getattr(loss, "phi", None)
         if at is None:
@@ -420,7 +442,7 @@ def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> L
             )
         checks.number("p_min", p_min, "(0, 1)")
         bound = float(at(torch.tensor(math.log(p_min), dtype=torch.float64)))
-    return Complement(loss, bound)
+    return Complement(loss, checks.number("bound", bound, "(-inf, inf)"))
 
 
 def relative(loss: Loss) -> Loss:
@@ -453,5 +475,7 @@ def noisy(loss: Loss, transition: Tensor) -> Loss:
     if not isinstance(transition, Tensor) or transition.dim() != 2 or transition.shape[0] != transition.shape[1]:
         given = tuple(transition.shape) if isinstance(transition, Tensor) else type(transition).__name__
         raise ValueError(f"transition must be a square tensor, row = true class; got {given}")
+    if not transition.is_floating_point():
+        raise TypeError(f"transition must hold floating-point probabilities; got {transition.dtype}")
     checks.probabilities(transition, 1, "transition")
     return Noisy(loss, transition)

@@ -11,17 +11,23 @@ import torch
 from torch import Tensor
 
 
+def brief(value: object) -> str:
+    """What was given, on one line of a message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a name that does not exist: the nearest one, or all of them."""
     known = sorted(known)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
 
 
 def choice(argument: str, value: object, allowed: Iterable[object]) -> None:
     allowed = list(allowed)
     if value not in allowed:
-        raise ValueError(f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+        raise ValueError(f"{argument} must be one of {', '.join(map(repr, allowed))}; got {brief(value)}")
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ def number(argument: str, value: object, interval: str | Interval, whole: bool =
     kind = "a whole number" if whole else "a number"
     allowed = f"{argument} must be {kind} in {interval}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{allowed}; got {value!r}")
+        raise TypeError(f"{allowed}; got {brief(value)}")
     interval = interval if isinstance(interval, Interval) else Interval(interval)
     if not math.isfinite(value) or value not in interval or (whole and value != int(value)):
         raise ValueError(f"{allowed}; got {value!r}")
@@ -138,9 +144,11 @@ def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
         raise ValueError(f"{argument} must hold probabilities that sum to 1 over the classes; got a sum of {worst:g}")
 
 
-def class_vector(argument: str, value: object, classes: int) -> None:
+def class_vector(argument: str, value: object, classes: int | None = None) -> None:
+    """A vector with one entry for each class; any number of them where classes is None."""
     if not isinstance(value, Tensor) or not value.is_floating_point():
         given = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
         raise TypeError(f"{argument} must be a floating-point tensor with one entry for each class; got {given}")
-    if value.shape != (classes,):
-        raise ValueError(f"{argument} must have shape ({classes},), one entry for each class; got {tuple(value.shape)}")
+    if value.dim() != 1 or classes not in (None, len(value)):
+        wanted = "one dimension" if classes is None else f"shape ({classes},)"
+        raise ValueError(f"{argument} must have {wanted}, one entry for each class; got {tuple(value.shape)}")

@@ -7,8 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from symloss.losses import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS, find
 from symloss.losses.criterion import Criterion, scaled, score_map
@@ -52,7 +54,7 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     record = find(name)
     deviation = given.pop("deviation", None)
     values = _preset(record, given.pop("preset", None)) | given
-    _refuse_unknown(record, values)
+    _refuse_unknown(record, values, extra=("preset", "deviation"))
     loss = MODULES[record.class_name](**values)
     if deviation is not None:
         loss.loss = deviate(loss.loss, deviation)
@@ -71,7 +73,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     values: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
         key, equals, text = item.partition("=")
-        if not equals:
+        if not equals or not key.strip():
             raise ValueError(f"spec {spec!r} holds {item!r}; each item after the colon must be key=value")
         if key.strip() in values:
             raise ValueError(f"spec {spec!r} gives {key.strip()} twice")
@@ -93,20 +95,20 @@ def _value(text: str) -> Any:
 def _preset(record: Record, name: str | None) -> dict[str, Any]:
     if name is None:
         return {}
-    if name not in record.presets:
+    if not isinstance(name, str) or name not in record.presets:
         known = ", ".join(record.presets) or "none"
-        raise ValueError(f"{record.name} has no preset {name!r}; its presets are: {known}")
+        raise ValueError(f"{record.name} has no preset {checks.brief(name)}; its presets are: {known}")
     return dict(record.presets[name].values)
 
 
-def _refuse_unknown(record: Record, values: dict[str, Any]) -> None:
+def _refuse_unknown(record: Record, values: dict[str, Any], extra: tuple[str, ...] = ()) -> None:
     options = [option.name for option in _OPTIONS]
     for key in values:
         if key not in record.defaults and key not in options:
             own = ", ".join(record.defaults) or "none"
             raise TypeError(
                 f"{record.name} has no parameter {key!r}; its parameters are: {own}; "
-                f"options are: {', '.join([*options, 'preset', 'deviation'])}"
+                f"options are: {', '.join([*options, *extra])}"
             )
 
 
@@ -129,6 +131,7 @@ def _module(record: Record) -> type[Criterion]:
     signature = _signature(record, takes, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
     def initialise(self: Criterion, *args: Any, **kwargs: Any) -> None:
+        _refuse_unknown(record, kwargs)
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)
@@ -142,12 +145,28 @@ def _module(record: Record) -> type[Criterion]:
     return type(record.class_name, (Criterion,), body | {"__module__": __name__, "__qualname__": record.class_name})
 
 
-@functools.lru_cache(maxsize=256)
+def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, built once for each set of arguments; what cannot be a key is built anew, and refused there."""
+    cached = functools.lru_cache(maxsize=256, typed=True)(build)
+
+    @functools.wraps(build)
+    def look_up(*args: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return build(*args, **options)
+        try:
+            return cached(*args, **options)
+        except TypeError:
+            return build(*args, **options)
+
+    return look_up
+
+
+@_remembered
 def _expression(name: str, scale: str | None, **values: float) -> Loss:
     return scaled(RECORDS[name].loss(**values), scale)
 
 
-_score_map = functools.lru_cache(maxsize=256)(score_map)
+_score_map = _remembered(score_map)
 
 
 def _function(record: Record) -> Callable[..., Tensor]:

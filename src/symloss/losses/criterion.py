@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss.losses import checks
-from symloss.losses.algebra import Insensitive, Loss, Symmetrize, UnitSlope
+from symloss.losses.algebra import Insensitive, Loss, Symmetrize, UnitSlope, refuse_no_loss
 from symloss.losses.evaluate import check_options, evaluate
 from symloss.losses.foreign import Foreign
 from symloss.losses.scores import UnitScores
@@ -20,13 +20,13 @@ AnyLoss = Loss | nn.Module | Callable[..., Tensor]
 
 def score_map(normalize: str | ScoreMap | None, temperature: float) -> ScoreMap | None:
     """What ``normalize`` and ``temperature`` say, as a map of the scores."""
-    if normalize == "l2":
+    if isinstance(normalize, str) and normalize == "l2":
         return UnitScores(temperature)
-    if temperature != 1.0:
-        raise ValueError(f"temperature={temperature!r} needs normalize='l2'; got normalize={normalize!r}")
+    if checks.number("temperature", temperature, "(0, inf)") != 1:
+        raise ValueError(f"temperature={temperature!r} needs normalize='l2'; got normalize={checks.brief(normalize)}")
     if normalize is None or (callable(normalize) and not isinstance(normalize, str)):
         return normalize
-    raise ValueError(f"normalize must be None, 'l2' or a function of the scores; got {normalize!r}")
+    raise ValueError(f"normalize must be None, 'l2' or a function of the scores; got {checks.brief(normalize)}")
 
 
 def scaled(loss: Loss, scale: str | None) -> Loss:
@@ -71,9 +71,10 @@ class Criterion(nn.Module):
         scale: str | None = None,
     ):
         super().__init__()
+        refuse_no_loss(loss)
         check_options(ignore_index, reduction, label_smoothing)
         if weight is not None:
-            checks.class_vector("weight", weight, weight.numel() if isinstance(weight, Tensor) else 0)
+            checks.class_vector("weight", weight)
         self.register_buffer("weight", weight)
         self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
         self.score_map = score_map(normalize, temperature)
@@ -145,8 +146,12 @@ def decompose(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> D
 def _prior(prior: Tensor | Iterable[float] | None) -> Tensor | None:
     if prior is None:
         return None
-    q = prior if isinstance(prior, Tensor) else torch.tensor(list(prior), dtype=torch.float64)
-    checks.class_vector("prior", q, q.numel())
+    try:
+        q = prior if isinstance(prior, Tensor) else torch.tensor(list(prior), dtype=torch.float64)
+    except (TypeError, ValueError) as error:
+        wanted = "prior must hold one entry for each class, all numbers"
+        raise TypeError(f"{wanted}; got {checks.brief(prior)}") from error
+    checks.class_vector("prior", q)
     checks.probabilities(q, 0, "prior")
     return q
 

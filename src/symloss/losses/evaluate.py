@@ -39,11 +39,14 @@ def evaluate(
 
     Half-precision scores are computed, and the loss returned, in float32.
     """
-    check_options(ignore_index, reduction, label_smoothing)
+    if not torch.compiler.is_compiling():
+        check_options(ignore_index, reduction, label_smoothing)
     checks.scores(input)
     soft = checks.is_soft(input, target)
     z = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
-    s = Scores(z if score_map is None else score_map(z), checks.class_dim(z))
+    if soft and ignore_index >= 0:
+        raise ValueError(f"ignore_index={ignore_index} needs a target of class indices; got probabilities")
+    s = Scores(z if score_map is None else _mapped(z, score_map), checks.class_dim(z))
     if weight is not None:
         checks.class_vector("weight", weight, s.classes)
     if soft:
@@ -58,6 +61,15 @@ def evaluate(
     if reduction == "none":
         return values
     return values.sum() if reduction == "sum" else values.sum() / share.sum()
+
+
+def _mapped(z: Tensor, score_map: Callable[[Tensor], Tensor]) -> Tensor:
+    scores = score_map(z)
+    if not isinstance(scores, Tensor):
+        raise TypeError(f"normalize must map scores to a tensor of scores; got {type(scores).__name__}")
+    if scores.shape != z.shape:
+        raise ValueError(f"normalize must keep the scores' shape {tuple(z.shape)}; got {tuple(scores.shape)}")
+    return scores
 
 
 def _hard_values(

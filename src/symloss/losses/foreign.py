@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from symloss.losses import checks
 from symloss.losses.algebra import Germ, Loss
 from symloss.losses.scores import Scores
 
@@ -20,13 +21,19 @@ class Foreign(Loss):
     """A callable that maps scores (N, C) and labels (N,) to one value for each example."""
 
     function: Callable[..., Tensor]
-    unreduced: Callable[..., Tensor] = field(init=False)
+    # torch.compile cannot trace the copying of a module: it gets the copy of the beginning.
+    first_copy: Callable[..., Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "unreduced", _unreduced(self.function))
+        wanted = "loss must be a Loss, a torch module or a function of (input, target)"
+        if isinstance(self.function, type):
+            raise TypeError(f"{wanted}; got the class {self.function.__name__} (an instance is needed)")
+        if not callable(self.function):
+            raise TypeError(f"{wanted}; got {type(self.function).__name__}")
+        object.__setattr__(self, "first_copy", _unreduced(self.function))
 
     def __repr__(self) -> str:
-        return repr(self.function) if isinstance(self.function, nn.Module) else _name(self.function)
+        return checks.brief(self.function) if isinstance(self.function, nn.Module) else _name(self.function)
 
     @property
     def any_classes(self) -> bool:
@@ -45,7 +52,8 @@ class Foreign(Loss):
         classes = last.shape[-1]
         rows = last.reshape(-1, classes)
         labels = torch.arange(classes, device=z.device).repeat_interleave(rows.shape[0])
-        values = self.unreduced(rows.repeat(classes, 1), labels)
+        function = self.first_copy if torch.compiler.is_compiling() else _unreduced(self.function)
+        values = function(rows.repeat(classes, 1), labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
             given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(
@@ -73,10 +81,6 @@ def _name(function: object) -> str:
 
 def _unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The same loss with its reduction set to none, and no label left out. The original is not touched."""
-    if not callable(function):
-        raise TypeError(
-            f"loss must be a Loss, a torch module or a function of (input, target); got {type(function).__name__}"
-        )
     if isinstance(function, nn.Module):
         twin = copy.copy(function)
         for name, value in (("reduction", "none"), ("ignore_index", -100)):

@@ -20,4 +20,7 @@ def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor
     tensors = list(parameters.parameters() if isinstance(parameters, nn.Module) else parameters)
     if not tensors:
         raise ValueError("parameters must hold at least one tensor; got none")
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"parameters must hold tensors; got {type(tensor).__name__}")
     return delta * torch.stack([tensor.abs().sum() for tensor in tensors]).sum()

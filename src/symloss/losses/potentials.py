@@ -89,16 +89,19 @@ class Focal(Potential):
     gamma: float
 
     def phi(self, logp: Tensor) -> Tensor:
-        return -self.factor(logp) * logp
-
-    def factor(self, logp: Tensor) -> Tensor:
-        # (1-p)^gamma has an infinite slope at p = 1 if gamma < 1, where the gradient of the product is 0.
-        return one_minus_exp(logp.clamp_max(-1e-15)).pow(self.gamma)
+        if self.gamma >= 1:
+            return -one_minus_exp(logp).pow(self.gamma) * logp
+        # (1-p)^gamma has an infinite slope at p = 1, where the product has none: ((1-p) / -l)^gamma (-l)^(1+gamma).
+        return _chord(logp).pow(self.gamma) * (-logp).pow(1 + self.gamma)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        logp = logp.clamp_max(-1e-15)
-        q = one_minus_exp(logp)
-        return self.gamma * q.pow(self.gamma - 1) * logp.exp() * logp - q.pow(self.gamma)
+        return -one_minus_exp(logp).pow(self.gamma) * (1 + self.gamma * logp.exp() / _chord(logp))
+
+
+def _chord(x: Tensor) -> Tensor:
+    """(1 - e^x) / -x for x <= 0, by its series near 0."""
+    away = x < -1e-4
+    return torch.where(away, one_minus_exp(x) / torch.where(away, -x, 1.0), 1 + x / 2 + x * x / 6)
 
 
 @dataclass(frozen=True)
@@ -128,11 +131,14 @@ class AUL(Potential):
         return self.q == 1
 
     def phi(self, logp: Tensor) -> Tensor:
-        return ((self.a - logp.exp()).pow(self.q) - math.pow(self.a - 1, self.q)) / self.q
+        return (self._base(logp).pow(self.q) - math.pow(self.a - 1, self.q)) / self.q
 
     def derivative(self, logp: Tensor) -> Tensor:
-        p = logp.exp()
-        return -(self.a - p).pow(self.q - 1) * p
+        return -self._base(logp).pow(self.q - 1) * logp.exp()
+
+    def _base(self, logp: Tensor) -> Tensor:
+        # a - p, from a - 1 and 1 - p: both are exact where a and p are near 1.
+        return (self.a - 1) + one_minus_exp(logp)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from symloss.losses import checks
+
+
+class _once:  # noqa: N801
+    """A property that is computed once. functools.cached_property takes a lock, which torch.compile cannot trace."""
+
+    def __init__(self, compute: Callable[[Any], Tensor]):
+        self.compute = compute
+
+    def __get__(self, instance: Any, owner: type) -> Tensor:
+        name = self.compute.__name__
+        if name not in instance.__dict__:
+            instance.__dict__[name] = self.compute(instance)
+        value: Tensor = instance.__dict__[name]
+        return value
 
 
 class Scores:
@@ -26,16 +40,16 @@ class Scores:
     def classes(self) -> int:
         return self.z.shape[self.dim]
 
-    @cached_property
+    @_once
     def count(self) -> Tensor:
         """How many classes are present, example by example."""
         return self.present.sum(self.dim, keepdim=True).to(self.z.dtype)
 
-    @cached_property
+    @_once
     def index(self) -> Tensor:
         return self.align(torch.arange(self.classes, device=self.z.device))
 
-    @cached_property
+    @_once
     def behind(self) -> Tensor:
         """How far each score lies behind the leading one (0 where masked).
 
@@ -45,18 +59,18 @@ class Scores:
         top, leader = self.z.max(self.dim, keepdim=True)
         return torch.where(self.present & (self.index != leader), self.z - top, 0.0)
 
-    @cached_property
+    @_once
     def logp(self) -> Tensor:
         """log softmax, with a gradient that is right for confident examples too."""
         leader = self.z.argmax(self.dim, keepdim=True)
         others = torch.where(self.index != leader, self.behind.exp(), 0.0)
         return self.behind - self.sum(others).log1p()
 
-    @cached_property
+    @_once
     def p(self) -> Tensor:
         return self.logp.exp()
 
-    @cached_property
+    @_once
     def shifted(self) -> Tensor:
         """log p up to a constant that differs from example to example: the scores, without a softmax."""
         top = self.z.detach().amax(self.dim, keepdim=True)
@@ -147,6 +161,8 @@ class BatchNormScores(nn.Module):
 
     def __init__(self, classes: int | None = None, **options: Any):
         super().__init__()
+        if classes is not None:
+            checks.number("classes", classes, "[1, inf)", whole=True)
         self.norm: nn.modules.batchnorm._BatchNorm
         self.norm = nn.LazyBatchNorm1d(**options) if classes is None else nn.BatchNorm1d(classes, **options)
 
@@ -167,9 +183,9 @@ def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequen
       (scores): UnitScores(temperature=0.04, eps=1e-05)
     )
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module; got {type(model).__name__}")
     chain = nn.Sequential()
-    chain.add_module("model", model)
-    chain.add_module("scores", BatchNormScores() if layer is None else layer)
+    for argument, name, part in (("model", "model", model), ("layer", "scores", layer or BatchNormScores())):
+        if not isinstance(part, nn.Module):
+            raise TypeError(f"{argument} must be a torch.nn.Module; got {type(part).__name__}")
+        chain.add_module(name, part)
     return chain

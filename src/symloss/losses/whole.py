@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import Germ, Loss
+from symloss.losses.algebra import Germ, Loss, NoSlopeError
 from symloss.losses.potentials import one_minus_exp
 from symloss.losses.scores import Scores, unit
 
@@ -33,7 +33,7 @@ class Cosine(Loss):
         return 1 - s.select(direction, labels)
 
     def germ(self, s: Scores) -> Germ:
-        raise ValueError("the cosine loss has no slope at equal scores: it depends on their size")
+        raise NoSlopeError("the cosine loss has no slope at equal scores: it depends on their size")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,268 @@
+"""Gradients that training can rely on: right in float32 from a label that leads by 20,000 to one that trails as much.
+
+Robust losses live on these tails: where a confident or a hopeless example has its gradient rounded to 0, or to NaN,
+another loss is trained than the one that was written down. The truth is the reference, at the float32 scores.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from typing import NamedTuple
+
+import pytest
+import reference
+import torch
+from torch import Tensor
+
+import symloss
+from symloss.losses.create import parse
+
+LEADS = (0.0, 1e-3, 1.0, 5.0, 8.0, 15.0, 30.0, 50.0, 80.0, 100.0, 1000.0, 2e4)
+MANY = 100
+"""Classes at which every third lead must do: the reference takes its time."""
+
+OTHER_SETTINGS = {
+    "sgce": ["q=1e-6", "q=0.2", "q=1"],
+    "alpha-mae": ["alpha=0", "alpha=0.25", "alpha=1", "alpha=4"],
+    "gce": ["q=1e-6", "q=0.1", "q=1"],
+    "focal": ["gamma=0", "gamma=2"],
+    "agce": ["a=0.001,q=0.1", "a=4,q=0.2"],
+    "aul": ["a=1.001,q=0.1", "a=3,q=0.1"],
+    "ael": ["a=0.1"],
+    "taylor-ce": ["t=1", "t=6"],
+    "phuber-ce": ["tau=2"],
+    "phuber-gce": ["q=0.2,tau=2"],
+    "js": ["pi=0.1", "pi=0.9"],
+    "bi-tempered": ["t1=1,t2=1", "t1=0,t2=1", "t1=0.2,t2=4", "t1=0.9,t2=1.01"],
+    "nfl": ["gamma=0", "gamma=2"],
+    "ngce": ["q=0.1", "q=1"],
+    "nnfl": ["gamma=2"],
+    "label-smoothing": ["r=-2", "r=0", "r=1"],
+    "dirichlet-ce": ["alpha=0.9", "alpha=2"],
+}
+SETTINGS = [(name, classes) for name in symloss.list_losses() for classes in (2, 3, 10, MANY)] + [
+    (f"{name}:{setting}", classes)
+    for name, settings in OTHER_SETTINGS.items()
+    for setting in settings
+    for classes in (2, 3, 10)
+]
+UNIT = ("unhinged", "sgce", "alpha-mae")
+
+all_settings = pytest.mark.parametrize(("spec", "classes"), SETTINGS, ids=[f"{spec}-C{c}" for spec, c in SETTINGS])
+all_losses = pytest.mark.parametrize("name", symloss.list_losses())
+
+
+def short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+half_types = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=short)
+
+
+class Point(NamedTuple):
+    name: str
+    scores: tuple[float, ...]
+    label: int
+
+
+@functools.cache
+def points(classes: int) -> list[Point]:
+    """Scores within 10,000, exact in float32: the label leads its rival, or trails it; the rest is level or spread out.
+
+    Labels, and where the scores are centred, take turns, so that each entry leads some time and large scores are
+    met with small leads too.
+    """
+    draw = random.Random(classes)
+    made: list[Point] = []
+    for lead in LEADS[2::3] if classes == MANY else LEADS:
+        for sign in (1, -1):
+            for rest in ("level", "spread")[: classes - 1]:
+                turn = len(made)
+                label, centre = turn % classes, (0, 8000, -8000)[turn % 3] if lead < 2e4 else 0
+                rival = centre - sign * lead / 2
+                reach = 0 if rest == "level" else max(5, lead)
+                scores = [max(-1e4, rival - draw.uniform(0, reach)) for _ in range(classes)]
+                scores[label - 1], scores[label] = rival, centre + sign * lead / 2
+                exact = tuple(torch.tensor(scores, dtype=torch.float32).tolist())
+                made.append(Point(f"{'leads' if sign > 0 else 'trails'} by {lead:g}, {rest}", exact, label))
+    return made
+
+
+def batch(classes: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    scores = torch.tensor([point.scores for point in points(classes)], dtype=dtype, requires_grad=True)
+    return scores, torch.tensor([point.label for point in points(classes)])
+
+
+def our_gradients(spec: str, z: Tensor, labels: Tensor, **options: str | None) -> Tensor:
+    values = symloss.create_loss(spec, **{"reduction": "none", "normalize": None} | options)(z, labels)
+    values.sum().backward()
+    assert z.grad is not None
+    assert torch.isfinite(values).all()
+    assert torch.isfinite(z.grad).all()
+    return z.grad
+
+
+@functools.cache
+def probability(point: Point) -> float:
+    return float(reference.softmax(tuple(map(reference.mpf, point.scores)))[point.label])
+
+
+@functools.cache
+def true_slopes(spec: str, classes: int) -> list[float]:
+    """The label's entry of the gradient at each point."""
+    name, parameters = parse(spec)
+    return [reference.gradient(name, z, y, [y], **parameters)[0] for _, z, y in points(classes)]
+
+
+# Where the label's entry can cross 0 it is a difference of terms, and these are what rounding is measured by.
+TERMS = {
+    "alpha-mae": lambda z, p, alpha=2.0: abs(1 - alpha) + alpha * len(z) * p * (1 - p),
+    "label-smoothing": lambda z, p, r=0.1: abs(1 - r) * (1 - p) + abs(r) * (p + 1 / len(z)),
+    "dirichlet-ce": lambda z, p, alpha=0.5: 1 - p + abs(1 - alpha) * (1 + len(z) * p),
+    "cosine": lambda z, p: 1 / max(math.hypot(*z), 1e-5),
+    "symmetrized-cosine": lambda z, p: 1 / max(math.hypot(*z), 1e-5),
+}
+
+
+def size(spec: str, point: Point, slope: float) -> float:
+    name, parameters = parse(spec)
+    return TERMS[name](point.scores, probability(point), **parameters) if name in TERMS else abs(slope)
+
+
+def size_at_equal_scores(spec: str, point: Point) -> float:
+    """What a gradient is small against. The cosine losses see no scale, so theirs goes with the scores."""
+    if "cosine" in spec:
+        return size(spec, point, 0.0)
+    return _size_at_zero(spec, len(point.scores))
+
+
+@functools.cache
+def _size_at_zero(spec: str, classes: int) -> float:
+    name, parameters = parse(spec)
+    origin = Point("equal", (0.0,) * classes, 0)
+    return size(spec, origin, reference.gradient(name, origin.scores, 0, [0], **parameters)[0])
+
+
+class Rule(NamedTuple):
+    """How far the label's entry may be off, and what it must not be rounded to 0 from."""
+
+    relative: float
+    """Up to p = 0.99: times the entry."""
+    confident: float
+    """Beyond, where the entry goes to 0: times its size at equal scores."""
+    smallest: float
+    """An entry is collected from as many terms as there are classes; each above this is a number of the type."""
+
+    def allowed(self, spec: str, point: Point, truth: float, dtype: torch.dtype) -> float:
+        kind, even = torch.finfo(dtype), size_at_equal_scores(spec, point)
+        # Below its smallest normal number, 1e-38, float32 counts in steps of 1.4e-45, for the factors of an entry too.
+        steps = 2 * kind.smallest_normal * kind.eps + (0.1 * abs(truth) if abs(truth) < kind.smallest_normal else 0)
+        # An entry that is larger at p > 0.99 than at equal scores (the complements are) is measured by itself too.
+        within = probability(point) <= 0.99 or abs(truth) > even
+        return reference.NOISE + steps + (self.relative * size(spec, point, truth) if within else self.confident * even)
+
+
+RULES = {torch.float32: Rule(1e-4, 1e-6, 1e-44), torch.float64: Rule(1e-10, 1e-14, reference.NOISE)}
+
+
+@pytest.mark.parametrize("dtype", RULES, ids=short)
+@all_settings
+def test_gradient_at_the_label(spec: str, classes: int, dtype: torch.dtype) -> None:
+    """Plain log_softmax fails at a lead of 15 in float32, of 30 in float64."""
+    rule, name = RULES[dtype], parse(spec)[0]
+    z, labels = batch(classes, dtype)
+    ours = our_gradients(spec, z, labels).gather(1, labels[:, None]).flatten().tolist()
+    for point, slope, truth in zip(points(classes), ours, true_slopes(spec, classes), strict=True):
+        assert abs(slope - truth) <= rule.allowed(spec, point, truth, dtype), (point.name, slope, truth)
+        cancels = abs(truth) < 10 * torch.finfo(dtype).eps * size(spec, point, truth)
+        # Towards p = 1 the tempered divergence is quadratic in 1 - p: the chain rule's two halves cancel.
+        cancels |= name == "bi-tempered" and probability(point) > 0.99
+        assert slope != 0 or abs(truth) < rule.smallest * classes or cancels, (point.name, truth)
+
+
+@pytest.mark.parametrize("classes", [2, 3], ids="C{}".format)
+@all_losses
+def test_float32_gradient_at_the_other_classes(name: str, classes: int) -> None:
+    """Within 1e-4 of the largest entry, or 1e-6 of the size at equal scores where all entries cancel to less."""
+    z, labels = batch(classes)
+    for point, ours in zip(points(classes), our_gradients(name, z, labels).tolist(), strict=True):
+        truth = reference.gradient(name, point.scores, point.label)
+        allowed = max(1e-4 * max(map(abs, truth)), 1e-6 * size_at_equal_scores(name, point))
+        assert ours == pytest.approx(truth, rel=0, abs=allowed), point.name
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10, MANY], ids="C{}".format)
+@pytest.mark.parametrize("name", UNIT)
+def test_float32_gradient_of_unit_scores(name: str, classes: int) -> None:
+    """Within 1e-4 of the length of the gradient; of many classes the label, its rival and one more are looked at.
+
+    Scores that point straight up or down the slope have gradient 0, since only their direction counts (two classes,
+    opposite scores). Rounding leaves 1e-6 of the slope at equal scores there, divided by the norm as all of it is.
+    """
+    z, labels = batch(classes)
+    slope = abs(reference.gradient(name, [0.0] * classes, 0, [0])[0])
+    for point, ours in zip(points(classes), our_gradients(name, z, labels, normalize="l2").tolist(), strict=True):
+        entries = [(point.label - k) % classes for k in range(3 if classes == MANY else classes)]
+        truth = reference.gradient(name, point.scores, point.label, entries, normalize="l2")
+        floor = 1e-6 * slope / max(math.hypot(*point.scores), 1e-5)
+        off = math.dist([ours[k] for k in entries], truth)
+        assert off <= max(1e-4 * math.hypot(*truth), floor), point.name
+
+
+@half_types
+@all_losses
+def test_half_precision_scores(name: str, dtype: torch.dtype) -> None:
+    """Computed in float32: the loss is that of the rounded scores, the gradient its rounding to half precision."""
+    z, labels = batch(10)
+    half = z.detach().to(dtype).requires_grad_()
+    full = half.detach().float().requires_grad_()
+    loss = symloss.create_loss(name, normalize=None)
+    values = [loss(scores, labels) for scores in (half, full)]
+    torch.autograd.backward(values)
+    assert values[0].dtype == torch.float32
+    assert half.grad is not None
+    assert full.grad is not None
+    assert torch.isfinite(half.grad).all()
+    torch.testing.assert_close(*values, rtol=0, atol=0)
+    torch.testing.assert_close(half.grad, full.grad.to(dtype), rtol=0, atol=0)
+
+
+@half_types
+@pytest.mark.parametrize("name", UNIT)
+def test_half_precision_unit_scores_of_any_size(name: str, dtype: torch.dtype) -> None:
+    """A zero vector has no direction, and the squares of 60,000 no place in half precision."""
+    vectors = [[0.0, 0.0, 0.0], [6e4, -6e4, 6e4], [6e4, 0.0, 0.0], [1e-7, -1e-7, 0.0]]
+    labels = [0, 1, 0, 1]
+    z = torch.tensor(vectors, dtype=dtype, requires_grad=True)
+    loss = symloss.create_loss(name, normalize="l2")(z, torch.tensor(labels))
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert z.grad is not None
+    for ours, scores, label in zip(z.grad.tolist(), z.tolist(), labels, strict=True):
+        truth = [slope / len(vectors) for slope in reference.gradient(name, scores, label, normalize="l2")]
+        # Entries as small as these, of 1e-6, are subnormal in float16: they come in steps of 6e-8.
+        smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+        assert ours == pytest.approx(truth, rel=torch.finfo(dtype).eps, abs=smallest)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10], ids="C{}".format)
+@pytest.mark.parametrize("name", ["gce", "sgce"])
+def test_float32_value_and_gradient_as_q_goes_to_0(name: str, classes: int) -> None:
+    """(1 - p^q) / q is a difference of nearly equal numbers there: plain float32 gives 2.03 in place of 2.
+
+    SGCE is a difference of such values, which are as large as -log p of the last class. And float32 has no number for
+    q log p below 1e-45, none for the value below 1e-39.
+    """
+    z, labels = batch(classes)
+    values = symloss.create_loss(name, q=1e-6, normalize=None, reduction="none")(z, labels)
+    values.sum().backward()
+    assert z.grad is not None
+    slopes = z.grad.gather(1, labels[:, None]).flatten().tolist()
+    true = true_slopes(f"{name}:q=1e-6", classes)
+    for point, value, slope, true_slope in zip(points(classes), values.tolist(), slopes, true, strict=True):
+        truth = reference.value(name, point.scores, point.label, q=1e-6)
+        terms = max(point.scores) - min(point.scores) + math.log(classes) if name == "sgce" else 0.0
+        assert value == pytest.approx(truth, rel=1e-5, abs=1e-6 * terms + 1e-39), point.name
+        assert slope == pytest.approx(true_slope, rel=1e-5), point.name

@@ -1,0 +1,241 @@
+"""Every loss under torch's transforms: double backward, torch.func, torch.compile, autocast, checkpointing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from conftest import (
+    CLASSES,
+    assert_close,
+    every_loss,
+    random_labels,
+    random_probabilities,
+    random_scores,
+    value_and_grad,
+)
+from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch.func import grad, hessian, jacfwd, jacrev, vmap
+from torch.utils.checkpoint import checkpoint
+
+import symloss
+from symloss import functional
+from symloss.losses.potentials import GCE, MAE
+from symloss.losses.scores import EpsSoftmax
+
+SCORES, LABELS = random_scores(3, CLASSES), random_labels(3)
+MASKED = SCORES.masked_fill(torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]).bool(), -torch.inf)
+PRESENT = torch.tensor([3, 3, 0])
+SOFT = random_probabilities(3, CLASSES)
+WEIGHT = torch.tensor([0.5, 3.0, 0.0, 1.5], dtype=torch.float64)
+
+VARIANTS: dict[str, tuple[Callable[[], Callable[..., Tensor]], Tensor, Tensor]] = {
+    # What the catalogue's defaults do not reach: (loss, scores, target).
+    "weighted": (lambda: symloss.SGCE(weight=WEIGHT, label_smoothing=0.1), SCORES, LABELS),
+    "torchs weights": (lambda: symloss.GCE(weight=WEIGHT), SCORES, LABELS),
+    "soft": (symloss.ANLCE, SCORES, SOFT),
+    "masked": (symloss.AlphaMAE, MASKED, PRESENT),
+    "ignoring": (lambda: symloss.NCEandRCE(ignore_index=int(LABELS[0])), SCORES, LABELS),
+    "scaled": (lambda: symloss.NCEandAGCE(scale="ce", temperature=0.5, normalize="l2"), SCORES, LABELS),
+    "eps-softmax": (lambda: symloss.GCE(normalize=EpsSoftmax(1.0)), SCORES, LABELS),
+    "clamped": (lambda: symloss.create_loss("ce:deviation=clamped-probability"), SCORES, LABELS),
+    "symmetrized module": (lambda: symloss.symmetrize(nn.CrossEntropyLoss()), SCORES, LABELS),
+    "prior": (lambda: symloss.symmetrize(GCE(0.7), [0.1, 0.2, 0.3, 0.4]), SCORES, LABELS),
+    "noisy": (lambda: symloss.noisy(MAE(), SOFT.new_full((4, 4), 0.1) + 0.6 * torch.eye(4)), SCORES, LABELS),
+    "function": (lambda: functional.nce_rce, SCORES, LABELS),
+    "normalizing function": (lambda: functional.sgce, SCORES, LABELS),
+}
+variants = pytest.mark.parametrize("variant", VARIANTS)
+
+# torch's own forward mode and compiler use torch's own deprecated jit.
+uses_jit = pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")
+
+
+def plain_hessian(loss: Callable[[Tensor], Tensor], scores: Tensor) -> Tensor:
+    """By double backward, one row after the other."""
+    leaf = scores.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
+    rows = [torch.autograd.grad(entry, leaf, retain_graph=True)[0] for entry in gradient.flatten()]
+    return torch.stack(rows).reshape(*scores.shape, *scores.shape)
+
+
+def assert_transforms_agree(loss: Callable[..., Tensor], scores: Tensor, target: Tensor) -> None:
+    """torch.func gives what plain autograd gives, to rounding."""
+
+    def of_scores(z: Tensor) -> Tensor:
+        return loss(z, target)
+
+    _, gradient = value_and_grad(loss, scores, target)
+    assert_close(grad(of_scores)(scores), gradient)
+    assert_close(jacrev(of_scores)(scores), gradient)
+    assert_close(jacfwd(of_scores)(scores), gradient)
+    assert_close(hessian(of_scores)(scores), plain_hessian(of_scores, scores))
+
+
+@uses_jit
+@every_loss
+def test_derivatives_are_those_of_the_values(name):
+    """First and second order, reverse and forward mode, against finite differences."""
+    loss = symloss.create_loss(name)
+    leaf = SCORES.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda z: loss(z, LABELS), (leaf,), check_forward_ad=True, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(lambda z: loss(z, LABELS), (leaf,))
+
+
+@uses_jit
+@every_loss
+def test_torch_func_agrees_with_autograd(name):
+    assert_transforms_agree(symloss.create_loss(name), SCORES, LABELS)
+
+
+@uses_jit
+@variants
+def test_torch_func_agrees_with_autograd_for(variant):
+    make, scores, target = VARIANTS[variant]
+    assert_transforms_agree(make(), scores, target)
+
+
+@every_loss
+def test_gradients_of_single_examples(name):
+    """vmap(grad): the loss of one score vector and one label, which no batch dimension helps."""
+    loss = symloss.create_loss(name)
+    single = vmap(grad(loss))(SCORES, LABELS)
+    for row, label, gradient in zip(SCORES, LABELS, single, strict=True):
+        assert_close(gradient, value_and_grad(loss, row, label)[1])
+
+
+@pytest.mark.parametrize("variant", ["weighted", "soft", "masked", "scaled", "eps-softmax", "clamped", "function"])
+def test_gradients_of_single_examples_for(variant):
+    make, scores, target = VARIANTS[variant]
+    loss = make()
+    single = vmap(grad(loss))(scores, target)
+    for row, label, gradient in zip(scores, target, single, strict=True):
+        assert_close(gradient, value_and_grad(loss, row, label)[1])
+
+
+def test_a_batch_of_models():
+    """vmap over the parameters of a linear head, as ensembles do."""
+    loss, inputs = symloss.SGCE(), random_scores(5, 6)
+    labels, heads = random_labels(5), random_scores(3, CLASSES, 6, seed=5)
+    batched = vmap(grad(lambda head: loss(inputs @ head.T, labels)))(heads)
+    for head, gradient in zip(heads, batched, strict=True):
+        assert_close(gradient, value_and_grad(lambda h: loss(inputs @ h.T, labels), head)[1])
+
+
+# --- torch.compile -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    """No compiled code is left over from, or to, another test."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+compiled = pytest.mark.usefixtures("fresh_compiler")
+
+
+def assert_compiles(
+    loss: Callable[..., Tensor], scores: Tensor, target: Tensor, tolerance: float = 1e-12, **options: object
+) -> None:
+    """Forward and backward in one graph, with the values of eager mode."""
+    expected = value_and_grad(loss, scores, target)
+    traced = torch.compile(loss, fullgraph=True, **options)
+    assert_close(value_and_grad(traced, scores, target), expected, tolerance)
+
+
+@pytest.mark.slow
+@compiled
+@every_loss
+def test_every_loss_compiles_to_one_graph(name):
+    assert_compiles(symloss.create_loss(name), SCORES, LABELS, backend="aot_eager")
+
+
+@pytest.mark.slow
+@compiled
+@variants
+def test_options_compile_to_one_graph(variant):
+    make, scores, target = VARIANTS[variant]
+    assert_compiles(make(), scores, target, backend="aot_eager")
+
+
+@pytest.mark.slow
+@compiled
+@pytest.mark.parametrize(("dynamic", "graphs"), [(None, 2), (True, 1)], ids=["automatic", "dynamic"])
+def test_another_batch_size_needs_no_graph_of_its_own(dynamic, graphs):
+    """The last batch of an epoch is smaller: torch notices once, or is told."""
+    loss, backend = symloss.SGCE(label_smoothing=0.1), CompileCounterWithBackend("aot_eager")
+    traced = torch.compile(loss, fullgraph=True, dynamic=dynamic, backend=backend)
+    for rows in (8, 5, 3):
+        scores, labels = random_scores(rows, CLASSES), random_labels(rows)
+        assert_close(value_and_grad(traced, scores, labels), value_and_grad(loss, scores, labels))
+    assert backend.frame_count == graphs
+
+
+@pytest.mark.slow
+@compiled
+@uses_jit
+@pytest.mark.parametrize("name", ["unhinged", "gce", "anl-ce"])
+def test_generated_code_agrees(name):
+    """inductor writes C++ of its own: equal in float32 to a few roundings."""
+    loss = symloss.create_loss(name)
+    with torch._inductor.config.patch(compile_threads=1):  # no pool of processes for three small functions
+        assert_compiles(loss, SCORES.float(), LABELS, tolerance=1e-5, backend="inductor")
+
+
+# --- Mixed precision, memory, and graphs that are kept ---------------------------------------------------------------
+
+
+@every_loss
+def test_autocast_gives_a_loss_in_single_precision(name):
+    model, inputs = nn.Linear(6, CLASSES), random_scores(5, 6).float()
+    loss, labels = symloss.create_loss(name), random_labels(5)
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = model(inputs)
+        value = loss(scores, labels)
+    assert scores.dtype == torch.bfloat16
+    assert value.dtype == torch.float32
+    assert torch.equal(value, loss(scores.float(), labels))
+    value.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@variants
+def test_autocast_gives_a_loss_in_single_precision_for(variant):
+    """A matrix product inside a loss would be cast: its result must be that of single precision all the same."""
+    make, scores, target = VARIANTS[variant]
+    loss, scores = make(), scores.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        value = loss(scores, target)
+    assert value.dtype == torch.float32
+    assert torch.equal(value, loss(scores, target))
+
+
+@every_loss
+def test_checkpointing_changes_nothing(name):
+    loss = symloss.create_loss(name)
+    value, gradient = value_and_grad(lambda z, y: checkpoint(loss, z, y, use_reentrant=False), SCORES, LABELS)
+    expected, expected_gradient = value_and_grad(loss, SCORES, LABELS)
+    assert torch.equal(value, expected)
+    assert torch.equal(gradient, expected_gradient)
+
+
+@every_loss
+def test_a_kept_graph_can_be_used_twice(name):
+    leaf = SCORES.clone().requires_grad_()
+    value = symloss.create_loss(name)(leaf, LABELS)
+    value.backward(retain_graph=True)
+    once = leaf.grad.clone()
+    value.backward()
+    assert torch.equal(leaf.grad, 2 * once)
+
+
+@every_loss
+def test_scores_are_left_as_they_were(name):
+    """Nothing works in place, not even where the scores are masked."""
+    scores = MASKED.clone()
+    symloss.create_loss(name)(scores, PRESENT)
+    assert torch.equal(scores, MASKED)
