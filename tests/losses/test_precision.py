@@ -171,14 +171,12 @@ RULES = {torch.float32: Rule(1e-4, 1e-6, 1e-44), torch.float64: Rule(1e-10, 1e-1
 @all_settings
 def test_gradient_at_the_label(spec: str, classes: int, dtype: torch.dtype) -> None:
     """Plain log_softmax fails at a lead of 15 in float32, of 30 in float64."""
-    rule, name = RULES[dtype], parse(spec)[0]
+    rule = RULES[dtype]
     z, labels = batch(classes, dtype)
     ours = our_gradients(spec, z, labels).gather(1, labels[:, None]).flatten().tolist()
     for point, slope, truth in zip(points(classes), ours, true_slopes(spec, classes), strict=True):
         assert abs(slope - truth) <= rule.allowed(spec, point, truth, dtype), (point.name, slope, truth)
         cancels = abs(truth) < 10 * torch.finfo(dtype).eps * size(spec, point, truth)
-        # Towards p = 1 the tempered divergence is quadratic in 1 - p: the chain rule's two halves cancel.
-        cancels |= name == "bi-tempered" and probability(point) > 0.99
         assert slope != 0 or abs(truth) < rule.smallest * classes or cancels, (point.name, truth)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from symloss.certificates.certificate import Certificate, CounterExample, Finding
 from symloss.certificates.search import (
     Subject,
+    bends,
     climb,
     derivative,
     directions,
@@ -61,19 +62,19 @@ def certify(
     _refuse_flat_values(subject, z, y)
     finding_bounded, low, high = _bounded(subject, z, y)
     lipschitz = _lipschitz(subject, z, y)
-    hollow, steep = (_most_curved(subject, z, y, sign) for sign in (-1.0, 1.0))
+    curved = [_most_curved(subject, z, y, sign) for sign in (-1.0, 1.0)] if bends(subject, z, y) else []
     return Certificate(
         loss=loss if isinstance(loss, str) else repr(expression),
         classes=classes,
         symmetric=_symmetric(subject, z, y),
         permutation_invariant=_permutation_invariant(subject, z, y),
         non_increasing=_non_increasing(subject, z, y),
-        convex=_convex(subject, z, y, hollow),
+        convex=_convex(subject, z, y, curved[:1]),
         bounded=finding_bounded,
         low=low,
         high=high,
         lipschitz=lipschitz,
-        smoothness=math.inf if _jumps(subject, z, y, lipschitz) else max(0.0, -hollow.curvature, steep.curvature),
+        smoothness=_smoothness(subject, z, y, lipschitz, curved),
         **_at_equal_scores(subject),
     )
 
@@ -153,7 +154,7 @@ def _non_increasing(subject: Subject, z: Tensor, y: Tensor) -> Finding:
     return Finding(holds, steepest, example)
 
 
-def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: Curved) -> Finding:
+def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: list[Curved]) -> Finding:
     """Chords between starting points, and short chords along the direction of the most negative curvature."""
     classes = subject.classes
 
@@ -162,10 +163,12 @@ def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: Curved) -> Finding:
         return subject.value((a + b) / 2, y) - (subject.value(a, y) + subject.value(b, y)) / 2
 
     partners = z[torch.randperm(len(z), generator=torch.Generator().manual_seed(2))]
-    lengths = torch.tensor([0.03, 0.3, 1.0], dtype=z.dtype).repeat_interleave(len(hollow.points))[:, None]
-    start, reach = hollow.points.repeat(3, 1), lengths * hollow.axes.repeat(3, 1)
-    pairs = torch.cat([torch.cat([z, partners], 1), torch.cat([start - reach, start + reach], 1)])
-    found, label, worst = climb(excess, pairs, torch.cat([y, hollow.labels.repeat(3)]))
+    pairs, labels = [torch.cat([z, partners], 1)], [y]
+    for points, label, axes, _ in hollow:
+        for length in (0.03, 0.3, 1.0):
+            pairs.append(torch.cat([points - length * axes, points + length * axes], 1))
+            labels.append(label)
+    found, label, worst = climb(excess, torch.cat(pairs), torch.cat(labels))
     a, b = found[0, :classes], found[0, classes:]
     size = 1e-3 + float(subject.value(torch.stack([a, b]), label[:1].repeat(2)).abs().max())
     measure = max(0.0, float(worst[0]))
@@ -262,8 +265,10 @@ def _lipschitz(subject: Subject, z: Tensor, y: Tensor) -> float:
     return float(climb(size, z, y, keep=32, steps=80)[2][0])
 
 
-def _jumps(subject: Subject, z: Tensor, y: Tensor, lipschitz: float) -> bool:
-    return lipschitz == math.inf or sharpest_jump(subject, z, y) > 1e-5 * lipschitz
+def _smoothness(subject: Subject, z: Tensor, y: Tensor, lipschitz: float, curved: list[Curved]) -> float:
+    if lipschitz == math.inf or sharpest_jump(subject, z, y) > 1e-5 * lipschitz:
+        return math.inf
+    return max(abs(place.curvature) for place in curved) if curved else math.nan
 
 
 def _at_equal_scores(subject: Subject) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Certificate:
     lipschitz: float
     """Largest norm of the gradient in the scores."""
     smoothness: float
-    """Largest curvature (beta); infinite where the gradient jumps."""
+    """Largest curvature (beta); infinite where the gradient jumps, NaN where it has no derivative to measure."""
     slope: float
     """At equal scores: the multiple of the unhinged loss that the linear approximation is (prop. 5.2); 1 for CE."""
     distance_from_unhinged: float

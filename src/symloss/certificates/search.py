@@ -48,6 +48,15 @@ def derivative(value: Tensor, z: Tensor, create_graph: bool, retain: bool = Fals
     return torch.zeros_like(z) if found is None else found
 
 
+def bends(subject: Subject, z: Tensor, y: Tensor) -> bool:
+    """Whether the loss can be differentiated twice; some of torch's own cannot."""
+    try:
+        subject.hessian(z[:1], y[:1])
+    except RuntimeError:
+        return False
+    return True
+
+
 def starting_points(classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Scores and labels: a label and some rivals that lead or trail the rest, and normal draws of all sizes."""
     half = [0.3, 1.0, 2.0, 4.0, 7.0, 12.0, 20.0, 35.0]
@@ -75,7 +84,10 @@ def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int 
     step = torch.full_like(value, 0.5)
     for _ in range(steps):
         at = z.clone().requires_grad_()
-        slope = derivative(objective(at, y).sum(), at, False)
+        try:
+            slope = derivative(objective(at, y).sum(), at, False)
+        except RuntimeError:  # no second derivative: the best of the points must do
+            break
         length = slope.norm(dim=1, keepdim=True)
         if not bool((length > 0).any()):
             break

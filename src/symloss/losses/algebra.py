@@ -195,9 +195,9 @@ def _expectation(values: Tensor, s: Scores, prior: Tensor | None) -> Tensor:
     return s.sum(q * values) / s.sum(q)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Symmetrize(Operator):
-    prior: Tensor | None = field(default=None, compare=False)
+    prior: Tensor | None = None
 
     @property
     def symmetric(self) -> bool:
@@ -227,11 +227,11 @@ def _without_softmax(s: Scores) -> Scores:
     return plain
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Insensitive(Operator):
     """The class-insensitive part: the mean over labels, at every label."""
 
-    prior: Tensor | None = field(default=None, compare=False)
+    prior: Tensor | None = None
 
     @property
     def any_classes(self) -> bool:
@@ -290,9 +290,9 @@ class Complement(Operator):
         return Germ(1 - 1 / s.count, slope / (s.count * (self.bound - value)))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Dirichlet(Operator):
-    alpha: float | Tensor = field(compare=False)
+    alpha: float | Tensor
 
     @property
     def any_classes(self) -> bool:
@@ -402,11 +402,11 @@ def _refuse_unblendable(loss: Loss, classes: int) -> None:
     _slope(loss, Scores(points[:1]), "blend")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Noisy(Operator):
     """The expected loss when the label y is read as k with probability T[y, k]."""
 
-    transition: Tensor = field(compare=False)
+    transition: Tensor
 
     @property
     def any_classes(self) -> bool:

@@ -132,6 +132,9 @@ def symmetrize(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> 
 def decompose(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Decomposition:
     """Any loss as the sum of a symmetric part and a part that is the same at every label.
 
+    The parts add up example by example. (A weighted loss of torch's divides its mean by the weights of the labels
+    that occur, the parts by the number of examples: with ``reduction="mean"`` the two differ by that factor.)
+
     >>> symmetric, insensitive = decompose(torch.nn.functional.cross_entropy)
     >>> z, y = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2])
     >>> symmetric(z, y), insensitive(z, y)

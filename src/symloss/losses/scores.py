@@ -118,7 +118,10 @@ def unit(z: Tensor, dim: int, eps: float = 1e-5) -> Tensor:
 
 
 class UnitScores(nn.Module):
-    """Scores divided by temperature * max(norm, eps). Temperature 1 is the paper's; LogitNorm is 0.04."""
+    """Scores divided by temperature * max(norm, eps). Temperature 1 is the paper's; LogitNorm is 0.04.
+
+    Below eps the gradient is that of z / eps, up to 1/eps in size: more than float16 can hold for a lone zero vector.
+    """
 
     def __init__(self, temperature: float = 1.0, eps: float = 1e-5):
         super().__init__()

@@ -45,17 +45,26 @@ class BiTempered(Loss):
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         logp = s.logp if self.t2 == 1 else tempered_log_softmax(s, self.t2)
-        r = 1 - self.t1
-        chosen = s.select(logp, labels)
-        miss = -chosen if r == 0 else one_minus_exp(r * chosen) / r
-        # (1 - sum p^(2-t1)) as a sum of terms of one sign, since sum p = 1.
-        spread = s.sum(logp.exp() * one_minus_exp(r * logp))
-        return miss - spread / (1 + r)
+        chosen, r = s.select(logp, labels), 1 - self.t1
+        if r == 0:
+            return -chosen
+        return s.sum_others(((1 + r) * logp).exp(), labels) / (1 + r) + _own_part(chosen, r)
 
     def germ(self, s: Scores) -> Germ:
         r, log_n = 1 - self.t1, s.count.log()
         miss = log_n if r == 0 else one_minus_exp(-r * log_n) / r
-        return Germ(miss - one_minus_exp(-r * log_n) / (1 + r), ((self.t1 - self.t2) * log_n).exp())
+        return Germ(miss - one_minus_exp(-r * log_n) / (1 + r), (-(self.t2 - self.t1) * log_n).exp())
+
+
+def _own_part(x: Tensor, r: float) -> Tensor:
+    """(1 - e^(r x)) / r - (1 - e^((1+r) x)) / (1+r) for x <= 0; near 0, where it is of second order, by its series."""
+    near = torch.where(x > -0.05, x, 0.0)
+    series, power = torch.zeros_like(x), near
+    for n in range(1, 10):
+        power = power * near / (n + 1)
+        series = series + ((1 + r) ** n - r**n) * power
+    away = one_minus_exp(r * x) / r - one_minus_exp((1 + r) * x) / (1 + r)
+    return torch.where(x > -0.05, series, away)
 
 
 def tempered_log_softmax(s: Scores, t: float) -> Tensor:
