@@ -9,8 +9,9 @@ import torch
 import symloss
 from symloss.losses import potentials as phi
 from symloss.losses import whole
-from symloss.losses.algebra import Insensitive, Sum
+from symloss.losses.algebra import Sum
 from symloss.losses.catalogue import RECORDS
+from symloss.losses.operators import Insensitive
 
 UNHINGED = RECORDS["unhinged"].loss()
 SYMMETRIC = [name for name, r in RECORDS.items() if r.facts.at(5, **r.defaults)["symmetric"]]

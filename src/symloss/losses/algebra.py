@@ -1,30 +1,21 @@
-"""The algebra: a loss is its value at every label, and operators make new losses of old ones.
-
-Five operators and the sum build every composite loss of the field in one line each::
-
-    symmetrize(L)      L_y - mean_k L_k                 the robust part of any loss
-    relative(L)        L_y / sum_k L_k                  NCE, NFL
-    complement(L)      1 - (A - L_y) / sum_k (A - L_k)  NNCE, NNFL
-    blend(L, alpha)    (1 - alpha) unhinged + alpha L / slope        alpha-MAE
-    dirichlet(L, alpha)   L_y + sum_k (alpha_k - 1) L_k
-    a * L + b * M      SCE, NCE+RCE, ANL
-"""
+"""The algebra: a loss is its value at every label. Losses add up, and take factors."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import checks
 from symloss.losses.evaluate import evaluate
+from symloss.losses.kernels import AtLabel, Partials
 from symloss.losses.scores import Scores
+
+if TYPE_CHECKING:
+    from symloss.losses.potentials import Potential
 
 
 class Germ(NamedTuple):
@@ -71,6 +62,20 @@ class Loss(ABC):
     @property
     def children(self) -> tuple[Loss, ...]:
         return ()
+
+    @property
+    def summed(self) -> tuple[Potential, ...] | None:
+        """The potentials whose sums over classes the loss reads besides the label; None if it reads anything else."""
+        return None
+
+    @property
+    def linear(self) -> float | None:
+        """The factor of a loss that is a multiple of the unhinged loss, and therefore needs no softmax."""
+        return None
+
+    def partials(self, at: AtLabel) -> Partials:
+        """Value and derivatives at the label, for losses of which ``summed`` is known."""
+        raise NotImplementedError
 
     @property
     def any_classes(self) -> bool:
@@ -152,6 +157,24 @@ class Sum(Loss):
     def map(self, change: Callable[[Loss], Loss]) -> Loss:
         return Sum(tuple((a, term.map(change)) for a, term in self.terms))
 
+    @property
+    def summed(self) -> tuple[Potential, ...] | None:
+        found: dict[Potential, None] = {}
+        for _, term in self.terms:
+            if term.summed is None:
+                return None
+            found.update(dict.fromkeys(term.summed))
+        return tuple(found)
+
+    @property
+    def linear(self) -> float | None:
+        factors = [(a, term.linear) for a, term in self.terms]
+        return sum(a * factor for a, factor in factors if factor) if all(f is not None for _, f in factors) else None
+
+    def partials(self, at: AtLabel) -> Partials:
+        first, *others = (term.partials(at) * a for a, term in self.terms)
+        return sum(others, first)
+
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         first, *others = (a * term.values(s, labels) for a, term in self.terms)
         return sum(others, first)
@@ -162,320 +185,3 @@ class Sum(Loss):
         for germ in others:
             first = Germ(first.value + germ.value, first.slope + germ.slope)
         return first
-
-
-@dataclass(frozen=True, repr=False)
-class Operator(Loss):
-    """A loss made of one other."""
-
-    inner: Loss
-
-    def __post_init__(self) -> None:
-        refuse_no_loss(self.inner)
-
-    def __repr__(self) -> str:
-        others = [f for f in dataclasses.fields(self) if f.repr and f.name != "inner"]
-        given = [f"{f.name}={getattr(self, f.name)!r}" for f in others if getattr(self, f.name) is not None]
-        return f"{type(self).__name__.lower()}({', '.join([repr(self.inner), *given])})"
-
-    @property
-    def children(self) -> tuple[Loss, ...]:
-        return (self.inner,)
-
-    def map(self, change: Callable[[Loss], Loss]) -> Self:
-        return dataclasses.replace(self, inner=self.inner.map(change))
-
-
-def _expectation(values: Tensor, s: Scores, prior: Tensor | None) -> Tensor:
-    """The mean over labels that are drawn uniformly, or from the prior."""
-    if prior is None:
-        return s.mean(values)
-    checks.class_vector("prior", prior, s.classes)
-    q = s.align(prior.to(s.z))
-    return s.sum(q * values) / s.sum(q)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Symmetrize(Operator):
-    prior: Tensor | None = None
-
-    @property
-    def symmetric(self) -> bool:
-        return self.prior is None
-
-    @property
-    def affine(self) -> bool:
-        return self.inner.affine
-
-    @property
-    def any_classes(self) -> bool:
-        return self.prior is None and super().any_classes
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        every = self.inner.values(_without_softmax(s) if self.inner.affine else s)
-        return s.select(every, labels) - _expectation(every, s, self.prior)
-
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(0 * value, slope)
-
-
-def _without_softmax(s: Scores) -> Scores:
-    """Scores that pass for log p: a loss that is affine in log p loses the log-sum-exp when it is symmetrized."""
-    plain = Scores(s.z, s.dim)
-    plain.__dict__["logp"] = s.shifted
-    return plain
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Insensitive(Operator):
-    """The class-insensitive part: the mean over labels, at every label."""
-
-    prior: Tensor | None = None
-
-    @property
-    def any_classes(self) -> bool:
-        return self.prior is None and super().any_classes
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        mean = _expectation(self.inner.values(s), s, self.prior)
-        return mean.expand_as(s.z) if labels is None else mean
-
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value, 0 * slope)
-
-
-def _share(part: Tensor, rest: Tensor) -> Tensor:
-    """part / (part + rest) for parts of at least 0; 1 where there is nothing to share.
-
-    Dividing the smaller by the larger keeps the gradient free of cancellation.
-    """
-    leads = part > rest
-    small, large = torch.where(leads, rest, part), torch.where(leads, part, rest)
-    some = large > 0
-    ratio = small / torch.where(some, large, 1.0)
-    return torch.where(some, torch.where(leads, 1 / (1 + ratio), ratio / (1 + ratio)), 1.0)
-
-
-@dataclass(frozen=True, repr=False)
-class Relative(Operator):
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        every = self.inner.values(s)
-        return _share(s.select(every, labels), s.sum_others(every, labels))
-
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(1 / s.count, slope / (s.count * value))
-
-
-@dataclass(frozen=True, repr=False)
-class Complement(Operator):
-    bound: float
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        room = (self.bound - self.inner.values(s)).clamp_min(0)
-        return _share(s.sum_others(room, labels), s.select(room, labels))
-
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(1 - 1 / s.count, slope / (s.count * (self.bound - value)))
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Dirichlet(Operator):
-    alpha: float | Tensor
-
-    @property
-    def any_classes(self) -> bool:
-        return not isinstance(self.alpha, Tensor) and super().any_classes
-
-    def _excess(self, s: Scores) -> Tensor | float:
-        if not isinstance(self.alpha, Tensor):
-            return self.alpha - 1
-        alpha = self.alpha.to(s.z)
-        if alpha.shape == s.z.shape:
-            return alpha - 1
-        if alpha.shape == (s.classes,):
-            return s.align(alpha) - 1
-        raise ValueError(
-            f"alpha must be a number, one entry for each of the {s.classes} classes or a tensor of the scores' shape "
-            f"{tuple(s.z.shape)}; got shape {tuple(alpha.shape)}"
-        )
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        every = self.inner.values(s)
-        return s.select(every, labels) + s.sum(self._excess(s) * every)
-
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value * (1 + s.sum(torch.ones_like(s.z) * self._excess(s))), slope)
-
-
-def _slope(loss: Loss, s: Scores, operator: str) -> Tensor:
-    """The slope at equal scores, by which an operator divides."""
-    try:
-        slope = loss.germ(s).slope
-    except NoSlopeError as error:
-        raise ValueError(f"{operator} divides by the slope at equal scores; {error}") from None
-    # Where one class is left there is nothing to learn, whatever the scale.
-    slope = torch.where(s.count > 1, slope, 1.0)
-    if checks.can_look(slope) and bool((slope == 0).any()):
-        raise ValueError(
-            f"{operator} divides by the slope at equal scores, which is 0 for this loss; it must not be flat there"
-        )
-    return slope
-
-
-@dataclass(frozen=True, repr=False)
-class UnitSlope(Operator):
-    """The loss divided by its slope at equal scores: it starts with cross-entropy's gradient."""
-
-    @property
-    def symmetric(self) -> bool:
-        return self.inner.symmetric
-
-    @property
-    def affine(self) -> bool:
-        return self.inner.affine
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        return self.inner.values(s, labels) / _slope(self.inner, s, "scale='ce'")
-
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value / slope, slope / slope)
-
-
-@dataclass(frozen=True, repr=False)
-class Blend(Operator):
-    alpha: float
-    _checked: set[int] = field(default_factory=set, init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.inner.any_classes:
-            self._check(3)
-
-    def _check(self, classes: int) -> None:
-        if classes not in self._checked:
-            _refuse_unblendable(self.inner, classes)
-            self._checked.add(classes)
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        if not self.inner.any_classes and checks.can_look():
-            self._check(s.classes)
-        unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
-        slope = _slope(self.inner, s, "blend")
-        return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
-
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(self.alpha * value / slope, torch.ones_like(slope))
-
-
-def _refuse_unblendable(loss: Loss, classes: int) -> None:
-    """Symmetric, permutation-invariant and not flat at equal scores, or an error."""
-    steps = torch.arange(16 * classes, dtype=torch.float64).reshape(16, classes)
-    points = 3 * (steps.square() + steps.sin()).cos()
-    with torch.no_grad():
-        every = loss.per_class(points)
-        total = every.sum(-1)
-        tolerance = 1e-8 * (1 + every.abs().max())
-        if (total.max() - total.min()) > tolerance:
-            raise ValueError(f"blend takes a symmetric loss; the sum over labels of {loss!r} is not constant")
-        order = torch.arange(1, classes + 1) % classes
-        if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
-            raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
-    _slope(loss, Scores(points[:1]), "blend")
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Noisy(Operator):
-    """The expected loss when the label y is read as k with probability T[y, k]."""
-
-    transition: Tensor
-
-    @property
-    def any_classes(self) -> bool:
-        return False
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        if self.transition.shape != (s.classes, s.classes):
-            raise ValueError(
-                f"transition must have shape {(s.classes, s.classes)}, row = true class; "
-                f"got {tuple(self.transition.shape)}"
-            )
-        with torch.autocast(s.z.device.type, enabled=False):
-            every = self.inner.values(s).movedim(s.dim, -1) @ self.transition.to(s.z).T
-        return s.select(every.movedim(-1, s.dim), labels)
-
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        agreement = self.transition.to(s.z).diagonal().mean()
-        return Germ(value, slope * (agreement * s.count - 1) / (s.count - 1))
-
-
-def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> Loss:
-    """1 - (A - L_y) / sum_k (A - L_k) with L cut at A: the loss turned upside down.
-
-    A is ``bound``, or the loss of a label whose probability is ``p_min``, where the loss depends on nothing else.
-    """
-    refuse_no_loss(loss)
-    if bound is None:
-        at = getattr(loss, "phi", None)
-        if at is None:
-            raise ValueError(
-                f"complement needs bound=... for {loss!r}, which is no function of the label's probability alone"
-            )
-        checks.number("p_min", p_min, "(0, 1)")
-        bound = float(at(torch.tensor(math.log(p_min), dtype=torch.float64)))
-    return Complement(loss, checks.number("bound", bound, "(-inf, inf)"))
-
-
-def relative(loss: Loss) -> Loss:
-    """L_y / sum_k L_k, for a loss of at least 0 (normalised losses, Ma et al. 2020)."""
-    return Relative(loss)
-
-
-def blend(loss: Loss, alpha: float) -> Loss:
-    """(1 - alpha) unhinged + alpha L / slope: alpha scales all that is not linear in a symmetric loss (sec. 6).
-
-    The slope at equal scores is found from the loss: 1/C for MAE, C**-q for SGCE.
-    """
-    return Blend(loss, checks.number("alpha", alpha, "[0, inf)"))
-
-
-def dirichlet(loss: Loss, alpha: float | Tensor) -> Loss:
-    """L_y + sum_k (alpha_k - 1) L_k: the likelihood with a Dirichlet prior on the outputs (app. E).
-
-    alpha is a number, one entry for each class, or a tensor of the scores' shape (alpha_k(x), example by example).
-    """
-    if isinstance(alpha, Tensor):
-        if checks.can_look(alpha) and not bool((alpha > 0).all()):
-            raise ValueError(f"alpha must be above 0; got {float(alpha.min()):g}")
-        return Dirichlet(loss, alpha)
-    return Dirichlet(loss, checks.number("alpha", alpha, "(0, inf)"))
-
-
-def noisy(loss: Loss, transition: Tensor) -> Loss:
-    """The expected loss under label noise: row y of the matrix says how the label y is read (app. A)."""
-    if not isinstance(transition, Tensor) or transition.dim() != 2 or transition.shape[0] != transition.shape[1]:
-        given = tuple(transition.shape) if isinstance(transition, Tensor) else type(transition).__name__
-        raise ValueError(f"transition must be a square tensor, row = true class; got {given}")
-    if not transition.is_floating_point():
-        raise TypeError(f"transition must hold floating-point probabilities; got {transition.dtype}")
-    checks.probabilities(transition, 1, "transition")
-    return Noisy(loss, transition)

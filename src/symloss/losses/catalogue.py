@@ -12,7 +12,8 @@ from typing import Any
 
 from symloss.losses import checks, whole
 from symloss.losses import potentials as phi
-from symloss.losses.algebra import Insensitive, Loss, Symmetrize, blend, complement, dirichlet, relative
+from symloss.losses.algebra import Loss
+from symloss.losses.operators import Insensitive, Symmetrize, blend, complement, dirichlet, relative
 from symloss.losses.record import Facts, Parameter, Preset, Record
 
 PAPER = "Lemire Paquin 2026"

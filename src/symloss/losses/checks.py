@@ -114,12 +114,23 @@ def is_soft(scores: Tensor, target: object) -> bool:
     return False
 
 
+def forward_mode() -> bool:
+    """Whether forward-mode derivatives are being taken."""
+    return getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
+
+
+def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
+    """Which examples are not ignored; None if all are kept. Labels are checked on the way."""
+    low, high = (int(end) for end in target.aminmax())
+    if low >= 0 and high < classes and not low <= ignore_index <= high:
+        return None
+    labels(target, classes, ignore_index)
+    return target != ignore_index
+
+
 def labels(target: Tensor, classes: int, ignore_index: int) -> None:
     """Every label is a class or ignore_index; the exception is torch's."""
     if not can_look(target) or target.numel() == 0:
-        return
-    low, high = target.aminmax()
-    if low >= 0 and high < classes:
         return
     wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
     if wrong.numel():

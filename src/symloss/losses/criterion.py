@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from symloss.losses import checks
-from symloss.losses.algebra import Insensitive, Loss, Symmetrize, UnitSlope, refuse_no_loss
+from symloss.losses.algebra import Loss, refuse_no_loss
 from symloss.losses.evaluate import check_options, evaluate
 from symloss.losses.foreign import Foreign
+from symloss.losses.operators import Insensitive, Symmetrize, UnitSlope
 from symloss.losses.scores import UnitScores
 
 ScoreMap = Callable[[Tensor], Tensor]

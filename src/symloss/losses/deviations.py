@@ -15,8 +15,11 @@ from symloss.losses.algebra import Loss
 from symloss.losses.potentials import MAE, Focal, Potential, one_minus_exp
 
 
-class HeldFocal(Focal):
+@dataclass(frozen=True)
+class HeldFocal(Potential):
     """Focal loss whose factor (1-p)^gamma carries no gradient."""
+
+    gamma: float
 
     def phi(self, logp: Tensor) -> Tensor:
         return self._factor(logp).detach() * -logp

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from symloss.losses import checks
-from symloss.losses.scores import Scores
+from symloss.losses import checks, kernels
+from symloss.losses.checks import forward_mode
+from symloss.losses.scores import Scores, UnitScores
 
 if TYPE_CHECKING:
     from symloss.losses.algebra import Loss
@@ -18,49 +19,121 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 def check_options(ignore_index: object, reduction: object, label_smoothing: object) -> None:
+    if (
+        type(ignore_index) is int
+        and reduction in REDUCTIONS
+        and type(label_smoothing) is float
+        and label_smoothing == 0
+    ):
+        return
     checks.choice("reduction", reduction, REDUCTIONS)
     checks.number("label_smoothing", label_smoothing, "[0, 1]")
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
         raise TypeError(f"ignore_index must be a whole number; got {ignore_index!r}")
 
 
-def evaluate(
-    loss: Loss,
-    input: Tensor,
-    target: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-    score_map: Callable[[Tensor], Tensor] | None = None,
-) -> Tensor:
+class Options(NamedTuple):
+    """How a batch is turned into a loss, besides the loss itself."""
+
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+    label_smoothing: float = 0.0
+    score_map: Callable[[Tensor], Tensor] | None = None
+
+
+def evaluate(loss: Loss, input: Tensor, target: Tensor, **given: Any) -> Tensor:
     """The loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
 
     Half-precision scores are computed, and the loss returned, in float32.
     """
+    options = Options(**given)
     if not torch.compiler.is_compiling():
-        check_options(ignore_index, reduction, label_smoothing)
+        check_options(options.ignore_index, options.reduction, options.label_smoothing)
     checks.scores(input)
     soft = checks.is_soft(input, target)
     z = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
-    if soft and ignore_index >= 0:
-        raise ValueError(f"ignore_index={ignore_index} needs a target of class indices; got probabilities")
-    s = Scores(z if score_map is None else _mapped(z, score_map), checks.class_dim(z))
-    if weight is not None:
-        checks.class_vector("weight", weight, s.classes)
     if soft:
-        values, share = _soft_values(loss, s, target.to(z.dtype), weight=weight, smoothing=label_smoothing)
+        return _soft(loss, z, target.to(z.dtype), options)
+    target = target.long()
+    if checks.can_look(z, target):
+        quick = _quick(loss, z, target, options)
+        if quick is not None:
+            return quick
+    return _hard(loss, z, target, options)
+
+
+def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
+    """By a kernel that writes the gradient with the value; None where only the plain formulas serve."""
+    scores = options.score_map
+    if (
+        options.weight is not None
+        or options.label_smoothing > 0
+        or z.dim() < 2
+        or target.numel() == 0
+        or forward_mode()
+    ):
+        return None
+    if scores is not None and not isinstance(scores, UnitScores):
+        return None
+    unit = None if scores is None else (scores.temperature, scores.eps)
+    kept = checks.kept(target, z.shape[1], options.ignore_index)
+    labels = target if kept is None else torch.where(kept, target, 0)
+    count = target.numel() if kept is None else int(kept.sum())
+    share = 1 / max(count, 1) if options.reduction == "mean" else 1.0
+    shares = share if kept is None else (share * kept.to(z.dtype)).unsqueeze(1)
+
+    def run(z: Tensor) -> kernels.Result | None:
+        return kernels.run(loss, z, labels.unsqueeze(1), shares, unit)
+
+    found = run(z) if count else None
+    if found is None:
+        return None
+    if kept is None and options.reduction != "none":
+        value = found.total if share == 1 else found.total * share
     else:
-        target = target.long()
-        checks.labels(target, s.classes, ignore_index)
-        kept = target != ignore_index
-        values, share = _hard_values(
-            loss, s, torch.where(kept, target, 0), kept, weight=weight, smoothing=label_smoothing
-        )
+        values = found.values.squeeze(1)
+        values = values if kept is None else torch.where(kept, values, 0.0)
+        value = values if options.reduction == "none" else values.sum() * share
+    if not (z.requires_grad and torch.is_grad_enabled()):
+        return value
+    source = kernels.Source(lambda z: _hard(loss, z, target, options), lambda z: _found(run(z)).gradient)
+    return kernels.attach(z, value, found.gradient, source)
+
+
+def _found(result: kernels.Result | None) -> kernels.Result:
+    assert result is not None  # what was served once is served again
+    return result
+
+
+def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
+    """By the plain formulas, at class indices."""
+    s = _scores(z, options)
+    checks.labels(target, s.classes, options.ignore_index)
+    kept = target != options.ignore_index
+    values, share = _hard_values(loss, s, torch.where(kept, target, 0), kept, options)
+    return _reduced(values, share, options.reduction)
+
+
+def _soft(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
+    """By the plain formulas, at probabilities."""
+    if options.ignore_index >= 0:
+        raise ValueError(f"ignore_index={options.ignore_index} needs a target of class indices; got probabilities")
+    values, share = _soft_values(loss, _scores(z, options), target, options)
+    return _reduced(values, share, options.reduction)
+
+
+def _reduced(values: Tensor, share: Tensor, reduction: str) -> Tensor:
     if reduction == "none":
         return values
     return values.sum() if reduction == "sum" else values.sum() / share.sum()
+
+
+def _scores(z: Tensor, options: Options) -> Scores:
+    s = Scores(z if options.score_map is None else _mapped(z, options.score_map), checks.class_dim(z))
+    if options.weight is not None:
+        checks.class_vector("weight", options.weight, s.classes)
+    return s
 
 
 def _mapped(z: Tensor, score_map: Callable[[Tensor], Tensor]) -> Tensor:
@@ -72,12 +145,11 @@ def _mapped(z: Tensor, score_map: Callable[[Tensor], Tensor]) -> Tensor:
     return scores
 
 
-def _hard_values(
-    loss: Loss, s: Scores, target: Tensor, kept: Tensor, *, weight: Tensor | None, smoothing: float
-) -> tuple[Tensor, Tensor]:
+def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: Options) -> tuple[Tensor, Tensor]:
     """The value of each example, and what it counts for in the mean: 0 for examples that are not kept."""
     labels = target.unsqueeze(s.dim)
     _refuse_masked(s, labels, kept)
+    weight, smoothing = options.weight, options.label_smoothing
     if weight is None and smoothing == 0:
         values, share = loss.values(s, labels), torch.ones_like(target, dtype=s.z.dtype)
     else:
@@ -89,15 +161,14 @@ def _hard_values(
     return torch.where(kept, values.squeeze(s.dim), 0.0), torch.where(kept, share, 0.0)
 
 
-def _soft_values(
-    loss: Loss, s: Scores, target: Tensor, *, weight: Tensor | None, smoothing: float
-) -> tuple[Tensor, Tensor]:
+def _soft_values(loss: Loss, s: Scores, target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
+    smoothing = options.label_smoothing
     checks.probabilities(target, s.dim)
     if checks.can_look(target) and bool(((target > 0) & ~s.present).any()):
         raise ValueError(
             "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
         )
-    every, share = _weighted(loss, s, weight)
+    every, share = _weighted(loss, s, options.weight)
     target = (1 - smoothing) * target + smoothing / s.count
     values = s.sum(target * every).squeeze(s.dim)
     # torch divides weighted soft labels by the number of examples alone, and so do we where the loss is not symmetric.

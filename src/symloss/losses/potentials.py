@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Germ, Loss
+from symloss.losses.kernels import AtLabel, Partials
 from symloss.losses.scores import Scores
 
 
@@ -33,12 +34,43 @@ class Potential(Loss):
     def derivative(self, logp: Tensor) -> Tensor:
         """d phi / d log p."""
 
+    @property
+    def summed(self) -> tuple[Potential, ...] | None:
+        return ()
+
+    def partials(self, at: AtLabel) -> Partials:
+        return Partials(self.phi(at.logp), self.derivative(at.logp), {})
+
+    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+        """Write phi and phi' of every entry, for sums over classes: quick, and exact to the rounding of a sum."""
+        value.copy_(self.phi(logp))
+        slope.copy_(self.derivative(logp))
+
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         return self.phi(s.select(s.logp, labels))
 
     def germ(self, s: Scores) -> Germ:
         logp = -s.count.log()
         return Germ(self.phi(logp), -self.derivative(logp))
+
+
+@dataclass(frozen=True)
+class Room(Potential):
+    """max(bound - phi, 0), what the complement of a loss is made of."""
+
+    inner: Potential
+    bound: float
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return (self.bound - self.inner.phi(logp)).clamp_min(0)
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return torch.where(self.inner.phi(logp) < self.bound, -self.inner.derivative(logp), 0.0)
+
+    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+        self.inner.sweep(logp, p, value, slope)
+        value.neg_().add_(self.bound).clamp_min_(0)
+        slope.mul_(value.sign().neg_())
 
 
 @dataclass(frozen=True)
@@ -52,6 +84,13 @@ class CE(Potential):
 
     def derivative(self, logp: Tensor) -> Tensor:
         return -torch.ones_like(logp)
+
+    def partials(self, at: AtLabel) -> Partials:
+        return Partials(at.logp.neg(), torch.full_like(at.logp, -1.0), {})
+
+    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+        torch.neg(logp, out=value)
+        slope.fill_(-1.0)
 
 
 @dataclass(frozen=True)
@@ -68,6 +107,9 @@ class MAE(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -self.scale * logp.exp()
 
+    def partials(self, at: AtLabel) -> Partials:
+        return Partials(at.miss, -at.p, {}) * self.scale
+
 
 @dataclass(frozen=True)
 class GCE(Potential):
@@ -83,6 +125,15 @@ class GCE(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -(self.q * logp).exp()
 
+    def partials(self, at: AtLabel) -> Partials:
+        power = (self.q * at.logp).expm1()
+        return Partials(power / -self.q, -(self.q * at.logp).exp_(), {})
+
+    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+        torch.mul(logp, self.q, out=slope).expm1_()
+        torch.mul(slope, -1 / self.q, out=value)
+        slope.neg_().sub_(1)
+
 
 @dataclass(frozen=True)
 class Focal(Potential):
@@ -96,6 +147,18 @@ class Focal(Potential):
 
     def derivative(self, logp: Tensor) -> Tensor:
         return -one_minus_exp(logp).pow(self.gamma) * (1 + self.gamma * logp.exp() / _chord(logp))
+
+    def partials(self, at: AtLabel) -> Partials:
+        factor, cost = at.miss.pow(self.gamma), at.logp.neg()
+        bent = (at.p * cost).div_(at.miss.clamp_min(1e-30)).mul_(-self.gamma).sub_(1)
+        return Partials(factor * cost, bent.mul_(factor), {})
+
+    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+        miss = torch.sub(1, p, out=value).clamp_min_(1e-30)
+        torch.mul(p, logp, out=slope).div_(miss).mul_(self.gamma).sub_(1)
+        factor = value.sqrt_() if self.gamma == 0.5 else value.pow_(self.gamma)
+        slope.mul_(factor)
+        factor.mul_(logp).neg_()
 
 
 def _chord(x: Tensor) -> Tensor:
@@ -120,6 +183,11 @@ class AGCE(Potential):
         p = logp.exp()
         return -(self.a + p).pow(self.q - 1) * p
 
+    def partials(self, at: AtLabel) -> Partials:
+        base = self.a + at.p
+        power = base.pow(self.q)
+        return Partials((math.pow(self.a + 1, self.q) - power) / self.q, -power / base * at.p, {})
+
 
 @dataclass(frozen=True)
 class AUL(Potential):
@@ -136,6 +204,11 @@ class AUL(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -self._base(logp).pow(self.q - 1) * logp.exp()
 
+    def partials(self, at: AtLabel) -> Partials:
+        base = (self.a - 1) + at.miss
+        power = base.pow(self.q)
+        return Partials((power - math.pow(self.a - 1, self.q)) / self.q, -power / base * at.p, {})
+
     def _base(self, logp: Tensor) -> Tensor:
         # a - p, from a - 1 and 1 - p: both are exact where a and p are near 1.
         return (self.a - 1) + one_minus_exp(logp)
@@ -151,6 +224,11 @@ class AEL(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         share = logp.exp() / self.a
         return -share * (-share).exp()
+
+    def partials(self, at: AtLabel) -> Partials:
+        share = at.p / -self.a
+        value = share.exp()
+        return Partials(value, share * value, {})
 
 
 @dataclass(frozen=True)
@@ -174,6 +252,10 @@ class Taylor(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -logp.exp() * self._series(one_minus_exp(logp), [1.0] * self.t)
 
+    def partials(self, at: AtLabel) -> Partials:
+        value = at.miss * self._series(at.miss, [1 / i for i in range(1, self.t + 1)])
+        return Partials(value, -at.p * self._series(at.miss, [1.0] * self.t), {})
+
 
 @dataclass(frozen=True)
 class PHuberCE(Potential):
@@ -187,6 +269,11 @@ class PHuberCE(Potential):
 
     def derivative(self, logp: Tensor) -> Tensor:
         return torch.where(logp > -math.log(self.tau), -1.0, -self.tau * logp.exp())
+
+    def partials(self, at: AtLabel) -> Partials:
+        cut, line = math.log(self.tau), at.p * -self.tau
+        steep = at.p > 1 / self.tau
+        return Partials(torch.where(steep, at.logp.neg(), line + (1 + cut)), torch.where(steep, -1.0, line), {})
 
 
 @dataclass(frozen=True)
