@@ -2,8 +2,8 @@
 
 >>> import torch, symloss
 >>> loss = symloss.AlphaMAE(alpha=2.0)           # instead of torch.nn.CrossEntropyLoss()
->>> loss(torch.zeros(8, 10), torch.zeros(8, dtype=torch.long))
-tensor(18.)
+>>> round(loss(torch.zeros(8, 10), torch.zeros(8, dtype=torch.long)).item(), 4)
+18.0
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _HOME = {
     "UnitScores": "symloss.losses.scores",
     "append_scores": "symloss.losses.scores",
     "l1_penalty": "symloss.losses.penalty",
+    "LinearLoss": "symloss.losses.heads",
     "certify": "symloss.certificates",
 }
 

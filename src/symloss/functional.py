@@ -13,8 +13,9 @@ from collections.abc import Callable
 from torch import Tensor
 
 from symloss.losses.create import FUNCTIONS
+from symloss.losses.heads import linear_loss, linear_unhinged
 
-__all__ = list(FUNCTIONS)
+__all__ = ["linear_loss", "linear_unhinged", *FUNCTIONS]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Callable[..., Tensor]:

@@ -89,12 +89,13 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
     found = run(z) if count else None
     if found is None:
         return None
-    if kept is None and options.reduction != "none":
-        value = found.total if share == 1 else found.total * share
-    else:
+    if options.reduction == "none" or kept is not None:
         values = found.values.squeeze(1)
         values = values if kept is None else torch.where(kept, values, 0.0)
-        value = values if options.reduction == "none" else values.sum() * share
+        value = values if options.reduction == "none" else values.sum()
+    else:
+        value = found.total
+    value = value / count if options.reduction == "mean" else value
     if not (z.requires_grad and torch.is_grad_enabled()):
         return value
     source = kernels.Source(lambda z: _hard(loss, z, target, options), lambda z: _found(run(z)).gradient)

@@ -91,7 +91,7 @@ class Result:
     gradient: Tensor
 
 
-class _Unserved(Exception):  # noqa: N818
+class Unserved(Exception):  # noqa: N818
     """Scores that only the plain formulas handle: masked classes, NaN."""
 
 
@@ -132,16 +132,14 @@ def run(loss: Loss, z: Tensor, y: Tensor, share: Tensor | float, unit: tuple[flo
 
     ``unit`` is (temperature, eps) where the scores are to be divided by their norm.
     """
-    block = _block_kernel(loss, z.shape[1])
+    block = kernel(loss, z.shape[1], unit)
     if block is None:
         return None
-    if unit is not None:
-        block = _Unit(block, *unit)
     with torch.no_grad():
         gradient = torch.empty_like(z)
         try:
-            values = _by_blocks(block, z, y, share, gradient)
-        except _Unserved:
+            values = by_blocks(block, z, y, share, gradient, Scratch())
+        except Unserved:
             return None
         total = values.sum()
         if not math.isfinite(float(total)):
@@ -149,8 +147,10 @@ def run(loss: Loss, z: Tensor, y: Tensor, share: Tensor | float, unit: tuple[flo
     return Result(values, total, gradient)
 
 
-def _by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor | float, out: Tensor) -> Tensor:
-    rows, scratch = max(1, BLOCK * len(z) // z.numel()), Scratch()
+def by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor | float, out: Tensor, scratch: Scratch) -> Tensor:
+    """Values at the labels; the gradient is written to out."""
+    rows = max(1, BLOCK * len(z) // z.numel())
+    scratch.next_block()
     if rows >= len(z):
         return block(Job(z, y, share, out, scratch))
     values = torch.empty_like(y, dtype=z.dtype)
@@ -163,7 +163,11 @@ def _by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor | float, out: T
 
 
 @functools.lru_cache(maxsize=512)
-def _block_kernel(loss: Loss, classes: int) -> Block | None:
+def kernel(loss: Loss, classes: int, unit: tuple[float, float] | None = None) -> Block | None:
+    """The kernel that serves a loss, behind a division by the norm where unit says so; None if there is none."""
+    if unit is not None:
+        inner = kernel(loss, classes)
+        return None if inner is None else _Unit(inner, *unit)
     summed = loss.summed
     # Of two classes the other alone is summed, and may be as small as 1 - p: the plain formulas keep its digits.
     if summed is None or (classes < 3 and summed):
@@ -205,7 +209,7 @@ class _Narrow:
         at = AtLabel(own, miss, z.shape[1], logp_if_low=lambda: _logp_if_low(own, p, z, y))
         found = self.loss.partials(at)
         if at.counted and not math.isfinite(float(z.sum())):
-            raise _Unserved
+            raise Unserved
         slope = found.own * share
         p.mul_(slope.neg()).scatter_(1, y, slope.mul_(miss))
         return _with_linear(found, job)
@@ -245,7 +249,7 @@ class _Summed:
         low = logp.gather(1, y)
         total_logp = logp.scatter_(1, y, 0.0).sum(1, keepdim=True)
         if not math.isfinite(float(total_logp.sum())):
-            raise _Unserved
+            raise Unserved
         p = torch.exp(logp, out=out).scatter_(1, y, 0.0)
         own, miss = low.exp(), p.sum(1, keepdim=True)
         at = AtLabel(own, miss, others + 1, logp_if_low=lambda: low)

@@ -1,0 +1,432 @@
+"""Losses of a linear layer, without its matrix of scores.
+
+The unhinged loss of the scores W h + b is h . (mean_k W_k - W_y) + mean(b) - b_y: it reads two rows, not C. With
+Euclidean normalisation the squared norm is h' (W'W) h + 2 h' W'b + b'b: a d x d matrix in place of N x C scores. That
+takes 2 (C + N) d^2 multiplications against 3 N C d, and is chosen where it is less. Every other loss is taken in blocks
+of rows whose gradients are formed at once, so that no more than a block of scores ever lives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from symloss.losses import checks, kernels
+from symloss.losses.algebra import Loss
+from symloss.losses.create import create_loss
+from symloss.losses.criterion import Criterion, ScoreMap, score_map
+from symloss.losses.evaluate import check_options, evaluate
+from symloss.losses.operators import Symmetrize
+from symloss.losses.potentials import CE
+from symloss.losses.scores import UnitScores
+
+ROWS = 128
+"""Examples whose scores live at a time."""
+
+
+class Head(NamedTuple):
+    """A linear layer and what goes into it."""
+
+    features: Tensor
+    weight: Tensor
+    bias: Tensor | None
+
+    def scores(self) -> Tensor:
+        return F.linear(self.features, self.weight, self.bias)
+
+
+def linear_unhinged(
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    *,
+    normalize: str | None = "l2",
+    **options: Any,
+) -> Tensor:
+    """The unhinged loss of the scores features @ weight.T + bias, without the scores.
+
+    Shapes: features (..., d), weight (C, d), bias (C,) or None, target (...) of class indices. Options:
+    ``temperature``, ``class_weight``, ``ignore_index``, ``reduction``, as in every loss.
+
+    >>> from symloss.functional import linear_unhinged, unhinged
+    >>> h, w, y = torch.randn(80, 4), torch.randn(100, 4), torch.arange(80)
+    >>> torch.allclose(linear_unhinged(h, w, None, y), unhinged(h @ w.T, y), atol=1e-6)
+    True
+    """
+    return linear_loss(Symmetrize(CE()), features, weight, bias, target, normalize=normalize, **options)
+
+
+def linear_loss(
+    loss: Loss,
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    *,
+    normalize: str | ScoreMap | None = None,
+    temperature: float = 1.0,
+    class_weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Any loss of the scores features @ weight.T + bias; where it can be, without a matrix of all of them."""
+    if not torch.compiler.is_compiling():
+        check_options(ignore_index, reduction, 0.0)
+    _check_shapes(features, weight, bias, target)
+    if class_weight is not None:
+        checks.class_vector("class_weight", class_weight, len(weight))
+    scores = score_map(normalize, temperature)
+    labels = target.reshape(-1).long()
+    with torch.autocast(features.device.type, enabled=False):
+        head = Head(*(_full(part) for part in (features.reshape(-1, features.shape[-1]), weight, bias)))  # type: ignore[arg-type]
+        quick = None
+        if _quick_head(head, scores, labels):
+            kept = checks.kept(labels, len(weight), ignore_index)
+            if loss.linear is not None and _pays(head, scores):
+                quick = _unhinged(loss.linear, head, labels, kept, scores, class_weight, reduction)
+            elif class_weight is None and reduction != "none":
+                quick = _in_blocks(loss, head, labels, kept, scores, reduction, ignore_index)
+        if quick is None:
+            quick = evaluate(
+                loss, head.scores(), labels,
+                weight=class_weight, ignore_index=ignore_index, reduction=reduction, score_map=scores,
+            )  # fmt: skip
+    return quick.reshape(target.shape) if reduction == "none" else quick
+
+
+def _full(part: Tensor | None) -> Tensor | None:
+    return part.float() if part is not None and part.dtype in (torch.float16, torch.bfloat16) else part
+
+
+def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> None:
+    if weight.dim() != 2 or features.dim() < 1 or features.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            "features must have shape (..., d) and weight (C, d); "
+            f"got {tuple(features.shape)} and {tuple(weight.shape)}"
+        )
+    if bias is not None:
+        checks.class_vector("bias", bias, len(weight))
+    if target.is_floating_point() or target.dtype == torch.bool or target.shape != features.shape[:-1]:
+        raise ValueError(
+            f"target must hold class indices of shape {tuple(features.shape[:-1])}; "
+            f"got {target.dtype} of shape {tuple(target.shape)}"
+        )
+
+
+def _quick_head(head: Head, scores: ScoreMap | None, labels: Tensor) -> bool:
+    tensors = [part for part in head if part is not None]
+    if labels.numel() == 0 or not checks.can_look(*tensors) or checks.forward_mode():
+        return False
+    return (scores is None or isinstance(scores, UnitScores)) and len({part.dtype for part in tensors}) == 1
+
+
+def _pays(head: Head, scores: ScoreMap | None) -> bool:
+    """Whether the Gram matrix takes fewer multiplications than the scores."""
+    (n, d), c = head.features.shape, len(head.weight)
+    return scores is None or 2 * (c + n) * d * d < 3 * n * c * d
+
+
+class _Plan(NamedTuple):
+    """The unhinged loss as p (h . mean W) + h . mean(w W) - r (h . W_y), example by example, with class weights w."""
+
+    labels: Tensor
+    p: Tensor | float
+    r: Tensor | float
+    class_weight: Tensor | None
+    unit: tuple[float, float] | None
+
+
+def _unhinged(
+    factor: float,
+    head: Head,
+    labels: Tensor,
+    kept: Tensor | None,
+    scores: ScoreMap | None,
+    class_weight: Tensor | None,
+    reduction: str,
+) -> Tensor | None:
+    y = labels if kept is None else torch.where(kept, labels, 0)
+    w = None if class_weight is None else class_weight.to(head.weight)
+    unit = (scores.temperature, scores.eps) if isinstance(scores, UnitScores) else None
+    plan = _Plan(y, 1.0, 1.0, None, unit) if w is None else _Plan(y, w[y] - w.mean(), w[y], w, unit)
+    values: Tensor = _Unhinged.apply(*head, plan)  # type: ignore[no-untyped-call]
+    if not math.isfinite(float(values.detach().sum())):
+        return None
+    values = values if factor == 1 else factor * values
+    values = values if kept is None else torch.where(kept, values, 0.0)
+    if reduction != "mean":
+        return values if reduction == "none" else values.sum()
+    count = len(labels) if kept is None else kept.sum()
+    return values.sum() / (count if w is None else count * w.mean())
+
+
+class _Unhinged(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None, plan: _Plan) -> Tensor:
+        y, w = plan.labels, plan.class_weight
+        mean, own = weight.mean(0), weight[y]
+        values = h @ mean * plan.p - (h * own).sum(1) * plan.r
+        if bias is not None:
+            values += bias.mean() * plan.p - bias[y] * plan.r
+        if w is not None:
+            values += h @ (w @ weight / len(w))
+            if bias is not None:
+                values += (w * bias).mean()
+        gram = moment = norm = None
+        if plan.unit is not None:
+            gram, moment = _gram(weight), None if bias is None else weight.T @ bias
+            norm = _norm(h, gram, moment, bias)
+            values = values / (plan.unit[0] * norm.clamp_min(plan.unit[1]))
+        ctx.save_for_backward(h, weight, bias, gram, moment, norm, values)
+        ctx.plan = plan
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        h, weight, bias, gram, moment, norm, values = ctx.saved_tensors
+        plan, wanted = ctx.plan, ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            parts = [part for part, want in zip((h, weight, bias), wanted, strict=False) if want]
+            found = iter(torch.autograd.grad(_plain_unhinged(Head(h, weight, bias), plan), parts, g, create_graph=True))
+            return *(next(found) if want else None for want in wanted[:3]), None  # type: ignore[return-value]
+        bend = None
+        if plan.unit is not None:
+            temperature, eps = plan.unit
+            bend = torch.where(norm > eps, -g * values / norm.square().clamp_min(1e-38), 0.0)
+            g = g / (temperature * norm.clamp_min(eps))
+        return _unhinged_gradients(Head(h, weight, bias), plan, g, bend, gram, moment, wanted)
+
+
+def _gram(weight: Tensor) -> Tensor:
+    """W'W in float64. Products are in W's own precision, of blocks without the mean row, which they would drown in."""
+    mean, double = weight.mean(0), torch.float64
+    total = torch.zeros(weight.shape[1], weight.shape[1], dtype=double)
+    rest = torch.zeros(weight.shape[1], dtype=double)
+    for start in range(0, len(weight), 4096):
+        block = weight[start : start + 4096] - mean
+        total += block.T @ block
+        rest += block.sum(0)
+    mean = mean.to(double)
+    cross = torch.outer(mean, rest + len(weight) / 2 * mean)
+    return total + cross + cross.T
+
+
+def _norm(h: Tensor, gram: Tensor, moment: Tensor | None, bias: Tensor | None) -> Tensor:
+    wide = h.double()
+    square = (wide @ gram * wide).sum(1)
+    if moment is not None and bias is not None:
+        square += 2 * (wide @ moment.double()) + bias.double().square().sum()
+    return square.clamp_min(0).sqrt().to(h.dtype)
+
+
+def _unhinged_gradients(
+    head: Head, plan: _Plan, g: Tensor, bend: Tensor | None, gram: Tensor | None, moment: Tensor | None, wanted: Any
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    """g: derivative in the numerator; bend: in the squared norm, twice."""
+    (h, weight, bias), y, w = head, plan.labels, plan.class_weight
+    classes = len(weight)
+    to_mean, to_own = g * plan.p, -g * plan.r
+    d_h = d_weight = d_bias = None
+    if wanted[0]:
+        d_h = torch.outer(to_mean, weight.mean(0)).addcmul_(weight[y], to_own[:, None])
+        if w is not None:
+            d_h += torch.outer(g, w @ weight / classes)
+        if bend is not None and gram is not None:
+            d_h += bend[:, None] * (h @ gram.to(h.dtype) + (0 if moment is None else moment))
+    if wanted[1]:
+        row = to_mean @ h / classes
+        if bend is None:
+            d_weight = row.expand_as(weight).contiguous()
+        else:
+            d_weight = torch.addmm(row, weight, (h * bend[:, None]).T @ h)
+            if bias is not None:
+                d_weight.addr_(bias, bend @ h)
+        d_weight.index_add_(0, y, h * to_own[:, None])
+        if w is not None:
+            d_weight.addr_(w / classes, g @ h)
+    if bias is not None and wanted[2]:
+        d_bias = (to_mean.sum() / classes).expand(classes).clone()
+        d_bias.index_add_(0, y, to_own)
+        if w is not None:
+            d_bias += w / classes * g.sum()
+        if bend is not None:
+            d_bias += weight @ (bend @ h) + bias * bend.sum()
+    return d_h, d_weight, d_bias, None
+
+
+def _plain_unhinged(head: Head, plan: _Plan) -> Tensor:
+    """The same by way of the scores, for second derivatives."""
+    z = head.scores()
+    if plan.unit is not None:
+        z = UnitScores(*plan.unit)(z)
+    own = z.gather(1, plan.labels[:, None]).squeeze(1)
+    values = z.mean(1) * plan.p - own * plan.r
+    return values if plan.class_weight is None else values + (z * plan.class_weight).mean(1)
+
+
+def _in_blocks(
+    loss: Loss,
+    head: Head,
+    labels: Tensor,
+    kept: Tensor | None,
+    scores: ScoreMap | None,
+    reduction: str,
+    ignore_index: int,
+) -> Tensor | None:
+    """The loss and its gradients, a block of rows at a time; None where only the plain formulas serve."""
+    unit = (scores.temperature, scores.eps) if isinstance(scores, UnitScores) else None
+    kernel = kernels.kernel(loss, len(head.weight), unit)
+    count = len(labels) if kept is None else int(kept.sum())
+    if kernel is None or count == 0:
+        return None
+    share = torch.full_like(labels, 1, dtype=head.weight.dtype) if kept is None else kept.to(head.weight.dtype)
+    share = share / count if reduction == "mean" else share
+    y = labels if kept is None else torch.where(kept, labels, 0)
+    wanted = [part is not None and part.requires_grad and torch.is_grad_enabled() for part in head]
+    found = _block_gradients(kernel, head, y[:, None], share[:, None], wanted)
+    if found is None or not any(wanted):
+        return None if found is None else found[0]
+
+    def plain(h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        z = Head(h, weight, bias).scores()
+        return evaluate(loss, z, labels, ignore_index=ignore_index, reduction=reduction, score_map=scores)
+
+    attached: Tensor = _Attached.apply(*head, *found, plain)  # type: ignore[no-untyped-call]
+    return attached
+
+
+def _block_gradients(
+    kernel: kernels.Block, head: Head, y: Tensor, share: Tensor, wanted: list[bool]
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None] | None:
+    with torch.no_grad():
+        h, weight, bias = (None if part is None else part.detach() for part in head)
+        assert h is not None
+        assert weight is not None
+        d_h, d_weight, d_bias = (
+            torch.zeros_like(part) if part is not None and want else None
+            for part, want in zip(head, wanted, strict=True)
+        )
+        total, scratch = torch.zeros((), dtype=torch.float64), kernels.Scratch()
+        z, out = (torch.empty(min(ROWS, len(h)), len(weight), dtype=h.dtype) for _ in range(2))
+        for start in range(0, len(h), ROWS):
+            part = slice(start, start + ROWS)
+            rows = len(h[part])
+            torch.mm(h[part], weight.T, out=z[:rows])
+            if bias is not None:
+                z[:rows] += bias
+            try:
+                values = kernels.by_blocks(kernel, z[:rows], y[part], share[part], out[:rows], scratch)
+            except kernels.Unserved:
+                return None
+            total += (values * share[part]).sum()
+            if d_h is not None:
+                torch.mm(out[:rows], weight, out=d_h[part])
+            if d_weight is not None:
+                d_weight.addmm_(out[:rows].T, h[part])
+            if d_bias is not None:
+                d_bias += out[:rows].sum(0)
+    if not math.isfinite(float(total)):
+        return None
+    return total.to(h.dtype), d_h, d_weight, d_bias
+
+
+class _Attached(torch.autograd.Function):
+    """A value whose gradients are known already."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None, value: Tensor,
+        d_h: Tensor | None, d_weight: Tensor | None, d_bias: Tensor | None, plain: Callable[..., Tensor],
+    ) -> Tensor:  # fmt: skip
+        ctx.save_for_backward(h, weight, bias)
+        ctx.gradients, ctx.plain = (d_h, d_weight, d_bias), plain
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None or torch.is_grad_enabled():
+            return *_by_plain(ctx, g), None, None, None, None, None
+        if float(g) != 1:
+            gradients = tuple(None if part is None else part.mul_(g) for part in gradients)
+        return *gradients, None, None, None, None, None
+
+
+def _by_plain(ctx: Any, g: Tensor) -> list[Tensor | None]:
+    """Second derivatives, and a second backward: the first one gave its gradients away."""
+    again, wanted = torch.is_grad_enabled(), ctx.needs_input_grad[:3]
+    with torch.enable_grad():
+        parts = [part if again or part is None else part.detach().requires_grad_() for part in ctx.saved_tensors]
+        inputs = [part for part, want in zip(parts, wanted, strict=True) if want]
+        found = iter(torch.autograd.grad(ctx.plain(*parts), inputs, g, create_graph=again))
+    return [next(found) if want else None for want in wanted]
+
+
+class LinearLoss(nn.Module):
+    """A linear layer and a loss in one, for many classes: the scores of a batch are never all in memory.
+
+    Args:
+        loss: a name such as ``"unhinged"`` or ``"sgce:q=0.8"``, or a loss of this package.
+        in_features, classes, bias: of the layer; ``weight`` and ``bias`` start as in ``torch.nn.Linear``.
+        options: of the loss, if it is given by name (``class_weight`` for its weights).
+
+    >>> head = LinearLoss("unhinged", in_features=16, classes=1000)
+    >>> features = torch.randn(8, 16)
+    >>> head(features, torch.arange(8)).backward()
+    >>> head.predict(features).shape
+    torch.Size([8])
+    """
+
+    def __init__(
+        self,
+        loss: str | Criterion,
+        in_features: int,
+        classes: int,
+        bias: bool = True,
+        *,
+        class_weight: Tensor | None = None,
+        **options: Any,
+    ):
+        super().__init__()
+        checks.number("in_features", in_features, "[1, inf)", whole=True)
+        checks.number("classes", classes, "[1, inf)", whole=True)
+        if isinstance(loss, Criterion) and options:
+            raise TypeError(
+                f"options such as {next(iter(options))} go with the name of a loss; got a loss that has its own"
+            )
+        if not isinstance(loss, (str, Criterion)):
+            raise TypeError(f"loss must be a name or a loss of this package; got {type(loss).__name__}")
+        self.criterion = create_loss(loss, **options) if isinstance(loss, str) else loss
+        if self.criterion.label_smoothing > 0:
+            raise ValueError("LinearLoss takes no label_smoothing; on a symmetric loss it would only scale it")
+        layer = nn.Linear(in_features, classes, bias)
+        self.weight, self.bias = layer.weight, layer.bias
+        self.register_buffer("class_weight", self.criterion.weight if class_weight is None else class_weight)
+
+    class_weight: Tensor | None
+
+    def forward(self, features: Tensor, target: Tensor) -> Tensor:
+        c = self.criterion
+        return linear_loss(
+            c.loss, features, self.weight, self.bias, target,
+            normalize=c.normalize, temperature=c.temperature, class_weight=self.class_weight,
+            ignore_index=c.ignore_index, reduction=c.reduction,
+        )  # fmt: skip
+
+    def logits(self, features: Tensor) -> Tensor:
+        """The scores of every class, for inference."""
+        return F.linear(features, self.weight, self.bias)
+
+    def predict(self, features: Tensor) -> Tensor:
+        """The class with the largest score."""
+        return self.logits(features).argmax(-1)
+
+    def extra_repr(self) -> str:
+        classes, in_features = self.weight.shape
+        return f"in_features={in_features}, classes={classes}, bias={self.bias is not None}"

@@ -1,0 +1,229 @@
+"""Losses of a linear layer: the same value and gradients as by way of the scores, without them."""
+
+import pytest
+import torch
+from conftest import every_loss
+
+import symloss
+from symloss import functional
+from symloss.losses import heads
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.evaluate import evaluate
+
+
+def head_of(n=40, d=6, c=30, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    made = [torch.randn(*shape, dtype=dtype, generator=generator) for shape in ((n, d), (c, d), (c,))]
+    return [part.requires_grad_() for part in made], torch.randint(c, (n,), generator=generator)
+
+
+def through_scores(loss, features, weight, bias, target, normalize=None, temperature=1.0, class_weight=None, **options):
+    z = torch.nn.functional.linear(features, weight, bias)
+    scores = heads.score_map(normalize, temperature)
+    flat = z.reshape(-1, z.shape[-1])
+    found = evaluate(loss, flat, target.reshape(-1), weight=class_weight, score_map=scores, **options)
+    return found.reshape(target.shape) if options.get("reduction") == "none" else found
+
+
+def compare(loss, parts, target, tolerance=1e-9, **options):
+    results = []
+    for way in (heads.linear_loss, through_scores):
+        value = way(loss, *parts, target, **options)
+        wanted = [part for part in parts if part is not None and part.requires_grad]
+        upstream = torch.linspace(0.5, 1.5, value.numel(), dtype=value.dtype).reshape(value.shape)
+        results.append([value, *torch.autograd.grad(value, wanted, upstream)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+UNHINGED = RECORDS["unhinged"].loss()
+
+
+@pytest.fixture
+def no_scores(monkeypatch):
+    """The scores must not be formed."""
+
+    def forbidden(*_):
+        raise AssertionError("the scores were formed")
+
+    monkeypatch.setattr(heads.Head, "scores", forbidden)
+
+
+@pytest.mark.parametrize("normalize", [None, "l2"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
+@pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("ignoring", [False, True], ids=["all", "ignoring"])
+@pytest.mark.usefixtures("no_scores")
+def test_unhinged_without_scores(normalize, reduction, weighted, biased, ignoring):
+    (features, weight, bias), target = head_of()
+    class_weight = torch.linspace(0.5, 2, 30, dtype=torch.float64) if weighted else None
+    if ignoring:
+        target[::3] = 7
+    compare(
+        UNHINGED,
+        (features, weight, bias if biased else None),
+        target,
+        normalize=normalize,
+        temperature=0.3 if normalize else 1.0,
+        class_weight=class_weight,
+        reduction=reduction,
+        ignore_index=7,
+    )
+
+
+@pytest.mark.parametrize("normalize", [None, "l2"])
+@every_loss
+def test_every_loss_in_blocks(name, normalize, monkeypatch):
+    monkeypatch.setattr(heads, "ROWS", 16)
+    parts, target = head_of()
+    target[5] = -100
+    compare(RECORDS[name].loss(), parts, target, normalize=normalize)
+
+
+@pytest.mark.usefixtures("no_scores")
+@pytest.mark.parametrize("name", ["gce", "sgce", "alpha-mae", "nce+rce", "anl-ce"])
+def test_blocks_never_form_all_scores(name, monkeypatch):
+    monkeypatch.setattr(heads, "ROWS", 16)
+    parts, target = head_of()
+    heads.linear_loss(RECORDS[name].loss(), *parts, target).backward()
+    assert parts[0].grad is not None
+
+
+@pytest.mark.parametrize("wanted", [(True, False, False), (False, True, False), (False, False, True)])
+@pytest.mark.parametrize("name", ["unhinged", "sgce"])
+def test_gradients_only_where_wanted(name, wanted):
+    parts, target = head_of()
+    for part, want in zip(parts, wanted, strict=True):
+        part.requires_grad_(want)
+    compare(RECORDS[name].loss(), parts, target, normalize="l2")
+
+
+def test_the_cheaper_way_is_chosen():
+    """At N 64, d 768, C 1000 the Gram matrix would cost many times the scores; at N 1024, d 256, C 50,000 it pays."""
+    unit = symloss.UnitScores()
+    for (n, d, c), pays in {(64, 768, 1000): False, (1024, 256, 50_000): True}.items():
+        head = heads.Head(torch.empty(n, d, device="meta"), torch.empty(c, d, device="meta"), None)
+        assert heads._pays(head, unit) == pays
+        assert heads._pays(head, None)
+
+
+@pytest.mark.parametrize("name", ["unhinged", "sgce"])
+def test_second_derivatives(name):
+    parts, target = head_of(n=12, c=5, d=3)
+    assert torch.autograd.gradgradcheck(
+        lambda *parts: heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize="l2"), parts
+    )
+
+
+@pytest.mark.parametrize("name", ["unhinged", "sgce"])
+def test_backward_twice(name):
+    parts, target = head_of()
+    value = heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize="l2")
+    first = torch.autograd.grad(value, parts, retain_graph=True)
+    second = torch.autograd.grad(value, parts)
+    torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-12)
+
+
+def test_float32_norm_keeps_its_digits():
+    """Scores that nearly cancel: a Gram matrix in float32 alone would lose them."""
+    (features, weight, _), target = head_of(n=400, d=64, c=500, dtype=torch.float32)
+    weight = (weight.detach() * 1e-2 + 1).requires_grad_()
+    features = (features.detach() - features.detach().mean(1, keepdim=True)).requires_grad_()
+    features, weight = features.detach(), weight.detach()
+    exact = (features.double() @ weight.double().T).norm(dim=1)
+    norm = heads._norm(features, heads._gram(weight), None, None)
+    torch.testing.assert_close(norm.double(), exact, rtol=1e-6, atol=0)
+    naive = ((features @ (weight.T @ weight)) * features).sum(1).clamp_min(0).sqrt()
+    assert (naive / exact - 1).abs().max() > 1e-3
+    assert functional.linear_unhinged(features, weight, None, target).isfinite()
+
+
+@pytest.mark.parametrize("name", ["unhinged", "alpha-mae"])
+def test_edges(name):
+    """Leading dimensions, one example, no example, all ignored, int32 labels, half precision."""
+    loss = RECORDS[name].loss()
+    (features, weight, bias), target = head_of(n=24)
+    shaped = features.detach().reshape(4, 6, -1).requires_grad_()
+    compare(loss, (shaped, weight, bias), target.reshape(4, 6), normalize="l2")
+    compare(loss, (features.detach()[:1].requires_grad_(), weight, bias), target[:1], normalize="l2")
+    assert heads.linear_loss(loss, features[:0], weight, bias, target[:0]).isnan()
+    assert heads.linear_loss(loss, features, weight, bias, torch.full_like(target, -100)).isnan()
+    assert heads.linear_loss(loss, features, weight, bias, target.int()) == heads.linear_loss(
+        loss, features, weight, bias, target
+    )
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = heads.linear_loss(loss, features.bfloat16(), weight.bfloat16(), bias.bfloat16(), target, normalize="l2")
+    assert half.dtype == torch.float32
+    half.backward()
+    assert torch.isfinite(weight.grad).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["unhinged", "sgce"])
+def test_heads_compile_to_one_graph(name):
+    parts, target = head_of()
+    loss = RECORDS[name].loss()
+
+    def step(*parts):
+        return heads.linear_loss(loss, *parts, target, normalize="l2")
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for ours, theirs in zip(
+        torch.autograd.grad(compiled(*parts), parts), torch.autograd.grad(step(*parts), parts), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_module():
+    torch.manual_seed(0)
+    head = symloss.LinearLoss("unhinged", in_features=6, classes=30, reduction="sum")
+    features, target = torch.randn(40, 6), torch.randint(30, (40,))
+    value = head(features, target)
+    assert value.item() == pytest.approx(
+        symloss.Unhinged(reduction="sum")(head.logits(features), target).item(), abs=1e-4
+    )
+    value.backward()
+    assert head.weight.grad.shape == (30, 6)
+    assert torch.equal(head.predict(features), head.logits(features).argmax(1))
+    again = symloss.LinearLoss("unhinged", 6, 30)
+    again.load_state_dict(head.state_dict())
+    assert torch.equal(again.weight, head.weight)
+    blocks = symloss.LinearLoss(symloss.SGCE(q=0.5, normalize=None), 6, 30, bias=False)
+    assert blocks.bias is None
+    assert torch.isfinite(blocks(features, target))
+
+
+def test_a_module_learns():
+    torch.manual_seed(0)
+    centres = 3 * torch.randn(20, 8)
+    target = torch.randint(20, (400,))
+    features = centres[target] + torch.randn(400, 8)
+    head = symloss.LinearLoss("sgce:q=0.5,temperature=0.1", 8, 20)
+    optimiser = torch.optim.Adam(head.parameters(), lr=0.05)
+    for _ in range(100):
+        optimiser.zero_grad()
+        head(features, target).backward()
+        optimiser.step()
+    assert (head.predict(features) == target).float().mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: symloss.LinearLoss("unhinge", 3, 4), "did you mean 'unhinged'"),
+        (lambda: symloss.LinearLoss("unhinged", 0, 4), r"in_features must be a whole number in \[1, inf\); got 0"),
+        (lambda: symloss.LinearLoss(3, 3, 4), "loss must be a name or a loss of this package; got int"),
+        (lambda: symloss.LinearLoss(symloss.CE(), 3, 4, reduction="sum"), "options such as reduction go with the name"),
+        (lambda: symloss.LinearLoss("ce", 3, 4, label_smoothing=0.1), "takes no label_smoothing"),
+        (
+            lambda: symloss.LinearLoss("ce", 3, 4)(torch.zeros(2, 5), torch.zeros(2).long()),
+            r"got \(2, 5\) and \(4, 3\)",
+        ),
+        (lambda: symloss.LinearLoss("ce", 3, 4)(torch.zeros(2, 3), torch.zeros(2)), "class indices of shape"),
+        (lambda: symloss.LinearLoss("ce", 3, 4)(torch.zeros(1, 3), torch.tensor([4])), "label 4; with 4 classes"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises((ValueError, TypeError, IndexError), match=message):
+        make()
