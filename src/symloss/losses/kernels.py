@@ -210,21 +210,18 @@ class _Narrow:
         found = self.loss.partials(at)
         if at.counted and not math.isfinite(float(z.sum())):
             raise Unserved
-        slope = found.own * share
-        p.mul_(slope.neg()).scatter_(1, y, slope.mul_(miss))
-        return _with_linear(found, job)
+        slope = found.own * -share
+        if found.linear == 0:
+            p.mul_(slope).scatter_(1, y, slope.mul_(miss).neg_())
+            return found.value
+        weight = found.linear * torch.as_tensor(share, dtype=z.dtype)
+        mean = weight / z.shape[1]
+        torch.addcmul(mean, p, slope, out=out).scatter_(1, y, mean - weight - slope * miss)
+        return found.value + _linear_value(found.linear, z, y)
 
 
-def _with_linear(found: Partials, job: Job) -> Tensor:
-    """The value, and the gradient in its place, with the linear part added."""
-    if found.linear == 0:
-        return found.value
-    z, y, share, out, _ = job
-    weight = found.linear * share
-    out.add_(weight / z.shape[1])
-    own = torch.full_like(found.value, -found.linear) * share
-    out.scatter_add_(1, y, own)
-    return found.value + (z.mean(1, keepdim=True) - z.gather(1, y)).mul_(found.linear)
+def _linear_value(factor: float, z: Tensor, y: Tensor) -> Tensor:
+    return (z.mean(1, keepdim=True) - z.gather(1, y)).mul_(factor)
 
 
 def _logp_if_low(own: Tensor, others: Tensor, z: Tensor, y: Tensor) -> Tensor:
@@ -235,16 +232,38 @@ def _logp_if_low(own: Tensor, others: Tensor, z: Tensor, y: Tensor) -> Tensor:
     return torch.where(own > 1e-30, own.log(), behind + others.amax(1, keepdim=True).log())
 
 
+class Everywhere(NamedTuple):
+    """The other classes of a block: log p and p (0 at the label), where the label is, and memory to work in."""
+
+    logp: Tensor
+    p: Tensor
+    y: Tensor
+    total_logp: Tensor
+    scratch: Scratch
+
+    @property
+    def others(self) -> int:
+        return self.p.shape[1] - 1
+
+
+class Swept(NamedTuple):
+    """A potential summed over the other classes, and its derivative: a factor, times a tensor unless that is None."""
+
+    total: Tensor
+    slope_total: Tensor | float
+    factor: float
+    slope: Tensor | None = None
+
+
 @dataclass
 class _Summed:
-    """Losses that read sums over the other classes too; cross-entropy's sum is had without a look at every entry."""
+    """Losses that read sums over the other classes too."""
 
     loss: Loss
     summed: tuple[Potential, ...]
 
     def __call__(self, job: Job) -> Tensor:
         z, y, share, out, scratch = job
-        others = z.shape[1] - 1
         logp = torch.log_softmax(z, 1, out=scratch.take(out))
         low = logp.gather(1, y)
         total_logp = logp.scatter_(1, y, 0.0).sum(1, keepdim=True)
@@ -252,32 +271,31 @@ class _Summed:
             raise Unserved
         p = torch.exp(logp, out=out).scatter_(1, y, 0.0)
         own, miss = low.exp(), p.sum(1, keepdim=True)
-        at = AtLabel(own, miss, others + 1, logp_if_low=lambda: low)
-        slopes: dict[Loss, Tensor] = {}
-        for potential in self.summed:
-            if potential.affine:
-                at.rest[potential] = -total_logp
-            else:
-                value, slope = scratch.take(out), scratch.take(out)
-                potential.sweep(logp, p, value, slope)
-                at.rest[potential] = value.scatter_(1, y, 0.0).sum(1, keepdim=True)
-                slopes[potential] = slope.scatter_(1, y, 0.0)
+        at = AtLabel(own, miss, z.shape[1], logp_if_low=lambda: low)
+        everywhere = Everywhere(logp, p, y, total_logp, scratch)
+        swept: dict[Loss, Swept] = {potential: potential.sweep(everywhere) for potential in self.summed}
+        at.rest = {potential: sweep.total for potential, sweep in swept.items()}
         found = self.loss.partials(at)
         through_sums: Tensor | float = 0.0
-        for part, b in found.sums.items():
-            slope_sum = slopes[part].sum(1, keepdim=True) if part in slopes else -float(others)
-            through_sums = through_sums + b * slope_sum
+        constant: Tensor | float = 0.0
+        for potential, b in found.sums.items():
+            through_sums = through_sums + b * swept[potential].slope_total
+            if swept[potential].slope is None:
+                constant = constant + b * (swept[potential].factor * share)
         p.mul_((found.own + through_sums) * -share)
-        for part, b in found.sums.items():
-            weight = b * share
-            if part not in slopes:
-                p.sub_(weight)
-            elif isinstance(weight, Tensor):
-                p.addcmul_(slopes[part], weight)
-            else:
-                p.add_(slopes[part], alpha=weight)
-        out.scatter_(1, y, (found.own * miss - own * through_sums) * share)
-        return _with_linear(found, job)
+        for potential, b in found.sums.items():
+            sweep = swept[potential]
+            weight = b * (sweep.factor * share)
+            if sweep.slope is not None and isinstance(weight, Tensor):
+                p.addcmul_(sweep.slope, weight)
+            elif sweep.slope is not None and isinstance(weight, float):
+                p.add_(sweep.slope, alpha=weight)
+        weight = found.linear * share
+        constant = constant + weight / z.shape[1]
+        if isinstance(constant, Tensor) or constant != 0:
+            p.add_(constant)
+        out.scatter_(1, y, (found.own * miss - own * through_sums) * share + weight * (1 / z.shape[1] - 1))
+        return found.value if found.linear == 0 else found.value + _linear_value(found.linear, z, y)
 
 
 @dataclass
@@ -291,12 +309,12 @@ class _Unit:
     def __call__(self, job: Job) -> Tensor:
         z, out = job.z, job.out
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
-        inverse = 1 / norm.clamp_min(self.eps)
-        u = torch.mul(z, inverse / self.temperature, out=job.scratch.take(out))
-        values = self.block(job._replace(z=u))
+        inverse = (norm.clamp_min(self.eps) * self.temperature).reciprocal_()
+        u = torch.mul(z, inverse, out=job.scratch.take(out))
+        values = self.block(job._replace(z=u, share=inverse * job.share))
         along = torch.mul(u, out, out=job.scratch.take(out)).sum(1, keepdim=True)
         along.mul_(norm > self.eps).mul_(-self.temperature * self.temperature)
-        out.addcmul_(u, along).mul_(inverse.div_(self.temperature))
+        out.addcmul_(u, along)
         return values
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Germ, Loss
-from symloss.losses.kernels import AtLabel, Partials
+from symloss.losses.kernels import AtLabel, Everywhere, Partials, Swept
 from symloss.losses.scores import Scores
 
 
@@ -41,8 +41,16 @@ class Potential(Loss):
     def partials(self, at: AtLabel) -> Partials:
         return Partials(self.phi(at.logp), self.derivative(at.logp), {})
 
-    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
-        """Write phi and phi' of every entry, for sums over classes: quick, and exact to the rounding of a sum."""
+    def sweep(self, at: Everywhere) -> Swept:
+        """phi summed over the other classes, and phi' of each: quick, and exact to the rounding of a sum."""
+        value, slope = at.scratch.take(at.p), at.scratch.take(at.p)
+        self.fill(at.logp, at.p, value, slope)
+        value.scatter_(1, at.y, 0.0)
+        slope.scatter_(1, at.y, 0.0)
+        return Swept(value.sum(1, keepdim=True), slope.sum(1, keepdim=True), 1.0, slope)
+
+    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+        """Write phi and phi' of every entry."""
         value.copy_(self.phi(logp))
         slope.copy_(self.derivative(logp))
 
@@ -67,8 +75,13 @@ class Room(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return torch.where(self.inner.phi(logp) < self.bound, -self.inner.derivative(logp), 0.0)
 
-    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
-        self.inner.sweep(logp, p, value, slope)
+    def sweep(self, at: Everywhere) -> Swept:
+        if self.inner.affine and float(at.logp.min()) > -self.bound:  # cross-entropy, and nothing is cut
+            return Swept(at.others * self.bound + at.total_logp, float(at.others), 1.0)
+        return super().sweep(at)
+
+    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+        self.inner.fill(logp, p, value, slope)
         value.neg_().add_(self.bound).clamp_min_(0)
         slope.mul_(value.sign().neg_())
 
@@ -88,7 +101,10 @@ class CE(Potential):
     def partials(self, at: AtLabel) -> Partials:
         return Partials(at.logp.neg(), torch.full_like(at.logp, -1.0), {})
 
-    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+    def sweep(self, at: Everywhere) -> Swept:
+        return Swept(-at.total_logp, -float(at.others), -1.0)
+
+    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
         torch.neg(logp, out=value)
         slope.fill_(-1.0)
 
@@ -129,7 +145,14 @@ class GCE(Potential):
         power = (self.q * at.logp).expm1()
         return Partials(power / -self.q, -(self.q * at.logp).exp_(), {})
 
-    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+    def sweep(self, at: Everywhere) -> Swept:
+        if self.q < 0.01:  # 1 - p^q would lose its digits
+            return super().sweep(at)
+        power = torch.mul(at.logp, self.q, out=at.scratch.take(at.p)).exp_().scatter_(1, at.y, 0.0)
+        total = power.sum(1, keepdim=True)
+        return Swept((at.others - total) / self.q, -total, -1.0, power)
+
+    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
         torch.mul(logp, self.q, out=slope).expm1_()
         torch.mul(slope, -1 / self.q, out=value)
         slope.neg_().sub_(1)
@@ -153,7 +176,7 @@ class Focal(Potential):
         bent = (at.p * cost).div_(at.miss.clamp_min(1e-30)).mul_(-self.gamma).sub_(1)
         return Partials(factor * cost, bent.mul_(factor), {})
 
-    def sweep(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
         miss = torch.sub(1, p, out=value).clamp_min_(1e-30)
         torch.mul(p, logp, out=slope).div_(miss).mul_(self.gamma).sub_(1)
         factor = value.sqrt_() if self.gamma == 0.5 else value.pow_(self.gamma)
