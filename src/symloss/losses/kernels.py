@@ -135,16 +135,14 @@ def run(loss: Loss, z: Tensor, y: Tensor, share: Tensor | float, unit: tuple[flo
     block = kernel(loss, z.shape[1], unit)
     if block is None:
         return None
-    with torch.no_grad():
-        gradient = torch.empty_like(z)
-        try:
-            values = by_blocks(block, z, y, share, gradient, Scratch())
-        except Unserved:
-            return None
-        total = values.sum()
-        if not math.isfinite(float(total)):
-            return None
-    return Result(values, total, gradient)
+    z = z.detach()
+    gradient = torch.empty_like(z)
+    try:
+        values = by_blocks(block, z, y, share, gradient, Scratch())
+    except Unserved:
+        return None
+    total = values.sum()
+    return Result(values, total, gradient) if math.isfinite(float(total)) else None
 
 
 def by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor | float, out: Tensor, scratch: Scratch) -> Tensor:
