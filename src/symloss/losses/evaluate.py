@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,13 +90,15 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
     found = run(z) if count else None
     if found is None:
         return None
-    if options.reduction == "none" or kept is not None:
-        values = found.values.squeeze(1)
-        values = values if kept is None else torch.where(kept, values, 0.0)
-        value = values if options.reduction == "none" else values.sum()
-    else:
-        value = found.total
-    value = value / count if options.reduction == "mean" else value
+    values, mean = found.values, options.reduction == "mean"
+    value = values.mean() if mean and kept is None else values.sum()
+    if not math.isfinite(float(value)):  # of all rows, ignored ones too: what spoils a value spoils its gradient
+        return None
+    if kept is not None:
+        values = torch.where(kept.unsqueeze(1), values, 0.0)
+        value = values.sum() / count if mean else values.sum()
+    if options.reduction == "none":
+        value = values.squeeze(1)
     if not (z.requires_grad and torch.is_grad_enabled()):
         return value
     source = kernels.Source(lambda z: _hard(loss, z, target, options), lambda z: _found(run(z)).gradient)

@@ -35,11 +35,11 @@ BLOCK = 2**20
 class AtLabel:
     """What a loss reads of each example: the label's p, 1 - p, log p, sums over other classes, how many there are."""
 
-    def __init__(self, p: Tensor, miss: Tensor, classes: int, *, logp_if_low: Callable[[], Tensor]):
+    def __init__(self, p: Tensor, miss: Tensor, classes: int, *, logp: Callable[[], Tensor]):
         self.p, self.miss = p, miss
-        self._classes, self.counted = classes, False
         self.rest: dict[Loss, Tensor] = {}
-        self._logp_if_low = logp_if_low
+        self._classes, self.counted = classes, False
+        self._find_logp = logp
         self._logp: Tensor | None = None
 
     @property
@@ -50,11 +50,10 @@ class AtLabel:
 
     @property
     def logp(self) -> Tensor:
-        """From 1 - p where the label leads."""
-        logp = self._logp
-        if logp is None:
-            logp = self._logp = torch.where(self.miss < 0.5, self.miss.neg().log1p_(), self._logp_if_low())
-        return logp
+        """Found when it is asked for: not every loss reads it."""
+        if self._logp is None:
+            self._logp = self._find_logp()
+        return self._logp
 
 
 @dataclass
@@ -87,7 +86,6 @@ class Result:
     """Values of the examples (classes kept, with size 1), and the gradient of their weighted sum."""
 
     values: Tensor
-    total: Tensor
     gradient: Tensor
 
 
@@ -141,8 +139,7 @@ def run(loss: Loss, z: Tensor, y: Tensor, share: Tensor | float, unit: tuple[flo
         values = by_blocks(block, z, y, share, gradient, Scratch())
     except Unserved:
         return None
-    total = values.sum()
-    return Result(values, total, gradient) if math.isfinite(float(total)) else None
+    return Result(values, gradient)
 
 
 def by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor | float, out: Tensor, scratch: Scratch) -> Tensor:
@@ -165,6 +162,8 @@ def kernel(loss: Loss, classes: int, unit: tuple[float, float] | None = None) ->
     """The kernel that serves a loss, behind a division by the norm where unit says so; None if there is none."""
     if unit is not None:
         inner = kernel(loss, classes)
+        if isinstance(inner, _Linear):
+            return _UnitLinear(inner.factor, *unit)
         return None if inner is None else _Unit(inner, *unit)
     summed = loss.summed
     # Of two classes the other alone is summed, and may be as small as 1 - p: the plain formulas keep its digits.
@@ -204,7 +203,7 @@ class _Narrow:
         p = torch.softmax(z, 1, out=out)
         own = p.gather(1, y)
         miss = p.scatter_(1, y, 0.0).sum(1, keepdim=True)
-        at = AtLabel(own, miss, z.shape[1], logp_if_low=lambda: _logp_if_low(own, p, z, y))
+        at = AtLabel(own, miss, z.shape[1], logp=lambda: _logp(own, miss, p, z, y))
         found = self.loss.partials(at)
         if at.counted and not math.isfinite(float(z.sum())):
             raise Unserved
@@ -212,22 +211,29 @@ class _Narrow:
         if found.linear == 0:
             p.mul_(slope).scatter_(1, y, slope.mul_(miss).neg_())
             return found.value
-        weight = found.linear * torch.as_tensor(share, dtype=z.dtype)
+        weight = found.linear * share
         mean = weight / z.shape[1]
-        torch.addcmul(mean, p, slope, out=out).scatter_(1, y, mean - weight - slope * miss)
-        return found.value + _linear_value(found.linear, z, y)
+        constant = mean if isinstance(mean, Tensor) else torch.full((), mean, dtype=z.dtype)
+        torch.addcmul(constant, p, slope, out=out).scatter_(1, y, slope.mul_(miss).neg_().add_(mean - weight))
+        return _linear_value(found.linear, z, y).add_(found.value)
 
 
 def _linear_value(factor: float, z: Tensor, y: Tensor) -> Tensor:
     return (z.mean(1, keepdim=True) - z.gather(1, y)).mul_(factor)
 
 
-def _logp_if_low(own: Tensor, others: Tensor, z: Tensor, y: Tensor) -> Tensor:
-    """log p of labels that do not lead; from the leader's where p is too small to be told from 0."""
-    if float(own.min()) > 1e-30:
-        return own.log()
-    behind = z.gather(1, y) - z.amax(1, keepdim=True)
-    return torch.where(own > 1e-30, own.log(), behind + others.amax(1, keepdim=True).log())
+def _logp(own: Tensor, miss: Tensor, others: Tensor, z: Tensor, y: Tensor) -> Tensor:
+    """log p of the labels: from 1 - p where they lead, from the leader's where p is too small to be told from 0."""
+    low, high = (float(end) for end in own.aminmax())
+    logp = own.log()
+    if low < 1e-30:
+        behind = z.gather(1, y) - z.amax(1, keepdim=True)
+        logp = torch.where(own > 1e-30, logp, behind + others.amax(1, keepdim=True).log())
+    return _where_it_leads(logp, miss) if high > 0.5 else logp
+
+
+def _where_it_leads(logp: Tensor, miss: Tensor) -> Tensor:
+    return torch.where(miss < 0.5, miss.neg().log1p_(), logp)
 
 
 class Everywhere(NamedTuple):
@@ -269,7 +275,7 @@ class _Summed:
             raise Unserved
         p = torch.exp(logp, out=out).scatter_(1, y, 0.0)
         own, miss = low.exp(), p.sum(1, keepdim=True)
-        at = AtLabel(own, miss, z.shape[1], logp_if_low=lambda: low)
+        at = AtLabel(own, miss, z.shape[1], logp=lambda: _where_it_leads(low, miss))
         everywhere = Everywhere(logp, p, y, total_logp, scratch)
         swept: dict[Loss, Swept] = {potential: potential.sweep(everywhere) for potential in self.summed}
         at.rest = {potential: sweep.total for potential, sweep in swept.items()}
@@ -294,6 +300,29 @@ class _Summed:
             p.add_(constant)
         out.scatter_(1, y, (found.own * miss - own * through_sums) * share + weight * (1 / z.shape[1] - 1))
         return found.value if found.linear == 0 else found.value + _linear_value(found.linear, z, y)
+
+
+@dataclass
+class _UnitLinear:
+    """factor * (mean_k u_k - u_y) with u = z / (temperature max(|z|, eps)): a multiple of z, and constants."""
+
+    factor: float
+    temperature: float
+    eps: float
+
+    def __call__(self, job: Job) -> Tensor:
+        z, y, share, out, _ = job
+        norm, own = torch.linalg.vector_norm(z, dim=1, keepdim=True), z.gather(1, y)
+        inverse = (norm.clamp_min(self.eps) * self.temperature).reciprocal_()
+        values = z.mean(1, keepdim=True).sub_(own).mul_(inverse * self.factor)
+        weight = inverse * share
+        along = values * weight * inverse * -(self.temperature * self.temperature)
+        along.mul_(norm > self.eps)
+        weight.mul_(self.factor)
+        mean = weight / z.shape[1]
+        torch.addcmul(mean, z, along, out=out)
+        out.scatter_(1, y, mean.sub_(weight).addcmul_(own, along))
+        return values
 
 
 @dataclass

@@ -142,8 +142,8 @@ class GCE(Potential):
         return -(self.q * logp).exp()
 
     def partials(self, at: AtLabel) -> Partials:
-        power = (self.q * at.logp).expm1()
-        return Partials(power / -self.q, -(self.q * at.logp).exp_(), {})
+        power = at.logp * self.q
+        return Partials(power.expm1().mul_(-1 / self.q), power.exp_().neg_(), {})
 
     def sweep(self, at: Everywhere) -> Swept:
         if self.q < 0.01:  # 1 - p^q would lose its digits
