@@ -57,26 +57,11 @@ class Operator(Loss):
         return dataclasses.replace(self, inner=self.inner.map(change))
 
 
-def _expectation(values: Tensor, s: Scores, prior: Tensor | None) -> Tensor:
-    """The mean over labels that are drawn uniformly, or from the prior."""
-    if prior is None:
-        return s.mean(values)
-    checks.class_vector("prior", prior, s.classes)
-    q = s.align(prior.to(s.z))
-    return s.sum(q * values) / s.sum(q)
-
-
 @dataclass(frozen=True, repr=False, eq=False)
-class Symmetrize(Operator):
+class OverLabels(Operator):
+    """An operator that reads the mean of a loss over labels that are drawn uniformly, or from a prior."""
+
     prior: Tensor | None = None
-
-    @property
-    def symmetric(self) -> bool:
-        return self.prior is None
-
-    @property
-    def affine(self) -> bool:
-        return self.inner.affine
 
     @property
     def any_classes(self) -> bool:
@@ -85,6 +70,26 @@ class Symmetrize(Operator):
     @property
     def summed(self) -> tuple[Potential, ...] | None:
         return self._unless_affine() if self.prior is None else None
+
+    def _mean(self, values: Tensor, s: Scores) -> Tensor:
+        if self.prior is None:
+            return s.mean(values)
+        checks.class_vector("prior", self.prior, s.classes)
+        q = s.align(self.prior.to(s.z))
+        return s.sum(q * values) / s.sum(q)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Symmetrize(OverLabels):
+    """The symmetric part: the loss less its mean over labels."""
+
+    @property
+    def symmetric(self) -> bool:
+        return self.prior is None
+
+    @property
+    def affine(self) -> bool:
+        return self.inner.affine
 
     @property
     def linear(self) -> float | None:
@@ -99,7 +104,7 @@ class Symmetrize(Operator):
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         every = self.inner.values(_without_softmax(s) if self.inner.affine else s)
-        return s.select(every, labels) - _expectation(every, s, self.prior)
+        return s.select(every, labels) - self._mean(every, s)
 
     def germ(self, s: Scores) -> Germ:
         value, slope = self.inner.germ(s)
@@ -114,18 +119,8 @@ def _without_softmax(s: Scores) -> Scores:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Insensitive(Operator):
+class Insensitive(OverLabels):
     """The class-insensitive part: the mean over labels, at every label."""
-
-    prior: Tensor | None = None
-
-    @property
-    def any_classes(self) -> bool:
-        return self.prior is None and super().any_classes
-
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        return self._unless_affine() if self.prior is None else None
 
     def partials(self, at: AtLabel) -> Partials:
         inner, share = self.inner.partials(at), 1 / at.classes
@@ -134,7 +129,7 @@ class Insensitive(Operator):
         return Partials((inner.value + at.rest[self.inner]) * share, inner.own * share, {self.inner: share})
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        mean = _expectation(self.inner.values(s), s, self.prior)
+        mean = self._mean(self.inner.values(s), s)
         return mean.expand_as(s.z) if labels is None else mean
 
     def germ(self, s: Scores) -> Germ:
