@@ -1,5 +1,8 @@
 """Kernels against the plain formulas: values and gradients of every loss, however the work is cut."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from conftest import every_loss
@@ -159,3 +162,14 @@ def test_no_gradient_is_left_behind():
     first = z.grad.clone()
     value.backward()
     assert torch.equal(z.grad, 2 * first)
+
+
+def test_a_loss_of_one_batch_is_not_kept_alive():
+    """dirichlet with alpha_k(x) is made anew for every batch; no cache may hold on to the last hundreds of them."""
+    z, y = batch((8, 5), torch.float64)
+    alpha = torch.full((8, 5), 0.5, dtype=torch.float64)
+    gone = weakref.ref(alpha)
+    symloss.dirichlet(phi.CE(), alpha)(z, y).backward()
+    del alpha
+    gc.collect()
+    assert gone() is None

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses import checks, kernels
-from symloss.losses.checks import forward_mode
-from symloss.losses.scores import Scores, UnitScores
+from symloss.losses.scores import Scores, UnitScores, full_precision
 
 if TYPE_CHECKING:
     from symloss.losses.algebra import Loss
@@ -53,7 +52,7 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, **given: Any) -> Tensor:
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
     checks.scores(input)
     soft = checks.is_soft(input, target)
-    z = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    z = full_precision(input)
     if soft:
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
@@ -72,12 +71,12 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         or options.label_smoothing > 0
         or z.dim() < 2
         or target.numel() == 0
-        or forward_mode()
+        or checks.forward_mode()
     ):
         return None
     if scores is not None and not isinstance(scores, UnitScores):
         return None
-    unit = None if scores is None else (scores.temperature, scores.eps)
+    unit = None if scores is None else scores.unit
     kept = checks.kept(target, z.shape[1], options.ignore_index)
     labels = target if kept is None else torch.where(kept, target, 0)
     count = target.numel() if kept is None else int(kept.sum())

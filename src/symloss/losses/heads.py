@@ -23,7 +23,7 @@ from symloss.losses.criterion import Criterion, ScoreMap, score_map
 from symloss.losses.evaluate import check_options, evaluate
 from symloss.losses.operators import Symmetrize
 from symloss.losses.potentials import CE
-from symloss.losses.scores import UnitScores
+from symloss.losses.scores import UnitScores, full_precision
 
 ROWS = 128
 """Examples whose scores live at a time."""
@@ -84,7 +84,8 @@ def linear_loss(
     scores = score_map(normalize, temperature)
     labels = target.reshape(-1).long()
     with torch.autocast(features.device.type, enabled=False):
-        head = Head(*(_full(part) for part in (features.reshape(-1, features.shape[-1]), weight, bias)))  # type: ignore[arg-type]
+        rows = features.reshape(-1, features.shape[-1])
+        head = Head(full_precision(rows), full_precision(weight), None if bias is None else full_precision(bias))
         quick = None
         if _quick_head(head, scores, labels):
             kept = checks.kept(labels, len(weight), ignore_index)
@@ -98,10 +99,6 @@ def linear_loss(
                 weight=class_weight, ignore_index=ignore_index, reduction=reduction, score_map=scores,
             )  # fmt: skip
     return quick.reshape(target.shape) if reduction == "none" else quick
-
-
-def _full(part: Tensor | None) -> Tensor | None:
-    return part.float() if part is not None and part.dtype in (torch.float16, torch.bfloat16) else part
 
 
 def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> None:
@@ -153,7 +150,7 @@ def _unhinged(
 ) -> Tensor | None:
     y = labels if kept is None else torch.where(kept, labels, 0)
     w = None if class_weight is None else class_weight.to(head.weight)
-    unit = (scores.temperature, scores.eps) if isinstance(scores, UnitScores) else None
+    unit = scores.unit if isinstance(scores, UnitScores) else None
     plan = _Plan(y, 1.0, 1.0, None, unit) if w is None else _Plan(y, w[y] - w.mean(), w[y], w, unit)
     values: Tensor = _Unhinged.apply(*head, plan)  # type: ignore[no-untyped-call]
     if not math.isfinite(float(values.detach().sum())):
@@ -280,7 +277,7 @@ def _in_blocks(
     ignore_index: int,
 ) -> Tensor | None:
     """The loss and its gradients, a block of rows at a time; None where only the plain formulas serve."""
-    unit = (scores.temperature, scores.eps) if isinstance(scores, UnitScores) else None
+    unit = scores.unit if isinstance(scores, UnitScores) else None
     kernel = kernels.kernel(loss, len(head.weight), unit)
     count = len(labels) if kept is None else int(kept.sum())
     if kernel is None or count == 0:

@@ -126,7 +126,7 @@ Block = Callable[[Job], Tensor]
 
 
 def run(loss: Loss, z: Tensor, y: Tensor, share: Tensor | float, unit: tuple[float, float] | None) -> Result | None:
-    """Values at the labels y, and the gradient of sum(share * values) if z wants one; None where plain must do.
+    """Values at the labels y, and the gradient of sum(share * values); None where plain must do.
 
     ``unit`` is (temperature, eps) where the scores are to be divided by their norm.
     """
@@ -157,11 +157,16 @@ def by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor | float, out: Te
     return values
 
 
-@functools.lru_cache(maxsize=512)
 def kernel(loss: Loss, classes: int, unit: tuple[float, float] | None = None) -> Block | None:
     """The kernel that serves a loss, behind a division by the norm where unit says so; None if there is none."""
+    # A loss that holds tensors, perhaps a batch of them, has no kernel, and must not be kept alive by being remembered.
+    return _kernel(loss, classes, unit) if loss.any_classes else None
+
+
+@functools.lru_cache(maxsize=512)
+def _kernel(loss: Loss, classes: int, unit: tuple[float, float] | None) -> Block | None:
     if unit is not None:
-        inner = kernel(loss, classes)
+        inner = _kernel(loss, classes, None)
         if isinstance(inner, _Linear):
             return _UnitLinear(inner.factor, *unit)
         return None if inner is None else _Unit(inner, *unit)

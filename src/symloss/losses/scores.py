@@ -128,11 +128,21 @@ class UnitScores(nn.Module):
         self.temperature = checks.number("temperature", temperature, "(0, inf)")
         self.eps = checks.number("eps", eps, "(0, inf)")
 
+    @property
+    def unit(self) -> tuple[float, float]:
+        """What a kernel must know of it."""
+        return self.temperature, self.eps
+
     def forward(self, scores: Tensor) -> Tensor:
         return unit(scores, checks.class_dim(scores), self.eps) / self.temperature
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}, eps={self.eps:g}"
+
+
+def full_precision(part: Tensor) -> Tensor:
+    """Half precision as float32, in which all losses are computed; anything else as it is."""
+    return part.float() if part.dtype in (torch.float16, torch.bfloat16) else part
 
 
 class EpsSoftmax(nn.Module):
