@@ -8,7 +8,7 @@ import symloss
 from symloss import functional
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.evaluate import evaluate
+from symloss.losses.evaluate import Options, evaluate
 
 
 def head_of(n=40, d=6, c=30, dtype=torch.float64, seed=0):
@@ -21,7 +21,7 @@ def through_scores(loss, features, weight, bias, target, normalize=None, tempera
     z = torch.nn.functional.linear(features, weight, bias)
     scores = heads.score_map(normalize, temperature)
     flat = z.reshape(-1, z.shape[-1])
-    found = evaluate(loss, flat, target.reshape(-1), weight=class_weight, score_map=scores, **options)
+    found = evaluate(loss, flat, target.reshape(-1), Options(weight=class_weight, score_map=scores, **options))
     return found.reshape(target.shape) if options.get("reduction") == "none" else found
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from symloss.losses.evaluate import evaluate
-from symloss.losses.kernels import AtLabel, Partials
+from symloss.losses.evaluate import Options, evaluate
+from symloss.losses.kernels import AtLabel, Block, Partials
 from symloss.losses.scores import Scores
 
 if TYPE_CHECKING:
@@ -78,6 +78,15 @@ class Loss(ABC):
         raise NotImplementedError
 
     @property
+    def kernels(self) -> dict[Any, Block | None]:
+        """The fast paths found so far. They live as long as the loss, and are no part of it."""
+        known: dict[Any, Block | None] = self.__dict__.setdefault("_kernels", {})
+        return known
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_kernels"}
+
+    @property
     def any_classes(self) -> bool:
         """Whether the loss is defined for every number of classes."""
         return all(child.any_classes for child in self.children)
@@ -102,7 +111,7 @@ class Loss(ABC):
 
     def __call__(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The training loss, with the options of ``F.cross_entropy``."""
-        return evaluate(self, input, target, **options)
+        return evaluate(self, input, target, Options(**options))
 
     def __add__(self, other: object) -> Loss:
         return Sum(_terms(self) + _terms(other)) if isinstance(other, Loss) else NotImplemented
@@ -172,8 +181,11 @@ class Sum(Loss):
         return sum(a * factor for a, factor in factors if factor) if all(f is not None for _, f in factors) else None
 
     def partials(self, at: AtLabel) -> Partials:
-        first, *others = (term.partials(at) * a for a, term in self.terms)
-        return sum(others, first)
+        (first, loss), *others = self.terms
+        total = loss.partials(at) * first
+        for a, term in others:
+            total = total.plus(a, term.partials(at))
+        return total
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         first, *others = (a * term.values(s, labels) for a, term in self.terms)

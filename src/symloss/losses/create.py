@@ -15,7 +15,7 @@ from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS, find
 from symloss.losses.criterion import Criterion, scaled, score_map
 from symloss.losses.deviations import deviate
-from symloss.losses.evaluate import evaluate
+from symloss.losses.evaluate import Options, evaluate
 from symloss.losses.record import Record
 
 _OPTIONS = [p for p in inspect.signature(Criterion).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -181,7 +181,7 @@ def _function(record: Record) -> Callable[..., Tensor]:
         _refuse_unknown(record, options)
         scores = _score_map(options.pop("normalize", record.normalize), options.pop("temperature", 1.0))
         loss = _expression(record.name, options.pop("scale", None), **values)
-        return evaluate(loss, input, target, score_map=scores, **options)
+        return evaluate(loss, input, target, Options(score_map=scores, **options))
 
     function.__name__ = function.__qualname__ = function_name(record)
     function.__module__ = "symloss.functional"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from symloss.losses import checks
 from symloss.losses.algebra import Loss, refuse_no_loss
-from symloss.losses.evaluate import check_options, evaluate
+from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.foreign import Foreign
 from symloss.losses.operators import Insensitive, Symmetrize, UnitSlope
 from symloss.losses.scores import UnitScores
@@ -85,16 +85,8 @@ class Criterion(nn.Module):
         self.parts = nn.ModuleList(self.loss.modules)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return evaluate(
-            self.loss,
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            score_map=self.score_map,
-        )
+        options = Options(self.weight, self.ignore_index, self.reduction, self.label_smoothing, self.score_map)
+        return evaluate(self.loss, input, target, options)
 
     def _options(self) -> dict[str, Any]:
         names = ("ignore_index", "reduction", "label_smoothing", "normalize", "temperature", "scale")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,12 +42,14 @@ class Options(NamedTuple):
     score_map: Callable[[Tensor], Tensor] | None = None
 
 
-def evaluate(loss: Loss, input: Tensor, target: Tensor, **given: Any) -> Tensor:
+NO_OPTIONS = Options()
+
+
+def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OPTIONS) -> Tensor:
     """The loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
 
     Half-precision scores are computed, and the loss returned, in float32.
     """
-    options = Options(**given)
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
     checks.scores(input)
@@ -56,11 +58,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, **given: Any) -> Tensor:
     if soft:
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
-    if checks.can_look(z, target):
-        quick = _quick(loss, z, target, options)
-        if quick is not None:
-            return quick
-    return _hard(loss, z, target, options)
+    quick = _quick(loss, z, target, options)
+    return _hard(loss, z, target, options) if quick is None else quick
 
 
 def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
@@ -69,44 +68,54 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
     if (
         options.weight is not None
         or options.label_smoothing > 0
+        or not (scores is None or isinstance(scores, UnitScores))
         or z.dim() < 2
         or target.numel() == 0
+        or not checks.can_look(z, target)
         or checks.forward_mode()
     ):
         return None
-    if scores is not None and not isinstance(scores, UnitScores):
-        return None
-    unit = None if scores is None else scores.unit
+    block = kernels.kernel(loss, z.shape[1], None if scores is None else scores.unit)
     kept = checks.kept(target, z.shape[1], options.ignore_index)
-    labels = target if kept is None else torch.where(kept, target, 0)
     count = target.numel() if kept is None else int(kept.sum())
-    share = 1 / max(count, 1) if options.reduction == "mean" else 1.0
-    shares = share if kept is None else (share * kept.to(z.dtype)).unsqueeze(1)
-
-    def run(z: Tensor) -> kernels.Result | None:
-        return kernels.run(loss, z, labels.unsqueeze(1), shares, unit)
-
-    found = run(z) if count else None
-    if found is None:
+    if block is None or count == 0:
         return None
-    values, mean = found.values, options.reduction == "mean"
-    value = values.mean() if mean and kept is None else values.sum()
-    if not math.isfinite(float(value)):  # of all rows, ignored ones too: what spoils a value spoils its gradient
+    try:
+        return kernels.do(_Batch(loss, target, options, block, kept, count), z)
+    except kernels.Unserved:
         return None
-    if kept is not None:
-        values = torch.where(kept.unsqueeze(1), values, 0.0)
-        value = values.sum() / count if mean else values.sum()
-    if options.reduction == "none":
-        value = values.squeeze(1)
-    if not (z.requires_grad and torch.is_grad_enabled()):
-        return value
-    source = kernels.Source(lambda z: _hard(loss, z, target, options), lambda z: _found(run(z)).gradient)
-    return kernels.attach(z, value, found.gradient, source)
 
 
-def _found(result: kernels.Result | None) -> kernels.Result:
-    assert result is not None  # what was served once is served again
-    return result
+class _Batch(NamedTuple):
+    """A loss at the labels of a batch."""
+
+    loss: Loss
+    target: Tensor
+    options: Options
+    block: kernels.Block
+    kept: Tensor | None
+    number: int
+
+    def plain(self, z: Tensor) -> Tensor:
+        return _hard(self.loss, z, self.target, self.options)
+
+    def found(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        mean = self.options.reduction == "mean"
+        labels = self.target if self.kept is None else torch.where(self.kept, self.target, 0)
+        y = labels.unsqueeze(1)
+        share = kernels.constant(1 / self.number if mean else 1.0, z.dtype)
+        if self.kept is not None:
+            share = torch.where(self.kept.unsqueeze(1), share, 0.0)
+        gradient = torch.empty_like(z)
+        values = kernels.by_blocks(self.block, z, y, share, gradient, kernels.Scratch())
+        value = values.mean() if mean and self.kept is None else values.sum()
+        # Of all rows, ignored ones too: what spoils a value spoils its gradient.
+        if not math.isfinite(float(value)):
+            raise kernels.Unserved
+        if self.kept is not None:
+            values = torch.where(self.kept.unsqueeze(1), values, 0.0)
+            value = values.sum() / self.number if mean else values.sum()
+        return values.squeeze(1) if self.options.reduction == "none" else value, gradient
 
 
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:

@@ -20,7 +20,7 @@ from symloss.losses import checks, kernels
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap, score_map
-from symloss.losses.evaluate import check_options, evaluate
+from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.operators import Symmetrize
 from symloss.losses.potentials import CE
 from symloss.losses.scores import UnitScores, full_precision
@@ -94,10 +94,8 @@ def linear_loss(
             elif class_weight is None and reduction != "none":
                 quick = _in_blocks(loss, head, labels, kept, scores, reduction, ignore_index)
         if quick is None:
-            quick = evaluate(
-                loss, head.scores(), labels,
-                weight=class_weight, ignore_index=ignore_index, reduction=reduction, score_map=scores,
-            )  # fmt: skip
+            options = Options(class_weight, ignore_index, reduction, score_map=scores)
+            quick = evaluate(loss, head.scores(), labels, options)
     return quick.reshape(target.shape) if reduction == "none" else quick
 
 
@@ -292,7 +290,7 @@ def _in_blocks(
 
     def plain(h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         z = Head(h, weight, bias).scores()
-        return evaluate(loss, z, labels, ignore_index=ignore_index, reduction=reduction, score_map=scores)
+        return evaluate(loss, z, labels, Options(None, ignore_index, reduction, score_map=scores))
 
     attached: Tensor = _Attached.apply(*head, *found, plain)  # type: ignore[no-untyped-call]
     return attached

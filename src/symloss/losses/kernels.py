@@ -8,9 +8,12 @@ and tau = a + sum_j b_j T_j its gradient in the scores is
 
 No label is subtracted from a sum that contains it, so confident and hopeless examples keep their digits.
 
-Two kernels serve every such loss: `_Narrow` where nothing is summed (one softmax, in the gradient's own memory), and
-`_Summed` for the others. What is linear in the scores needs neither. The plain formulas of the algebra remain the
-truth, and serve whatever these do not.
+Both kernels take t = z - max z and e = exp(t), once. With r = sum_{k != y} e_k the label's log p is
+t_y - log1p(r + expm1(t_y)), exact wherever the label stands.
+
+Two kernels serve every such loss: `_Narrow` where nothing is summed (its exponentials lie in the gradient's own
+memory), and `_Summed` for the others. What is linear in the scores needs neither. The plain formulas of the algebra
+remain the truth, and serve whatever these do not.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -28,19 +31,30 @@ if TYPE_CHECKING:
     from symloss.losses.algebra import Loss
     from symloss.losses.potentials import Potential
 
-BLOCK = 2**20
-"""Scores that are worked on at a time: few enough to stay in the cache."""
+
+@functools.lru_cache(maxsize=256)
+def constant(value: float, dtype: torch.dtype) -> Tensor:
+    """A number as a tensor: torch takes longer over a Python number than over a small batch."""
+    return torch.tensor(value, dtype=dtype)
+
+
+BLOCK = 2**18
+"""Scores that are worked on at a time: few enough to stay in the cache with what is computed from them."""
 
 
 class AtLabel:
     """What a loss reads of each example: the label's p, 1 - p, log p, sums over other classes, how many there are."""
 
-    def __init__(self, p: Tensor, miss: Tensor, classes: int, *, logp: Callable[[], Tensor]):
-        self.p, self.miss = p, miss
+    def __init__(self, behind: Tensor, others: Tensor, classes: int):
+        """``behind``: the label's score less the largest; ``others``: sum of the other classes' exp(z - max z)."""
+        own = behind.exp()
+        self.behind, self.others = behind, others
+        self.inverse = (own + others).reciprocal_()
+        self.p, self.miss = own.mul_(self.inverse), others * self.inverse
         self.rest: dict[Loss, Tensor] = {}
         self._classes, self.counted = classes, False
-        self._find_logp = logp
         self._logp: Tensor | None = None
+        self._log_total: Tensor | None = None
 
     @property
     def classes(self) -> int:
@@ -52,8 +66,15 @@ class AtLabel:
     def logp(self) -> Tensor:
         """Found when it is asked for: not every loss reads it."""
         if self._logp is None:
-            self._logp = self._find_logp()
+            self._logp = self.behind - self.log_total
         return self._logp
+
+    @property
+    def log_total(self) -> Tensor:
+        """log sum_k exp(z_k - max z)."""
+        if self._log_total is None:
+            self._log_total = self.behind.expm1().add_(self.others).log1p_()
+        return self._log_total
 
 
 @dataclass
@@ -68,25 +89,19 @@ class Partials:
     sums: dict[Loss, Tensor | float]
     linear: float = 0.0
 
-    def __add__(self, other: Partials) -> Partials:
+    def plus(self, factor: float, other: Partials) -> Partials:
         sums = dict(self.sums)
         for potential, slope in other.sums.items():
-            sums[potential] = sums[potential] + slope if potential in sums else slope
-        return Partials(self.value + other.value, self.own + other.own, sums, self.linear + other.linear)
+            sums[potential] = sums[potential] + factor * slope if potential in sums else factor * slope
+        value = torch.add(self.value, other.value, alpha=factor)
+        own = torch.add(self.own, other.own, alpha=factor)
+        return Partials(value, own, sums, self.linear + factor * other.linear)
 
     def __mul__(self, factor: float) -> Partials:
         if factor == 1:
             return self
         sums = {potential: factor * slope for potential, slope in self.sums.items()}
         return Partials(factor * self.value, factor * self.own, sums, factor * self.linear)
-
-
-@dataclass
-class Result:
-    """Values of the examples (classes kept, with size 1), and the gradient of their weighted sum."""
-
-    values: Tensor
-    gradient: Tensor
 
 
 class Unserved(Exception):  # noqa: N818
@@ -108,7 +123,7 @@ class Scratch:
             self._held.append(torch.empty_like(like))
         held = self._held[self._taken]
         self._taken += 1
-        return held[: len(like)]
+        return held if held.shape == like.shape else held[: like.shape[0]]
 
 
 class Job(NamedTuple):
@@ -116,54 +131,42 @@ class Job(NamedTuple):
 
     z: Tensor
     y: Tensor
-    share: Tensor | float
+    share: Tensor
     out: Tensor
     scratch: Scratch
 
 
 Block = Callable[[Job], Tensor]
-"""Writes the gradient of a job, returns the values. Classes are along dimension 1."""
+"""Writes the gradient of a job, returns the values.
+
+Classes are along dimension 1, and have size 1 in y and share. A share that all examples have in common is a scalar.
+"""
 
 
-def run(loss: Loss, z: Tensor, y: Tensor, share: Tensor | float, unit: tuple[float, float] | None) -> Result | None:
-    """Values at the labels y, and the gradient of sum(share * values); None where plain must do.
-
-    ``unit`` is (temperature, eps) where the scores are to be divided by their norm.
-    """
-    block = kernel(loss, z.shape[1], unit)
-    if block is None:
-        return None
-    z = z.detach()
-    gradient = torch.empty_like(z)
-    try:
-        values = by_blocks(block, z, y, share, gradient, Scratch())
-    except Unserved:
-        return None
-    return Result(values, gradient)
-
-
-def by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor | float, out: Tensor, scratch: Scratch) -> Tensor:
-    """Values at the labels; the gradient is written to out."""
-    rows = max(1, BLOCK * len(z) // z.numel())
+def by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor, out: Tensor, scratch: Scratch) -> Tensor:
+    """Values at the labels; the gradient of sum(share * values) is written to out."""
     scratch.next_block()
-    if rows >= len(z):
+    if z.numel() <= BLOCK:
         return block(Job(z, y, share, out, scratch))
+    rows = max(1, BLOCK * len(z) // z.numel())
     values = torch.empty_like(y, dtype=z.dtype)
     for start in range(0, len(z), rows):
         part = slice(start, start + rows)
         scratch.next_block()
-        shares = share[part] if isinstance(share, Tensor) else share
+        shares = share[part] if share.dim() else share
         values[part] = block(Job(z[part], y[part], shares, out[part], scratch))
     return values
 
 
 def kernel(loss: Loss, classes: int, unit: tuple[float, float] | None = None) -> Block | None:
     """The kernel that serves a loss, behind a division by the norm where unit says so; None if there is none."""
-    # A loss that holds tensors, perhaps a batch of them, has no kernel, and must not be kept alive by being remembered.
-    return _kernel(loss, classes, unit) if loss.any_classes else None
+    known = loss.kernels
+    key = (classes, unit)
+    if key not in known:
+        known[key] = _kernel(loss, classes, unit) if loss.any_classes else None
+    return known[key]
 
 
-@functools.lru_cache(maxsize=512)
 def _kernel(loss: Loss, classes: int, unit: tuple[float, float] | None) -> Block | None:
     if unit is not None:
         inner = _kernel(loss, classes, None)
@@ -176,7 +179,13 @@ def _kernel(loss: Loss, classes: int, unit: tuple[float, float] | None) -> Block
         return None
     if loss.linear is not None:
         return _Linear(loss.linear)
-    return _Summed(loss, summed) if summed else _Narrow(loss)
+    return _Summed(loss, summed) if summed else _Narrow(loss, *_constants(loss, classes))
+
+
+def _constants(loss: Loss, classes: int) -> tuple[float, bool]:
+    """The factor of what is linear in the scores, and whether the classes are counted: the same at all scores."""
+    at = AtLabel(torch.zeros(1, 1), torch.full((1, 1), classes - 1.0), classes)
+    return loss.partials(at).linear, at.counted
 
 
 @dataclass
@@ -187,81 +196,67 @@ class _Linear:
 
     def __call__(self, job: Job) -> Tensor:
         z, y, share, out, _ = job
-        weight, classes = self.factor * share, z.shape[1]
-        own = weight / classes - weight
-        if isinstance(weight, Tensor):
-            out.copy_((weight / classes).expand_as(out)).scatter_(1, y, own)
-        else:
-            out.fill_(weight / classes).scatter_(1, y, own)
+        weight = share if self.factor == 1 else share * self.factor
+        mean = weight / z.shape[1]
+        out.copy_(mean.expand_as(out)).scatter_(1, y, (mean - weight).expand_as(y))
         values = z.mean(1, keepdim=True).sub_(z.gather(1, y))
-        return values if self.factor == 1 else values * self.factor
+        return values if self.factor == 1 else values.mul_(self.factor)
 
 
 @dataclass
 class _Narrow:
-    """Losses of the label's probability alone."""
+    """Losses of the label's probability alone, and of what is linear in the scores."""
 
     loss: Loss
+    linear: float
+    counted: bool
 
     def __call__(self, job: Job) -> Tensor:
         z, y, share, out, _ = job
-        p = torch.softmax(z, 1, out=out)
-        own = p.gather(1, y)
-        miss = p.scatter_(1, y, 0.0).sum(1, keepdim=True)
-        at = AtLabel(own, miss, z.shape[1], logp=lambda: _logp(own, miss, p, z, y))
+        t = torch.sub(z, z.amax(1, keepdim=True), out=out)
+        behind = t.gather(1, y)
+        mean = t.mean(1, keepdim=True) if self.linear != 0 else None
+        e = t.exp_().scatter_(1, y, 0.0)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1])
         found = self.loss.partials(at)
-        if at.counted and not math.isfinite(float(z.sum())):
-            raise Unserved
-        slope = found.own * -share
-        if found.linear == 0:
-            p.mul_(slope).scatter_(1, y, slope.mul_(miss).neg_())
+        slope = found.own * share
+        e.mul_(slope.mul(at.inverse).neg_())
+        slope.mul_(at.miss)
+        if mean is None:
+            if self.counted and not math.isfinite(float(z.sum())):
+                raise Unserved
+            e.scatter_(1, y, slope)
             return found.value
-        weight = found.linear * share
-        mean = weight / z.shape[1]
-        constant = mean if isinstance(mean, Tensor) else torch.full((), mean, dtype=z.dtype)
-        torch.addcmul(constant, p, slope, out=out).scatter_(1, y, slope.mul_(miss).neg_().add_(mean - weight))
-        return _linear_value(found.linear, z, y).add_(found.value)
-
-
-def _linear_value(factor: float, z: Tensor, y: Tensor) -> Tensor:
-    return (z.mean(1, keepdim=True) - z.gather(1, y)).mul_(factor)
-
-
-def _logp(own: Tensor, miss: Tensor, others: Tensor, z: Tensor, y: Tensor) -> Tensor:
-    """log p of the labels: from 1 - p where they lead, from the leader's where p is too small to be told from 0."""
-    low, high = (float(end) for end in own.aminmax())
-    logp = own.log()
-    if low < 1e-30:
-        behind = z.gather(1, y) - z.amax(1, keepdim=True)
-        logp = torch.where(own > 1e-30, logp, behind + others.amax(1, keepdim=True).log())
-    return _where_it_leads(logp, miss) if high > 0.5 else logp
-
-
-def _where_it_leads(logp: Tensor, miss: Tensor) -> Tensor:
-    return torch.where(miss < 0.5, miss.neg().log1p_(), logp)
+        even = self.linear / z.shape[1]
+        e.add_(share, alpha=even).scatter_(1, y, slope.add_(share, alpha=even - self.linear))
+        return torch.add(found.value, mean.sub_(behind), alpha=self.linear)
 
 
 class Everywhere(NamedTuple):
-    """The other classes of a block: log p and p (0 at the label), where the label is, and memory to work in."""
+    """The other classes of a block: log p and exponentials (0 at the label), what makes these p, memory to work in."""
 
     logp: Tensor
-    p: Tensor
+    e: Tensor
+    inverse: Tensor
     y: Tensor
+    zero: Tensor
     total_logp: Tensor
     scratch: Scratch
 
     @property
     def others(self) -> int:
-        return self.p.shape[1] - 1
+        return self.e.shape[1] - 1
 
 
 class Swept(NamedTuple):
-    """A potential summed over the other classes, and its derivative: a factor, times a tensor unless that is None."""
+    """A potential summed over the other classes; how fast it falls there, -phi' (0 at the label), and the sum of that.
+
+    A number stands for a potential that falls as fast everywhere.
+    """
 
     total: Tensor
-    slope_total: Tensor | float
-    factor: float
-    slope: Tensor | None = None
+    fall: Tensor | float
+    fall_total: Tensor | float
 
 
 @dataclass
@@ -272,39 +267,42 @@ class _Summed:
     summed: tuple[Potential, ...]
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, scratch = job
-        logp = torch.log_softmax(z, 1, out=scratch.take(out))
-        low = logp.gather(1, y)
-        total_logp = logp.scatter_(1, y, 0.0).sum(1, keepdim=True)
+        z, y, _, out, scratch = job
+        t = torch.sub(z, z.amax(1, keepdim=True), out=scratch.take(out))
+        behind = t.gather(1, y)
+        zero = torch.zeros_like(behind)
+        e = torch.exp(t, out=out).scatter_(1, y, zero)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1])
+        logp = t.sub_(at.log_total).scatter_(1, y, zero)
+        total_logp = logp.sum(1, keepdim=True)
         if not math.isfinite(float(total_logp.sum())):
             raise Unserved
-        p = torch.exp(logp, out=out).scatter_(1, y, 0.0)
-        own, miss = low.exp(), p.sum(1, keepdim=True)
-        at = AtLabel(own, miss, z.shape[1], logp=lambda: _where_it_leads(low, miss))
-        everywhere = Everywhere(logp, p, y, total_logp, scratch)
+        everywhere = Everywhere(logp, e, at.inverse, y, zero, total_logp, scratch)
         swept: dict[Loss, Swept] = {potential: potential.sweep(everywhere) for potential in self.summed}
-        at.rest = {potential: sweep.total for potential, sweep in swept.items()}
+        at.rest.update((potential, sweep.total) for potential, sweep in swept.items())
         found = self.loss.partials(at)
-        through_sums: Tensor | float = 0.0
-        constant: Tensor | float = 0.0
-        for potential, b in found.sums.items():
-            through_sums = through_sums + b * swept[potential].slope_total
-            if swept[potential].slope is None:
-                constant = constant + b * (swept[potential].factor * share)
-        p.mul_((found.own + through_sums) * -share)
-        for potential, b in found.sums.items():
-            sweep = swept[potential]
-            weight = b * (sweep.factor * share)
-            if sweep.slope is not None and isinstance(weight, Tensor):
-                p.addcmul_(sweep.slope, weight)
-            elif sweep.slope is not None and isinstance(weight, float):
-                p.add_(sweep.slope, alpha=weight)
-        weight = found.linear * share
-        constant = constant + weight / z.shape[1]
-        if isinstance(constant, Tensor) or constant != 0:
-            p.add_(constant)
-        out.scatter_(1, y, (found.own * miss - own * through_sums) * share + weight * (1 / z.shape[1] - 1))
-        return found.value if found.linear == 0 else found.value + _linear_value(found.linear, z, y)
+        self._finish(job, at, found, swept)
+        if found.linear == 0:
+            return found.value
+        return torch.add(found.value, z.mean(1, keepdim=True).sub_(z.gather(1, y)), alpha=found.linear)
+
+    def _finish(self, job: Job, at: AtLabel, found: Partials, swept: dict[Loss, Swept]) -> None:
+        """Write the gradient over the exponentials."""
+        share, e = job.share, job.out
+        terms = [(share * b, swept[potential]) for potential, b in found.sums.items()]
+        falls = [weight * sweep.fall_total for weight, sweep in terms]
+        fall, own = sum(falls[1:], falls[0]), found.own * share
+        e.mul_((fall - own).mul_(at.inverse))
+        linear = found.linear / e.shape[1]
+        for weight, sweep in terms:
+            if isinstance(sweep.fall, Tensor):
+                e.addcmul_(sweep.fall, weight.expand_as(own), value=-1)
+            else:
+                e.sub_(weight, alpha=sweep.fall)
+        if linear != 0:
+            e.add_(share, alpha=linear)
+        own.mul_(at.miss).addcmul_(at.p, fall)
+        e.scatter_(1, job.y, own if linear == 0 else own.add_(share, alpha=linear - found.linear))
 
 
 @dataclass
@@ -318,14 +316,13 @@ class _UnitLinear:
     def __call__(self, job: Job) -> Tensor:
         z, y, share, out, _ = job
         norm, own = torch.linalg.vector_norm(z, dim=1, keepdim=True), z.gather(1, y)
-        inverse = (norm.clamp_min(self.eps) * self.temperature).reciprocal_()
-        values = z.mean(1, keepdim=True).sub_(own).mul_(inverse * self.factor)
-        weight = inverse * share
-        along = values * weight * inverse * -(self.temperature * self.temperature)
-        along.mul_(norm > self.eps)
-        weight.mul_(self.factor)
+        inverse = _inverse(norm, self.temperature, self.eps)
+        scale = inverse if self.factor == 1 else inverse * self.factor
+        values = z.mean(1, keepdim=True).sub_(own).mul_(scale)
+        along = _along(values * share * inverse.square(), norm, self.temperature, self.eps)
+        weight = scale * share
         mean = weight / z.shape[1]
-        torch.addcmul(mean, z, along, out=out)
+        torch.mul(z, along, out=out).add_(mean)
         out.scatter_(1, y, mean.sub_(weight).addcmul_(own, along))
         return values
 
@@ -341,50 +338,66 @@ class _Unit:
     def __call__(self, job: Job) -> Tensor:
         z, out = job.z, job.out
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
-        inverse = (norm.clamp_min(self.eps) * self.temperature).reciprocal_()
+        inverse = _inverse(norm, self.temperature, self.eps)
         u = torch.mul(z, inverse, out=job.scratch.take(out))
-        values = self.block(job._replace(z=u, share=inverse * job.share))
-        along = torch.mul(u, out, out=job.scratch.take(out)).sum(1, keepdim=True)
-        along.mul_(norm > self.eps).mul_(-self.temperature * self.temperature)
-        out.addcmul_(u, along)
+        values = self.block(Job(u, job.y, inverse * job.share, out, job.scratch))
+        dot = torch.mul(u, out, out=job.scratch.take(out)).sum(1, keepdim=True)
+        out.addcmul_(u, _along(dot, norm, self.temperature, self.eps))
         return values
 
 
-class _Attached(torch.autograd.Function):
-    """A value whose gradient is known already. A second derivative is taken from the plain formula."""
+def _inverse(norm: Tensor, temperature: float, eps: float) -> Tensor:
+    size = norm.clamp_min(eps)
+    return (size if temperature == 1 else size.mul_(temperature)).reciprocal_()
+
+
+def _along(dot: Tensor, norm: Tensor, temperature: float, eps: float) -> Tensor:
+    """What is taken from a gradient along unit scores, given its product with them: nothing where eps is the norm."""
+    along = dot.neg_() if temperature == 1 else dot.mul_(-temperature * temperature)
+    return along.mul_(norm > eps)
+
+
+class Work(Protocol):
+    """A loss of a batch, as a function of its scores."""
+
+    def found(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The value and its gradient, by a kernel."""
+
+    def plain(self, z: Tensor) -> Tensor:
+        """The value by the plain formulas."""
+
+
+class _Done(torch.autograd.Function):
+    """A value that is computed together with its gradient. A second derivative is taken from the plain formula."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, value: Tensor, gradient: Tensor, source: Source) -> Tensor:
+    def forward(ctx: Any, z: Tensor, work: Work) -> Tensor:
+        value, ctx.gradient = work.found(z)
         ctx.save_for_backward(z)
-        ctx.gradient, ctx.source = gradient, source
+        ctx.work = work
         return value
 
     @staticmethod
-    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor, None]:
         (z,) = ctx.saved_tensors
         if torch.is_grad_enabled():
-            (gradient,) = torch.autograd.grad(ctx.source.plain(z), z, incoming, create_graph=True)
-            return gradient, None, None, None
+            (gradient,) = torch.autograd.grad(ctx.work.plain(z), z, incoming, create_graph=True)
+            return gradient, None
         # Handed over, not kept: autograd would have to copy what somebody else still holds.
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
-            gradient = ctx.source.gradient(z)
+            _, gradient = ctx.work.found(z)
         weight = incoming.unsqueeze(1) if incoming.dim() else incoming
         try:
             gradient = gradient if not incoming.dim() and float(incoming) == 1 else gradient.mul_(weight)
         except RuntimeError:  # several gradients in a batch can be neither looked at nor written in place
             gradient = gradient * weight
-        return gradient, None, None, None
+        return gradient, None
 
 
-class Source(NamedTuple):
-    """Where a value came from: the same by the plain formulas, and its gradient once more."""
-
-    plain: Callable[[Tensor], Tensor]
-    gradient: Callable[[Tensor], Tensor]
-
-
-def attach(z: Tensor, value: Tensor, gradient: Tensor, source: Source) -> Tensor:
-    """The value, as a function of z with that gradient."""
-    attached: Tensor = _Attached.apply(z, value, gradient, source)  # type: ignore[no-untyped-call]
-    return attached
+def do(work: Work, z: Tensor) -> Tensor:
+    """The value, with its gradient where one is wanted; Unserved where plain must do."""
+    if not (z.requires_grad and torch.is_grad_enabled()):
+        return work.found(z)[0]
+    done: Tensor = _Done.apply(z, work)  # type: ignore[no-untyped-call]
+    return done

@@ -99,7 +99,7 @@ class Symmetrize(OverLabels):
         if self.inner.affine:
             return Partials(torch.zeros_like(at.miss), torch.zeros_like(at.miss), {}, linear=1.0)
         inner, share = self.inner.partials(at), 1 / at.classes
-        value = inner.value * (1 - share) - at.rest[self.inner] * share
+        value = torch.sub(inner.value, inner.value + at.rest[self.inner], alpha=share)
         return Partials(value, inner.own * (1 - share), {self.inner: -share})
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
@@ -163,7 +163,7 @@ class Relative(Operator):
         inner, rest = self.inner.partials(at), at.rest[self.inner]
         total = inner.value + rest
         value = inner.value / total
-        return Partials(value, inner.own * rest / (total * total), {self.inner: -value / total})
+        return Partials(value, (inner.own / total).mul_(rest / total), {self.inner: (value / total).neg_()})
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         every = self.inner.values(s)
@@ -191,7 +191,8 @@ class Complement(Operator):
         inner, rest = room.partials(at), at.rest[room]
         total = inner.value + rest
         value = rest / total
-        return Partials(value, -inner.own * value / total, {room: inner.value / (total * total)})
+        per = inner.own.div(total).neg_()
+        return Partials(value, per.mul_(value), {room: (inner.value / total).div_(total)})
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         room = (self.bound - self.inner.values(s)).clamp_min(0)

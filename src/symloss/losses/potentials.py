@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Germ, Loss
-from symloss.losses.kernels import AtLabel, Everywhere, Partials, Swept
+from symloss.losses.kernels import AtLabel, Everywhere, Partials, Swept, constant
 from symloss.losses.scores import Scores
 
 
@@ -42,17 +42,17 @@ class Potential(Loss):
         return Partials(self.phi(at.logp), self.derivative(at.logp), {})
 
     def sweep(self, at: Everywhere) -> Swept:
-        """phi summed over the other classes, and phi' of each: quick, and exact to the rounding of a sum."""
-        value, slope = at.scratch.take(at.p), at.scratch.take(at.p)
-        self.fill(at.logp, at.p, value, slope)
-        value.scatter_(1, at.y, 0.0)
-        slope.scatter_(1, at.y, 0.0)
-        return Swept(value.sum(1, keepdim=True), slope.sum(1, keepdim=True), 1.0, slope)
+        """phi summed over the other classes, and -phi' of each: quick, and exact to the rounding of a sum."""
+        value, fall = at.scratch.take(at.e), at.scratch.take(at.e)
+        self.fill(at.logp, torch.mul(at.e, at.inverse, out=fall), value)
+        value.scatter_(1, at.y, at.zero)
+        fall.scatter_(1, at.y, at.zero)
+        return Swept(value.sum(1, keepdim=True), fall, fall.sum(1, keepdim=True))
 
-    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
-        """Write phi and phi' of every entry."""
+    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+        """Write phi of every entry to value, and -phi' to fall, which holds p before."""
         value.copy_(self.phi(logp))
-        slope.copy_(self.derivative(logp))
+        torch.neg(self.derivative(logp), out=fall)
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         return self.phi(s.select(s.logp, labels))
@@ -75,15 +75,20 @@ class Room(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return torch.where(self.inner.phi(logp) < self.bound, -self.inner.derivative(logp), 0.0)
 
+    def partials(self, at: AtLabel) -> Partials:
+        inner = self.inner.partials(at)
+        value = inner.value.neg().add_(self.bound).clamp_min_(0)
+        return Partials(value, (inner.own * value.sign()).neg_(), {})
+
     def sweep(self, at: Everywhere) -> Swept:
         if self.inner.affine and float(at.logp.min()) > -self.bound:  # cross-entropy, and nothing is cut
-            return Swept(at.others * self.bound + at.total_logp, float(at.others), 1.0)
+            return Swept(at.total_logp + at.others * self.bound, -1.0, -float(at.others))
         return super().sweep(at)
 
-    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
-        self.inner.fill(logp, p, value, slope)
+    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+        self.inner.fill(logp, fall, value)
         value.neg_().add_(self.bound).clamp_min_(0)
-        slope.mul_(value.sign().neg_())
+        fall.mul_(value.sign().neg_())
 
 
 @dataclass(frozen=True)
@@ -102,11 +107,11 @@ class CE(Potential):
         return Partials(at.logp.neg(), torch.full_like(at.logp, -1.0), {})
 
     def sweep(self, at: Everywhere) -> Swept:
-        return Swept(-at.total_logp, -float(at.others), -1.0)
+        return Swept(-at.total_logp, 1.0, float(at.others))
 
-    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
+    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
         torch.neg(logp, out=value)
-        slope.fill_(-1.0)
+        fall.fill_(1.0)
 
 
 @dataclass(frozen=True)
@@ -148,14 +153,14 @@ class GCE(Potential):
     def sweep(self, at: Everywhere) -> Swept:
         if self.q < 0.01:  # 1 - p^q would lose its digits
             return super().sweep(at)
-        power = torch.mul(at.logp, self.q, out=at.scratch.take(at.p)).exp_().scatter_(1, at.y, 0.0)
+        power = torch.mul(at.logp, self.q, out=at.scratch.take(at.e)).exp_().scatter_(1, at.y, at.zero)
         total = power.sum(1, keepdim=True)
-        return Swept((at.others - total) / self.q, -total, -1.0, power)
+        return Swept(torch.rsub(total, at.others).mul_(1 / self.q), power, total)
 
-    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
-        torch.mul(logp, self.q, out=slope).expm1_()
-        torch.mul(slope, -1 / self.q, out=value)
-        slope.neg_().sub_(1)
+    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+        torch.mul(logp, self.q, out=fall).expm1_()
+        torch.mul(fall, -1 / self.q, out=value)
+        fall.add_(1)
 
 
 @dataclass(frozen=True)
@@ -176,11 +181,12 @@ class Focal(Potential):
         bent = (at.p * cost).div_(at.miss.clamp_min(1e-30)).mul_(-self.gamma).sub_(1)
         return Partials(factor * cost, bent.mul_(factor), {})
 
-    def fill(self, logp: Tensor, p: Tensor, value: Tensor, slope: Tensor) -> None:
-        miss = torch.sub(1, p, out=value).clamp_min_(1e-30)
-        torch.mul(p, logp, out=slope).div_(miss).mul_(self.gamma).sub_(1)
+    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+        # 1 - p is a multiple of half an eps; where it vanishes log p need not.
+        miss = torch.sub(1, fall, out=value).clamp_min_(torch.finfo(value.dtype).eps / 2)
+        fall.mul_(logp).div_(miss)
         factor = value.sqrt_() if self.gamma == 0.5 else value.pow_(self.gamma)
-        slope.mul_(factor)
+        torch.addcmul(factor, factor, fall, value=-self.gamma, out=fall)
         factor.mul_(logp).neg_()
 
 
@@ -207,9 +213,10 @@ class AGCE(Potential):
         return -(self.a + p).pow(self.q - 1) * p
 
     def partials(self, at: AtLabel) -> Partials:
-        base = self.a + at.p
+        base = constant(self.a, at.p.dtype) + at.p
         power = base.pow(self.q)
-        return Partials((math.pow(self.a + 1, self.q) - power) / self.q, -power / base * at.p, {})
+        most = constant(math.pow(self.a + 1, self.q) / self.q, at.p.dtype)
+        return Partials(torch.sub(most, power, alpha=1 / self.q), power.div_(base).mul_(at.p).neg_(), {})
 
 
 @dataclass(frozen=True)
@@ -228,9 +235,10 @@ class AUL(Potential):
         return -self._base(logp).pow(self.q - 1) * logp.exp()
 
     def partials(self, at: AtLabel) -> Partials:
-        base = (self.a - 1) + at.miss
+        base = constant(self.a - 1, at.p.dtype) + at.miss
         power = base.pow(self.q)
-        return Partials((power - math.pow(self.a - 1, self.q)) / self.q, -power / base * at.p, {})
+        value = (power - constant(math.pow(self.a - 1, self.q), at.p.dtype)).div_(self.q)
+        return Partials(value, power.div_(base).mul_(at.p).neg_(), {})
 
     def _base(self, logp: Tensor) -> Tensor:
         # a - p, from a - 1 and 1 - p: both are exact where a and p are near 1.
