@@ -33,6 +33,8 @@ OWN = {
     "dirichlet of gce": symloss.dirichlet(phi.GCE(0.4), 0.3),
     "unit slope": symloss.create_loss("anl-ce", scale="ce").loss,
     "complement of gce": symloss.complement(phi.GCE(0.5)),
+    "complement of mae": symloss.complement(phi.MAE()),
+    "two of mae": symloss.complement(phi.MAE()) + phi.MAE(),
     "unhinged twice": 2 * symloss.symmetrize(phi.CE()) + symloss.symmetrize(phi.CE()),
 }
 

@@ -1,0 +1,57 @@
+"""The command line. Heavy imports wait until a command needs them, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from symloss import __version__
+from symloss.cli.bench import bench
+from symloss.cli.losses import certify, losses
+from symloss.cli.training import compare, predict, train, tune
+
+app = typer.Typer(
+    name="symloss",
+    help="Losses that stay right when the labels are wrong.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"symloss {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Losses that stay right when the labels are wrong."""
+
+
+app.command()(losses)
+app.command()(certify)
+app.command()(train)
+app.command()(compare)
+app.command()(predict)
+app.command()(tune)
+app.add_typer(bench, name="bench")
+
+
+def main() -> None:
+    """Run a command; bad input ends in one sentence and exit code 2, not in a traceback."""
+    try:
+        app()
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except (ValueError, TypeError, OSError) as error:
+        typer.echo(f"symloss: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,3 @@
+from symloss.cli import main
+
+main()

@@ -1,0 +1,124 @@
+"""``symloss losses`` and ``symloss certify``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from symloss.cli.output import AsJson, console, print_json
+
+
+def losses(
+    as_json: AsJson = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table instead.")] = False,
+) -> None:
+    """List every loss: its formula, parameters, facts, presets and source."""
+    from symloss.losses.catalogue import RECORDS, SOURCES
+
+    rows = [_row(record) | {"reference": SOURCES[record.source]} for record in RECORDS.values()]
+    if as_json:
+        print_json(rows)
+    elif as_markdown:
+        typer.echo(_losses_markdown(rows))
+    else:
+        console().print(_losses_table(rows))
+
+
+def certify(
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC",
+            help="A loss such as 'sgce:q=0.8', or 'package.module:name' of your own with --own.",
+            show_default=False,
+        ),
+    ],
+    classes: Annotated[int, typer.Option("--classes", "-c", help="Number of classes.")] = 10,
+    own: Annotated[
+        bool, typer.Option("--own", help="SPEC names a Python function or module of (input, target).")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a loss of raw scores is: symmetric, convex, bounded, smooth ... with counter-examples."""
+    from symloss.certificates import certify as measure
+
+    certificate = measure(_import(spec) if own else spec, classes)
+    if as_json:
+        print_json(certificate.to_dict())
+    else:
+        console().print(certificate)
+
+
+def _row(record: Any) -> dict[str, Any]:
+    facts = record.facts.at(10, **record.defaults)
+    return {
+        "name": record.name,
+        "class": record.class_name,
+        "formula": record.formula,
+        "parameters": [vars(parameter) for parameter in record.parameters],
+        "normalize": record.normalize,
+        "facts": facts,
+        "presets": {
+            name: {
+                "values": dict(p.values),
+                "penalty": p.penalty,
+                "batch_norm_scores": p.batch_norm_scores,
+                "source": p.source,
+            }
+            for name, p in record.presets.items()
+        },
+        "source": record.source,
+    }
+
+
+HEADINGS = ("name", "formula", "parameters (default, range)", "symmetric", "convex", "bounded", "source")
+CAPTION = "Facts of raw scores, at the defaults, with 10 classes."
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    parameters = ", ".join(f"{p['name']} {p['default']:g} {p['interval']}" for p in row["parameters"])
+    marks = ["yes" if row["facts"][fact] else "-" for fact in HEADINGS[3:6]]
+    return [row["name"], row["formula"], parameters, *marks, row["source"]]
+
+
+def _losses_table(rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=f"{len(rows)} losses", caption=CAPTION, title_justify="left")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="center" if heading in HEADINGS[3:6] else "left")
+    for row in rows:
+        table.add_row(*_cells(row))
+    return table
+
+
+def _losses_markdown(rows: list[dict[str, Any]]) -> str:
+    """The table of losses, their presets and their sources, as a page of the documentation."""
+    lines = ["# Losses", "", "Written by `symloss losses --markdown`. " + CAPTION, ""]
+    lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(row)) + " |" for row in rows]
+    lines += ["", "## Presets", "", "| loss | preset | values | penalty | source |", "|---|---|---|---|---|"]
+    for row in rows:
+        for name, preset in row["presets"].items():
+            values = ", ".join(f"{key}={value}" for key, value in preset["values"].items()) or "-"
+            values += " and batch-norm scores" if preset["batch_norm_scores"] else ""
+            penalty = "-" if preset["penalty"] is None else f"{preset['penalty']:g}"
+            lines.append(f"| {row['name']} | {name} | {values} | {penalty} | {preset['source']} |")
+    lines += ["", "## Sources", ""]
+    lines += [f"- {name}: {reference}" for name, reference in {r["source"]: r["reference"] for r in rows}.items()]
+    return "\n".join(lines)
+
+
+def _import(name: str) -> Any:
+    import importlib
+
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise ValueError(f"with --own, SPEC must read package.module:name; got {name!r}")
+    sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"with --own, SPEC must name what Python can import; got {name!r}: {error}") from error

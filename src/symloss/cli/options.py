@@ -1,0 +1,87 @@
+"""Options that several commands share: each is written down once, with its default and its help."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def _option(type_: Any, default: Any, help: str, *names: str, **more: Any) -> tuple[Any, Any]:
+    return Annotated[type_, typer.Option(*names, help=help, **more)], default
+
+
+DATA = "digits, mnist, fashion-mnist, cifar10, cifar100, webvision-mini; or a folder, CSV, Parquet or npz of your own."
+
+WHAT = {
+    "data": _option(str, "digits", DATA, "--data", "-d"),
+    "noise": _option(
+        str, "clean", "Noise to add: clean, sym:0.6, asym:0.4, pair:0.3, instance:0.4, human:worst ...", "--noise", "-n"
+    ),
+    "counts": _option(str, "exact", "How many labels are flipped: exact, floor (published tables) or sampled."),
+    "label": _option(str, "label", "Column of the labels, in a table."),
+    "image": _option(str | None, None, "Column of the image paths, in a table."),
+    "test": _option(str | None, None, "Clean data of your own to test on."),
+    "data_dir": _option(Path | None, None, "Where data sets are kept.", "--data-dir", envvar="SYMLOSS_DATA"),
+    "skip_bad": _option(bool, False, "Leave out files that are no images.", "--skip-bad"),
+    "subset": _option(int | None, None, "Train on so many examples only: a reduced protocol."),
+    "validation": _option(float | None, None, "Share of the training data to hold out  [default: 0.1]."),
+    "clean_validation": _option(bool, False, "Hold out with true labels, not noisy ones.", "--clean-validation"),
+    "seed": _option(int, 0, "Of the noise, the split, the weights and the order.", min=0),
+}
+HOW = {
+    "model": _option(str | None, None, "cnn4, cnn8, lenet5, resnet34, resnet50, mlp, or module:function."),
+    "epochs": _option(int | None, None, "Passes over the training data.", min=1),
+    "batch": _option(int | None, None, "Examples of a step, over all devices.", min=1),
+    "optimizer": _option(str | None, None, "sgd, nesterov, adam or adamw."),
+    "lr": _option(float | None, None, "Learning rate."),
+    "weight_decay": _option(float | None, None, "Weight decay."),
+    "schedule": _option(str | None, None, "constant, cosine, step:190, exponential:0.1/10000, epochs:0.97."),
+    "scores": _option(str | None, None, "What is done to scores: loss (what the loss says), none, l2, batch-norm."),
+    "clip": _option(float | None, None, "Largest norm of the gradient; 0 for none  [default: 5]."),
+    "augment": _option(bool, True, "The data set's augmentation.", "--augment/--no-augment"),
+    "precision": _option(str, "32", "32 or bf16-mixed."),
+    "channels_last": _option(bool, False, "Memory layout of images.", "--channels-last"),
+    "compile": _option(bool, False, "torch.compile the model.", "--compile"),
+}
+WHERE = {
+    "accelerator": _option(str, "auto", "auto, cpu, cuda or mps."),
+    "devices": _option(int, 1, "Processes on this machine, one for each device.", min=1),
+    "nodes": _option(int, 1, "Machines; start the same command on each.", min=1),
+    "workers": _option(int, 0, "Processes that decode images which do not fit into memory.", min=0),
+    "log": _option(str | None, None, "tensorboard: write event files into the run's folder too."),
+    "runs": _option(Path, Path("runs"), "Folder of all runs.", "--runs"),
+}
+SETTINGS = (*WHAT, *HOW)
+
+
+Command = Callable[..., None]
+
+
+def shared(*groups: dict[str, tuple[Any, Any]], **defaults: Any) -> Callable[[Command], Command]:
+    """A command that takes these options too, all of them in its ``options``; defaults replace those above."""
+    options = {name: option for group in groups for name, option in group.items()}
+
+    def wrap(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = [parameter for name, parameter in own.items() if name != "options"]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        for name, (annotation, default) in options.items():
+            if name not in own:
+                value = defaults.get(name, default)
+                parameters.append(inspect.Parameter(name, kind, default=value, annotation=annotation))
+        parameters = [parameter.replace(kind=kind) for parameter in parameters]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            rest = {name: given.pop(name) for name in options if name not in own}
+            command(**given, options=rest)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return wrap

@@ -1,0 +1,90 @@
+"""Labels that people gave (CIFAR-10N, CIFAR-100N), read without running anything that a file may contain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from symloss.losses import checks
+from symloss.noise.counts import Labels
+from symloss.noise.labels import label_array
+from symloss.noise.spec import HUMAN, Spec, known_human
+
+# What a pickled numpy array of integers names; the module of _reconstruct moved with numpy 2.
+_RECONSTRUCT = np.empty(0).__reduce__()[0]
+_ALLOWED: list[Any] = [
+    (_RECONSTRUCT, "numpy.core.multiarray._reconstruct"),
+    (_RECONSTRUCT, "numpy._core.multiarray._reconstruct"),
+    np.ndarray,
+    np.dtype,
+    type(np.dtype(np.int64)),
+]
+
+
+def human_labels(path: str | Path, name: str, clean_labels: object) -> Labels:
+    """The labels that people gave, in the order of the publisher's training set.
+
+    Args:
+        path: of ``CIFAR-10_human.pt`` or ``CIFAR-100_human.pt``.
+        name: aggregate, random1, random2, random3 or worst of CIFAR-10N; fine or coarse of CIFAR-100N.
+        clean_labels: of the examples to label; refused unless the file has the same ones in the same order.
+    """
+    known_human(name)
+    source = HUMAN[name]
+    content = _load(Path(path))
+    clean = label_array("clean_labels", clean_labels)
+    recorded = _column(content, source.clean, path)
+    if len(recorded) != len(clean):
+        raise ValueError(
+            f"clean labels must be those of {str(path)!r}, {len(recorded)} in the publisher's order; got {len(clean)}"
+        )
+    different = int((recorded != clean).sum())
+    if different:
+        raise ValueError(
+            f"clean labels must be those of {str(path)!r} in the publisher's order; "
+            f"got {different} of {len(clean)} that differ"
+        )
+    noisy = _column(content, source.noisy, path)
+    if len(noisy) != len(clean):
+        raise ValueError(
+            f"{str(path)!r} must hold as many {source.noisy!r} as {source.clean!r}; got {len(noisy)} and {len(clean)}"
+        )
+    return noisy
+
+
+def human_file(spec: Spec, root: str | Path | None) -> Path:
+    """The file that a spec names, or the publisher's in the root folder."""
+    if spec.path is not None:
+        return Path(spec.path)
+    assert spec.name is not None
+    file = HUMAN[spec.name].file
+    if root is None:
+        raise ValueError(
+            f"root must be the folder of {file} for {spec}, or the noise 'human:{spec.name}@PATH'; got None"
+        )
+    return Path(root) / file
+
+
+def _load(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"path of human labels must be a file; got {str(path)!r}, which is not there")
+    try:
+        with torch.serialization.safe_globals(_ALLOWED):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged or hostile file raises anything
+        raise ValueError(
+            f"file of human labels must hold arrays of labels and nothing else; "
+            f"got {str(path)!r}, which was not read ({type(error).__name__})"
+        ) from error
+    if not isinstance(content, dict):
+        raise ValueError(f"file of human labels must hold a dictionary; got {type(content).__name__} in {str(path)!r}")
+    return content
+
+
+def _column(content: dict[str, Any], key: str, path: str | Path) -> Labels:
+    if key not in content:
+        raise ValueError(f"{str(path)!r} must hold {key!r}; got {checks.brief(sorted(map(str, content)))}")
+    return label_array(f"{key} of {str(path)!r}", content[key])

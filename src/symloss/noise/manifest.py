@@ -1,0 +1,187 @@
+"""What was done to the labels, measured on the result; saved with them and verified when they are loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symloss.noise.counts import Labels
+from symloss.noise.labels import label_array, sha256
+
+JSON, NPZ = "noise.json", "noise.npz"
+SETTINGS = ("spec", "method", "seed", "classes", "split", "version")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was asked for, and what came out.
+
+    Attributes:
+        spec: the noise, as a text; ``matrix`` for a matrix that was given as an array.
+        method: floor, exact, sampled, or given (human labels).
+        split: whether the labels were corrupted ``before`` or ``after`` a validation split; None if it is not known.
+        version: of the package.
+        size: the number of labels.
+        transitions: how many labels of each true class (row) became each class (column).
+        clean_sha256, noisy_sha256: of the labels as little-endian 64-bit integers.
+    """
+
+    spec: str
+    method: str
+    seed: int
+    classes: int
+    split: str | None
+    version: str
+    size: int
+    transitions: tuple[tuple[int, ...], ...]
+    clean_sha256: str
+    noisy_sha256: str
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The transitions as an array."""
+        return np.array(self.transitions, dtype=np.int64)
+
+    @property
+    def class_counts(self) -> NDArray[np.int64]:
+        """How many examples each true class has."""
+        return np.asarray(self.counts.sum(1))
+
+    @property
+    def rates(self) -> NDArray[np.float64]:
+        """The realised transition matrix; a class without examples has a row of zeros."""
+        return np.asarray(self.counts / np.maximum(self.class_counts, 1)[:, None])
+
+    @property
+    def flipped(self) -> int:
+        return self.size - int(np.trace(self.counts))
+
+    @property
+    def rate(self) -> float:
+        """The share of all labels that are wrong."""
+        return self.flipped / self.size
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it: with what follows from the counts, and with a checksum of everything before it."""
+        fields = asdict(self) | {"transitions": self.counts.tolist()}
+        derived = {
+            "class_counts": self.class_counts.tolist(),
+            "flipped": self.flipped,
+            "rate": self.rate,
+            "rates": self.rates.tolist(),
+        }
+        return _with_checksum(fields | derived)
+
+
+def describe(clean: Labels, noisy: Labels, **settings: Any) -> Manifest:
+    """The manifest of a corruption; settings are its first fields."""
+    classes = settings["classes"]
+    pairs = np.bincount(clean * classes + noisy, minlength=classes * classes).reshape(classes, classes)
+    return Manifest(
+        size=len(clean),
+        transitions=tuple(tuple(row) for row in pairs.tolist()),
+        clean_sha256=sha256(clean),
+        noisy_sha256=sha256(noisy),
+        **settings,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Corruption:
+    """Noisy labels, the clean ones they come from, and the manifest."""
+
+    labels: Labels
+    clean: Labels
+    manifest: Manifest
+
+    @property
+    def flipped(self) -> NDArray[np.bool_]:
+        """Which labels are wrong."""
+        return np.asarray(self.labels != self.clean)
+
+    def save(self, folder: str | Path) -> None:
+        """Write noise.npz and noise.json, each of them whole or not at all."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = io.BytesIO()
+        np.savez_compressed(arrays, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
+        _write(folder / NPZ, arrays.getvalue())
+        _write(folder / JSON, _text(self.manifest.document()).encode())
+
+
+def load_corruption(folder: str | Path) -> Corruption:
+    """What ``Corruption.save`` wrote, bit for bit; refused if the files are damaged or do not belong together."""
+    folder = Path(folder)
+    document = _read_document(folder / JSON)
+    labels, clean = _read_labels(folder / NPZ, document["classes"])
+    manifest = describe(clean, labels, **{name: document[name] for name in SETTINGS})
+    measured = manifest.document()
+    different = [name for name in measured if measured[name] != document.get(name)]
+    if different:
+        raise ValueError(
+            f"{JSON} and {NPZ} in {str(folder)!r} must belong together; got files that differ in {', '.join(different)}"
+        )
+    return Corruption(labels, clean, manifest)
+
+
+def _with_checksum(document: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in document.items() if name != "sha256"}
+    return rest | {"sha256": hashlib.sha256(_text(rest).encode()).hexdigest()}
+
+
+def _text(document: dict[str, Any]) -> str:
+    lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _write(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise FileNotFoundError(f"folder must hold a saved corruption; got {str(path.parent)!r} without {path.name}")
+    return path
+
+
+def _read_document(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(_existing(path).read_text())
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} must be a JSON document; got one that is damaged") from error
+    if not isinstance(document, dict) or not set(SETTINGS) <= set(document):
+        raise ValueError(f"{str(path)!r} must hold {', '.join(SETTINGS)}; got another document")
+    if document != _with_checksum(document):
+        raise ValueError(f"{str(path)!r} must be as it was written; got a document that does not match its sha256")
+    return document
+
+
+def _read_labels(path: Path, classes: int) -> tuple[Labels, Labels]:
+    content = io.BytesIO(_existing(path).read_bytes())
+    try:
+        with np.load(content, allow_pickle=False) as arrays:
+            labels, clean = arrays["labels"], arrays["clean"]
+    except Exception as error:  # a damaged archive raises anything from EOFError to zlib.error
+        raise ValueError(
+            f"{str(path)!r} must hold the arrays labels and clean; got a damaged file ({type(error).__name__})"
+        ) from error
+    labels, clean = label_array("labels", labels, classes), label_array("clean", clean, classes)
+    if len(labels) != len(clean):
+        raise ValueError(f"{str(path)!r} must hold as many labels as clean; got {len(labels)} and {len(clean)}")
+    return labels, clean

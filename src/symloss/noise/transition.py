@@ -1,0 +1,174 @@
+"""Transition matrices: the row is the true class, the column the class a label may become."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from symloss.losses import checks
+from symloss.noise.asymmetric import mistakes
+from symloss.noise.spec import Spec
+
+Matrix = NDArray[np.float64]
+
+
+def transition_matrix(
+    spec: Spec, classes: int, *, dataset: str | None = None, prior: ArrayLike | None = None
+) -> Matrix:
+    """The matrix that a spec asks for; instance noise and human labels have none.
+
+    >>> from symloss.noise import parse
+    >>> transition_matrix(parse("pair:0.25"), 3)
+    array([[0.75, 0.25, 0.  ],
+           [0.  , 0.75, 0.25],
+           [0.25, 0.  , 0.75]])
+    """
+    checks.number("classes", classes, "[2, inf)", whole=True)
+    if spec.kind == "matrix":
+        assert spec.path is not None
+        return checked_matrix(load_matrix(spec.path), classes)
+    if spec.kind == "clean":
+        return np.eye(classes)
+    if spec.rate is None or spec.kind == "instance":
+        raise ValueError(f"noise must be of a kind that has a transition matrix; got {str(spec)!r}")
+    if spec.kind == "sym":
+        return symmetric(classes, spec.rate)
+    if spec.kind == "sym-any":
+        return symmetric_any(classes, spec.rate)
+    if spec.kind == "prior":
+        if prior is None:
+            raise ValueError("prior must be given for prior noise; got None")
+        return prior_weighted(checked_prior(prior, classes), spec.rate)
+    return mistaken(classes, spec.rate, mistakes(spec.kind, classes, dataset))
+
+
+def flip_rate(rate: float, classes: int) -> float:
+    """Above (C-1)/C a true label would be rarer than each wrong one under symmetric noise: nothing is left to learn."""
+    rate = checks.number("flip rate", rate, "[0, 1)")
+    if rate >= (classes - 1) / classes:
+        raise ValueError(
+            f"flip rate must be below (C-1)/C = {(classes - 1) / classes:.4g} with {classes} classes; got {rate!r}"
+        )
+    return rate
+
+
+def symmetric(classes: int, rate: float) -> Matrix:
+    """The true class is kept with probability 1 - rate, every other one has rate / (C - 1).
+
+    >>> symmetric(3, 0.5)
+    array([[0.5 , 0.25, 0.25],
+           [0.25, 0.5 , 0.25],
+           [0.25, 0.25, 0.5 ]])
+    """
+    rate = flip_rate(rate, classes)
+    matrix = np.full((classes, classes), rate / (classes - 1))
+    np.fill_diagonal(matrix, 1 - rate)
+    return matrix
+
+
+def symmetric_any(classes: int, weight: float) -> Matrix:
+    """With probability p, the weight, a uniform draw from all classes: the flip rate is (C - 1) p / C.
+
+    >>> symmetric_any(4, 0.4)[0].round(3)
+    array([0.7, 0.1, 0.1, 0.1])
+    """
+    return prior_weighted(np.full(classes, 1 / classes), weight)
+
+
+def prior_weighted(prior: Matrix, weight: float) -> Matrix:
+    """With probability p, the weight, a draw from the prior q, which may be the true class: (1 - p) I + p 1 q^T.
+
+    The weight is that of the mixture, not the flip rate: a label of class c is moved with probability p (1 - q_c).
+
+    >>> prior_weighted(np.array([0.75, 0.25]), 0.4)
+    array([[0.9, 0.1],
+           [0.3, 0.7]])
+    """
+    weight = checks.number("mixture weight p", weight, "[0, 1)")
+    return (1 - weight) * np.eye(len(prior)) + weight * prior
+
+
+def mistaken(classes: int, rate: float, targets: Mapping[int, int]) -> Matrix:
+    """Each class that has a target moves to it at the given rate; the others keep their labels.
+
+    >>> mistaken(3, 0.25, {0: 2})[0]
+    array([0.75, 0.  , 0.25])
+    """
+    rate = flip_rate(rate, classes)
+    matrix = np.eye(classes)
+    for label, target in targets.items():
+        matrix[label, label] = 1 - rate
+        matrix[label, target] = rate
+    return matrix
+
+
+def checked_matrix(value: ArrayLike, classes: int) -> Matrix:
+    """Any transition matrix; what rounding leaves of its rows' sums is divided out."""
+    matrix = _floats("transition matrix", value)
+    if matrix.shape != (classes, classes):
+        raise ValueError(f"transition matrix must have shape ({classes}, {classes}); got {matrix.shape}")
+    return _distributions("rows of the transition matrix", matrix)
+
+
+def checked_prior(value: ArrayLike, classes: int) -> Matrix:
+    prior = _floats("prior", value)
+    if prior.shape != (classes,):
+        raise ValueError(f"prior must have shape ({classes},), one entry for each class; got {prior.shape}")
+    return _distributions("prior", prior)
+
+
+def _floats(argument: str, value: ArrayLike) -> Matrix:
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{argument} must be an array of numbers; got {checks.brief(value)}") from None
+
+
+def _distributions(argument: str, values: Matrix) -> Matrix:
+    if not (values >= 0).all():
+        raise ValueError(f"{argument} must hold probabilities of at least 0; got {values.min():g}")
+    totals = values.sum(-1, keepdims=True)
+    off = np.abs(totals - 1)
+    if not (off < 1e-5).all():
+        raise ValueError(f"{argument} must sum to 1; got a sum of {totals.flat[off.argmax()]:g}")
+    return np.where(off < 1e-12, values, values / totals)
+
+
+def load_matrix(path: str | Path) -> Matrix:
+    """The numbers in a file of type npy, npz (with one array), csv or json; no code in it is run."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"path of a transition matrix must be a file; got {str(path)!r}, which is not there")
+    readers = {".npy": _read_numpy, ".npz": _read_numpy, ".csv": _read_csv, ".json": _read_json}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"file of a transition matrix must end in {', '.join(readers)}; got {str(path)!r}")
+    try:
+        return np.asarray(reader(path), dtype=np.float64)
+    except Exception as error:  # a damaged file raises anything from EOFError to zlib.error
+        raise ValueError(
+            f"file of a transition matrix must hold one array of numbers; "
+            f"got {str(path)!r}, which cannot be read ({type(error).__name__})"
+        ) from error
+
+
+def _read_numpy(path: Path) -> ArrayLike:
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    with loaded:
+        (matrix,) = loaded.values()
+    return np.asarray(matrix)
+
+
+def _read_csv(path: Path) -> ArrayLike:
+    return [[float(number) for number in line.split(",")] for line in path.read_text().splitlines() if line.strip()]
+
+
+def _read_json(path: Path) -> ArrayLike:
+    loaded: ArrayLike = json.loads(path.read_text())
+    return loaded

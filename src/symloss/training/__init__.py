@@ -1,0 +1,7 @@
+"""Training on labels that are wrong: settings, one loop, and a folder for each run."""
+
+from symloss.training.protocols import resolve
+from symloss.training.run import train
+from symloss.training.settings import Settings
+
+__all__ = ["Settings", "resolve", "train"]

@@ -1,0 +1,35 @@
+"""Model, loss and optimiser, from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from symloss.losses.create import create_loss
+from symloss.losses.scores import BatchNormScores, append_scores
+from symloss.models import create_model
+from symloss.training.settings import Settings
+
+
+def build_model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    model = create_model(settings.model, input_shape=input_shape, classes=classes, seed=settings.seed)
+    if settings.scores != "batch-norm":
+        return model
+    return append_scores(model, BatchNormScores(classes))
+
+
+def build_loss(settings: Settings) -> nn.Module:
+    if settings.scores == "loss":
+        return create_loss(settings.loss)
+    return create_loss(settings.loss, normalize="l2" if settings.scores == "l2" else None)
+
+
+def build_optimizer(settings: Settings, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
+    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    if settings.optimizer in ("adam", "adamw"):
+        return (torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW)(parameters, **common)
+    nesterov = settings.optimizer == "nesterov"
+    return torch.optim.SGD(parameters, momentum=settings.momentum, nesterov=nesterov, **common)

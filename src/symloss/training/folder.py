@@ -1,0 +1,148 @@
+"""The folder of a run: settings, noise, metrics of every epoch, checkpoints, result. Nothing is ever half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import pickle
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+SETTINGS, METRICS, RESULT = "settings.json", "metrics.jsonl", "result.json"
+CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
+
+
+class Busy(ValueError):  # noqa: N818
+    """Another process trains this run."""
+
+
+class RunFolder:
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+
+    def start(self, settings: dict[str, Any]) -> None:
+        """Make the folder, or refuse one that belongs to another run."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        found = self.read(SETTINGS)
+        if found is None:
+            self.write(SETTINGS, settings)
+        elif found != settings:
+            other = sorted(name for name in settings if found.get(name) != settings[name])
+            raise ValueError(
+                f"{self.path} holds a run with other settings ({', '.join(other) or 'an older version'}); "
+                "choose another folder, or remove it"
+            )
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Only one process at a time; the lock goes with the process, however that ends."""
+        with open(self.path / "lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Busy(f"{self.path} is being trained by another process; wait for it, or stop it") from None
+            yield
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads((self.path / name).read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise ValueError(f"{self.path / name} must hold JSON; {error}") from None
+        return found
+
+    def write(self, name: str, data: dict[str, Any]) -> None:
+        write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        with _said(self.path / METRICS), open(self.path / METRICS, "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Every epoch that was written down; a line that a kill cut off is none."""
+        try:
+            lines = (self.path / METRICS).read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        rows = []
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                rows.append(json.loads(line))
+        return rows
+
+    def cut_metrics(self, epochs: int) -> None:
+        """Forget what came after the checkpoint."""
+        rows = [row for row in self.metrics() if row["epoch"] <= epochs]
+        write_whole(self.path / METRICS, "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """The one before it is kept, in case this one turns out to be damaged."""
+        new = self.path / (CHECKPOINT + ".new")
+        write_whole(new, _packed(state))
+        if (self.path / CHECKPOINT).exists():
+            os.replace(self.path / CHECKPOINT, self.path / PREVIOUS)
+        os.replace(new, self.path / CHECKPOINT)
+
+    def save_best(self, state: dict[str, Any]) -> None:
+        write_whole(self.path / BEST, _packed(state))
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The last good one; None if there is none."""
+        for name in (CHECKPOINT, PREVIOUS):
+            path = self.path / name
+            if not path.exists():
+                continue
+            try:
+                return load_state(path)
+            except ValueError as error:
+                warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
+        return None
+
+
+@contextlib.contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """A full disk, or no right to write, as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{path} cannot be written ({error.strerror}); what was there before is kept") from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, wholly or not at all."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with _said(path), open(part, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+def _packed(state: dict[str, Any]) -> bytes:
+    # In memory first: torch reports a full disk in a way of its own, Python as an OSError.
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """What was saved; tensors and plain values only, so that a file of somebody else's cannot run anything."""
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path} is no whole checkpoint ({reason})") from None
+    return state

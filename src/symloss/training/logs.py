@@ -1,0 +1,27 @@
+"""Metrics for other programs to show, besides the file that every run writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+class TensorBoard:
+    """Writes event files below the run's folder; called with the metrics of every epoch."""
+
+    def __init__(self, folder: Path):
+        try:
+            import torch.utils.tensorboard  # noqa: F401, PLC0415
+        except ImportError:
+            raise ValueError("--log tensorboard needs a package: pip install symloss[tensorboard]") from None
+        self.folder = folder / "tensorboard"
+
+    def __call__(self, row: dict[str, Any]) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+
+        epoch = row["epoch"]
+        # What a run that was cut off wrote after its checkpoint is dropped by the reader.
+        with SummaryWriter(str(self.folder), purge_step=epoch) as writer:
+            for name, value in row.items():
+                if name != "epoch" and value is not None:
+                    writer.add_scalar(name, value, epoch)

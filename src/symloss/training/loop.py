@@ -1,0 +1,164 @@
+"""The training loop: one readable file, on Lightning Fabric."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from symloss.data.batches import Batches
+from symloss.data.dataset import Examples
+from symloss.losses.penalty import l1_penalty
+from symloss.training.build import build_loss, build_model, build_optimizer
+from symloss.training.folder import RunFolder
+from symloss.training.schedule import Schedule
+from symloss.training.settings import Settings
+from symloss.training.tally import Tally
+from symloss.training.task import Task
+
+Row = dict[str, Any]
+EVALUATION_BATCH = 256
+
+
+class Diverged(ValueError):  # noqa: N818
+    """The loss is no number any more."""
+
+
+class Trainer:
+    """A run in progress: everything a checkpoint must bring back, and the means to go one epoch further."""
+
+    def __init__(self, fabric: Fabric, settings: Settings, task: Task, workers: int = 0):
+        self.fabric, self.settings, self.task, self.workers = fabric, settings, task, workers
+        self.schedule = Schedule.parse(settings.schedule)
+        self.model = build_model(settings, task.data.input_shape, len(task.data.classes))
+        self.optimizer = build_optimizer(settings, self.model.parameters())
+        self.loss = build_loss(settings).to(fabric.device)
+        self.train_batches = self._batches(task.train, settings.batch, training=True)
+        # On the device, beside the inputs: what each example is labelled, and what it is.
+        self.labels = task.train.labels.to(fabric.device)
+        self.clean = None if task.clean is None else task.clean.to(fabric.device)
+        self.forward, self.stepper = self._set_up()
+
+    def _set_up(self) -> tuple[nn.Module, Any]:
+        if self.settings.channels_last:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        module: nn.Module = torch.compile(self.model) if self.settings.compile else self.model  # type: ignore[assignment]
+        ready = self.fabric.setup(module, self.optimizer)
+        return ready[0], ready[1]
+
+    def _batches(self, examples: Examples, size: int, training: bool) -> Batches:
+        data, settings = self.task.data, self.settings
+        return Batches(
+            examples, batch=size, scaling=data.scaling,
+            augmentation=data.augmentation if training and settings.augment else (),
+            shuffle=training, seed=settings.seed, device=self.fabric.device,
+            rank=self.fabric.global_rank, world=self.fabric.world_size,
+            size=data.size, workers=self.workers, channels_last=settings.channels_last,
+        )  # fmt: skip
+
+    def train_epoch(self, epoch: int) -> Row:
+        """One pass over the training data (epochs count from 0). What it measures is of the model as it changes."""
+        torch.manual_seed(_mixed(self.settings.seed, epoch))  # for models that draw, by dropout
+        self.forward.train()
+        tally, pending = Tally(self.fabric), None
+        for step, batch in enumerate(self.train_batches.epoch(epoch)):
+            lr = self._set_lr(epoch, epoch * len(self.train_batches) + step)
+            labels = self.labels[batch.index]
+            scores, loss = self._step(batch.inputs, labels, batch.total)
+            if pending is not None:  # one step late, so that a GPU is never waited for
+                _refuse_nan(pending, epoch, step - 1, self.settings.lr)
+            pending = loss
+            tally.add(scores, loss, labels, None if self.clean is None else self.clean[batch.index])
+        if pending is not None:
+            _refuse_nan(pending, epoch, len(self.train_batches) - 1, self.settings.lr)
+        return {"lr": lr} | tally.row()
+
+    def _step(self, inputs: Tensor, labels: Tensor, total: int) -> tuple[Tensor, Tensor]:
+        self.stepper.zero_grad(set_to_none=True)
+        scores = self.forward(inputs)
+        # Each process has its share of the batch, and the gradients of all are averaged.
+        share = len(labels) * self.fabric.world_size / total
+        loss: Tensor = self.loss(scores, labels) if len(labels) else scores.sum()
+        objective = loss if share == 1 else loss * share
+        if self.settings.penalty > 0:
+            objective = objective + l1_penalty(self.model, self.settings.penalty)
+        self.fabric.backward(objective)
+        if self.settings.clip is not None:
+            self.fabric.clip_gradients(
+                self.forward, self.stepper, max_norm=self.settings.clip, error_if_nonfinite=False
+            )
+        self.stepper.step()
+        return scores.detach(), loss.detach()
+
+    def _set_lr(self, epoch: int, step: int) -> float:
+        lr = self.settings.lr * self.schedule.factor(epoch=epoch, epochs=self.settings.epochs, step=step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        return lr
+
+    def evaluate(self, examples: Examples) -> float:
+        """The share of examples whose label has the largest score."""
+        self.forward.eval()
+        labels, tally = examples.labels.to(self.fabric.device), Tally(self.fabric)
+        with torch.inference_mode():
+            for batch in self._batches(examples, EVALUATION_BATCH, training=False).epoch(0):
+                tally.add(self.forward(batch.inputs), None, labels[batch.index], None)
+        return float(tally.row()["train_accuracy"])
+
+    def state(self) -> dict[str, Any]:
+        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[Row], None] | None = None) -> Row:
+    """Train from the last checkpoint, or from the start, to the end; returns the row of the best epoch."""
+    settings, task, fabric = trainer.settings, trainer.task, trainer.fabric
+    state = folder.load_checkpoint() or {"epoch": 0, "seconds": 0.0, "best": None}
+    if state["epoch"]:
+        trainer.load(state)
+    if fabric.is_global_zero:
+        folder.cut_metrics(state["epoch"])
+    best, seconds = state["best"], state["seconds"]
+    for epoch in range(state["epoch"], settings.epochs):
+        started = time.perf_counter()
+        row: Row = {"epoch": epoch + 1} | trainer.train_epoch(epoch)
+        for name, part in (("validation_accuracy", task.validation), ("test_accuracy", task.test)):
+            row[name] = None if part is None else trainer.evaluate(part)
+        seconds += time.perf_counter() - started
+        row["seconds"] = round(seconds, 3)
+        better = best is None or row["validation_accuracy"] is None
+        better = better or row["validation_accuracy"] > best["validation_accuracy"]
+        best = row if better else best
+        if fabric.is_global_zero:
+            saved = {"epoch": epoch + 1, "seconds": seconds, "best": best} | trainer.state()
+            folder.append_metrics(row)
+            if better and task.validation is not None:
+                folder.save_best({"epoch": epoch + 1, "model": saved["model"]})
+            folder.save_checkpoint(saved)
+        fabric.barrier()
+        if on_epoch is not None and fabric.is_global_zero:
+            on_epoch(row)
+    assert best is not None
+    return dict(best)
+
+
+def _mixed(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence([seed, epoch, 2]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _refuse_nan(loss: Tensor, epoch: int, step: int, lr: float) -> None:
+    value = float(loss)
+    if not math.isfinite(value):
+        raise Diverged(
+            f"the loss became {value} at step {step + 1} of epoch {epoch + 1}; the last checkpoint is kept, "
+            f"and a learning rate below {lr:g} may help"
+        )

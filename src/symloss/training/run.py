@@ -1,0 +1,135 @@
+"""A run from beginning to end: in its own folder, on one device or many, from wherever it was left."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from symloss import __version__
+from symloss.training.folder import RESULT, RunFolder
+from symloss.training.loop import Row, Trainer, fit
+from symloss.training.settings import Settings
+from symloss.training.task import Task, prepare
+
+OnEpoch = Callable[[Row], None]
+PRECISION = {"32": "32-true", "bf16-mixed": "bf16-mixed"}
+
+
+def train(
+    settings: Settings,
+    folder: Path | str,
+    *,
+    root: Path | None = None,
+    skip_bad: bool = False,
+    accelerator: str = "auto",
+    devices: int = 1,
+    nodes: int = 1,
+    workers: int = 0,
+    on_epoch: OnEpoch | None = None,
+) -> dict[str, Any]:
+    """Train, or go on where a run was cut off, or return the result of one that is done.
+
+    Args:
+        settings: what decides the result.
+        folder: of this run alone; made if need be.
+        root: where data sets are; see :func:`symloss.data.data_root`.
+        skip_bad: leave out files that are no images instead of refusing them.
+        accelerator, devices, nodes: as in Lightning Fabric. On more than one node start the same command on each, with
+            MASTER_ADDR, MASTER_PORT and NODE_RANK set, or by torchrun.
+        workers: processes that decode images which do not fit into memory.
+        on_epoch: called with the metrics of every epoch; with several processes it must be picklable.
+    """
+    run = RunFolder(folder)
+    run.start(settings.to_dict())
+    done = run.read(RESULT)
+    if done is not None:
+        return done
+    several = devices * nodes > 1
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=nodes,
+        strategy=("ddp" if "TORCHELASTIC_RUN_ID" in os.environ else "ddp_spawn") if several else "auto",
+        precision=PRECISION[settings.precision],  # type: ignore[arg-type]
+    )
+    work = _Work(settings, run.path, root, skip_bad, workers, on_epoch)
+    with run.alone():
+        found: dict[str, Any] = fabric.launch(work) if several else work(fabric)
+        return found
+
+
+@dataclass
+class _Work:
+    """What each process does. (Fabric takes functions to other processes, but no frozen records as arguments.)"""
+
+    settings: Settings
+    path: Path
+    root: Path | None
+    skip_bad: bool
+    workers: int
+    on_epoch: OnEpoch | None
+
+    def __call__(self, fabric: Fabric) -> dict[str, Any]:
+        folder, task = RunFolder(self.path), prepare(self.settings, self.root, self.skip_bad)
+        if fabric.is_global_zero:
+            task.corruption.save(self.path)
+            folder.write("data.json", _description(task))
+        on_gpu = fabric.device.type == "cuda"
+        with torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
+            best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)
+        result = _result(self.settings, task, folder.metrics()[-1], best)
+        if fabric.is_global_zero:
+            folder.write(RESULT, result)
+        return result
+
+
+def _description(task: Task) -> dict[str, Any]:
+    """What has to be known of the data to predict on other data."""
+    data = task.data
+    return {
+        "name": data.name,
+        "classes": list(data.classes),
+        "input_shape": list(data.input_shape),
+        "size": data.size,
+        "mean": list(data.scaling.mean),
+        "std": list(data.scaling.std),
+    }
+
+
+def _result(settings: Settings, task: Task, last: Row, best: Row) -> dict[str, Any]:
+    wrong = None if task.clean is None else float((task.train.labels != task.clean).float().mean())
+    return {
+        "settings": settings.to_dict(),
+        "train": len(task.train),
+        "validation": len(task.validation or ()),
+        "validation_labels": _validation_labels(settings),
+        "test": len(task.test or ()),
+        "noise_rate": wrong,
+        "last": last,
+        "best": best,
+        "seconds": last["seconds"],
+        "versions": versions(),
+    }
+
+
+def _validation_labels(settings: Settings) -> str:
+    if settings.validation == 0:
+        return "none"
+    return "clean" if settings.clean_validation else "noisy"
+
+
+def versions() -> dict[str, Any]:
+    return {
+        "symloss": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "machine": platform.machine(),
+    }

@@ -1,0 +1,100 @@
+"""Everything that decides how a run ends, in one record. Two runs with the same settings end with the same weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from symloss.losses import checks
+from symloss.training.schedule import Schedule
+
+OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")
+PRECISIONS = ("32", "bf16-mixed")
+COUNTS = ("exact", "floor", "sampled")
+SCORES = ("loss", "none", "l2", "batch-norm")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to train, on what, and how. Where and on how many devices is no part of it."""
+
+    data: str = "digits"
+    noise: str = "clean"
+    counts: str = "exact"
+    loss: str = "ce"
+    """With its parameters, as in ``create_loss``."""
+    scores: str = "loss"
+    """What is done to the scores: what the loss says, "none", "l2", or a "batch-norm" layer behind the model."""
+    penalty: float = 0.0
+    """Weight of the sum of absolute parameters (ANL)."""
+    model: str = "mlp"
+    epochs: int = 60
+    batch: int = 128
+    optimizer: str = "sgd"
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    schedule: str = "cosine"
+    clip: float | None = 5.0
+    augment: bool = True
+    subset: int | None = None
+    """Only so many training examples, drawn once (the same for every seed): a reduced protocol."""
+    validation: float = 0.1
+    """Share of the training data that is held out."""
+    clean_validation: bool = False
+    seed: int = 0
+    precision: str = "32"
+    channels_last: bool = False
+    compile: bool = False
+    label: str = "label"
+    """The column of the labels, in tables."""
+    image: str | None = None
+    """The column of the image paths, in tables."""
+    test: str | None = None
+    """Clean data to test on, for data of one's own."""
+
+    def __post_init__(self) -> None:
+        checks.choice("optimizer", self.optimizer, OPTIMIZERS)
+        checks.choice("precision", self.precision, PRECISIONS)
+        checks.choice("counts", self.counts, COUNTS)
+        checks.choice("scores", self.scores, SCORES)
+        for name, interval in _WHOLE.items():
+            checks.number(name, getattr(self, name), interval, whole=True)
+        for name, interval in _NUMBERS.items():
+            checks.number(name, getattr(self, name), interval)
+        if self.clip is not None:
+            checks.number("clip", self.clip, "(0, inf)")
+        if self.subset is not None:
+            checks.number("subset", self.subset, "[2, inf)", whole=True)
+        Schedule.parse(self.schedule)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Settings:
+        known = {field.name for field in dataclasses.fields(cls)}
+        for name in values:
+            if name not in known:
+                raise ValueError(f"there is no setting {name!r}; {checks.nearest(name, known)}")
+        return cls(**values)
+
+    @property
+    def key(self) -> str:
+        """The same for the same settings, on every machine."""
+        text = json.dumps(self.to_dict(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+_WHOLE = {"epochs": "[1, inf)", "batch": "[1, inf)", "seed": "[0, inf)"}
+_NUMBERS = {
+    "lr": "(0, inf)",
+    "momentum": "[0, 1)",
+    "weight_decay": "[0, inf)",
+    "penalty": "[0, inf)",
+    "validation": "[0, 1)",
+}

@@ -1,0 +1,96 @@
+"""What a run trains on: data with its labels made noisy, what is held out of it, and clean examples to test on."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symloss.data import KNOWN, open_data
+from symloss.data.dataset import DataSet, Examples
+from symloss.noise import Corruption, corrupt
+from symloss.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Task:
+    data: DataSet
+    train: Examples
+    clean: Tensor | None
+    """The true labels of the training examples, where they are known."""
+    validation: Examples | None
+    test: Examples | None
+    corruption: Corruption
+
+
+@functools.lru_cache(maxsize=1)
+def opened(
+    data: str, root: Path | None, label: str, image: str | None, test: str | None, skip_bad: bool = False
+) -> DataSet:
+    """The data set; remembered, as many runs follow one another on the same one."""
+    return open_data(data, root=root, label=label, image=image, test=test, skip_bad=skip_bad, on_bad=_warn)
+
+
+def kind(data: DataSet) -> str:
+    """Which protocol fits data that no protocol is published for."""
+    if data.streamed:
+        return "streamed"
+    return "table" if len(data.input_shape) == 1 else "images"
+
+
+def _warn(path: Path, reason: str) -> None:
+    warnings.warn(f"left out {path}: {reason}", stacklevel=2)
+
+
+def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False) -> Task:
+    """Open the data, corrupt its labels (all of them), then take a subset if one is wanted, and hold some of it out."""
+    data = opened(settings.data, root, settings.label, settings.image, settings.test, skip_bad)
+    true, named = data.train.labels, settings.data in KNOWN
+    corruption = corrupt(
+        true.numpy(),
+        settings.noise,
+        classes=len(data.classes),
+        seed=settings.seed,
+        counts=settings.counts,
+        dataset=data.name if named else None,
+        inputs=data.train.inputs if isinstance(data.train.inputs, Tensor) else None,
+        root=root,
+        split="before" if settings.validation > 0 else None,
+    )
+    noisy = torch.from_numpy(corruption.labels)
+    used = _subset(len(true), settings.subset)
+    held, rest = _split(used, settings.validation, settings.seed)
+    held_labels = true if settings.clean_validation else noisy
+    return Task(
+        data=data,
+        train=data.train.relabel(noisy) if len(rest) == len(true) else data.train.relabel(noisy).take(rest),
+        # The labels of one's own data are what they are; those of a known set, or of one that we corrupt, are true.
+        clean=true[rest] if named or settings.noise != "clean" else None,
+        validation=data.train.relabel(held_labels).take(held) if len(held) else None,
+        test=data.test,
+        corruption=corruption,
+    )
+
+
+def _subset(count: int, size: int | None) -> Tensor:
+    """All examples, or so many of them: the same for every seed."""
+    if size is None:
+        return torch.arange(count)
+    if size > count:
+        raise ValueError(f"subset must be at most the {count} training examples there are; got {size}")
+    order = np.random.Generator(np.random.PCG64(0)).permutation(count)[:size]
+    return torch.from_numpy(np.sort(order))
+
+
+def _split(used: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The examples that are held out, and the others, both in order."""
+    cut = round(share * len(used))
+    if share > 0 and not 0 < cut < len(used):
+        raise ValueError(f"validation must leave examples on both sides; got {share} of {len(used)} examples")
+    order = torch.from_numpy(np.random.Generator(np.random.PCG64([seed, 1])).permutation(len(used)))
+    return used[order[:cut].sort().values], used[order[cut:].sort().values]

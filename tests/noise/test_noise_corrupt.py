@@ -1,0 +1,293 @@
+"""Corruption: how many labels are flipped, which ones, and by what seed."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from noise_helpers import refused, some_labels, transitions
+from sklearn.datasets import load_digits
+
+from symloss.noise import corrupt, parse, transition_matrix
+from symloss.noise.counts import relabel
+
+TEXTS = ["clean", "sym:0.4", "sym-any:0.7", "pair:0.3", "asym:0.45", "asym-blocks:0.25", "prior:0.5"]
+METHODS = ["floor", "exact", "sampled"]
+
+
+def requested(text: str, clean: np.ndarray, classes: int) -> np.ndarray:
+    prior = np.bincount(clean, minlength=classes) / len(clean)
+    return transition_matrix(parse(text), classes, dataset="mnist", prior=prior)
+
+
+def balanced(size: int, classes: int) -> np.ndarray:
+    return np.random.default_rng(0).permutation(np.repeat(np.arange(classes), size))
+
+
+# --- Counts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_floor(text, seed):
+    clean = some_labels(777, 10, seed)
+    matrix = requested(text, clean, 10)
+    noisy = corrupt(clean, text, classes=10, seed=seed, counts="floor", dataset="mnist").labels
+    table = transitions(clean, noisy, 10)
+    for row in range(10):
+        for column in range(10):
+            if row != column:
+                assert table[row, column] == int(matrix[row, column] * (clean == row).sum())
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("size", [31, 777, 4000])
+def test_exact(text, seed, size):
+    clean = some_labels(size, 10, seed)
+    sizes = np.bincount(clean, minlength=10)[:, None]
+    matrix = requested(text, clean, 10)
+    noisy = corrupt(clean, text, classes=10, seed=seed, dataset="mnist").labels
+    table = transitions(clean, noisy, 10)
+    wanted = matrix * sizes
+    assert (np.abs(table - wanted) < 1).all()
+    flips = (wanted * (1 - np.eye(10))).sum()
+    assert abs((noisy != clean).sum() - flips) <= 0.5 + 1e-9
+    assert (table[matrix == 0] == 0).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.2, 0.3, 0.4, 0.6, 0.8])
+@pytest.mark.parametrize(("size", "classes"), [(5000, 10), (500, 100), (450, 100), (7, 3), (20, 2)])
+def test_exact_gives_the_rate_asked_for(rate, size, classes):
+    rate *= 1 - 1 / classes
+    manifest = corrupt(balanced(size, classes), f"sym:{rate}", classes=classes, seed=3).manifest
+    assert manifest.rate == pytest.approx(rate, abs=0.5 / (size * classes) + 1e-12)
+
+
+def test_exact_shares_out_by_largest_remainders():
+    """Quotas of class 0: 1.75 to 1 and 2.25 to 2, which sum to 4. Ties aside, the result is the only one."""
+    clean = np.repeat([0, 1, 2], [10, 3, 3])
+    matrix = [[0.6, 0.175, 0.225], [0, 1, 0], [0, 0, 1]]
+    noisy = corrupt(clean, matrix, classes=3, seed=0)
+    assert noisy.manifest.counts.tolist() == [[6, 2, 2], [0, 3, 0], [0, 0, 3]]
+
+
+def test_exact_does_not_prefer_low_classes():
+    """Every remainder is tied: 6 of the 9 others get one more. If the first did, class 0 would have 9 more than 9."""
+    extra = np.zeros(10)
+    for seed in range(40):
+        counts = corrupt(balanced(143, 10), "sym:0.8", classes=10, seed=seed).manifest.counts
+        extra += (counts * (1 - np.eye(10)) - 12).clip(0).sum(0)
+    # Each column has a mean of 240 (and less than a binomial's variance of 360 / 3).
+    assert (np.abs(extra - extra.mean()) < 5 * 11).all()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_sampled_within_binomial_bounds(text):
+    clean = some_labels(20000, 10)
+    matrix = requested(text, clean, 10)
+    noisy = corrupt(clean, text, classes=10, seed=5, counts="sampled", dataset="mnist").labels
+    table = transitions(clean, noisy, 10)
+    sizes = np.bincount(clean)[:, None]
+    deviation = np.sqrt(sizes * matrix * (1 - matrix))
+    assert (np.abs(table - sizes * matrix) <= 4.5 * deviation + 1e-9).all()
+
+
+class Lowest:
+    """A generator whose uniform numbers are all 0, the lowest that there are."""
+
+    def random(self, size):
+        return np.zeros(size)
+
+
+def test_sampled_never_draws_what_has_no_probability():
+    matrix = np.array([[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    assert relabel(np.array([0, 1, 2]), matrix, "sampled", Lowest()).tolist() == [1, 1, 2]
+
+
+def test_sampled_draws_independently():
+    """The number of flips varies over seeds as a binomial does; with exact counts it does not vary."""
+    clean = balanced(100, 4)
+    drawn, exact = (
+        [corrupt(clean, "sym:0.5", classes=4, seed=seed, counts=counts).manifest.flipped for seed in range(200)]
+        for counts in ("sampled", "exact")
+    )
+    assert np.var(drawn) == pytest.approx(100, rel=0.4)
+    assert set(exact) == {200}
+
+
+@pytest.mark.parametrize("counts", METHODS)
+def test_which_labels_are_flipped_is_uniform(counts):
+    """Over many seeds, each example is flipped equally often: position must not matter."""
+    clean = balanced(10, 4)
+    times = sum(
+        (corrupt(clean, "sym:0.4", classes=4, seed=seed, counts=counts).labels != clean).astype(int)
+        for seed in range(600)
+    )
+    share = times / 600
+    assert (np.abs(share - share.mean()) < 4.5 * np.sqrt(0.25 / 600)).all()
+    assert share.mean() == pytest.approx({"floor": 0.3, "exact": 0.4, "sampled": 0.4}[counts], abs=0.02)
+
+
+def test_truncation_after_a_split_of_cifar100():
+    """450 of each class: 0.8 / 99 * 450 = 3.6, so 3 go to each other class."""
+    clean = balanced(450, 100)
+    assert corrupt(clean, "sym:0.8", classes=100, seed=0, counts="floor").manifest.rate == pytest.approx(0.66)
+    assert corrupt(clean, "sym:0.8", classes=100, seed=0, counts="exact").manifest.rate == pytest.approx(0.8)
+
+
+def test_truncation_on_digits():
+    """12 of 9 classes go, 13 where a class has 147 examples: 0.764 if two of the ten have so many."""
+    digits = load_digits().target[:1437]
+    assert corrupt(digits, "sym:0.8", classes=10, seed=0, counts="floor").manifest.flipped == 1080
+    sizes = [148, 147, 142, 144, 142, 143, 143, 143, 142, 143]
+    manifest = corrupt(np.repeat(np.arange(10), sizes), "sym:0.8", classes=10, seed=0, counts="floor").manifest
+    assert manifest.size == 1437
+    assert round(manifest.rate, 3) == 0.764
+
+
+def test_asymmetric_counts_of_mnist():
+    clean = balanced(600, 10)
+    counts = corrupt(clean, "asym:0.4", classes=10, seed=0, dataset="mnist").manifest.counts
+    flips = counts * (1 - np.eye(10, dtype=np.int64))
+    assert {(int(a), int(b)): int(flips[a, b]) for a, b in np.argwhere(flips)} == {
+        (7, 1): 240, (2, 7): 240, (5, 6): 240, (6, 5): 240, (3, 8): 240,
+    }  # fmt: skip
+
+
+def test_a_prior_that_is_given():
+    clean = balanced(1000, 3)
+    counts = corrupt(clean, "prior:0.5", classes=3, seed=0, prior=[0.0, 0.2, 0.8]).manifest.counts
+    assert counts.tolist() == [[500, 100, 400], [0, 600, 400], [0, 100, 900]]
+
+
+def test_the_prior_of_the_labels_is_kept():
+    clean = some_labels(5000, 6)
+    noisy = corrupt(clean, "prior:0.8", classes=6, seed=0).labels
+    assert (np.abs(np.bincount(noisy) - np.bincount(clean)) <= 6).all()
+
+
+def test_a_matrix():
+    matrix = np.array([[0.5, 0.5, 0], [0.25, 0.5, 0.25], [0, 0, 1]])
+    corruption = corrupt(balanced(100, 3), matrix, classes=3, seed=0)
+    np.testing.assert_array_equal(corruption.manifest.rates, matrix)
+    assert corruption.manifest.spec == "matrix"
+
+
+@pytest.mark.parametrize("counts", METHODS)
+def test_a_class_without_examples(counts):
+    corruption = corrupt([0, 2, 2, 0] * 50, "sym:0.5", classes=4, seed=0, counts=counts)
+    assert corruption.manifest.class_counts.tolist() == [100, 0, 100, 0]
+    assert corruption.manifest.rates[1].tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("text", ["clean", "sym:0", "sym-any:0", "pair:0", "prior:0"])
+@pytest.mark.parametrize("counts", METHODS)
+def test_no_noise(text, counts):
+    clean = some_labels(100, 5)
+    corruption = corrupt(clean, text, classes=5, seed=0, counts=counts)
+    np.testing.assert_array_equal(corruption.labels, clean)
+    assert corruption.manifest.rate == 0
+
+
+# --- Seeds ---------------------------------------------------------------------------------------------------------
+
+
+def random_states() -> list[object]:
+    name, keys, *rest = np.random.get_state()
+    return [random.getstate(), name, keys.tolist(), rest, torch.get_rng_state().tolist()]
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "instance:0.4"])
+@pytest.mark.parametrize("counts", METHODS)
+def test_the_seed_alone_decides(text, counts):
+    clean = some_labels(300, 10)
+    options = {
+        "classes": 10,
+        "counts": counts,
+        "dataset": "digits",
+        "inputs": np.random.default_rng(0).random((300, 4)),
+    }
+    before = random_states()
+    first = corrupt(clean, text, seed=7, **options).labels
+    assert random_states() == before
+    np.random.seed(99)
+    torch.manual_seed(99)
+    random.seed(99)
+    np.testing.assert_array_equal(corrupt(clean, text, seed=7, **options).labels, first)
+    if text != "clean":
+        assert (corrupt(clean, text, seed=8, **options).labels != first).any()
+
+
+def test_known_labels():
+    """A change here would change what every seed in a paper means."""
+    clean = np.arange(28) % 4
+    labels = {
+        counts: "".join(map(str, corrupt(clean, "sym:0.5", classes=4, seed=1, counts=counts).labels))
+        for counts in METHODS
+    }
+    assert labels == {
+        "floor": "2113303003230102012311230221",
+        "exact": "0030012331230313310211232201",
+        "sampled": "1303012210230212011121233221",
+    }
+
+
+def test_labels_of_any_kind():
+    clean = some_labels(100, 5)
+    expected = corrupt(clean, "sym:0.5", classes=5, seed=0)
+    for given in (clean.astype(np.uint8), clean.astype(np.int32), torch.from_numpy(clean), clean.tolist()):
+        actual = corrupt(given, "sym:0.5", classes=np.int64(5), seed=np.int32(0))
+        assert actual.labels.dtype == np.int64
+        np.testing.assert_array_equal(actual.labels, expected.labels)
+        assert actual.manifest == expected.manifest
+    assert corrupt(clean, parse("sym:0.5"), classes=5, seed=0).manifest == expected.manifest
+
+
+@pytest.mark.parametrize("counts", METHODS)
+def test_the_labels_given_are_left_alone(counts):
+    clean = some_labels(100, 5)
+    copy, tensor = clean.copy(), torch.from_numpy(clean.copy())
+    corrupt(clean, "sym:0.5", classes=5, seed=0, counts=counts)
+    corruption = corrupt(tensor, "sym:0.5", classes=5, seed=0, counts=counts)
+    corruption.labels[:] = 0
+    corruption.clean[:] = 0
+    np.testing.assert_array_equal(clean, copy)
+    np.testing.assert_array_equal(tensor.numpy(), copy)
+
+
+# --- Bad input -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "exception", "ingredients"),
+    [
+        ({"labels": []}, ValueError, ["labels must have shape (N,) with at least one label", "got (0,)"]),
+        ({"labels": [[0, 1]]}, ValueError, ["labels must have shape (N,)", "got (1, 2)"]),
+        ({"labels": 3}, ValueError, ["labels must have shape (N,)", "got ()"]),
+        ({"labels": [0.0, 1.0]}, TypeError, ["labels must hold integers", "got float64"]),
+        ({"labels": torch.tensor([0.0]).bfloat16()}, TypeError, ["labels must hold integers", "got torch.bfloat16"]),
+        ({"labels": [True, False]}, TypeError, ["labels must hold integers", "got bool"]),
+        ({"labels": ["cat"]}, TypeError, ["labels must hold integers", "got <U3"]),
+        ({"labels": [[0], [1, 2]]}, TypeError, ["labels must be a vector of integers", "got [[0], [1, 2]]"]),
+        ({"labels": [0, 3]}, ValueError, ["labels must be 0 to 2 with 3 classes", "got 3"]),
+        ({"labels": [0, -1]}, ValueError, ["labels must be 0 to 2 with 3 classes", "got -1"]),
+        ({"classes": 1}, ValueError, ["classes must be a whole number in [2, inf)", "got 1"]),
+        ({"classes": "3"}, TypeError, ["classes must be a whole number in [2, inf)", "got '3'"]),
+        ({"seed": -1}, ValueError, ["seed must be a whole number in [0, inf)", "got -1"]),
+        ({"seed": None}, TypeError, ["seed must be a whole number in [0, inf)", "got None"]),
+        ({"counts": "round"}, ValueError, ["counts must be one of 'floor', 'exact', 'sampled'", "got 'round'"]),
+        ({"split": "during"}, ValueError, ["split must be one of None, 'before', 'after'", "got 'during'"]),
+        ({"noise": np.eye(4)}, ValueError, ["transition matrix must have shape (3, 3)", "got (4, 4)"]),
+        ({"noise": [["a"]]}, TypeError, ["transition matrix must be an array of numbers", "got [['a']]"]),
+        ({"noise": "sym:0.7"}, ValueError, ["flip rate must be below (C-1)/C = 0.6667 with 3 classes", "got 0.7"]),
+        ({"noise": "instance:0.3"}, TypeError, ["inputs must be a numpy array or a tensor", "got NoneType"]),
+        ({"noise": "human:worst"}, ValueError, ["root must be the folder of CIFAR-10_human.pt", "got None"]),
+    ],
+)
+def test_bad_input(change, exception, ingredients):
+    arguments = {"labels": [0, 1, 2], "noise": "sym:0.3", "classes": 3, "seed": 0} | change
+    with refused(exception, *ingredients):
+        corrupt(arguments.pop("labels"), arguments.pop("noise"), **arguments)

@@ -1,0 +1,182 @@
+"""The manifest says what happened; saved files come back bit for bit or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+from noise_helpers import refused, some_labels, transitions
+
+import symloss
+from symloss.noise import corrupt, load_corruption
+
+CLASSES = 6
+
+
+def example(seed=4, **options):
+    return corrupt(some_labels(500, CLASSES), "sym:0.4", classes=CLASSES, seed=seed, **options)
+
+
+def digest(labels) -> str:
+    return hashlib.sha256(b"".join(struct.pack("<q", label) for label in labels)).hexdigest()
+
+
+@pytest.mark.parametrize("counts", ["floor", "exact", "sampled"])
+def test_what_it_says(counts):
+    corruption = example(counts=counts, split="before")
+    manifest, clean = corruption.manifest, some_labels(500, CLASSES)
+    table = transitions(clean, corruption.labels, CLASSES)
+    np.testing.assert_array_equal(corruption.clean, clean)
+    np.testing.assert_array_equal(corruption.flipped, corruption.labels != clean)
+    np.testing.assert_array_equal(manifest.counts, table)
+    assert manifest.counts.dtype == np.int64
+    np.testing.assert_allclose(manifest.rates, table / table.sum(1, keepdims=True))
+    assert manifest.class_counts.tolist() == [int((clean == label).sum()) for label in range(CLASSES)]
+    assert manifest.flipped == (corruption.labels != clean).sum()
+    assert manifest.rate == (corruption.labels != clean).mean()
+    assert (manifest.spec, manifest.method, manifest.seed, manifest.split) == ("sym:0.4", counts, 4, "before")
+    assert (manifest.classes, manifest.size, manifest.version) == (CLASSES, 500, symloss.__version__)
+    assert (manifest.clean_sha256, manifest.noisy_sha256) == (digest(clean), digest(corruption.labels))
+
+
+@pytest.mark.parametrize("split", [None, "before", "after"])
+def test_saved_and_loaded(tmp_path, split):
+    corruption = example(split=split)
+    corruption.save(tmp_path / "new" / "folder")
+    loaded = load_corruption(tmp_path / "new" / "folder")
+    for actual, expected in ((loaded.labels, corruption.labels), (loaded.clean, corruption.clean)):
+        assert actual.dtype == np.int64
+        assert actual.tobytes() == expected.tobytes()
+    assert loaded.manifest == corruption.manifest
+    assert sorted(file.name for file in (tmp_path / "new" / "folder").iterdir()) == ["noise.json", "noise.npz"]
+
+
+def test_saving_twice_writes_the_same_bytes(tmp_path):
+    for folder in ("a", "b"):
+        example().save(tmp_path / folder)
+    for name in ("noise.json", "noise.npz"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_the_json_for_people(tmp_path):
+    corruption = example()
+    corruption.save(tmp_path)
+    document = json.loads((tmp_path / "noise.json").read_text())
+    assert document["rate"] == corruption.manifest.rate
+    assert document["rates"] == corruption.manifest.rates.tolist()
+    assert document["transitions"] == corruption.manifest.counts.tolist()
+    assert document["class_counts"] == corruption.manifest.class_counts.tolist()
+    with np.load(tmp_path / "noise.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["counts"], corruption.manifest.counts)
+
+
+def test_a_new_corruption_replaces_the_old_one(tmp_path):
+    example(seed=1).save(tmp_path)
+    example(seed=2).save(tmp_path)
+    assert load_corruption(tmp_path).manifest.seed == 2
+
+
+def test_a_failure_while_writing_leaves_the_old_files(tmp_path, monkeypatch):
+    example(seed=1).save(tmp_path)
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        example(seed=2).save(tmp_path)
+    assert load_corruption(tmp_path).manifest.seed == 1
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+# --- Refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["spec", "method", "seed", "classes", "split", "version", "transitions", "rate"])
+def test_an_edited_document(tmp_path, name):
+    example().save(tmp_path)
+    path = tmp_path / "noise.json"
+    document = json.loads(path.read_text())
+    document[name] = "before" if name == "split" else "0.0.0" if name == "version" else 3
+    path.write_text(json.dumps(document))
+    with refused(ValueError, str(path), "must be as it was written", "does not match its sha256"):
+        load_corruption(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["labels", "clean"])
+def test_edited_labels(tmp_path, name):
+    corruption = example()
+    corruption.save(tmp_path)
+    arrays = {"labels": corruption.labels.copy(), "clean": corruption.clean.copy()}
+    arrays[name][7] = (arrays[name][7] + 1) % CLASSES
+    np.savez(tmp_path / "noise.npz", **arrays)
+    sha = {"labels": "noisy_sha256", "clean": "clean_sha256"}[name]
+    with refused(ValueError, "noise.json and noise.npz", "must belong together", "differ in", sha):
+        load_corruption(tmp_path)
+
+
+def test_labels_in_another_order(tmp_path):
+    """The counts are the same: only the SHA-256 tells."""
+    corruption = example()
+    corruption.save(tmp_path)
+    np.savez(tmp_path / "noise.npz", labels=corruption.labels[::-1], clean=corruption.clean[::-1])
+    with refused(ValueError, "must belong together", "clean_sha256, noisy_sha256"):
+        load_corruption(tmp_path)
+
+
+def test_files_of_two_corruptions(tmp_path):
+    example(seed=1).save(tmp_path)
+    old = (tmp_path / "noise.json").read_bytes()
+    example(seed=2).save(tmp_path)
+    (tmp_path / "noise.json").write_bytes(old)
+    with refused(ValueError, "must belong together", "noisy_sha256"):
+        load_corruption(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["noise.json", "noise.npz"])
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.9, 0.99])
+def test_truncated_files(tmp_path, name, share):
+    example().save(tmp_path)
+    path = tmp_path / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with refused(ValueError, str(path), "damaged"):
+        load_corruption(tmp_path)
+
+
+def test_a_flipped_bit_anywhere_in_the_labels(tmp_path):
+    example().save(tmp_path)
+    path = tmp_path / "noise.npz"
+    whole = path.read_bytes()
+    for position in range(60, len(whole) // 3, 23):
+        damaged = bytearray(whole)
+        damaged[position] ^= 4
+        path.write_bytes(damaged)
+        try:
+            loaded = load_corruption(tmp_path)
+        except ValueError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+        else:  # a byte that the archive does not use
+            np.testing.assert_array_equal(loaded.labels, example().labels)
+
+
+def test_other_files(tmp_path):
+    with refused(FileNotFoundError, "folder must hold a saved corruption", "without noise.json"):
+        load_corruption(tmp_path)
+    example().save(tmp_path)
+    (tmp_path / "noise.npz").unlink()
+    with refused(FileNotFoundError, "folder must hold a saved corruption", "without noise.npz"):
+        load_corruption(tmp_path)
+    np.savez(tmp_path / "noise.npz", labels=np.array([0]), clean=np.array([0, 1]))
+    with refused(ValueError, "must hold as many labels as clean", "got 1 and 2"):
+        load_corruption(tmp_path)
+    np.savez(tmp_path / "noise.npz", labels=np.array([{}], dtype=object), clean=np.array([0]))
+    with refused(ValueError, "must hold the arrays labels and clean", "damaged"):
+        load_corruption(tmp_path)
+    (tmp_path / "noise.json").write_text("[]")
+    with refused(ValueError, "must hold spec, method, seed, classes, split, version", "another document"):
+        load_corruption(tmp_path)
