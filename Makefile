@@ -5,8 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test lint clean
 
 demo: .venv/ready
-	$(BIN)/symloss losses
-	$(BIN)/symloss certify alpha-mae:alpha=2 --classes 10
+	$(BIN)/symloss compare --data digits --noise sym:0.6 --losses ce,gce,mae,sgce,alpha-mae --seeds 3
 
 test: lint
 	$(BIN)/pytest -n auto

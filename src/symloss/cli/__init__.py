@@ -9,6 +9,7 @@ import typer
 
 from symloss import __version__
 from symloss.cli.bench import bench
+from symloss.cli.data import data
 from symloss.cli.losses import certify, losses
 from symloss.cli.training import compare, predict, train, tune
 
@@ -42,6 +43,7 @@ app.command()(train)
 app.command()(compare)
 app.command()(predict)
 app.command()(tune)
+app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")
 
 

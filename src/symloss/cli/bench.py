@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from symloss.cli.output import AsJson, console, print_json, progress
 
 bench = typer.Typer(help="Measure what losses and heads cost, against torch's cross-entropy.", no_args_is_help=True)
 
+Root = Annotated[Path | None, typer.Option("--data-dir", help="Where CIFAR-10 is.", envvar="SYMLOSS_DATA")]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Timed runs of each; the median counts.")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with the targets; exit with 1 if any is missed.")]
 
@@ -41,6 +43,36 @@ def bench_heads(repeats: Repeats = 5, as_json: AsJson = False, check: Check = Fa
         _print_environment(benchmarks.environment())
         console().print(_head_table(timed, alone))
     _report(benchmarks.head_failures(timed, alone), check)
+
+
+@bench.command("training")
+def bench_training(
+    loss: Annotated[str, typer.Option(help="The loss to train with.")] = "alpha-mae",
+    model: Annotated[str | None, typer.Option(help="Another model than cnn8.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a round.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 5,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", help="Where CIFAR-10 is.", envvar="SYMLOSS_DATA")
+    ] = None,
+    as_json: AsJson = False,
+    check: Check = False,
+) -> None:
+    """Compare the training loop on cnn8 and CIFAR-10 with its bare step on one fixed batch, in turns."""
+    from symloss.bench import environment
+    from symloss.training import benchmark
+
+    rows = progress("timing the loop", benchmark.overhead(loss, steps, rounds, model, data_dir), rounds)
+    share = benchmark.speed(rows)
+    if as_json:
+        print_json({"environment": environment(), "rounds": rows, "speed": share})
+    else:
+        _print_environment(environment())
+        first = rows[0]
+        console().print(
+            f"{first['model']} on {first['data']}, batch {first['batch']}, {len(rows)} rounds of {steps} steps: "
+            f"the loop reaches {100 * share:.1f} % of the bare step's speed"
+        )
+    _report([f"the loop reaches {share:.3f}, target {benchmark.TARGET}"] if share < benchmark.TARGET else [], check)
 
 
 def _print_environment(environment: dict[str, Any]) -> None:

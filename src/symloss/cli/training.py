@@ -68,7 +68,7 @@ def compare(
         typer.echo(f"runs are in {options['runs']}")
 
 
-@shared({name: WHAT[name] for name in ("label", "image", "data_dir", "skip_bad")})
+@shared({name: WHAT[name] for name in ("image", "data_dir", "skip_bad")})
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)],
     data: Annotated[str, typer.Argument(help="Data as in train; labels are not needed.", show_default=False)],
@@ -88,7 +88,7 @@ def predict(
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["example", "prediction", "probability"])
     root, skip_bad = options["data_dir"], options["skip_bad"]
-    found = predictions(run, data, best=best, label=options["label"], image=options["image"], root=root, skip=skip_bad)
+    found = predictions(run, data, best=best, image=options["image"], root=root, skip=skip_bad)
     for name, prediction, probability in found:
         writer.writerow([name, prediction, f"{probability:.6f}"])
     if out is None:

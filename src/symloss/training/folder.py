@@ -142,7 +142,7 @@ def load_state(path: Path) -> dict[str, Any]:
     """What was saved; tensors and plain values only, so that a file of somebody else's cannot run anything."""
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except (RuntimeError, EOFError, ValueError, LookupError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path} is no whole checkpoint ({reason})") from None
     return state

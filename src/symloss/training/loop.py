@@ -34,7 +34,8 @@ class Trainer:
     """A run in progress: everything a checkpoint must bring back, and the means to go one epoch further."""
 
     def __init__(self, fabric: Fabric, settings: Settings, task: Task, workers: int = 0):
-        self.fabric, self.settings, self.task, self.workers = fabric, settings, task, workers
+        self.fabric, self.settings, self.workers = fabric, settings, workers
+        self.task = task = task.to(fabric.device)
         self.schedule = Schedule.parse(settings.schedule)
         self.model = build_model(settings, task.data.input_shape, len(task.data.classes))
         self.optimizer = build_optimizer(settings, self.model.parameters())
@@ -77,11 +78,15 @@ class Trainer:
             tally.add(scores, loss, labels, None if self.clean is None else self.clean[batch.index])
         if pending is not None:
             _refuse_nan(pending, epoch, len(self.train_batches) - 1, self.settings.lr)
+        if not all(bool(part.isfinite().all()) for part in self.model.parameters()):
+            raise Diverged(
+                f"the weights became infinite or nan at the end of epoch {epoch + 1}; {_advice(self.settings.lr)}"
+            )
         return {"lr": lr} | tally.row()
 
     def _step(self, inputs: Tensor, labels: Tensor, total: int) -> tuple[Tensor, Tensor]:
         self.stepper.zero_grad(set_to_none=True)
-        scores = self.forward(inputs)
+        scores = self._scores(inputs)
         # Each process has its share of the batch, and the gradients of all are averaged.
         share = len(labels) * self.fabric.world_size / total
         loss: Tensor = self.loss(scores, labels) if len(labels) else scores.sum()
@@ -95,6 +100,16 @@ class Trainer:
             )
         self.stepper.step()
         return scores.detach(), loss.detach()
+
+    def _scores(self, inputs: Tensor) -> Tensor:
+        if len(inputs) > 1:
+            scores: Tensor = self.forward(inputs)
+            return scores
+        # Batch normalisation has no statistics of a lone example: it goes by those of the batches before.
+        self.forward.eval()
+        scores = self.forward(inputs)
+        self.forward.train()
+        return scores
 
     def _set_lr(self, epoch: int, step: int) -> float:
         lr = self.settings.lr * self.schedule.factor(epoch=epoch, epochs=self.settings.epochs, step=step)
@@ -158,7 +173,8 @@ def _mixed(seed: int, epoch: int) -> int:
 def _refuse_nan(loss: Tensor, epoch: int, step: int, lr: float) -> None:
     value = float(loss)
     if not math.isfinite(value):
-        raise Diverged(
-            f"the loss became {value} at step {step + 1} of epoch {epoch + 1}; the last checkpoint is kept, "
-            f"and a learning rate below {lr:g} may help"
-        )
+        raise Diverged(f"the loss became {value} at step {step + 1} of epoch {epoch + 1}; {_advice(lr)}")
+
+
+def _advice(lr: float) -> str:
+    return f"the last checkpoint is kept, and a learning rate below {lr:g} may help"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from torch.multiprocessing.spawn import ProcessRaisedException
 
 from symloss import __version__
 from symloss.training.folder import RESULT, RunFolder
-from symloss.training.loop import Row, Trainer, fit
+from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import Settings
 from symloss.training.task import Task, prepare
 
@@ -47,11 +49,13 @@ def train(
         on_epoch: called with the metrics of every epoch; with several processes it must be picklable.
     """
     run = RunFolder(folder)
-    run.start(settings.to_dict())
+    several = devices * nodes > 1
+    first = not several or int(os.environ.get("RANK", os.environ.get("NODE_RANK", "0"))) == 0
+    if first:
+        run.start(settings.to_dict())
     done = run.read(RESULT)
     if done is not None:
         return done
-    several = devices * nodes > 1
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
@@ -60,9 +64,21 @@ def train(
         precision=PRECISION[settings.precision],  # type: ignore[arg-type]
     )
     work = _Work(settings, run.path, root, skip_bad, workers, on_epoch)
-    with run.alone():
-        found: dict[str, Any] = fabric.launch(work) if several else work(fabric)
+    # Where the same command was started many times, on each node or by torchrun, the first stands for all.
+    with run.alone() if first else contextlib.nullcontext():
+        try:
+            found: dict[str, Any] = fabric.launch(work) if several else work(fabric)
+        except ProcessRaisedException as error:
+            raise _retold(error) from None
         return found
+
+
+def _retold(error: ProcessRaisedException) -> Exception:
+    """What went wrong in another process, without its traceback if it is a sentence of ours."""
+    kind, _, sentence = str(error).strip().splitlines()[-1].partition(": ")
+    kinds = {known.__name__: known for known in (Diverged, ValueError, TypeError, OSError, FileNotFoundError)}
+    known = kinds.get(kind.rpartition(".")[2])
+    return error if known is None else known(sentence)
 
 
 @dataclass
@@ -98,6 +114,7 @@ def _description(task: Task) -> dict[str, Any]:
         "classes": list(data.classes),
         "input_shape": list(data.input_shape),
         "size": data.size,
+        "columns": list(data.columns),
         "mean": list(data.scaling.mean),
         "std": list(data.scaling.std),
     }

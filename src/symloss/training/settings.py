@@ -62,14 +62,12 @@ class Settings:
         checks.choice("precision", self.precision, PRECISIONS)
         checks.choice("counts", self.counts, COUNTS)
         checks.choice("scores", self.scores, SCORES)
-        for name, interval in _WHOLE.items():
-            checks.number(name, getattr(self, name), interval, whole=True)
-        for name, interval in _NUMBERS.items():
-            checks.number(name, getattr(self, name), interval)
-        if self.clip is not None:
-            checks.number("clip", self.clip, "(0, inf)")
-        if self.subset is not None:
-            checks.number("subset", self.subset, "[2, inf)", whole=True)
+        for name, interval in (_WHOLE | _NUMBERS).items():
+            value = getattr(self, name)
+            if value is None and name in ("clip", "subset"):
+                continue
+            # 1 and 1.0 are the same, and must have the same key.
+            object.__setattr__(self, name, checks.number(name, value, interval, whole=name in _WHOLE))
         Schedule.parse(self.schedule)
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,11 +88,12 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-_WHOLE = {"epochs": "[1, inf)", "batch": "[1, inf)", "seed": "[0, inf)"}
+_WHOLE = {"epochs": "[1, inf)", "batch": "[1, inf)", "seed": "[0, inf)", "subset": "[2, inf)"}
 _NUMBERS = {
     "lr": "(0, inf)",
     "momentum": "[0, 1)",
     "weight_decay": "[0, inf)",
     "penalty": "[0, inf)",
     "validation": "[0, 1)",
+    "clip": "(0, inf)",
 }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from symloss.data import KNOWN, open_data
+from symloss.data import KNOWN, data_root, open_data
 from symloss.data.dataset import DataSet, Examples
 from symloss.noise import Corruption, corrupt
 from symloss.training.settings import Settings
@@ -26,6 +26,12 @@ class Task:
     validation: Examples | None
     test: Examples | None
     corruption: Corruption
+
+    def to(self, device: torch.device) -> Task:
+        """Small data sets live on the device, once: training and validation examples share their memory."""
+        train = self.train.to(device)
+        shared = None if self.validation is None else replace(self.validation, inputs=train.inputs)
+        return replace(self, train=train, validation=shared, test=None if self.test is None else self.test.to(device))
 
 
 @functools.lru_cache(maxsize=1)
@@ -59,7 +65,7 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
         counts=settings.counts,
         dataset=data.name if named else None,
         inputs=data.train.inputs if isinstance(data.train.inputs, Tensor) else None,
-        root=root,
+        root=data_root() if root is None else root,
         split="before" if settings.validation > 0 else None,
     )
     noisy = torch.from_numpy(corruption.labels)

@@ -1,0 +1,56 @@
+"""``symloss data``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+data = typer.Typer(help="Fetch published data sets, and look at data.", no_args_is_help=True)
+
+Root = Annotated[Path | None, typer.Option("--data-dir", help="Where data sets are kept.", envvar="SYMLOSS_DATA")]
+
+
+@data.command("get")
+def get(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10, cifar100.", show_default=False)],
+    data_dir: Root = None,
+    mirror: Annotated[str | None, typer.Option(help="Address of a mirror with the publisher's files.")] = None,
+) -> None:
+    """Download a data set from its publisher: checked, and resumed if it was cut off."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    from symloss.data.download import get as fetch
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+        tasks: dict[str, int] = {}
+
+        def show(file: str, here: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = progress.add_task(file, total=total)
+            progress.update(tasks[file], completed=here, total=total)  # type: ignore[arg-type]
+
+        folder = fetch(name, data_dir, progress=show, base_url=mirror)
+    typer.echo(folder)
+
+
+@data.command("show")
+def show(
+    spec: Annotated[str, typer.Argument(help="A name, or the path of your own data.", show_default=False)],
+    data_dir: Root = None,
+    label: Annotated[str, typer.Option(help="Column of the labels, in a table.")] = "label",
+    image: Annotated[str | None, typer.Option(help="Column of the image paths, in a table.")] = None,
+) -> None:
+    """Say what was found: how many examples of each class, their shape, where they are kept."""
+    from symloss.data import open_data
+
+    found = open_data(spec, root=data_dir, label=label, image=image)
+    kind = "files, decoded when needed" if found.streamed else "in memory"
+    typer.echo(f"{found.name}: inputs {' x '.join(map(str, found.input_shape))}, {kind}")
+    counts = [part.labels.bincount(minlength=len(found.classes)) for part in (found.train, found.test) if part]
+    typer.echo("\t".join(["class", "train", "test"][: 1 + len(counts)]))
+    for number, name in enumerate(found.classes):
+        typer.echo("\t".join([name, *(str(int(count[number])) for count in counts)]))

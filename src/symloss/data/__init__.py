@@ -1,0 +1,49 @@
+"""Data sets: published ones by name, and the user's own.
+
+>>> from symloss.data import open_data
+>>> open_data("digits").train.inputs.shape
+torch.Size([1437, 1, 8, 8])
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symloss.data.dataset import DataSet, Examples, ImageFiles, Scaling
+    from symloss.data.download import get
+    from symloss.data.opening import KNOWN, open_data
+    from symloss.data.root import data_root
+    from symloss.data.webvision import open_webvision
+
+__all__ = [
+    "KNOWN",
+    "DataSet",
+    "Examples",
+    "ImageFiles",
+    "Scaling",
+    "data_root",
+    "get",
+    "open_data",
+    "open_webvision",
+]
+
+# Names are resolved when they are used: fetching data must not import torch.
+_HOME = {
+    "DataSet": "dataset",
+    "Examples": "dataset",
+    "ImageFiles": "dataset",
+    "KNOWN": "opening",
+    "Scaling": "dataset",
+    "data_root": "root",
+    "get": "download",
+    "open_data": "opening",
+    "open_webvision": "webvision",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'symloss.data' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"symloss.data.{_HOME[name]}"), name)

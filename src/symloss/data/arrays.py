@@ -1,0 +1,142 @@
+"""Arrays in an .npz file: x and y, or x_train, y_train, x_test and y_test, or inputs and labels."""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symloss.data.dataset import DataSet, Examples
+from symloss.data.labels import class_names, class_numbers
+from symloss.data.scaling import scaling_of_features, scaling_of_images
+
+PAIRS = (("x", "y"), ("x_train", "y_train"), ("inputs", "labels"))
+TEST_PAIR = ("x_test", "y_test")
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Part = tuple[Tensor, list[str]]
+
+
+def open_arrays(path: Path, test: Path | None) -> DataSet:
+    """uint8 images, (N, height, width), (N, channels, height, width) or channels last; or features, (N, d)."""
+    inputs, labels = _part(path, PAIRS)
+    test_part = _part(test, PAIRS) if test is not None else _own_test(path)
+    classes = class_names(labels, path)
+    where = test or path
+    if test_part is not None and (test_part[0].shape[1:], test_part[0].dtype) != (inputs.shape[1:], inputs.dtype):
+        raise ValueError(
+            f"the test inputs of {where} must be like the training inputs, {_kind(inputs)}; got {_kind(test_part[0])}"
+        )
+    return DataSet(
+        name=path.stem,
+        train=Examples(inputs, class_numbers(labels, classes, path)),
+        test=Examples(test_part[0], class_numbers(test_part[1], classes, where)) if test_part is not None else None,
+        classes=classes,
+        scaling=scaling_of_images(inputs) if inputs.dtype == torch.uint8 else scaling_of_features(inputs),
+    )
+
+
+def _kind(inputs: Tensor) -> str:
+    return f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape[1:])} each"
+
+
+def _own_test(path: Path) -> Part | None:
+    with _open(path) as file:
+        there = any(name in file.files for name in TEST_PAIR)
+    return _part(path, (TEST_PAIR,)) if there else None
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    with path.open("rb") as stream:  # NumPy would leave a damaged file open
+        try:
+            file = np.load(stream, allow_pickle=False)
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} must be an .npz file; got a damaged one or another kind") from error
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise ValueError(f"{path} must be an .npz file; got a single array")
+        with file:
+            yield file
+
+
+def _part(path: Path, pairs: tuple[tuple[str, str], ...]) -> Part:
+    with _open(path) as file:
+        pair = next((pair for pair in pairs if set(pair) <= set(file.files)), None)
+        if pair is None:
+            wanted = " or ".join(" and ".join(pair) for pair in pairs)
+            raise ValueError(f"{path} must hold the arrays {wanted}; got {', '.join(file.files) or 'none'}")
+        x, y = (_array(file, name, path) for name in pair)
+    if len(x) != len(y) or not len(x):
+        raise ValueError(
+            f"{path} must hold as many inputs as labels, and some; got {len(x)} inputs and {len(y)} labels"
+        )
+    return _inputs(x, f"{pair[0]} of {path}"), _labels(y, f"{pair[1]} of {path}")
+
+
+def open_inputs_array(path: Path) -> Tensor:
+    """The inputs alone, those to test on first; labels need not be there."""
+    names = (TEST_PAIR[0], *(pair[0] for pair in PAIRS))
+    with _open(path) as file:
+        name = next((name for name in names if name in file.files), None)
+        if name is None:
+            raise ValueError(f"{path} must hold the array {' or '.join(names)}; got {', '.join(file.files) or 'none'}")
+        return _inputs(_array(file, name, path), f"{name} of {path}")
+
+
+def _array(file: Any, name: str, path: Path) -> Array:
+    try:
+        array: Array = file[name]
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{name} of {path} must be an array of numbers or text; got a damaged one, or Python objects, "
+            "which are never loaded"
+        ) from error
+    if array.ndim == 0:
+        raise ValueError(f"{name} of {path} must be an array; got a single value")
+    return array
+
+
+def _labels(y: Array, where: str) -> list[str]:
+    if y.ndim != 1 or y.dtype.kind not in "iufUS":
+        raise ValueError(f"{where} must be one row of numbers or names; got {y.dtype} of shape {y.shape}")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError(f"{where} must hold a label for each example; got {y[~np.isfinite(y)][0]}")
+    text: list[str] = y.astype(np.str_).tolist()
+    return text
+
+
+def _inputs(x: Array, where: str) -> Tensor:
+    if x.dtype.kind not in "iuf" or x.ndim not in (2, 3, 4) or 0 in x.shape:
+        raise ValueError(
+            f"{where} must hold numbers of shape (N, d), (N, height, width), (N, channels, height, width) or "
+            f"(N, height, width, channels); got {x.dtype} of shape {x.shape}"
+        )
+    return _features(x, where) if x.ndim == 2 else _images(x, where)
+
+
+def _features(x: Array, where: str) -> Tensor:
+    with np.errstate(over="ignore"):
+        features = x.astype(np.float32)
+    wrong = np.argwhere(~np.isfinite(features))
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        raise ValueError(f"{where} must hold finite numbers; got {x[row, column]} in row {row}, column {column}")
+    return torch.from_numpy(features)
+
+
+def _images(x: Array, where: str) -> Tensor:
+    if x.dtype != np.uint8:
+        raise ValueError(f"{where} must hold images as uint8, 0 to 255; got {x.dtype} of shape {x.shape}")
+    if x.ndim == 3:
+        return torch.from_numpy(x)[:, None]
+    if x.shape[1] in (1, 3):
+        return torch.from_numpy(x)
+    if x.shape[3] in (1, 3):
+        return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+    raise ValueError(f"{where} must hold images of 1 or 3 channels; got shape {x.shape}")

@@ -1,0 +1,270 @@
+"""Random changes to training images: whole batches on their device, driven by numbers that are drawn beforehand.
+
+Every step reads uniform numbers, a row for each example, so what happens to an example depends on its row alone: not
+on the device, the process or the batch it lies in. Images are raw here (black is 0); normalisation comes later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from PIL import Image, ImageEnhance
+from torch import Tensor
+
+from symloss.losses import checks
+
+
+class Step(Protocol):
+    """One change: ``apply`` takes images (N, C, H, W) and uniform numbers in [0, 1), (N, columns), on the CPU."""
+
+    columns: ClassVar[int]
+
+    def apply(self, images: Tensor, uniform: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A window of the image's own size, from anywhere in the image with a black frame."""
+
+    padding: int
+    columns: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        checks.number("padding of crop", self.padding, "[1, inf)", whole=True)
+
+    def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        count, channels, height, width = images.shape
+        top, left = (uniform * (2 * self.padding + 1)).long().to(images.device).T.view(2, count, 1, 1)
+        padded = F.pad(images, 4 * (self.padding,))
+        # Each row of the result is a run of memory: copying runs is three times as fast as gathering pixels.
+        planes = torch.arange(count * channels, device=images.device).view(count, channels, 1) * padded.shape[2]
+        rows = planes + top + torch.arange(height, device=images.device)
+        starts = rows * padded.shape[3] + left
+        return padded.flatten().unfold(0, width, 1).index_select(0, starts.flatten()).view(images.shape)
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Left and right exchanged, for half of the images."""
+
+    columns: ClassVar[int] = 1
+
+    def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        count = len(images)
+        chosen = torch.arange(count) + count * (uniform[:, 0] < 0.5)
+        return torch.cat([images, images.flip(3)]).index_select(0, chosen.to(images.device))
+
+
+@dataclass(frozen=True)
+class Rotate:
+    """A turn about the centre by up to so many degrees either way: the nearest pixel, black outside.
+
+    Coordinates are whole numbers of 2**-16 pixels, as in Pillow: the pixels are the same, and on every device.
+    """
+
+    degrees: float
+    columns: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        checks.number("degrees of rotate", self.degrees, "(0, 180]")
+
+    def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        height, width = images.shape[2:]
+        x = torch.arange(width, dtype=torch.int32, device=images.device)
+        y = torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
+        lines = _rotation(self.degrees * (2 * uniform[:, 0] - 1), height, width).to(images.device)
+        column, row = ((start + dx * x + dy * y) >> 16 for start, dx, dy in lines[..., None, None])
+        # What lies outside is read from a frame of one black pixel.
+        framed = F.pad(images, (1, 1, 1, 1))
+        source = (row.clamp_(-1, height) + 1) * (width + 2) + column.clamp_(-1, width) + 1
+        every_channel = source.flatten(1).long()[:, None].expand(-1, images.shape[1], -1)
+        return framed.flatten(2).gather(2, every_channel).view(images.shape)
+
+
+def _rotation(degrees: Tensor, height: int, width: int) -> Tensor:
+    """Where pixels come from, column and row: that of the first pixel, and the change a step right and a step down."""
+    cos, sin = torch.cos(torch.deg2rad(degrees)), torch.sin(torch.deg2rad(degrees))
+    x, y = 0.5 - width / 2, 0.5 - height / 2
+    columns = torch.stack([cos * x - sin * y + width / 2, cos, -sin])
+    rows = torch.stack([sin * x + cos * y + height / 2, sin, cos])
+    return (torch.stack([columns, rows]) * 65536 + 0.5).floor().int()
+
+
+@dataclass(frozen=True)
+class ResizedCrop:
+    """A window with 8 to 100 % of the area and sides of at most 4:3, brought to ``size`` by ``size`` pixels."""
+
+    size: int
+    columns: ClassVar[int] = 22  # ten attempts at a shape, and the place
+
+    def __post_init__(self) -> None:
+        checks.number("size of resized-crop", self.size, "[1, inf)", whole=True)
+
+    def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        return _one_by_one(images, uniform, self._resized)
+
+    def _resized(self, image: Image.Image, uniform: list[float]) -> Image.Image:
+        height, width = self._window(image.height, image.width, uniform[:20])
+        top = int(uniform[20] * (image.height - height + 1))
+        left = int(uniform[21] * (image.width - width + 1))
+        window = image.crop((left, top, left + width, top + height))
+        return window.resize((self.size, self.size), Image.Resampling.BILINEAR)
+
+    @staticmethod
+    def _window(height: int, width: int, uniform: list[float]) -> tuple[int, int]:
+        """The first shape that fits; else the largest allowed."""
+        for area, ratio in zip(uniform[::2], uniform[1::2], strict=True):
+            pixels = height * width * (0.08 + 0.92 * area)
+            stretch = (4 / 3) ** (2 * ratio - 1)
+            tall, wide = round(math.sqrt(pixels / stretch)), round(math.sqrt(pixels * stretch))
+            if 0 < tall <= height and 0 < wide <= width:
+                return tall, wide
+        return min(height, round(width * 4 / 3)), min(width, round(height * 4 / 3))
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """Brightness, contrast and saturation scaled by 1 - x to 1 + x, hue turned by up to -h to h, in random order."""
+
+    brightness: float
+    contrast: float
+    saturation: float
+    hue: float
+    columns: ClassVar[int] = 8  # four amounts, and the order
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            allowed = "[0, 0.5]" if field.name == "hue" else "[0, 1]"
+            checks.number(f"{field.name} of jitter", getattr(self, field.name), allowed)
+
+    def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        return _one_by_one(images, uniform, self._jittered)
+
+    def _jittered(self, image: Image.Image, uniform: list[float]) -> Image.Image:
+        limits = (self.brightness, self.contrast, self.saturation, self.hue)
+        amounts = [limit * (2 * u - 1) for limit, u in zip(limits, uniform[:4], strict=True)]
+        for kind in sorted(range(4), key=uniform[4:].__getitem__):
+            if limits[kind] > 0:
+                image = _CHANGES[kind](image, amounts[kind])
+        return image
+
+
+def _turn_hue(image: Image.Image, turns: float) -> Image.Image:
+    hue, saturation, value = image.convert("HSV").split()
+    turned = hue.point([(level + int(turns * 255)) % 256 for level in range(256)])
+    return Image.merge("HSV", (turned, saturation, value)).convert("RGB")
+
+
+_CHANGES: tuple[Callable[[Image.Image, float], Image.Image], ...] = (
+    lambda image, amount: ImageEnhance.Brightness(image).enhance(1 + amount),
+    lambda image, amount: ImageEnhance.Contrast(image).enhance(1 + amount),
+    lambda image, amount: ImageEnhance.Color(image).enhance(1 + amount),
+    _turn_hue,
+)
+
+
+def _one_by_one(images: Tensor, uniform: Tensor, change: Callable[[Image.Image, list[float]], Image.Image]) -> Tensor:
+    """For what Pillow does: slow, and meant for images that are decoded one at a time."""
+    if images.dtype != torch.uint8 or images.shape[1] != 3:
+        raise ValueError(
+            f"resized-crop and jitter need uint8 images with 3 channels; got {images.dtype} of shape "
+            f"{tuple(images.shape)}"
+        )
+    pictures = (Image.fromarray(image.permute(1, 2, 0).cpu().numpy()) for image in images)
+    changed = [pixels(change(picture, row)) for picture, row in zip(pictures, uniform.tolist(), strict=True)]
+    return torch.stack(changed).to(images.device)
+
+
+def pixels(image: Image.Image) -> Tensor:
+    """A picture in RGB as uint8 (3, height, width)."""
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def fit(image: Image.Image, size: int) -> Image.Image:
+    """For evaluation: the short side to 8/7 of the size (256 for 224), then the square in the middle."""
+    short = round(size * 8 / 7)
+    width, height = (int(short * side / min(image.size)) for side in image.size)
+    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return image.crop((left, top, left + size, top + size))
+
+
+STEPS: dict[str, type[Crop | Flip | Rotate | ResizedCrop | Jitter]] = {
+    "crop": Crop,
+    "flip": Flip,
+    "rotate": Rotate,
+    "resized-crop": ResizedCrop,
+    "jitter": Jitter,
+}
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Steps that follow one another.
+
+    >>> augmentation = Augmentation.parse(["crop:4", "flip"])
+    >>> augmentation
+    Augmentation(steps=(Crop(padding=4), Flip()))
+    >>> drawn = augmentation.draw(128, torch.Generator().manual_seed(0))
+    >>> images = torch.zeros(128, 3, 32, 32, dtype=torch.uint8)
+    >>> half = augmentation.apply(images[:64], drawn[:64])
+    """
+
+    steps: tuple[Step, ...] = ()
+
+    @classmethod
+    def parse(cls, names: Iterable[str]) -> Augmentation:
+        """From names such as "crop:4", "flip", "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2"."""
+        return cls(tuple(_step(name) for name in names))
+
+    @property
+    def columns(self) -> int:
+        return sum(step.columns for step in self.steps)
+
+    @property
+    def size(self) -> int | None:
+        """The side that images are brought to, if any step does that."""
+        return next((step.size for step in self.steps if isinstance(step, ResizedCrop)), None)
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """A row of uniform numbers for each example, to be indexed as the examples are."""
+        return torch.rand(count, self.columns, dtype=torch.float64, generator=generator)
+
+    def apply(self, images: Tensor, drawn: Tensor) -> Tensor:
+        """The images changed; one row of ``drawn`` belongs to each."""
+        if not self.steps or len(images) == 0:
+            return images
+        if images.dim() != 4 or len(images) != len(drawn):
+            raise ValueError(
+                f"images must have shape (N, C, H, W) with a row drawn for each; got {tuple(images.shape)} "
+                f"and {len(drawn)} rows"
+            )
+        columns = drawn.split_with_sizes([step.columns for step in self.steps], dim=1)
+        for step, uniform in zip(self.steps, columns, strict=True):
+            images = step.apply(images, uniform)
+        return images
+
+
+def _step(name: str) -> Step:
+    head, _, rest = name.partition(":")
+    if head not in STEPS:
+        raise ValueError(f"augmentation {name!r} does not exist: {checks.nearest(head, STEPS)}")
+    wanted = [field.name for field in fields(STEPS[head])]
+    given = rest.split(",") if rest else []
+    if len(given) != len(wanted):
+        form = f"{head}:{','.join(wanted)}" if wanted else head
+        raise ValueError(f"augmentation {head} must be written {form}; got {name!r}")
+    return STEPS[head](*(_number(name, text) for text in given))
+
+
+def _number(name: str, text: str) -> Any:
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        raise ValueError(f"augmentation {name!r} must hold numbers after the colon; got {text!r}") from None

@@ -1,0 +1,243 @@
+"""Batches of a data set, epoch after epoch: in an order and with an augmentation that can be repeated exactly.
+
+What epoch 7 holds depends on the seed and on the number 7 alone, never on what was drawn before it. So a run that is
+killed goes on as if nothing had happened, and several processes agree without talking to each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from symloss.data.augment import Augmentation, fit, pixels
+from symloss.data.dataset import Examples, ImageFiles, Scaling
+from symloss.losses import checks
+
+_ORDER, _AUGMENTATION = 0, 1
+"""What random numbers are for: separate streams of the same seed and epoch."""
+
+
+class Batch(NamedTuple):
+    """This process's share of a batch. ``index``: which examples; ``total``: how many all processes hold together."""
+
+    inputs: Tensor
+    index: Tensor  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    total: int
+
+
+class Share(NamedTuple):
+    """Where in the epoch's order a process's part of a batch lies."""
+
+    start: int
+    stop: int
+    total: int
+
+    @property
+    def place(self) -> slice:
+        return slice(self.start, self.stop)
+
+
+class Batches:
+    """Normalised inputs, batch by batch, on the device.
+
+    Tensors are kept on the device once, as they are; images in files are decoded by ``workers`` processes and brought
+    to ``size`` by ``size`` pixels. Each batch of ``batch`` examples is cut into ``world`` neighbouring shares, as equal
+    as can be, of which this process gets number ``rank``. In the last, smaller batch a share may be empty.
+
+    >>> digits = Examples(torch.arange(20, dtype=torch.uint8).view(5, 1, 2, 2), torch.zeros(5, dtype=torch.int64))
+    >>> batches = Batches(digits, batch=2, scaling=Scaling((0.5,), (0.5,)), shuffle=False, seed=0, device="cpu")
+    >>> [batch.index.tolist() for batch in batches.epoch(0)]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        *,
+        batch: int,
+        scaling: Scaling,
+        augmentation: tuple[str, ...] = (),
+        shuffle: bool,
+        seed: int,
+        device: torch.device | str,
+        rank: int = 0,
+        world: int = 1,
+        size: int | None = None,
+        workers: int = 0,
+        channels_last: bool = False,
+    ):
+        self.count, self.shuffle, self.device = len(examples), shuffle, torch.device(device)
+        self.world = int(checks.number("world", world, "[1, inf)", whole=True))
+        self.rank = int(checks.number("rank", rank, f"[0, {world})", whole=True))
+        self.batch = int(checks.number("batch", batch, f"[{world}, inf)", whole=True))
+        self.seed = int(checks.number("seed", seed, "[0, inf)", whole=True))
+        self._positions = None if examples.positions is None else examples.positions.to(self.device)
+        steps = Augmentation.parse(augmentation)
+        self._source: Resident | Streamed
+        if isinstance(examples.inputs, ImageFiles):
+            self._source = Streamed(examples.inputs, steps, self.device, size, workers)
+        else:
+            self._source = Resident(examples.inputs.to(self.device), steps)
+        self._normalise = Normaliser(scaling, self._source.shape, self._source.dtype, self.device, channels_last)
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        return math.ceil(self.count / self.batch)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of an epoch, the same whenever it is asked for."""
+        number = int(checks.number("epoch", number, "[0, inf)", whole=True))
+        shares = [self._share(start) for start in range(0, self.count, self.batch)]
+        order = self._order(number).to(self.device)
+        places = order if self._positions is None else self._positions[order]
+        loaded = self._source.load(places, shares, self.seed, number)
+        for share, raw in zip(shares, loaded, strict=True):
+            yield Batch(self._normalise(raw), order[share.place], share.total)
+
+    def _order(self, epoch: int) -> Tensor:
+        if not self.shuffle:
+            return torch.arange(self.count)
+        return torch.randperm(self.count, generator=generator(self.seed, epoch, _ORDER))
+
+    def _share(self, start: int) -> Share:
+        total = min(self.batch, self.count - start)
+        # Rounded up, so that a lone example goes to rank 0.
+        first, last = (-(-total * rank // self.world) for rank in (self.rank, self.rank + 1))
+        return Share(start + first, start + last, total)
+
+
+def generator(seed: int, *key: int) -> torch.Generator:
+    """Random numbers of their own for every seed and key; the global state is not involved."""
+    state = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
+    return torch.Generator().manual_seed(int(state[0]))
+
+
+class Normaliser:
+    """Raw inputs become float32, (x - mean) / std; bytes stand for 0 to 1. The raw inputs are used up."""
+
+    def __init__(
+        self, scaling: Scaling, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, channels_last: bool
+    ):
+        if not len(scaling.mean) == len(scaling.std) == shape[0]:
+            raise ValueError(
+                f"scaling must have a mean and a std for each of {shape[0]} channels or features; "
+                f"got {len(scaling.mean)} and {len(scaling.std)}"
+            )
+        if not all(std > 0 for std in scaling.std):
+            raise ValueError(f"scaling must have every std above 0; got {checks.brief(scaling.std)}")
+        unit = 255 if dtype == torch.uint8 else 1
+        view = (-1, *(1 for _ in shape[1:]))
+        mean, std = (
+            unit * torch.tensor(values, dtype=torch.float64).view(view) for values in (scaling.mean, scaling.std)
+        )
+        self.shift, self.factor = (values.to(torch.float32).to(device) for values in (mean, 1 / std))
+        self.channels_last = channels_last and len(shape) == 3
+
+    def __call__(self, raw: Tensor) -> Tensor:
+        scaled = raw.to(torch.float32).sub_(self.shift).mul_(self.factor)
+        # Only now: broadcasting over channels that lie last takes several times as long.
+        return scaled.contiguous(memory_format=torch.channels_last) if self.channels_last else scaled
+
+
+class Resident:
+    """Inputs that live on the device."""
+
+    def __init__(self, inputs: Tensor, augmentation: Augmentation):
+        if inputs.dtype != torch.uint8 and not inputs.is_floating_point():
+            raise TypeError(f"inputs must be uint8 images or floating-point features; got {inputs.dtype}")
+        if inputs.dim() < 2 or (augmentation.steps and inputs.dim() != 4):
+            wanted = "(N, C, H, W), to be augmented" if augmentation.steps else "(N, d) or (N, C, H, W)"
+            raise ValueError(f"inputs must have shape {wanted}; got {tuple(inputs.shape)}")
+        self.inputs, self.augmentation = inputs, augmentation
+        self.shape, self.dtype = tuple(inputs.shape[1:]), inputs.dtype
+
+    def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
+        drawn = self.augmentation.draw(len(order), generator(seed, epoch, _AUGMENTATION))
+        for share in shares:
+            # A copy, which the normaliser may write to.
+            chosen = self.inputs.index_select(0, order[share.place])
+            yield self.augmentation.apply(chosen, drawn[share.place])
+
+
+class Streamed:
+    """Images in files, decoded when they are needed."""
+
+    dtype = torch.uint8
+
+    def __init__(
+        self, files: ImageFiles, augmentation: Augmentation, device: torch.device, size: int | None, workers: int
+    ):
+        if size is None:
+            raise ValueError("size must be given for images in files, the side to bring them to; got None")
+        self.size = int(checks.number("size", size, "[1, inf)", whole=True))
+        self.workers = int(checks.number("workers", workers, "[0, inf)", whole=True))
+        if augmentation.size not in (None, self.size):
+            raise ValueError(f"size must be that of the resized-crop, {augmentation.size}; got {size}")
+        self.files, self.augmentation, self.device = files, augmentation, device
+        self.shape = (3, self.size, self.size)
+
+    def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
+        chosen = [tuple(order[share.place].tolist()) for share in shares]
+        decoded = _Decoded(self.files.paths, chosen, self.augmentation, self.size, (seed, epoch))
+        loader = DataLoader(
+            decoded,
+            batch_size=None,
+            num_workers=self.workers,
+            pin_memory=self.device.type == "cuda",
+            # Without one the loader draws from the global random state.
+            generator=torch.Generator(),
+        )
+        for images in loader:
+            if isinstance(images, ValueError):
+                raise images
+            yield images.to(self.device, non_blocking=True)
+
+
+@dataclass(frozen=True)
+class _Decoded(Dataset[Tensor | ValueError]):
+    """The shares of an epoch, one item each."""
+
+    paths: tuple[Path, ...]
+    shares: list[tuple[int, ...]]
+    augmentation: Augmentation
+    size: int
+    seed: tuple[int, int]
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def __getitem__(self, number: int) -> Tensor | ValueError:
+        """An error is returned: raised in a worker, it would arrive wrapped in a traceback of many lines."""
+        images = torch.empty(len(self.shares[number]), 3, self.size, self.size, dtype=torch.uint8)
+        try:
+            for place, index in enumerate(self.shares[number]):
+                images[place] = self._image(index)
+        except ValueError as error:
+            return error
+        return images
+
+    def _image(self, index: int) -> Tensor:
+        image = decode(self.paths[index])
+        if self.augmentation.size is None:
+            image = fit(image, self.size)
+        drawn = self.augmentation.draw(1, generator(self.seed[0], self.seed[1], _AUGMENTATION, index))
+        return self.augmentation.apply(pixels(image)[None], drawn)[0]
+
+
+def decode(path: Path) -> Image.Image:
+    """The picture in RGB."""
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} cannot be decoded as an image: {reason}") from None

@@ -1,0 +1,93 @@
+"""What every data set is, wherever it came from: examples with labels, names of the classes, how to scale inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Images that stay on disk and are decoded when they are needed."""
+
+    paths: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+Inputs = Tensor | ImageFiles
+"""uint8 images (N, channels, height, width), float32 features (N, d), or files."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs and their labels, in the publisher's order; or some of them, which share the memory of all."""
+
+    inputs: Inputs
+    labels: Tensor
+    positions: Tensor | None = None
+    """Where among the inputs each example is; None if they are all there, in order."""
+
+    def __post_init__(self) -> None:
+        places = len(self.inputs) if self.positions is None else len(self.positions)
+        if places != len(self.labels):
+            raise ValueError(f"inputs and labels must be as many; got {places} inputs and {len(self.labels)} labels")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, index: Tensor) -> Examples:
+        return Examples(self.inputs, self.labels[index], index if self.positions is None else self.positions[index])
+
+    def to(self, device: torch.device | str) -> Examples:
+        return self if isinstance(self.inputs, ImageFiles) else replace(self, inputs=self.inputs.to(device))
+
+    def relabel(self, labels: Tensor) -> Examples:
+        return replace(self, labels=labels)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Inputs become (x - mean) / std: one entry for each channel (of images in [0, 1]) or each feature."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Examples to train on and, where there are any, clean ones to test on.
+
+    ``augmentation`` names what the published protocol does to training images: "crop:4", "flip", "rotate:20",
+    "resized-crop:224", "jitter:0.4,0.4,0.4,0.2". ``size`` is the side that streamed images are brought to,
+    ``columns`` names the features of a table.
+    """
+
+    name: str
+    train: Examples
+    test: Examples | None
+    classes: tuple[str, ...]
+    scaling: Scaling
+    augmentation: tuple[str, ...] = ()
+    size: int | None = None
+    columns: tuple[str, ...] = ()
+
+    @property
+    def streamed(self) -> bool:
+        return isinstance(self.train.inputs, ImageFiles)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one example, as a model sees it."""
+        if isinstance(self.train.inputs, ImageFiles):
+            assert self.size is not None
+            return (3, self.size, self.size)
+        return tuple(self.train.inputs.shape[1:])
+
+
+def labels_tensor(labels: object) -> Tensor:
+    return torch.as_tensor(labels, dtype=torch.int64)

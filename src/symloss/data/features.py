@@ -1,0 +1,37 @@
+"""A table of features: one column holds the label, all others numbers."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from symloss.data.dataset import DataSet, Examples
+from symloss.data.labels import class_names, class_numbers
+from symloss.data.scaling import scaling_of_features
+from symloss.data.tables import Table
+
+
+def open_features(train: Table, test: Table | None, label: str) -> DataSet:
+    columns = [column for column in train.columns if column != label]
+    if not columns:
+        raise ValueError(f"{train.path} must have a column of features beside {label!r}; got none")
+    features, labels = _read(train, columns, label)
+    classes = class_names(labels, train.path)
+    return DataSet(
+        name=train.path.stem,
+        train=Examples(features, class_numbers(labels, classes, train.path)),
+        test=_test(test, columns, label, classes) if test is not None else None,
+        classes=classes,
+        scaling=scaling_of_features(features),
+        columns=tuple(columns),
+    )
+
+
+def _test(table: Table, columns: list[str], label: str, classes: tuple[str, ...]) -> Examples:
+    for column in columns:
+        table.require(column, "feature")
+    features, labels = _read(table, columns, label)
+    return Examples(features, class_numbers(labels, classes, table.path))
+
+
+def _read(table: Table, columns: list[str], label: str) -> tuple[Tensor, list[str]]:
+    return table.numbers(columns), table.text(label)

@@ -1,0 +1,179 @@
+"""Image files: what one holds, the pixels of one, and a data set of many."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from symloss.data.bad import BadFiles
+from symloss.data.dataset import DataSet, Examples, ImageFiles, Inputs
+from symloss.data.labels import class_names, class_numbers
+from symloss.data.scaling import IMAGENET, scaling_of_images
+
+RESIDENT_BYTES = 2 * 2**30
+"""Images of one size that need no more than this are held in memory."""
+
+STREAMED_SIZE = 224
+"""The side that other images are brought to when they are needed."""
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the head of an image file says."""
+
+    height: int
+    width: int
+    grey: bool
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Image files and the labels they were given, not yet looked at."""
+
+    paths: Sequence[Path]
+    labels: Sequence[str]
+    where: Path
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Those among them that are images."""
+
+    paths: list[Path]
+    labels: list[str]
+    looks: list[Look]
+    where: Path
+
+
+class NotAnImage(ValueError):  # noqa: N818 (says what is wrong)
+    """The file cannot be read as an image; the message is the reason alone."""
+
+
+def look(path: Path) -> Look:
+    """Size and kind from the head of the file; the pixels stay undecoded."""
+    return _with_image(path, _look)
+
+
+def decode(path: Path, *, grey: bool = False) -> Pixels:
+    """The pixels as (channels, height, width), upright: three channels, or one if grey."""
+    return _with_image(path, lambda image: _pixels(image, grey))
+
+
+def _with_image(path: Path, use: Callable[[Image.Image], Result]) -> Result:
+    try:
+        with warnings.catch_warnings():
+            # Pillow refuses images of twice the limit and only warns of those in between.
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                return use(image)
+    except NotAnImage:
+        raise
+    except FileNotFoundError:
+        raise NotAnImage("no such file") from None
+    except UnidentifiedImageError:
+        raise NotAnImage("a file that is no image") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise NotAnImage(f"more than the allowed {Image.MAX_IMAGE_PIXELS} pixels") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # Pillow's decoders raise many kinds
+        raise NotAnImage(f"a damaged image ({' '.join(str(error).split())})") from error
+
+
+def _look(image: Image.Image) -> Look:
+    if image.mode in ("I", "F"):
+        raise NotAnImage(f"pixels of mode {image.mode}, which have no fixed range")
+    width, height = image.size
+    if _orientation(image) >= 5:  # lies on its side
+        width, height = height, width
+    return Look(height, width, image.mode in ("1", "L", "LA", "La") or image.mode.startswith("I;16"))
+
+
+def _orientation(image: Image.Image) -> int:
+    # Pillow would decode a whole PNG to find out that it has no EXIF data.
+    if image.format == "PNG" and "exif" not in image.info:
+        return 1
+    return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+
+
+def _pixels(image: Image.Image, grey: bool) -> Pixels:
+    if _orientation(image) != 1:
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16"):  # Pillow would clip the values to 255
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode == "P" and "transparency" in image.info:  # Pillow warns of the direct way
+        image = image.convert("RGBA")
+    pixels = np.asarray(image.convert("L" if grey else "RGB"))
+    return pixels[None] if grey else pixels.transpose(2, 0, 1)
+
+
+def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) -> DataSet:
+    """In memory if all images have one size and fit; otherwise files to be decoded when needed."""
+    parts = [_see(part, bad) for part in (train, test) if part is not None]
+    looks = {found for part in parts for found in part.looks}
+    sizes = {(found.height, found.width) for found in looks}
+    grey = all(found.grey for found in looks)
+    total = sum(len(part.paths) for part in parts) * (1 if grey else 3) * max(h * w for h, w in sizes)
+    resident = len(sizes) == 1 and total <= RESIDENT_BYTES
+    loaded = [_load(part, grey, bad) if resident else (ImageFiles(tuple(part.paths)), part.labels) for part in parts]
+    classes = class_names(loaded[0][1], train.where)
+    examples = [
+        Examples(inputs, class_numbers(labels, classes, part.where))
+        for part, (inputs, labels) in zip(parts, loaded, strict=True)
+    ]
+    inputs = examples[0].inputs
+    return DataSet(
+        name=name,
+        train=examples[0],
+        test=examples[1] if test is not None else None,
+        classes=classes,
+        scaling=scaling_of_images(inputs) if isinstance(inputs, Tensor) else IMAGENET,
+        size=None if resident else STREAMED_SIZE,
+    )
+
+
+def _see(listed: Listed, bad: BadFiles) -> _Seen:
+    seen = _Seen([], [], [], listed.where)
+    for path, label in zip(listed.paths, listed.labels, strict=True):
+        try:
+            seen.looks.append(look(path))
+        except NotAnImage as reason:
+            bad.found(path, str(reason))
+            continue
+        seen.paths.append(path)
+        seen.labels.append(label)
+    _some(seen.paths, listed.where)
+    return seen
+
+
+def _load(seen: _Seen, grey: bool, bad: BadFiles) -> tuple[Inputs, list[str]]:
+    """All pixels in one tensor, filled image by image, and the labels of those that could be decoded."""
+    first = seen.looks[0]
+    images = torch.empty(len(seen.paths), 1 if grey else 3, first.height, first.width, dtype=torch.uint8)
+    rows = images.numpy()
+    labels: list[str] = []
+    for path, label in zip(seen.paths, seen.labels, strict=True):
+        try:
+            rows[len(labels)] = decode(path, grey=grey)
+        except NotAnImage as reason:
+            bad.found(path, str(reason))
+            continue
+        labels.append(label)
+    _some(labels, seen.where)
+    return images[: len(labels)], labels
+
+
+def _some(found: Sequence[object], where: Path) -> None:
+    if not found:
+        raise ValueError(f"{where} must name at least one image that can be read; got none")

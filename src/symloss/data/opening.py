@@ -1,0 +1,115 @@
+"""One way to open any data set: by its name, or by where the user's own is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from symloss.data.arrays import open_arrays
+from symloss.data.bad import BadFiles
+from symloss.data.cifar import CIFAR, open_cifar
+from symloss.data.dataset import DataSet
+from symloss.data.digits import open_digits
+from symloss.data.features import open_features
+from symloss.data.folder import open_folder
+from symloss.data.idx import SCALING as IDX
+from symloss.data.idx import open_idx
+from symloss.data.manifest import image_column, open_manifest
+from symloss.data.root import data_root
+from symloss.data.tables import open_table
+from symloss.data.webvision import open_webvision
+from symloss.losses.checks import nearest
+
+KNOWN = ("digits", *IDX, *CIFAR, "webvision-mini", "webvision-mini-imagenet")
+TABLES = (".csv", ".parquet")
+FILES = (*TABLES, ".npz")
+
+
+def open_data(
+    spec: str,
+    *,
+    root: Path | None = None,
+    label: str = "label",
+    image: str | None = None,
+    test: str | Path | None = None,
+    skip_bad: bool = False,
+    on_bad: Callable[[Path, str], None] | None = None,
+) -> DataSet:
+    """A data set by its name (one of ``KNOWN``, below ``root``) or by the path of the user's own.
+
+    - a folder of images by class, or with ``train/`` and ``test/`` (or ``val/``) of that kind;
+    - a ``.csv`` or ``.parquet`` table of image files (in the column ``image``) and labels (in the column ``label``);
+    - a ``.csv`` or ``.parquet`` table of features with a column ``label``;
+    - an ``.npz`` with ``x`` and ``y``.
+
+    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images are left
+    out, and ``on_bad`` is told each one's path and what is wrong with it. A name goes before a path: ``./digits`` is
+    the path.
+
+    >>> digits = open_data("digits")
+    >>> len(digits.train), digits.input_shape, digits.classes[:3]
+    (1437, (1, 8, 8), ('0', '1', '2'))
+    """
+    bad = BadFiles(skip_bad, on_bad)
+    if spec in KNOWN:
+        if test is not None:
+            raise ValueError(f"test must be left out for {spec}, which brings its own test data; got {str(test)!r}")
+        return _open_known(spec, data_root() if root is None else root, bad)
+    path = existing(spec)
+    return _open_own(path, None if test is None else _existing_test(Path(test), path), label, image, bad)
+
+
+def _open_known(name: str, root: Path, bad: BadFiles) -> DataSet:
+    if name == "digits":
+        return open_digits()
+    if name in IDX:
+        return open_idx(name, root)
+    if name in CIFAR:
+        return open_cifar(name, root)
+    return open_webvision(root, imagenet=name.endswith("-imagenet"), bad=bad)
+
+
+def existing(spec: str) -> Path:
+    """The path of the user's own data; what is no path must have been meant as a name."""
+    path = Path(spec)
+    if path.exists():
+        return path
+    if path.name != spec or path.suffix in FILES:
+        raise FileNotFoundError(f"data must be an existing folder or file, or one of {', '.join(KNOWN)}; got {spec!r}")
+    raise ValueError(f"data must be a known name or an existing folder or file; got {spec!r}, {nearest(spec, KNOWN)}")
+
+
+def _existing_test(test: Path, train: Path) -> Path:
+    if not test.exists():
+        raise FileNotFoundError(f"test must be an existing folder or file; got {str(test)!r}")
+    kinds = [("folder" if path.is_dir() else _kind(path)) for path in (train, test)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"test must be of the same kind as the training data, a {kinds[0]}; got a {kinds[1]}, {test}")
+    return test
+
+
+def _kind(path: Path) -> str:
+    suffix = path.suffix.lower()
+    return "table" if suffix in TABLES else f"{suffix} file"
+
+
+def _open_own(path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles) -> DataSet:
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        return open_folder(path, test, bad)
+    if suffix == ".npz":
+        return open_arrays(path, test)
+    if suffix in TABLES:
+        return _open_table(path, test, label, image, bad)
+    raise ValueError(f"data must be a folder or a file ending in {', '.join(FILES)}; got {str(path)!r}")
+
+
+def _open_table(path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles) -> DataSet:
+    tables = [open_table(file) for file in (path, test) if file is not None]
+    for table in tables:
+        table.require(label, "label")
+    train, clean = tables[0], tables[1] if test is not None else None
+    images = image_column(train, image)
+    if images is None:
+        return open_features(train, clean, label)
+    return open_manifest(train, clean, label, images, bad)

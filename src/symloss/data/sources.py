@@ -1,0 +1,84 @@
+"""Where data sets are published, and the checksums of what is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file, and its MD5 as published or as PyTorch's own loaders have it."""
+
+    name: str
+    md5: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files below an address; either an archive of one folder, or files that belong into a folder as they are."""
+
+    url: str
+    folder: str
+    files: tuple[Remote, ...]
+
+    @property
+    def packed(self) -> bool:
+        return self.files[0].name.endswith(".tar.gz")
+
+
+def _archive(name: str, md5: str, folder: str) -> Source:
+    return Source("https://www.cs.toronto.edu/~kriz/", folder, (Remote(name, md5),))
+
+
+def _idx(url: str, folder: str, *md5: str) -> Source:
+    names = "train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"
+    return Source(url, folder, tuple(Remote(f"{n}-ubyte.gz", m) for n, m in zip(names, md5, strict=True)))
+
+
+SOURCES = {
+    "mnist": _idx(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "mnist",
+        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "d53e105ee54ea40749a09fcbcd1e9432",
+        "9fb629c4189551a2d022fa330f9573f3",
+        "ec29112dd5afa0611ce80d1b7f02629c",
+    ),
+    "fashion-mnist": _idx(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "fashion-mnist",
+        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        "25c81989df183df01b3e8a0aad5dffbe",
+        "bef4ecab320f06d8554ea6380940ec79",
+        "bb300cfdad3c16e7a12a480ee83cd310",
+    ),
+    "cifar10": _archive("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"),
+    "cifar10-binary": _archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
+    "cifar100": _archive("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"),
+    "cifar100-binary": _archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"),
+}
+
+_WEBVISION = (
+    "ask for the Google images resized to 256, the validation images and the list files at "
+    "https://data.vision.ee.ethz.ch/cvl/webvision/dataset2017.html and unpack them into {root}/webvision"
+)
+_IMAGENET = (
+    "ask for the ILSVRC12 validation images at https://image-net.org and unpack them into {root}/ilsvrc12/val, "
+    "with a list of lines `file label` in {root}/ilsvrc12/val.txt or in a folder for each of the 1000 classes"
+)
+
+BY_HAND = {
+    "digits": "it is part of scikit-learn and always there",
+    "webvision-mini": _WEBVISION,
+    "webvision-mini-imagenet": f"{_WEBVISION}; {_IMAGENET}",
+    "cifar-n": (
+        "download the zip of CIFAR-10N and CIFAR-100N (licence CC BY-NC 4.0) from "
+        "https://github.com/UCSC-REAL/cifar-10-100n "
+        "and unpack CIFAR-10_human.pt and CIFAR-100_human.pt into {root}/cifar-n"
+    ),
+}
+"""What to do about those that cannot be fetched from here."""
+
+
+def by_hand(name: str, root: object) -> str:
+    return BY_HAND[name].format(root=root)

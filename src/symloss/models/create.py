@@ -1,0 +1,168 @@
+"""A model by its name: one of ours, or ``module:function`` of the user's own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from symloss.losses import checks
+from symloss.models.cnn import cnn4, cnn8
+from symloss.models.lenet import lenet5
+from symloss.models.mlp import mlp
+from symloss.models.resnet import resnet34, resnet50
+
+Builder = Callable[..., nn.Module]
+"""Called with ``input_shape`` and ``classes``, and for ours with the options."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    build: Builder
+    description: str
+    options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    """How to read each option from text."""
+
+
+def _number(text: str) -> object:
+    """As a number, or as it is: the builder says what is allowed."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _sizes(text: str) -> object:
+    return tuple(_number(part) for part in text.split("-"))
+
+
+MODELS = {
+    "cnn4": Entry(cnn4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", {"width": _number}),
+    "cnn8": Entry(cnn8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", {"width": _number}),
+    "lenet5": Entry(lenet5, "LeNet-5 with ReLU and average pools (MNIST)"),
+    "mlp": Entry(
+        mlp,
+        "linear layers, for tables and small images; options: hidden=256-256, norm=batch|none",
+        {"hidden": _sizes, "norm": str},
+    ),
+    "resnet34": Entry(resnet34, "residual network for small images (CIFAR-100)"),
+    "resnet50": Entry(resnet50, "residual network for large images (ImageNet, WebVision)"),
+}
+
+
+def list_models() -> dict[str, str]:
+    """The names that ``create_model`` takes, each with a description.
+
+    >>> list(list_models())
+    ['cnn4', 'cnn8', 'lenet5', 'mlp', 'resnet34', 'resnet50']
+    """
+    return {name: entry.description for name, entry in MODELS.items()}
+
+
+def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed: int | None = None) -> nn.Module:
+    """A model by name, options after a colon, or by ``module:function``, a function of input_shape and classes.
+
+    With a seed the weights depend on nothing else, and the global random state stays as it is.
+
+    >>> create_model("mlp:hidden=16,norm=none", input_shape=(4,), classes=3, seed=0)
+    Sequential(
+      (0): Flatten(start_dim=1, end_dim=-1)
+      (1): Linear(in_features=4, out_features=16, bias=True)
+      (2): ReLU(inplace=True)
+      (3): Linear(in_features=16, out_features=3, bias=True)
+    )
+    """
+    shape = _shape(input_shape)
+    classes = int(checks.number("classes", classes, "[2, inf)", whole=True))
+    with _seeded(seed), _current_directory():
+        build, options = _find(name)
+        model = build(input_shape=shape, classes=classes, **options)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model {name!r} must return a torch.nn.Module; got {type(model).__name__}")
+    return model
+
+
+def _shape(value: tuple[int, ...]) -> tuple[int, ...]:
+    shape = tuple(value)
+    if not shape or not all(isinstance(size, int) and size >= 1 for size in shape):
+        raise ValueError(f"input_shape must hold whole numbers of at least 1; got {checks.brief(value)}")
+    return shape
+
+
+@contextlib.contextmanager
+def _seeded(seed: int | None) -> Iterator[None]:
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        # torch.manual_seed would seed every GPU as well.
+        torch.default_generator.manual_seed(int(checks.number("seed", seed, "[0, inf)", whole=True)))
+        yield
+
+
+@contextlib.contextmanager
+def _current_directory() -> Iterator[None]:
+    """Modules of the current directory can be imported, as in ``python -m``."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def _find(name: str) -> tuple[Builder, dict[str, Any]]:
+    if not isinstance(name, str):
+        raise TypeError(f"model must be a name such as 'cnn8', or module:function; got {checks.brief(name)}")
+    head, colon, rest = name.partition(":")
+    if head in MODELS:
+        return MODELS[head].build, _options(head, rest)
+    if not colon:
+        raise ValueError(f"model {name!r} does not exist: {checks.nearest(name, MODELS)}")
+    return _users(head, rest), {}
+
+
+def _options(model: str, text: str) -> dict[str, Any]:
+    known = MODELS[model].options
+    values: dict[str, Any] = {}
+    for item in filter(None, text.split(",")):
+        key, equals, value = item.partition("=")
+        if not equals or key not in known:
+            raise ValueError(
+                f"options of {model} must be among: {', '.join(f'{k}=...' for k in known) or 'none'}; got {item!r}"
+            )
+        if key in values:
+            raise ValueError(f"option {key} of {model} must be given once; got {text!r}")
+        values[key] = known[key](value)
+    return values
+
+
+def _users(module: str, function: str) -> Builder:
+    """What ``module:function`` names; an error inside the user's own module passes through."""
+    if not all(part.isidentifier() for part in [*module.split("."), function]):
+        raise _unknown(module, function)
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except ModuleNotFoundError as error:
+        if f"{module}.".startswith(f"{error.name}."):
+            raise _unknown(module, function) from None
+        raise
+    if not callable(found):
+        raise ValueError(f"model {module}:{function} must name a function; module {module!r} has none of that name")
+    build: Builder = found
+    return build
+
+
+def _unknown(module: str, function: str) -> ValueError:
+    return ValueError(
+        f"model '{module}:{function}' is neither built in nor a function in a module that can be imported: "
+        f"{checks.nearest(module, MODELS)}"
+    )

@@ -1,0 +1,35 @@
+"""LeNet-5 as in the replication of Menon et al. 2020 (ReScience C, 2021)."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from symloss.models.layers import image_shape
+
+
+def lenet5(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Average pools and ReLU; weights from a normal of sigma 0.1 cut at two sigmas."""
+    channels, height, width = image_shape("lenet5", input_shape, smallest=12)
+    model = nn.Sequential(
+        nn.Conv2d(channels, 6, 5, padding=2),
+        nn.ReLU(inplace=True),
+        nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(inplace=True),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16 * _side(height) * _side(width), 120),
+        nn.ReLU(inplace=True),
+        nn.Linear(120, 84),
+        nn.ReLU(inplace=True),
+        nn.Linear(84, classes),
+    )
+    for layer in model:
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.trunc_normal_(layer.weight, std=0.1, a=-0.2, b=0.2)
+    return model
+
+
+def _side(size: int) -> int:
+    """Of the last map: halved, four less, halved."""
+    return (size // 2 - 4) // 2

@@ -1,0 +1,86 @@
+"""What the tests of data share: sentences of refusal, and small files in the publishers' layouts."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import pickle
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+
+@contextlib.contextmanager
+def refused(exception: type[Exception], *ingredients: object) -> Iterator[None]:
+    """The exception, and a message of one line that holds every ingredient."""
+    everything = "".join(f"(?=.*{re.escape(str(ingredient))})" for ingredient in ingredients)
+    with pytest.raises(exception, match=f"(?s)^{everything}") as caught:
+        yield
+    assert type(caught.value) is exception
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message == message.strip()
+
+
+def random_bytes(*shape: int, seed: int = 0, high: int = 256) -> np.ndarray:
+    return np.random.default_rng(seed).integers(high, size=shape, dtype=np.uint8)
+
+
+def idx_bytes(values: np.ndarray) -> bytes:
+    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
+
+
+IDX_NAMES = (
+    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+)
+
+
+def write_idx(folder: Path, *, packed: bool = False, sizes: tuple[int, int] = (12, 5)) -> list[np.ndarray]:
+    """Images and labels of a small MNIST: training images, training labels, test images, test labels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for seed, (names, size) in enumerate(zip(IDX_NAMES, sizes, strict=True)):
+        parts = random_bytes(size, 28, 28, seed=seed), random_bytes(size, seed=seed, high=10)
+        for name, part in zip(names, parts, strict=True):
+            content = idx_bytes(part)
+            if packed:
+                (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+            else:
+                (folder / name).write_bytes(content)
+            written.append(part)
+    return written
+
+
+def python2_pickle(labels_key: str, labels: list[int], pixels: np.ndarray) -> bytes:
+    """A CIFAR batch opcode by opcode as Python 2 and an old NumPy wrote it: byte strings, numpy.core, 0 for False."""
+
+    def text(value: str) -> bytes:
+        return b"U" + bytes([len(value)]) + value.encode()
+
+    def number(value: int) -> bytes:
+        return b"J" + struct.pack("<i", value)
+
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85" + text("b") + b"tR"
+        b"(K\x01" + number(pixels.shape[0]) + number(pixels.shape[1]) + b"\x86"
+        b"cnumpy\ndtype\n(" + text("u1") + b"K\x00K\x01tR(K\x03" + text("|") + b"NNN" + number(-1) * 2 + b"K\x00tb"
+        b"\x89T" + struct.pack("<i", pixels.size) + pixels.tobytes() + b"tb"
+    )
+    listed = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
+    return b"\x80\x02}(" + text(labels_key) + listed + text("data") + array + b"u."
+
+
+def python3_pickle(labels_key: str, labels: list[int], pixels: np.ndarray) -> bytes:
+    return pickle.dumps({labels_key: labels, "data": pixels}, protocol=2)
+
+
+def save_image(path: Path, pixels: np.ndarray, **options: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path, **options)
+    return path

@@ -1,0 +1,156 @@
+"""Arrays in .npz files: shapes, names, labels; never Python objects."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import numpy as np
+import pytest
+import torch
+from data_helpers import random_bytes, refused
+
+from symloss.data import open_data
+from symloss.data.arrays import open_inputs_array
+
+X = np.array([[1.5, 2], [3, 4], [5, 7]])
+Y = np.array([0, 1, 0])
+
+
+def save(tmp_path, **arrays) -> str:
+    np.savez(tmp_path / "x.npz", **arrays)
+    return str(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("names", [("x", "y"), ("inputs", "labels"), ("x_train", "y_train")], ids="-".join)
+def test_features(tmp_path, names):
+    data = open_data(save(tmp_path, **dict(zip(names, (X, Y), strict=True))))
+    assert torch.equal(data.train.inputs, torch.tensor(X, dtype=torch.float32))
+    assert data.train.labels.tolist() == [0, 1, 0]
+    assert (data.name, data.classes, data.test) == ("x", ("0", "1"), None)
+    np.testing.assert_allclose(data.scaling.mean, X.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(data.scaling.std, X.std(0), rtol=1e-12)
+
+
+def test_with_test_arrays(tmp_path):
+    data = open_data(save(tmp_path, x_train=X, y_train=Y, x_test=X[1:], y_test=Y[1:]))
+    assert data.test.inputs.tolist() == X[1:].tolist()
+    assert data.test.labels.tolist() == [1, 0]
+
+
+def test_another_file_to_test_on(tmp_path):
+    path = save(tmp_path, x=X, y=Y, x_test=X, y_test=Y)
+    np.savez(tmp_path / "t.npz", x=X[:1], y=Y[:1])
+    assert open_data(path, test=tmp_path / "t.npz").test.labels.tolist() == [0]
+
+
+IMAGES = random_bytes(3, 4, 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        (IMAGES, IMAGES.transpose(0, 3, 1, 2)),
+        (IMAGES.transpose(0, 3, 1, 2), IMAGES.transpose(0, 3, 1, 2)),
+        (IMAGES[..., 0], IMAGES[:, None, :, :, 0]),
+        (IMAGES[..., :1], IMAGES[:, None, :, :, 0]),
+    ],
+    ids=["channels last", "channels first", "grey", "grey, channels last"],
+)
+def test_images(tmp_path, x, expected):
+    data = open_data(save(tmp_path, x=x, y=Y))
+    assert data.train.inputs.dtype == torch.uint8
+    np.testing.assert_array_equal(data.train.inputs.numpy(), expected)
+    np.testing.assert_allclose(data.scaling.mean, (expected / 255).mean((0, 2, 3)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "labels"),
+    [
+        (np.array(["dog", "cat", "dog"]), ("cat", "dog"), [1, 0, 1]),
+        (np.array([b"dog", b"cat", b"dog"]), ("cat", "dog"), [1, 0, 1]),
+        (np.array([10, 9, 10], dtype=np.uint8), ("9", "10"), [1, 0, 1]),
+        (np.array([-5, 100, 7]), ("-5", "7", "100"), [0, 2, 1]),
+    ],
+    ids=["text", "bytes", "bytes of numbers", "any numbers"],
+)
+def test_labels(tmp_path, y, classes, labels):
+    data = open_data(save(tmp_path, x=X, y=y))
+    assert data.classes == classes
+    assert data.train.labels.tolist() == labels
+
+
+class Hostile:
+    def __init__(self, path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_objects_are_never_loaded(tmp_path, name):
+    arrays = {"x": X, "y": Y} | {name: np.array([Hostile(tmp_path / "trace")] * 3, dtype=object)}
+    path = save(tmp_path, **arrays)
+    with refused(ValueError, f"{name} of {path}", "Python objects", "never loaded"):
+        open_data(path)
+    assert not (tmp_path / "trace").exists()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "ingredients"),
+    [
+        ({"a": X, "b": Y}, ("x and y or x_train and y_train or inputs and labels", "got a, b")),
+        ({"x": X}, ("x and y", "got x")),
+        ({}, ("x and y", "got none")),
+        ({"x": X, "y": Y[:2]}, ("as many inputs as labels", "got 3 inputs and 2 labels")),
+        ({"x": X[:0], "y": Y[:0]}, ("and some", "got 0 inputs and 0 labels")),
+        ({"x": X, "y": Y[:, None]}, ("y of", "one row", "shape (3, 1)")),
+        ({"x": X, "y": Y > 0}, ("y of", "numbers or names", "got bool")),
+        ({"x": X, "y": np.array([0, 1, np.nan])}, ("y of", "a label for each", "got nan")),
+        ({"x": X, "y": np.array([0.5, 1, 2])}, ("names or whole numbers", "got 0.5")),
+        ({"x": X, "y": np.zeros(3)}, ("at least two classes", "got only '0.0'")),
+        ({"x": X[:, 0], "y": Y}, ("x of", "(N, d)", "shape (3,)")),
+        ({"x": np.array(["a", "b", "c"]), "y": Y}, ("x of", "numbers", "got <U1")),
+        ({"x": np.array(5), "y": Y}, ("x of", "array", "a single value")),
+        ({"x": np.where(X == 4, np.nan, X), "y": Y}, ("x of", "finite", "got nan in row 1, column 1")),
+        ({"x": np.where(X == 4, 1e300, X), "y": Y}, ("x of", "finite", "got 1e+300 in row 1, column 1")),
+        ({"x": IMAGES / 255, "y": Y}, ("x of", "images as uint8", "got float64")),
+        ({"x": random_bytes(3, 4, 4, 2), "y": Y}, ("x of", "1 or 3 channels", "(3, 4, 4, 2)")),
+        ({"x": X, "y": Y, "x_test": X}, ("x_test and y_test", "got x, y, x_test")),
+        ({"x": X, "y": Y, "x_test": X[:, :1], "y_test": Y}, ("test inputs", "shape (2,)", "got float32 of shape (1,)")),
+        ({"x": X, "y": Y, "x_test": X, "y_test": Y + 1}, ("classes of the training data", "got '2'")),
+    ],
+)
+def test_bad_arrays(tmp_path, arrays, ingredients):
+    with refused(ValueError, tmp_path / "x.npz", *ingredients):
+        open_data(save(tmp_path, **arrays))
+
+
+def npy() -> bytes:
+    file = io.BytesIO()
+    np.save(file, X)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 cut", npy()], ids=["empty", "text", "cut", "npy"])
+def test_no_npz(tmp_path, content):
+    (tmp_path / "x.npz").write_bytes(content)
+    with refused(ValueError, tmp_path / "x.npz", "must be an .npz file"):
+        open_data(str(tmp_path / "x.npz"))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "expected"),
+    [({"x": X}, X), ({"inputs": X, "other": Y}, X), ({"x_train": X, "x_test": X[1:]}, X[1:])],
+    ids=["x", "inputs", "test inputs first"],
+)
+def test_inputs_alone(tmp_path, arrays, expected):
+    save(tmp_path, **arrays)
+    assert open_inputs_array(tmp_path / "x.npz").tolist() == expected.tolist()
+
+
+def test_no_inputs(tmp_path):
+    save(tmp_path, y=Y)
+    with refused(ValueError, tmp_path / "x.npz", "x_test or x or x_train or inputs", "got y"):
+        open_inputs_array(tmp_path / "x.npz")

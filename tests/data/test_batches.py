@@ -1,0 +1,352 @@
+"""Batches: every example once, the same epoch twice, shares that add up, and no second copy of the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_close, generator
+from PIL import Image
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from symloss.data.augment import pixels
+from symloss.data.batches import Batch, Batches, decode
+from symloss.data.dataset import Examples, ImageFiles, Scaling
+
+COUNT = 23
+COLOURS = Scaling((0.4, 0.5, 0.6), (0.2, 0.25, 0.3))
+AUGMENTATION = ("crop:2", "flip", "rotate:20")
+
+
+def images(count: int = COUNT) -> Examples:
+    inputs = torch.randint(256, (count, 3, 8, 8), generator=generator(0), dtype=torch.uint8)
+    return Examples(inputs, torch.zeros(count, dtype=torch.int64))
+
+
+def resident(examples: Examples | None = None, **options: Any) -> Batches:
+    defaults = {"batch": 5, "scaling": COLOURS, "shuffle": True, "seed": 3, "device": "cpu"}
+    return Batches(examples or images(), **(defaults | options))
+
+
+def normalised(raw: Tensor, scaling: Scaling = COLOURS) -> Tensor:
+    """As the protocol says it: to [0, 1], minus the mean, by the standard deviation."""
+    mean, std = (torch.tensor(values, dtype=torch.float64).view(-1, 1, 1) for values in (scaling.mean, scaling.std))
+    return ((raw.double() / 255 - mean) / std).float()
+
+
+def assert_same(one: list[Batch], other: list[Batch]) -> None:
+    assert len(one) == len(other) > 0
+    for a, b in zip(one, other, strict=True):
+        assert torch.equal(a.inputs, b.inputs)
+        assert torch.equal(a.index, b.index)
+        assert a.total == b.total
+
+
+def test_evaluation_keeps_the_order_and_every_pixel() -> None:
+    batches = list(resident(shuffle=False).epoch(0))
+    assert torch.cat([batch.index for batch in batches]).tolist() == list(range(COUNT))
+    inputs = torch.cat([batch.inputs for batch in batches])
+    assert inputs.dtype == torch.float32
+    assert_close(inputs, normalised(images().inputs), 1e-5)
+
+
+def test_an_epoch_holds_every_example_once_and_the_smaller_last_batch() -> None:
+    batches = resident()
+    seen = [batch.index for batch in batches.epoch(2)]
+    assert [len(index) for index in seen] == [5, 5, 5, 5, 3]
+    assert len(batches) == 5
+    assert sorted(torch.cat(seen).tolist()) == list(range(COUNT))
+    assert len(resident(batch=COUNT)) == 1
+    assert len(resident(images(20))) == 4
+
+
+def test_index_says_which_examples_these_are() -> None:
+    examples = images()
+    for batch in resident(examples).epoch(1):
+        assert batch.index.dtype == torch.int64
+        assert_close(batch.inputs, normalised(examples.inputs[batch.index]), 1e-5)
+
+
+def order(**options: Any) -> list[int]:
+    epoch = options.pop("epoch", 0)
+    return torch.cat([batch.index for batch in resident(**options).epoch(epoch)]).tolist()
+
+
+def test_each_epoch_and_each_seed_has_an_order_of_its_own() -> None:
+    orders = [order(epoch=epoch, seed=seed) for epoch in range(3) for seed in (0, 1, 2, 2**40)]
+    assert len({tuple(o) for o in orders}) == len(orders)
+    assert order() != sorted(order())
+    assert order(batch=7) == order()
+
+
+def test_an_epoch_can_be_replayed() -> None:
+    batches = resident(augmentation=AUGMENTATION)
+    third = list(batches.epoch(3))
+    list(batches.epoch(4))
+    assert_same(list(batches.epoch(3)), third)
+    assert_same(list(resident(augmentation=AUGMENTATION).epoch(3)), third)
+
+
+def test_two_epochs_at_once_do_not_disturb_each_other() -> None:
+    batches = resident(augmentation=AUGMENTATION)
+    pairs = list(zip(batches.epoch(0), batches.epoch(1), strict=True))
+    assert_same([pair[0] for pair in pairs], list(batches.epoch(0)))
+    assert_same([pair[1] for pair in pairs], list(batches.epoch(1)))
+
+
+def test_augmentation_differs_between_epochs_and_between_seeds() -> None:
+    inputs = [
+        torch.cat(
+            [batch.inputs for batch in resident(shuffle=False, augmentation=AUGMENTATION, seed=seed).epoch(epoch)]
+        )
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    ]
+    assert not torch.equal(inputs[0], inputs[1])
+    assert not torch.equal(inputs[0], inputs[2])
+
+
+def test_augmentation_comes_before_normalisation() -> None:
+    white = Examples(torch.full((40, 3, 8, 8), 255, dtype=torch.uint8), torch.zeros(40, dtype=torch.int64))
+    (batch,) = resident(white, batch=40, augmentation=("crop:4",)).epoch(0)
+    black = (0 - torch.tensor(COLOURS.mean)) / torch.tensor(COLOURS.std)
+    assert_close(batch.inputs.amin((0, 2, 3)), black, 1e-5)
+    assert_close(batch.inputs.amax((0, 2, 3)), (1 - torch.tensor(COLOURS.mean)) / torch.tensor(COLOURS.std), 1e-5)
+
+
+@pytest.mark.parametrize("world", [2, 3, 5])
+@pytest.mark.parametrize("batch", [5, 11, 22])
+def test_the_shares_of_all_ranks_make_up_the_batches_of_one_process(world: int, batch: int) -> None:
+    options: dict[str, Any] = {"augmentation": AUGMENTATION, "batch": batch}
+    alone = list(resident(**options).epoch(1))
+    ranks = [list(resident(rank=rank, world=world, **options).epoch(1)) for rank in range(world)]
+    together = []
+    for shares in zip(*ranks, strict=True):
+        sizes = [len(share.index) for share in shares]
+        assert max(sizes) - min(sizes) <= 1
+        assert sizes[0] == max(sizes)
+        assert {share.total for share in shares} == {sum(sizes)}
+        inputs, index = torch.cat([s.inputs for s in shares]), torch.cat([s.index for s in shares])
+        together.append(Batch(inputs, index, sum(sizes)))
+    assert_same(together, alone)
+
+
+def test_a_share_of_the_last_batch_may_be_empty() -> None:
+    last = [list(resident(images(9), batch=4, rank=rank, world=2).epoch(0))[-1] for rank in range(2)]
+    assert [tuple(share.inputs.shape) for share in last] == [(1, 3, 8, 8), (0, 3, 8, 8)]
+    assert [share.total for share in last] == [1, 1]
+
+
+def test_the_global_random_state_is_left_alone() -> None:
+    state, legacy = torch.get_rng_state(), np.random.get_state()[1].copy()
+    list(resident(augmentation=AUGMENTATION).epoch(0))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(np.random.get_state()[1], legacy)
+
+
+class Largest(TorchDispatchMode):
+    """The most elements that any tensor had that an operation made anew."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = {part.untyped_storage().data_ptr() for part in args if isinstance(part, Tensor)}
+        if isinstance(result, Tensor) and result.untyped_storage().data_ptr() not in given:
+            self.elements = max(self.elements, result.numel())
+        return result
+
+
+def test_the_data_are_neither_copied_nor_changed() -> None:
+    examples = images(200)
+    before = examples.inputs.clone()
+    with Largest() as largest:
+        batches = resident(examples, augmentation=AUGMENTATION, batch=10)
+        list(batches.epoch(0))
+    assert 10 * 3 * 8 * 8 <= largest.elements < 200 * 3 * 8 * 8 / 4
+    assert batches._source.inputs.data_ptr() == examples.inputs.data_ptr()
+    assert torch.equal(examples.inputs, before)
+
+
+def test_tables_are_scaled_feature_by_feature() -> None:
+    table = torch.randn(COUNT, 3, generator=generator(1))
+    before = table.clone()
+    examples = Examples(table, torch.zeros(COUNT, dtype=torch.int64))
+    mean, std = torch.tensor(COLOURS.mean), torch.tensor(COLOURS.std)
+    for options in ({"shuffle": True}, {"shuffle": False}, {"batch": COUNT}, {"channels_last": True}):
+        for batch in resident(examples, **options).epoch(0):
+            assert_close(batch.inputs, (table[batch.index] - mean) / std, 1e-5)
+    assert torch.equal(table, before)
+
+
+def test_float_images_are_taken_as_they_are() -> None:
+    examples = images()
+    unit = Examples(examples.inputs.double() / 255, examples.labels)
+    for one, other in zip(resident(unit).epoch(0), resident(examples).epoch(0), strict=True):
+        assert one.inputs.dtype == torch.float32
+        assert_close(one.inputs, other.inputs, 1e-5)
+
+
+def test_channels_last_changes_the_memory_only() -> None:
+    for one, other in zip(resident(channels_last=True).epoch(0), resident().epoch(0), strict=True):
+        assert one.inputs.is_contiguous(memory_format=torch.channels_last)
+        assert other.inputs.is_contiguous()
+        assert torch.equal(one.inputs, other.inputs)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ImageFiles:
+    """Pictures of several shapes, one of them grey and one with a palette."""
+    paths = []
+    for number in range(7):
+        shape = (20 + 3 * number, 40 - 2 * number, 3)
+        noise = torch.randint(256, shape, generator=generator(number), dtype=torch.uint8).numpy()
+        image = Image.fromarray(noise).convert({2: "L", 3: "P"}.get(number, "RGB"))
+        paths.append(tmp_path / f"{number}.png")
+        image.save(paths[-1])
+    return ImageFiles(tuple(paths))
+
+
+def streamed(files: ImageFiles, **options: Any) -> Batches:
+    return resident(Examples(files, torch.zeros(len(files), dtype=torch.int64)), **({"size": 16, "batch": 3} | options))
+
+
+STREAMED = ("resized-crop:16", "flip", "jitter:0.4,0.4,0.4,0.2")
+
+
+def test_files_are_fitted_for_evaluation(files: ImageFiles) -> None:
+    batches = list(streamed(files, shuffle=False).epoch(0))
+    assert torch.cat([batch.index for batch in batches]).tolist() == list(range(7))
+    expected = []
+    for path in files.paths:
+        image = Image.open(path).convert("RGB")
+        # Short side to 18, the middle 16.
+        width, height = (int(18 * side / min(image.size)) for side in image.size)
+        array = np.array(image.resize((width, height), Image.Resampling.BILINEAR))
+        left, top = round((width - 16) / 2), round((height - 16) / 2)
+        expected.append(torch.from_numpy(array[top : top + 16, left : left + 16].copy()).permute(2, 0, 1))
+    assert_close(torch.cat([batch.inputs for batch in batches]), normalised(torch.stack(expected)), 1e-5)
+
+
+def test_files_are_augmented_example_by_example(files: ImageFiles) -> None:
+    one, other = ({} for _ in range(2))
+    for found, options in ((one, {"batch": 3}), (other, {"batch": 2, "shuffle": False})):
+        for batch in streamed(files, augmentation=STREAMED, **options).epoch(4):
+            found.update(zip(batch.index.tolist(), batch.inputs, strict=True))
+    assert sorted(one) == list(range(7))
+    assert all(torch.equal(one[index], other[index]) for index in one)
+    (later,) = streamed(files, augmentation=STREAMED, batch=7, shuffle=False).epoch(5)
+    assert not any(torch.equal(one[index], later.inputs[index]) for index in one)
+
+
+def test_a_resized_crop_is_taken_from_the_whole_picture(tmp_path: Path) -> None:
+    picture = np.zeros((20, 60, 3), dtype=np.uint8)
+    picture[:, :15] = 255  # outside of the square in the middle
+    Image.fromarray(picture).save(tmp_path / "a.png")
+    batches = streamed(ImageFiles((tmp_path / "a.png",) * 20), augmentation=("resized-crop:16",), batch=20)
+    (batch,) = batches.epoch(0)
+    white = batch.inputs.amax((1, 2, 3)) > 0
+    assert 0 < white.sum() < 20
+
+
+def test_files_take_the_augmentation_of_small_images_too(files: ImageFiles) -> None:
+    (plain,) = streamed(files, batch=7, shuffle=False).epoch(0)
+    (flipped,) = streamed(files, batch=7, shuffle=False, augmentation=("flip",)).epoch(0)
+    mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(flipped.inputs, plain.inputs, strict=True)]
+    same = [torch.equal(a, b) for a, b in zip(flipped.inputs, plain.inputs, strict=True)]
+    assert [a != b for a, b in zip(mirrored, same, strict=True)] == [True] * 7
+    assert any(mirrored)
+    assert any(same)
+
+
+def test_files_are_shared_out_to_ranks_as_tensors_are(files: ImageFiles) -> None:
+    alone = list(streamed(files, augmentation=STREAMED).epoch(1))
+    ranks = [list(streamed(files, augmentation=STREAMED, rank=rank, world=2).epoch(1)) for rank in range(2)]
+    together = [
+        Batch(torch.cat([a.inputs, b.inputs]), torch.cat([a.index, b.index]), a.total)
+        for a, b in zip(*ranks, strict=True)
+    ]
+    assert_same(together, alone)
+    assert tuple(ranks[1][-1].inputs.shape) == (0, 3, 16, 16)
+
+
+def test_the_global_random_state_is_left_alone_by_files(files: ImageFiles) -> None:
+    state = torch.get_rng_state()
+    list(streamed(files, augmentation=STREAMED).epoch(0))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_workers_change_nothing(files: ImageFiles) -> None:
+    state = torch.get_rng_state()
+    alone = list(streamed(files, augmentation=STREAMED).epoch(2))
+    helped = streamed(files, augmentation=STREAMED, workers=2)
+    assert_same(list(helped.epoch(2)), alone)
+    assert_same(list(helped.epoch(2)), alone)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+BROKEN = {
+    "text": b"this is no image",
+    "empty": b"",
+    "truncated": None,
+}
+
+
+@pytest.mark.parametrize("kind", [*BROKEN, "missing"])
+def test_a_file_that_is_no_image_is_named(files: ImageFiles, kind: str) -> None:
+    bad = files.paths[4]
+    content = bad.read_bytes()
+    bad.unlink()
+    if kind != "missing":
+        bad.write_bytes(BROKEN[kind] if BROKEN[kind] is not None else content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"4\.png cannot be decoded as an image: \S") as caught:
+        list(streamed(files).epoch(0))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_worker_names_it_in_one_sentence_too(files: ImageFiles) -> None:
+    files.paths[4].write_bytes(b"this is no image")
+    with pytest.raises(ValueError, match=r"^\S*4\.png cannot be decoded as an image: [^\n]*$"):
+        list(streamed(files, workers=2).epoch(0))
+
+
+def test_a_picture_with_transparency_becomes_rgb(tmp_path: Path) -> None:
+    Image.new("RGBA", (4, 4), (10, 20, 30, 40)).save(tmp_path / "a.png")
+    assert pixels(decode(tmp_path / "a.png"))[:, 0, 0].tolist() == [10, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": 0}, r"batch must be a whole number in \[1, inf\); got 0"),
+        ({"batch": 2, "world": 3}, r"batch must be a whole number in \[3, inf\); got 2"),
+        ({"rank": 2, "world": 2}, r"rank must be a whole number in \[0, 2\); got 2"),
+        ({"seed": -1}, r"seed must be a whole number in \[0, inf\); got -1"),
+        ({"scaling": Scaling((0.5,), (0.5,))}, "a mean and a std for each of 3 channels or features; got 1 and 1"),
+        ({"scaling": Scaling((0.5,) * 3, (0.5, 0.0, 0.5))}, r"every std above 0; got \(0.5, 0.0, 0.5\)"),
+        ({"augmentation": ("crops:4",)}, "'crops:4' does not exist"),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        resident(**options)
+
+
+def test_inputs_that_are_refused() -> None:
+    labels = torch.zeros(4, dtype=torch.int64)
+    with pytest.raises(TypeError, match=r"must be uint8 images or floating-point features; got torch\.int64"):
+        resident(Examples(torch.zeros(4, 3, dtype=torch.int64), labels))
+    with pytest.raises(ValueError, match=r"inputs must have shape \(N, C, H, W\), to be augmented; got \(4, 3\)"):
+        resident(Examples(torch.zeros(4, 3), labels), augmentation=("flip",))
+    with pytest.raises(ValueError, match=r"epoch must be a whole number in \[0, inf\); got -1"):
+        list(resident().epoch(-1))
+
+
+def test_sizes_that_are_refused(files: ImageFiles) -> None:
+    with pytest.raises(ValueError, match="size must be given for images in files"):
+        streamed(files, size=None)
+    with pytest.raises(ValueError, match="size must be that of the resized-crop, 16; got 32"):
+        streamed(files, size=32, augmentation=STREAMED)

@@ -1,0 +1,145 @@
+"""Models against the layer lists of the protocol: parameters counted by hand, and how the weights begin."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from symloss.models import create_model
+
+
+def count(name: str, input_shape: tuple[int, ...], classes: int) -> int:
+    model = create_model(name, input_shape=input_shape, classes=classes, seed=0)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def conv(channels: int, out: int, kernel: int = 3, *, bias: bool = True, norm: bool = True) -> int:
+    return kernel * kernel * channels * out + bias * out + norm * 2 * out
+
+
+def linear(features: int, out: int, *, norm: bool = False) -> int:
+    return features * out + out + norm * 2 * out
+
+
+def test_cnn4() -> None:
+    by_hand = conv(1, 32) + conv(32, 64) + linear(3136, 128, norm=True) + linear(128, 10)
+    assert count("cnn4", (1, 28, 28), 10) == by_hand == 422_090
+
+
+def test_cnn8() -> None:
+    convs = conv(3, 64) + conv(64, 64) + conv(64, 128) + conv(128, 128) + conv(128, 196) + conv(196, 196)
+    by_hand = convs + linear(3136, 256, norm=True) + linear(256, 10)
+    assert count("cnn8", (3, 32, 32), 10) == by_hand == 1_639_794
+
+
+def test_cnn8_at_a_quarter_of_its_width() -> None:
+    convs = conv(3, 16) + conv(16, 16) + conv(16, 32) + conv(32, 32) + conv(32, 49) + conv(49, 49)
+    assert count("cnn8:width=0.25", (3, 32, 32), 10) == convs + linear(784, 64, norm=True) + linear(64, 10)
+
+
+def test_cnn4_on_digits() -> None:
+    by_hand = conv(1, 32) + conv(32, 64) + linear(64 * 2 * 2, 128, norm=True) + linear(128, 10)
+    assert count("cnn4", (1, 8, 8), 10) == by_hand
+
+
+def test_lenet5() -> None:
+    convs = conv(1, 6, 5, norm=False) + conv(6, 16, 5, norm=False)
+    assert count("lenet5", (1, 28, 28), 10) == convs + linear(400, 120) + linear(120, 84) + linear(84, 10) == 61_706
+
+
+def test_resnet34() -> None:
+    total, channels = conv(3, 64, bias=False), 64
+    for out, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        total += conv(channels, out, bias=False) + (2 * blocks - 1) * conv(out, out, bias=False)
+        total += conv(channels, out, 1, bias=False) if channels != out else 0
+        channels = out
+    assert count("resnet34", (3, 32, 32), 100) == total + linear(512, 100) == 21_328_292
+
+
+def test_resnet50() -> None:
+    total, channels = conv(3, 64, 7, bias=False), 64
+    for inner, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        total += conv(channels, 4 * inner, 1, bias=False)
+        for _ in range(blocks):
+            total += conv(channels, inner, 1, bias=False) + conv(inner, inner, bias=False)
+            total += conv(inner, 4 * inner, 1, bias=False)
+            channels = 4 * inner
+    assert count("resnet50", (3, 224, 224), 1000) == total + linear(2048, 1000) == 25_557_032
+
+
+def test_mlp() -> None:
+    by_hand = linear(64, 256, norm=True) + linear(256, 256, norm=True) + linear(256, 10)
+    assert count("mlp", (1, 8, 8), 10) == count("mlp", (64,), 10) == by_hand
+    assert count("mlp:hidden=5-7,norm=none", (4,), 3) == linear(4, 5) + linear(5, 7) + linear(7, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "last_map"),
+    [("resnet34", (3, 32, 32), (512, 4, 4)), ("resnet50", (3, 64, 64), (2048, 2, 2))],
+)
+def test_the_map_before_the_average(name: str, shape: tuple[int, ...], last_map: tuple[int, ...]) -> None:
+    model = create_model(name, input_shape=shape, classes=10, seed=0).eval()
+    assert isinstance(model, nn.Sequential)
+    pool = next(i for i, layer in enumerate(model) if isinstance(layer, nn.AdaptiveAvgPool2d))
+    with torch.no_grad():
+        assert model[:pool](torch.zeros(1, *shape)).shape[1:] == last_map
+
+
+def test_resnet50_strides_in_its_3x3_convolutions() -> None:
+    model = create_model("resnet50", input_shape=(3, 64, 64), classes=10, seed=0)
+    strided = [m.kernel_size[0] for m in model.modules() if isinstance(m, nn.Conv2d) and m.stride[0] == 2]
+    assert strided == [7] + [3, 1] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("cnn4", (1, 8, 8)),
+        ("cnn4", (3, 30, 21)),
+        ("cnn8:width=0.1", (1, 28, 28)),
+        ("lenet5", (3, 32, 20)),
+        ("resnet34", (1, 8, 8)),
+        ("resnet50", (1, 40, 33)),
+        ("mlp", (3, 8, 8)),
+        ("mlp", (30,)),
+    ],
+)
+def test_one_score_a_class_for_other_shapes_too(name: str, shape: tuple[int, ...]) -> None:
+    model = create_model(name, input_shape=shape, classes=7, seed=0)
+    assert model(torch.zeros(2, *shape)).shape == (2, 7)
+
+
+@pytest.mark.parametrize("name", ["cnn4", "cnn8", "resnet34", "mlp"])
+def test_convolutions_kaiming_uniform_and_linear_layers_xavier_uniform(name: str) -> None:
+    model = create_model(name, input_shape=(3, 32, 32), classes=10, seed=0)
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            assert_uniform(layer.weight, math.sqrt(6 / (layer.kernel_size[0] ** 2 * layer.in_channels)))
+        elif isinstance(layer, nn.Linear):
+            assert_uniform(layer.weight, math.sqrt(6 / (layer.in_features + layer.out_features)))
+
+
+def assert_uniform(weight: torch.Tensor, bound: float) -> None:
+    assert weight.abs().max() <= bound * 1.0001
+    slack = 4 / math.sqrt(weight.numel())
+    assert float(weight.detach().std()) == pytest.approx(bound / math.sqrt(3), rel=slack)
+
+
+def test_lenet5_begins_with_a_normal_cut_at_two_sigmas() -> None:
+    model = create_model("lenet5", input_shape=(1, 28, 28), classes=10, seed=0)
+    weights = torch.cat([m.weight.flatten() for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)])
+    assert 0.19 < weights.abs().max() <= 0.2
+    # A standard normal cut at two sigmas has the standard deviation 0.8796.
+    assert float(weights.detach().std()) == pytest.approx(0.08796, rel=0.01)
+
+
+def test_resnet50_begins_kaiming_normal_fan_out() -> None:
+    model = create_model("resnet50", input_shape=(3, 64, 64), classes=10, seed=0)
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            fan_out = layer.kernel_size[0] ** 2 * layer.out_channels
+            slack = 4 / math.sqrt(layer.weight.numel())
+            assert float(layer.weight.detach().std()) == pytest.approx(math.sqrt(2 / fan_out), rel=slack)
