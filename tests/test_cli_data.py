@@ -1,0 +1,110 @@
+"""Data, predictions and the training benchmark on the command line."""
+
+import csv
+import http.server
+import json
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_cli import run
+
+from symloss.training import resolve, train
+from symloss.training.benchmark import overhead, speed
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Dark and bright squares, by class."""
+    rng = np.random.default_rng(0)
+    for name, low in (("dark", 0), ("bright & <b>", 150)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(24):
+            pixels = rng.integers(low, low + 100, (8, 8), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number:02}.png")
+    return tmp_path / "photos"
+
+
+def test_show_counts_the_classes(folder):
+    shown = run("data", "show", str(folder)).stdout.splitlines()
+    assert shown == ["photos: inputs 1 x 8 x 8, in memory", "class\ttrain", "bright & <b>\t24", "dark\t24"]
+
+
+def test_train_and_predict_on_ones_own_images(folder, tmp_path):
+    done = run(
+        "train", "--data", str(folder), "--model", "mlp:hidden=16", "--loss", "mae", "--epochs", "8", "--lr", "0.1",
+        "--batch", "8", "--runs", str(tmp_path / "runs"), "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["test"] == 0
+    assert result["noise_rate"] is None
+    assert result["validation_labels"] == "noisy"
+    table = run("predict", result["folder"], str(folder))
+    rows = list(csv.DictReader(table.stdout.splitlines()))
+    assert len(rows) == 48
+    right = [row["example"].startswith(row["prediction"]) for row in rows]
+    assert sum(right) >= 44
+    assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
+    out = tmp_path / "predictions.csv"
+    assert run("predict", result["folder"], str(folder), "--best", "--out", str(out)).returncode == 0
+    assert len(out.read_text().splitlines()) == 49
+
+
+def test_predicting_is_what_the_last_epoch_measured(tmp_path):
+    result = train(resolve("digits", "mae", noise="sym:0.4", epochs=3), tmp_path / "run")
+    rows = list(csv.DictReader(run("predict", str(tmp_path / "run"), "digits").stdout.splitlines()))
+    from symloss.data import open_data  # noqa: PLC0415
+
+    labels = open_data("digits").test.labels.tolist()
+    hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
+    assert sum(hits) / len(hits) == pytest.approx(result["last"]["test_accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("predict", "no-such-run", "digits"), "no-such-run must be the folder of a run"),
+        (("data", "show", "digitz"), "did you mean 'digits'?"),
+        (("data", "get", "webvision-mini"), "webvision-mini cannot be fetched from here"),
+        (("data", "show", "no/such/folder"), "data must be an existing folder or file"),
+    ],
+)
+def test_bad_input(arguments, sentence, tmp_path):
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_download_with_the_wrong_checksum_leaves_nothing(tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"):
+        (site / name).write_bytes(b"not what the publisher has")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, directory=str(site), **options)
+
+        def log_message(self, *arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        mirror = f"http://127.0.0.1:{server.server_port}/"
+        done = run("data", "get", "mnist", "--mirror", mirror, "--data-dir", str(tmp_path / "data"))
+        server.shutdown()
+    assert done.returncode == 2
+    assert "train-images-idx3-ubyte.gz" in done.stderr
+    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
+
+
+def test_the_loop_is_timed_against_its_bare_step(tmp_path):
+    """On random images where CIFAR-10 is not to be had; what comes out is not judged."""
+    rows = list(overhead("mae", 2, 2, "cnn8:width=0.05", tmp_path))
+    assert len(rows) == 2
+    assert rows[0]["data"] == "random images like CIFAR-10"
+    assert speed(rows) > 0
+    assert speed([{"bare": 9.0, "loop": 10.0}]) == 0.9
