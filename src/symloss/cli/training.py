@@ -109,6 +109,8 @@ def tune(
         list[str] | None, typer.Option(help="Values of a loss's parameter to try, as sgce:q=0.2,0.5,0.8; repeatable.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each combination.")] = 1,
+    finalists: Annotated[int, typer.Option(min=0, help="How many of the best to run more often.")] = 4,
+    final_seeds: Annotated[int, typer.Option(min=0, help="Runs of each of those.")] = 0,
     as_json: AsJson = False,
     *,
     options: dict[str, Any],
@@ -125,7 +127,8 @@ def tune(
         points = grid.points(spec, _numbers("lrs", lrs), _numbers("weight-decays", weight_decays), vary or [])
         plans = [_settings(p.loss, options | {"lr": p.lr, "weight_decay": p.weight_decay}) for p in points]
         folder = options["runs"]
-        found.append(grid.search(spec, plans, seeds, folder, lambda s, where, which: _train(s, where, options, which)))
+        effort = grid.Effort(seeds, finalists, final_seeds)
+        found.append(grid.search(spec, plans, effort, folder, lambda s, where, which: _train(s, where, options, which)))
     if as_json:
         print_json(found)
     else:
@@ -219,7 +222,9 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[Callable[[
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     status = TextColumn("{task.fields[status]}")
-    with Progress(*columns, status, console=Console(stderr=True), transient=True) as progress:
+    terminal = Console(stderr=True)
+    # Into a file it would write an empty line.
+    with Progress(*columns, status, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         task = progress.add_task(title, total=settings.epochs, status="")
 
         def show(row: dict[str, Any]) -> None:

@@ -63,7 +63,7 @@ class RunFolder:
         write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
 
     def append_metrics(self, row: dict[str, Any]) -> None:
-        with _said(self.path / METRICS), open(self.path / METRICS, "a") as file:
+        with said(self.path / METRICS), open(self.path / METRICS, "a") as file:
             file.write(json.dumps(row) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ class RunFolder:
 
 
 @contextlib.contextmanager
-def _said(path: Path) -> Iterator[None]:
+def said(path: Path) -> Iterator[None]:
     """A full disk, or no right to write, as one sentence."""
     try:
         yield
@@ -120,7 +120,7 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file, wholly or not at all."""
     part = path.with_name(path.name + ".part")
     try:
-        with _said(path), open(part, "wb") as file:
+        with said(path), open(part, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -30,6 +30,10 @@ class Diverged(ValueError):  # noqa: N818
     """The loss is no number any more."""
 
 
+class _NoLoss(ValueError):  # noqa: N818
+    """Scores that no loss can be computed of."""
+
+
 class Trainer:
     """A run in progress: everything a checkpoint must bring back, and the means to go one epoch further."""
 
@@ -71,7 +75,12 @@ class Trainer:
         for step, batch in enumerate(self.train_batches.epoch(epoch)):
             lr = self._set_lr(epoch, epoch * len(self.train_batches) + step)
             labels = self.labels[batch.index]
-            scores, loss = self._step(batch.inputs, labels, batch.total)
+            try:
+                scores, loss = self._step(batch.inputs, labels, batch.total)
+            except _NoLoss as error:
+                raise Diverged(
+                    f"{error} at step {step + 1} of epoch {epoch + 1}; {_advice(self.settings.lr)}"
+                ) from None
             if pending is not None:  # one step late, so that a GPU is never waited for
                 _refuse_nan(pending, epoch, step - 1, self.settings.lr)
             pending = loss
@@ -89,7 +98,7 @@ class Trainer:
         scores = self._scores(inputs)
         # Each process has its share of the batch, and the gradients of all are averaged.
         share = len(labels) * self.fabric.world_size / total
-        loss: Tensor = self.loss(scores, labels) if len(labels) else scores.sum()
+        loss = self._loss(scores, labels) if len(labels) else scores.sum()
         objective = loss if share == 1 else loss * share
         if self.settings.penalty > 0:
             objective = objective + l1_penalty(self.model, self.settings.penalty)
@@ -100,6 +109,15 @@ class Trainer:
             )
         self.stepper.step()
         return scores.detach(), loss.detach()
+
+    def _loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+        try:
+            loss: Tensor = self.loss(scores, labels)
+        except ValueError as error:
+            if bool(scores.isfinite().all()):
+                raise
+            raise _NoLoss(f"the scores became infinite ({error})") from None
+        return loss
 
     def _scores(self, inputs: Tensor) -> Tensor:
         if len(inputs) > 1:

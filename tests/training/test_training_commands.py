@@ -1,0 +1,138 @@
+"""``symloss train``, ``compare`` and ``tune``, each in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from training_helpers import command, metrics, one_sentence
+
+QUICK = ("--epochs", "2", "--subset", "400", "--accelerator", "cpu")
+
+
+def runs(folder):
+    return sorted(path for path in (folder / "runs").iterdir() if path.is_dir())
+
+
+@pytest.mark.slow
+def test_train_prints_its_result_as_json(tmp_path):
+    """As people start it: not forked from anything."""
+    arguments = [sys.executable, "-m", "symloss.cli", "train", *QUICK, "--noise", "sym:0.4", "--json"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["settings"]["loss"].startswith("alpha-mae")
+    assert result["settings"]["noise"] == "sym:0.4"
+    folder = tmp_path / result["folder"]
+    assert folder == runs(tmp_path)[0]
+    assert result["last"] == metrics(folder)[-1]
+    assert json.loads((folder / "result.json").read_text()) | {"folder": result["folder"]} == result
+
+
+def test_train_prints_a_table_that_says_how_it_was_measured(tmp_path):
+    done = command(tmp_path, "train", *QUICK, "--noise", "sym:0.4", "--out", "here", "--weight-decay", "0.125")
+    assert done.code == 0, done.stderr
+    assert (tmp_path / "here" / "result.json").exists()
+    for text in ("clean test set", "noisy validation labels", "0.125", "2 epochs", "360 training examples", "here"):
+        assert text in " ".join(done.stdout.split())
+
+
+def test_options_reach_the_settings(tmp_path):
+    given = {
+        "counts": "floor", "subset": 300, "validation": 0.2, "seed": 3, "model": "mlp:hidden=8", "epochs": 1,
+        "batch": 50, "optimizer": "nesterov", "lr": 0.02, "weight_decay": 0.01, "schedule": "constant",
+        "scores": "none", "noise": "pair:0.3",
+    }  # fmt: skip
+    arguments = [text for name, value in given.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    done = command(tmp_path, "train", *arguments, "--clip", "0", "--no-augment", "--clean-validation", "--json")
+    assert done.code == 0, done.stderr
+    settings = json.loads(done.stdout)["settings"]
+    assert {name: settings[name] for name in given} == given
+    assert (settings["clip"], settings["augment"], settings["clean_validation"]) == (None, False, True)
+
+
+def test_compare_prints_a_table_and_the_second_time_trains_nothing(tmp_path):
+    arguments = ("compare", *QUICK, "--losses", "ce,sgce:q=0.5", "--seeds", "2")
+    first = command(tmp_path, *arguments)
+    assert first.code == 0, first.stderr
+    assert len(runs(tmp_path)) == 4
+    header = next(line for line in first.stdout.splitlines() if "weight decay" in line)
+    assert all(name in header for name in ("loss", "lr", "last epoch", "best epoch", "noise memorised"))
+    for loss in ("ce", "sgce:q=0.5"):
+        row = next(line for line in first.stdout.splitlines() if line.startswith(f"│ {loss} "))
+        cells = [cell.strip() for cell in row.strip("│").split("│")]
+        for cell in cells[3:6]:
+            mean, std = cell.rstrip(")").split("(")
+            assert 0 <= float(mean) <= 100
+            assert float(std) >= 0
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*")}
+    assert command(tmp_path, *arguments).stdout == first.stdout
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*")} == written
+
+
+def test_compare_as_json_has_every_run(tmp_path):
+    done = command(tmp_path, "compare", *QUICK, "--losses", "ce,mae", "--seeds", "2", "--json")
+    found = json.loads(done.stdout)
+    assert [row["loss"] for row in found["rows"]] == ["ce", "mae"]
+    assert [[run["settings"]["seed"] for run in some] for some in found["runs"]] == [[0, 1], [0, 1]]
+    mean = sum(run["last"]["test_accuracy"] for run in found["runs"][0]) / 2
+    assert found["rows"][0]["last"]["mean"] == pytest.approx(mean)
+
+
+def test_tune_prints_toml(tmp_path):
+    grid = ("--losses", "ce,sgce", "--lrs", "0.1,0.01", "--weight-decays", "0", "--vary", "sgce:q=0.2,0.5")
+    done = command(tmp_path, "tune", *QUICK, *grid)
+    assert done.code == 0, done.stderr
+    losses = tomllib.loads(done.stdout)["digits"]["losses"]
+    assert losses["ce"]["lr"] in (0.1, 0.01)
+    assert losses["sgce"]["loss"]["q"] in (0.2, 0.5)
+    assert losses["sgce"]["weight_decay"] == 0
+    assert len(list((tmp_path / "runs" / "tune").iterdir())) == 2 + 4
+
+
+@pytest.mark.slow
+def test_event_files_for_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard")
+    done = command(tmp_path, "train", *QUICK, "--out", "here", "--log", "tensorboard")
+    assert done.code == 0, done.stderr
+    events = list((tmp_path / "here" / "tensorboard").glob("events.out.tfevents.*"))
+    assert events
+    assert b"validation_accuracy" in b"".join(event.read_bytes() for event in events)
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Tables that cannot be trained on."""
+    (tmp_path / "columns.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    (tmp_path / "one.csv").write_text("a,label\n1,x\n2,x\n3,x\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ingredients"),
+    [
+        (["--data", "no/such/folder"], ["data must be an existing folder", "'no/such/folder'"]),
+        (["--data", "digitz"], ["did you mean 'digits'?"]),
+        (["--noise", "sym:0.95"], ["0.95", "0.9"]),
+        (["--noise", "symmetric:0.5"], ["symmetric"]),
+        (["--noise", "sym"], ["sym"]),
+        (["--loss", "gec"], ["there is no loss named 'gec'", "did you mean 'gce'?"]),
+        (["--loss", "gce:q=7"], ["q must be a number in (0, 1]", "got 7"]),
+        (["--model", "cnn9"], ["model 'cnn9' does not exist"]),
+        (["--model", "no_module:net"], ["no_module:net"]),
+        (["--schedule", "linear"], ["schedule must be", "got 'linear'"]),
+        (["--optimizer", "lion"], ["optimizer must be one of", "got 'lion'"]),
+        (["--lr", "0"], ["lr must be a number in (0, inf)", "got 0"]),
+        (["--log", "wandb"], ["--log must be tensorboard", "got 'wandb'"]),
+        (["--data", "columns.csv"], ["columns.csv", "'label'", "a, b, kind"]),
+        (["--data", "one.csv"], ["one.csv", "at least two classes", "only 'x'"]),
+        (["--subset", "9999"], ["subset must be at most the 1437"]),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(tables, arguments, ingredients):
+    one_sentence(command(tables, "train", "--epochs", "1", *arguments), *ingredients)
+    assert not (tables / "runs").exists() or not list((tables / "runs").glob("*/checkpoint.pt"))

@@ -1,0 +1,81 @@
+"""Settings that nobody has to give: the paper's."""
+
+import pytest
+from training_helpers import refused
+
+from symloss.losses.create import parse
+from symloss.training import resolve
+
+WEIGHT_DECAY = {
+    "sgce": (5e-3, 5e-4),
+    "alpha-mae": (5e-3, 5e-4),
+    "unhinged": (1e-2, 1e-3),
+    "ce": (5e-3, 1e-3),
+    "mae": (1e-4, 5e-5),
+    "gce": (5e-3, 1e-3),
+    "sce": (1e-2, 5e-4),
+    "nce+rce": (1e-4, 1e-5),
+    "nce+agce": (1e-4, 1e-5),
+    "anl-ce": (0.0, 0.0),
+}
+CIFAR = ("cifar10", "cifar100")
+
+
+@pytest.mark.parametrize("loss", WEIGHT_DECAY)
+def test_weight_decay_is_the_papers(loss):
+    assert tuple(resolve(data, loss).weight_decay for data in CIFAR) == WEIGHT_DECAY[loss]
+
+
+@pytest.mark.parametrize(
+    ("loss", "parameter", "values"), [("sgce", "q", (0.8, 0.65)), ("alpha-mae", "alpha", (2.0, 2.0))]
+)
+def test_parameters_are_the_papers(loss, parameter, values):
+    assert tuple(parse(resolve(data, loss).loss)[1][parameter] for data in CIFAR) == values
+
+
+def test_the_penalty_of_anl_is_the_published_one():
+    assert [resolve(data, "anl-ce").penalty for data in CIFAR] == [5e-5, 5e-7]
+    assert resolve("cifar10", "ce").penalty == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "epochs", "lr"), [("cifar10", "cnn8", 120, 0.01), ("cifar100", "resnet34", 200, 0.1)]
+)
+def test_models_and_schedules_are_the_papers(data, model, epochs, lr):
+    found = resolve(data, "sgce")
+    assert (found.model, found.epochs, found.lr, found.batch) == (model, epochs, lr, 128)
+    assert (found.optimizer, found.momentum, found.schedule, found.clip) == ("sgd", 0.9, "cosine", 5.0)
+
+
+@pytest.mark.parametrize("data", ["webvision-mini", "webvision-mini-imagenet"])
+def test_sgce_on_webvision(data):
+    found = resolve(data, "sgce")
+    assert (found.batch, found.lr, found.schedule, found.scores) == (32, 0.1, "step:240,0.1", "batch-norm")
+    assert parse(found.loss)[1] == {"q": 0.25}
+
+
+def test_what_is_given_wins():
+    given = {"weight_decay": 0.25, "lr": 3.0, "model": "cnn4", "scores": "l2", "penalty": 0.5, "batch": 7}
+    for data, loss in (("cifar10", "sgce"), ("cifar100", "anl-ce"), ("webvision-mini", "sgce")):
+        found = resolve(data, loss, **given)
+        assert {name: getattr(found, name) for name in given} == given
+    assert parse(resolve("cifar10", "sgce:q=0.3").loss) == ("sgce", {"q": 0.3})
+
+
+def test_none_is_as_not_given():
+    assert resolve("cifar10", "gce", lr=None, model=None) == resolve("cifar10", "gce")
+
+
+def test_a_preset_that_is_named_replaces_that_of_the_data():
+    assert resolve("cifar10", "sgce:preset=cifar100").loss == "sgce:preset=cifar100"
+
+
+@pytest.mark.parametrize("kind", ["table", "images", "streamed"])
+def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
+    models = {"table": "mlp", "images": "cnn8", "streamed": "resnet50"}
+    assert resolve("somewhere/mine", "mae", kind).model == models[kind]
+
+
+def test_an_unknown_loss_is_refused_in_one_sentence():
+    with refused(ValueError, "there is no loss named 'gec'", "did you mean 'gce'?"):
+        resolve("cifar10", "gec")

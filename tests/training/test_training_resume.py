@@ -1,0 +1,207 @@
+"""Runs that are killed, run out of disk, or diverge: what was good is kept, and they end as if nothing had happened."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from training_helpers import (
+    STEPS,
+    command,
+    exit_code,
+    killed_at,
+    metrics,
+    one_sentence,
+    refused,
+    run,
+    same_weights,
+    small,
+    weights,
+    without_time,
+)
+
+from symloss.training import Settings
+from symloss.training.loop import Diverged
+
+KILLED = -signal.SIGKILL
+MOMENTS = {
+    "with nothing written": ("settings.json", 1),
+    "after the settings": ("noise.json", 1),
+    "before the first epoch": ("metrics.jsonl", 1),
+    "before the first best weights": ("best.pt", 1),
+    "before the first checkpoint": ("checkpoint.pt", 1),
+    "between the metrics and the checkpoint": ("checkpoint.pt.new", 2),
+    "before the last checkpoint is put aside": ("checkpoint-previous.pt", 1),
+    "between the two replacements": ("checkpoint.pt", 2),
+    "between the two replacements of the last epoch": ("checkpoint.pt", 3),
+    "before the result": ("result.json", 1),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run(small(), folder)
+    return folder
+
+
+def visible(folder):
+    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+
+
+def assert_same(folder, whole):
+    assert same_weights(folder, whole)
+    assert without_time(metrics(folder)) == without_time(metrics(whole))
+    assert visible(folder) == visible(whole)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_that_is_killed_ends_as_if_nothing_had_happened(tmp_path, whole, moment):
+    assert exit_code(killed_at, *MOMENTS[moment], small(), tmp_path) == KILLED
+    assert not (tmp_path / "result.json").exists()
+    run(small(), tmp_path)
+    assert_same(tmp_path, whole)
+
+
+def killed_at_call(nth, settings, folder):
+    """The nth time that anything is written to the disk for good."""
+    calls = itertools.count(1)
+
+    def dies(function):
+        def call(*arguments):
+            if next(calls) == nth:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments)
+
+        return call
+
+    os.replace, os.fsync = dies(os.replace), dies(os.fsync)
+    run(settings, folder)
+
+
+@pytest.mark.slow
+def test_a_run_may_be_killed_at_any_moment(tmp_path, whole):
+    for nth in itertools.count(1):
+        folder = tmp_path / str(nth)
+        code = exit_code(killed_at_call, nth, small(), folder)
+        if code == 0:
+            break
+        assert code == KILLED
+        run(small(), folder)
+        assert_same(folder, whole)
+    assert nth > 20
+
+
+def test_a_run_that_is_killed_again_and_again_ends_all_the_same(tmp_path, whole):
+    codes = [KILLED]
+    while codes[-1] == KILLED:
+        codes.append(exit_code(killed_at_call, 14, small(), tmp_path))
+        assert len(codes) < 10
+    assert codes[-1] == 0
+    assert codes.count(KILLED) > 2
+    assert_same(tmp_path, whole)
+
+
+def test_a_truncated_checkpoint_costs_an_epoch_and_changes_nothing(tmp_path, whole):
+    assert exit_code(killed_at, "checkpoint.pt.new", 3, small(), tmp_path) == KILLED
+    os.truncate(tmp_path / "checkpoint.pt", 1000)
+    epochs = []
+    with pytest.warns(UserWarning, match="going back to the checkpoint before it"):
+        run(small(), tmp_path, on_epoch=lambda row: epochs.append(row["epoch"]))
+    assert epochs == [2, 3]
+    assert_same(tmp_path, whole)
+
+
+def options(settings):
+    """As arguments of ``symloss train``."""
+    names = ("noise", "loss", "model", "epochs", "batch", "subset", "lr", "weight_decay")
+    return [text for name in names for text in (f"--{name.replace('_', '-')}", str(getattr(settings, name)))]
+
+
+def wait_for_lines(path, count, process):
+    deadline = time.monotonic() + 120
+    while not path.exists() or len(path.read_text().splitlines()) < count:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_a_command_that_is_killed_from_outside_is_simply_started_again(tmp_path):
+    settings = small(model="training_helpers:holds", epochs=5)
+    arguments = [sys.executable, "-m", "symloss.cli", "train", *options(settings), "--out", str(tmp_path / "run")]
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    for lines in (1, 3):
+        hold = {"HOLD": str(lines * STEPS + 3)}
+        with subprocess.Popen(arguments, env=environment | hold, stderr=subprocess.DEVNULL) as process:
+            try:
+                wait_for_lines(tmp_path / "run" / "metrics.jsonl", lines, process)
+            finally:
+                process.kill()
+        assert process.returncode == KILLED
+        assert not (tmp_path / "run" / "result.json").exists()
+    done = subprocess.run(arguments, env=environment, check=False, capture_output=True)
+    assert done.returncode == 0
+    found = Settings.from_dict(json.loads((tmp_path / "run" / "settings.json").read_text()))
+    assert found == settings
+    run(found, tmp_path / "whole")
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_survives(tmp_path, whole):
+    folder = tmp_path / "run"
+    assert exit_code(killed_at, "checkpoint.pt.new", 3, small(), folder) == KILLED
+    before = (folder / "checkpoint.pt").read_bytes()
+    arguments = ["train", *options(small()), "--out", str(folder)]
+    done = command(tmp_path, *arguments, limit=len(before) // 2)
+    one_sentence(done, "checkpoint.pt", "cannot be written (File too large)", "what was there before is kept")
+    assert (folder / "checkpoint.pt").read_bytes() == before
+    assert torch.load(folder / "checkpoint.pt", weights_only=True)["epoch"] == 2
+    assert command(tmp_path, *arguments).code == 0
+    assert_same(folder, whole)
+
+
+@pytest.mark.parametrize("limit", [100, 1500])
+def test_a_disk_that_is_full_from_the_start_is_one_sentence(tmp_path, limit):
+    done = command(tmp_path, "train", *options(small()), "--out", "run", limit=limit)
+    one_sentence(done, "symloss: run", "cannot be written (File too large)")
+
+
+def test_a_loss_that_becomes_nan_stops_at_once_and_keeps_the_last_checkpoint(tmp_path):
+    kept = {}
+
+    def keep(row):
+        kept[row["epoch"]] = (tmp_path / "checkpoint.pt").read_bytes()
+
+    with refused(Diverged, "nan at step 5 of epoch 3", "last checkpoint is kept", "below 0.05"):
+        run(small(model="training_helpers:breaks", epochs=5), tmp_path, on_epoch=keep)
+    assert list(kept) == [1, 2]
+    assert (tmp_path / "checkpoint.pt").read_bytes() == kept[2]
+    assert not (tmp_path / "result.json").exists()
+    assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
+
+
+def test_weights_that_become_nan_at_the_last_step_are_not_saved(tmp_path):
+    with refused(Diverged, "the weights became infinite or nan at the end of epoch 3"):
+        run(small(model="training_helpers:breaks_late"), tmp_path)
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["epoch"] == 2
+    assert all(value.isfinite().all() for value in weights(tmp_path).values())
+
+
+@pytest.mark.parametrize("clip", [None, 5.0])
+def test_a_learning_rate_that_is_far_too_large_names_the_step(tmp_path, clip):
+    with refused(Diverged, " became ", "at step 2 of epoch 1", "a learning rate below 1e+30 may help"):
+        run(small("ce", model="mlp:hidden=16,norm=none", lr=1e30, clip=clip), tmp_path)
+
+
+def test_the_command_says_so_in_one_sentence(tmp_path):
+    settings = small("ce", model="mlp:hidden=16,norm=none", lr=1e30)
+    one_sentence(command(tmp_path, "train", *options(settings)), " became ", "step 2 of epoch 1")

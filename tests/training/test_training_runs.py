@@ -1,0 +1,353 @@
+"""Real runs on digits: what they write, and that each setting does what it says."""
+
+import dataclasses
+import math
+import multiprocessing
+import os
+import random
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+from training_helpers import exit_code, metrics, refused, run, same_weights, small, start, weights, without_time
+
+import symloss
+from symloss.models import create_model
+from symloss.noise import load_corruption
+from symloss.training import Settings
+from symloss.training.build import build_model
+from symloss.training.folder import Busy, RunFolder
+from symloss.training.loop import fit
+from symloss.training.task import prepare
+
+FIELDS = {
+    "epoch", "lr", "loss", "train_accuracy", "clean_accuracy", "memorised", "validation_accuracy", "test_accuracy",
+    "seconds",
+}  # fmt: skip
+PLAIN = "mlp:hidden=16,norm=none"
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A table of somebody's own, with 60 rows of two classes."""
+    rows = "".join(f"{i % 9},{math.sin(i):.4f},{'cat' if i % 9 < 4 else 'dog'}\n" for i in range(60))
+    (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
+    return {"data": str(tmp_path / "mine.csv"), "subset": None, "model": "mlp:hidden=8"}
+
+
+def inputs(examples, data):
+    """As the model sees them."""
+    every = examples.inputs if examples.positions is None else examples.inputs[examples.positions]
+    view = (-1, *(1 for _ in every.shape[2:]))
+    mean, std = (torch.tensor(values).view(view) for values in (data.scaling.mean, data.scaling.std))
+    return (every / 255 - mean) / std
+
+
+def one_step(folder, **given):
+    """The weights before and after a run of one step on all the data, without momentum or weight decay."""
+    settings = small(model=PLAIN, epochs=1, batch=400, weight_decay=0.0, momentum=0.0, **{"clip": None} | given)
+    run(settings, folder)
+    before = create_model(PLAIN, input_shape=(1, 8, 8), classes=10, seed=0).state_dict()
+    after = torch.load(folder / "checkpoint.pt", weights_only=True)["model"]
+    return torch.cat([part.flatten() for part in before.values()]), torch.cat([after[n].flatten() for n in before])
+
+
+def test_the_same_settings_give_the_same_weights_bit_for_bit(tmp_path):
+    settings = small()
+    one, two = run(settings, tmp_path / "one"), run(settings, tmp_path / "two")
+    assert same_weights(tmp_path / "one", tmp_path / "two")
+    assert without_time([one["last"], one["best"]]) == without_time([two["last"], two["best"]])
+
+
+def test_another_seed_gives_other_weights(tmp_path):
+    run(small(), tmp_path / "one")
+    run(small(seed=1), tmp_path / "two")
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert not any(torch.equal(one[name], two[name]) for name in one if name.endswith("weight"))
+
+
+def test_the_global_random_states_stay_as_they_are(tmp_path):
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    run(small(), tmp_path)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])
+    assert random.getstate() == before[2]
+
+
+def test_what_was_drawn_before_does_not_matter(tmp_path):
+    run(small(), tmp_path / "one")
+    torch.rand(7)
+    run(small(), tmp_path / "two")
+    assert same_weights(tmp_path / "one", tmp_path / "two")
+
+
+def test_every_epoch_has_every_metric(tmp_path):
+    seen = []
+    result = run(small(), tmp_path, on_epoch=seen.append)
+    rows = metrics(tmp_path)
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    assert seen == rows
+    assert result["last"] == rows[-1]
+    for row in rows:
+        assert set(row) == FIELDS
+        assert all(math.isfinite(value) for value in row.values())
+        assert all(0 <= row[name] <= 1 for name in FIELDS if name.endswith(("accuracy", "memorised")))
+
+
+def test_the_result_says_what_was_trained_on(tmp_path):
+    settings = small()
+    result, task = run(settings, tmp_path), prepare(settings)
+    assert Settings.from_dict(result["settings"]) == settings
+    assert (result["train"], result["validation"], result["test"]) == (360, 40, 360)
+    assert result["validation_labels"] == "noisy"
+    assert result["noise_rate"] == pytest.approx(float((task.train.labels != task.clean).double().mean()))
+    assert result["versions"]["symloss"] == symloss.__version__
+
+
+@pytest.mark.parametrize(
+    ("given", "labels"), [({"clean_validation": True}, "clean"), ({"validation": 0.0}, "none"), ({}, "noisy")]
+)
+def test_the_result_says_which_labels_validation_has(tmp_path, given, labels):
+    result = run(small(epochs=1, **given), tmp_path)
+    assert result["validation_labels"] == labels
+    assert (result["last"]["validation_accuracy"] is None) == (labels == "none")
+
+
+def test_the_noise_is_kept_with_the_run(tmp_path):
+    run(small(epochs=1), tmp_path)
+    assert np.array_equal(load_corruption(tmp_path).labels, prepare(small(epochs=1)).corruption.labels)
+
+
+def test_metrics_of_the_training_data_are_those_of_the_model(tmp_path):
+    """With a learning rate that changes nothing, an epoch measures the model as it was made."""
+    settings = small("ce", model=PLAIN, lr=1e-30, weight_decay=0.0, epochs=1)
+    row, task = run(settings, tmp_path)["last"], prepare(settings)
+    model = create_model(PLAIN, input_shape=(1, 8, 8), classes=10, seed=0)
+    with torch.no_grad():
+        scores = model(inputs(task.train, task.data))
+    found, given, true = scores.argmax(1).tolist(), task.train.labels.tolist(), task.clean.tolist()
+    wrong = [i for i in range(len(given)) if given[i] != true[i]]
+    expected = {
+        "loss": float(torch.nn.functional.cross_entropy(scores, task.train.labels)),
+        "train_accuracy": sum(a == b for a, b in zip(found, given, strict=True)) / len(given),
+        "clean_accuracy": sum(a == b for a, b in zip(found, true, strict=True)) / len(given),
+        "memorised": sum(found[i] == given[i] for i in wrong) / len(wrong),
+    }
+    assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+
+
+def test_validation_and_test_are_those_of_the_weights_that_are_saved(tmp_path):
+    settings = small()
+    row, task = run(settings, tmp_path)["last"], prepare(settings)
+    model = build_model(settings, (1, 8, 8), 10).eval()
+    model.load_state_dict(torch.load(tmp_path / "checkpoint.pt", weights_only=True)["model"])
+    for name, part in (("validation_accuracy", task.validation), ("test_accuracy", task.test)):
+        with torch.no_grad():
+            hits = model(inputs(part, task.data)).argmax(1) == part.labels
+        assert row[name] == pytest.approx(float(hits.double().mean()))
+
+
+class Scripted:
+    """A trainer whose validation goes as it is told."""
+
+    def __init__(self, accuracies, validation=True):
+        self.settings = dataclasses.replace(small(), epochs=len(accuracies))
+        part = "validation" if validation else None
+        self.task = SimpleNamespace(validation=part, test=None)
+        self.fabric = Fabric(accelerator="cpu", devices=1)
+        self.accuracies, self.epoch = accuracies, 0
+
+    def train_epoch(self, epoch):
+        self.epoch = epoch
+        return {"loss": 1.0}
+
+    def evaluate(self, part):
+        assert part == "validation"
+        return self.accuracies[self.epoch]
+
+    def state(self):
+        return {"model": {"epoch": torch.tensor(self.epoch + 1)}, "optimizer": {}}
+
+
+@pytest.mark.parametrize(("accuracies", "best"), [((0.1, 0.5, 0.5, 0.4), 2), ((0.3, 0.2), 1), ((0.1, 0.2, 0.3), 3)])
+def test_the_best_epoch_is_the_first_with_the_largest_validation_accuracy(tmp_path, accuracies, best):
+    found = fit(Scripted(accuracies), RunFolder(tmp_path))
+    assert (found["epoch"], found["validation_accuracy"]) == (best, accuracies[best - 1])
+    kept = torch.load(tmp_path / "best.pt", weights_only=True)
+    assert kept["epoch"] == int(kept["model"]["epoch"]) == best
+
+
+def test_without_validation_the_last_epoch_is_the_best(tmp_path):
+    assert fit(Scripted((0.5, 0.4, 0.3), validation=False), RunFolder(tmp_path))["epoch"] == 3
+    assert not (tmp_path / "best.pt").exists()
+
+
+def test_a_run_that_is_done_is_not_trained_again(tmp_path):
+    first = run(small(), tmp_path)
+    for name in ("checkpoint.pt", "checkpoint-previous.pt"):
+        (tmp_path / name).unlink()
+    assert run(small(), tmp_path, on_epoch=pytest.fail) == first
+
+
+def test_another_run_in_the_same_folder_is_refused(tmp_path):
+    run(small(epochs=1), tmp_path)
+    with refused(ValueError, tmp_path, "other settings (lr, seed)"):
+        run(small(epochs=1, lr=1.0, seed=5), tmp_path)
+
+
+def _wait(path, ready):
+    with RunFolder(path).alone():
+        ready.send(True)
+        ready.recv()
+
+
+def test_a_run_that_another_process_trains_is_refused(tmp_path):
+    ours, theirs = multiprocessing.Pipe()
+    other = start(_wait, tmp_path, theirs)
+    assert ours.recv()
+    with refused(Busy, tmp_path, "is being trained by another process"):
+        run(small(), tmp_path)
+    ours.send("go")
+    other.join()
+    run(small(epochs=3), tmp_path)
+
+
+def test_data_of_ones_own_without_test_data(tmp_path, own):
+    result = run(small(noise="clean", **own), tmp_path / "run")
+    assert result["test"] == 0
+    assert result["noise_rate"] is None
+    last = result["last"]
+    assert (last["test_accuracy"], last["clean_accuracy"], last["memorised"]) == (None, None, None)
+    assert last["validation_accuracy"] is not None
+
+
+def test_data_of_ones_own_with_test_data(tmp_path, own):
+    result = run(small(noise="sym:0.2", test=own["data"], **own), tmp_path / "run")
+    assert result["test"] == 60
+    assert result["last"]["test_accuracy"] is not None
+    assert result["last"]["clean_accuracy"] is not None
+
+
+def test_the_penalty_pulls_every_weight_towards_zero(tmp_path):
+    before, plain = one_step(tmp_path / "plain")
+    _, penalised = one_step(tmp_path / "penalised", penalty=0.1)
+    assert torch.allclose(plain - penalised, 0.05 * 0.1 * before.sign(), atol=1e-6)
+
+
+def test_the_gradient_is_clipped_to_its_norm(tmp_path):
+    before, free = one_step(tmp_path / "free")
+    _, clipped = one_step(tmp_path / "clipped", clip=0.01)
+    assert (free - before).norm() > 0.05 * 0.02
+    assert float((clipped - before).norm()) == pytest.approx(0.05 * 0.01, rel=1e-3)
+    cosine = torch.nn.functional.cosine_similarity(free - before, clipped - before, dim=0)
+    assert float(cosine) == pytest.approx(1, abs=1e-3)
+
+
+def test_the_learning_rate_follows_the_schedule(tmp_path):
+    run(small(schedule="step:1,0.5"), tmp_path / "step")
+    assert [row["lr"] for row in metrics(tmp_path / "step")] == pytest.approx([0.05, 0.025, 0.0125])
+    run(small(schedule="exponential:0.1/6"), tmp_path / "exponential")
+    last = [0.05 * 0.1 ** (step / 6) for step in (5, 11, 17)]
+    assert [row["lr"] for row in metrics(tmp_path / "exponential")] == pytest.approx(last)
+
+
+def test_the_learning_rate_of_an_epoch_is_the_one_that_is_used(tmp_path):
+    run(small(model=PLAIN, schedule="step:2,1e-30", momentum=0.0, weight_decay=0.0), tmp_path)
+    before, after = weights(tmp_path, "checkpoint-previous.pt"), weights(tmp_path)
+    assert all(torch.equal(before[name], after[name]) for name in after)
+    start_of_all = create_model(PLAIN, input_shape=(1, 8, 8), classes=10, seed=0).state_dict()
+    assert not torch.equal(after["/model/1.weight"], start_of_all["1.weight"])
+
+
+def test_batch_norm_scores_append_a_layer(tmp_path):
+    run(small("sgce:q=0.25", scores="batch-norm", epochs=1), tmp_path)
+    assert weights(tmp_path)["/model/scores.norm.running_mean"].shape == (10,)
+    assert "/model/model.1.weight" in weights(tmp_path)
+
+
+def test_what_is_done_to_the_scores_matters(tmp_path):
+    for scores in ("none", "l2"):
+        run(small(scores=scores, epochs=1), tmp_path / scores)
+    run(small(epochs=1), tmp_path / "loss")
+    assert same_weights(tmp_path / "loss", tmp_path / "l2")
+    assert not same_weights(tmp_path / "loss", tmp_path / "none")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "nesterov", "adam", "adamw"])
+def test_every_optimizer_learns(tmp_path, optimizer):
+    lr = 0.01 if optimizer.startswith("adam") else 0.1
+    result = run(small("ce", optimizer=optimizer, lr=lr, noise="clean", epochs=5), tmp_path)
+    assert result["last"]["test_accuracy"] > 0.5
+
+
+def test_optimizers_differ(tmp_path):
+    """All of them see the same batches; what they do with them is their own."""
+    found = set()
+    for optimizer in ("sgd", "nesterov", "adam", "adamw"):
+        run(small(optimizer=optimizer, weight_decay=0.1), tmp_path / optimizer)
+        found.add(float(weights(tmp_path / optimizer)["/model/1.weight"].sum()))
+    assert len(found) == 4
+
+
+def test_a_last_batch_of_one_example(tmp_path):
+    result = run(small(model="mlp:hidden=8", batch=64, subset=65, validation=0.0, epochs=2), tmp_path)
+    assert result["train"] == 65
+    assert math.isfinite(result["last"]["loss"])
+
+
+def test_channels_last_changes_the_layout_and_not_the_result(tmp_path):
+    for name, channels_last in (("first", False), ("last", True)):
+        run(small(model="cnn4:width=0.25", epochs=1, subset=200, channels_last=channels_last), tmp_path / name)
+    first, last = weights(tmp_path / "first"), weights(tmp_path / "last")
+    strided = [name for name, value in last.items() if value.dim() == 4 and min(value.shape[1:]) > 1]
+    assert strided
+    assert all(last[name].is_contiguous(memory_format=torch.channels_last) for name in strided)
+    assert all(torch.allclose(first[name], last[name], atol=1e-3) for name in first)
+
+
+def _in_bf16(settings, folder):
+    # Some virtual machines announce matrix units (AMX) that they do not have.
+    os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
+    run(settings, folder)
+
+
+def test_bf16_keeps_weights_in_full_precision(tmp_path):
+    assert exit_code(_in_bf16, small(precision="bf16-mixed"), tmp_path / "bf16") == 0
+    run(small(), tmp_path / "32")
+    half, full = weights(tmp_path / "bf16"), weights(tmp_path / "32")
+    assert all(half[name].dtype == full[name].dtype for name in full)
+    assert not same_weights(tmp_path / "bf16", tmp_path / "32")
+    assert metrics(tmp_path / "bf16")[-1]["loss"] == pytest.approx(metrics(tmp_path / "32")[-1]["loss"], rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="torch.compile needs a C++ compiler")
+def test_a_compiled_model_learns_the_same(tmp_path):
+    for name, compiled in (("plain", False), ("compiled", True)):
+        run(small("ce", model=PLAIN, epochs=2, compile=compiled), tmp_path / name)
+    plain, compiled = weights(tmp_path / "plain"), weights(tmp_path / "compiled")
+    assert plain.keys() == compiled.keys()
+    assert all(torch.allclose(plain[name], compiled[name], atol=1e-4) for name in plain)
+
+
+def test_a_model_of_the_users_own_in_the_current_directory(tmp_path, monkeypatch):
+    source = "import torch\ndef net(input_shape, classes):\n    assert input_shape == (1, 8, 8)\n"
+    source += "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
+    (tmp_path / "a_model_of_mine.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    run(small("ce", model="a_model_of_mine:net"), tmp_path / "run")
+    assert weights(tmp_path / "run")["/model/1.weight"].shape == (10, 64)
+
+
+@pytest.mark.slow
+def test_mae_learns_what_cross_entropy_does_not(tmp_path):
+    common = {"noise": "sym:0.6", "model": "mlp", "epochs": 30, "batch": 128, "subset": None, "weight_decay": 0.0}
+    robust = run(small("mae", lr=0.01, **common), tmp_path / "mae")["last"]
+    fooled = run(small("ce", lr=0.1, **common), tmp_path / "ce")["last"]
+    assert robust["test_accuracy"] > fooled["test_accuracy"] + 0.1
+    assert robust["memorised"] < 0.1
+    assert fooled["memorised"] > 0.8

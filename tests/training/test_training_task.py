@@ -1,0 +1,131 @@
+"""What a run trains on: noise, subset, and what is held out."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from training_helpers import refused, small
+
+from symloss.data import open_data
+from symloss.noise import corrupt
+from symloss.training.task import prepare
+
+DIGITS = open_data("digits")
+
+
+def places(examples):
+    """Which of the digits they are."""
+    images = examples.inputs if examples.positions is None else examples.inputs[examples.positions]
+    every = {image.tobytes(): place for place, image in enumerate(DIGITS.train.inputs.numpy())}
+    assert len(every) == len(DIGITS.train)
+    return torch.tensor([every[image.tobytes()] for image in images.numpy()])
+
+
+def noisy_labels(settings):
+    true = DIGITS.train.labels.numpy()
+    kept = corrupt(true, settings.noise, classes=10, seed=settings.seed, counts=settings.counts)
+    return torch.from_numpy(kept.labels)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of somebody's own, with 40 rows."""
+    rows = "".join(f"{i},{i * i % 7},{'even' if i % 2 else 'odd'}\n" for i in range(40))
+    (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
+    return str(tmp_path / "mine.csv")
+
+
+@pytest.mark.parametrize("subset", [None, 400])
+def test_training_and_validation_are_all_the_data_once(subset):
+    task = prepare(small(subset=subset, validation=0.25))
+    train, held = places(task.train), places(task.validation)
+    count = subset or len(DIGITS.train)
+    assert len(held) == round(0.25 * count)
+    assert len(torch.cat([train, held]).unique()) == len(train) + len(held) == count
+
+
+def test_validation_is_split_off_the_noisy_data():
+    settings = small(subset=None, noise="sym:0.6")
+    task, noisy = prepare(settings), noisy_labels(settings)
+    assert torch.equal(task.train.labels, noisy[places(task.train)])
+    assert torch.equal(task.validation.labels, noisy[places(task.validation)])
+    assert torch.equal(task.clean, DIGITS.train.labels[places(task.train)])
+    assert (task.validation.labels != DIGITS.train.labels[places(task.validation)]).float().mean() > 0.4
+
+
+def test_clean_validation_has_the_true_labels_of_the_same_examples():
+    noisy, clean = prepare(small()), prepare(small(clean_validation=True))
+    held = places(clean.validation)
+    assert torch.equal(held, places(noisy.validation))
+    assert torch.equal(clean.validation.labels, DIGITS.train.labels[held])
+    assert torch.equal(clean.train.labels, noisy.train.labels)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.6])
+def test_so_many_labels_are_wrong_as_was_asked_for(rate):
+    task = prepare(small(noise=f"sym:{rate}", subset=None, validation=0.0))
+    wrong = int((task.train.labels != task.clean).sum())
+    assert wrong == round(rate * len(task.train)) == task.corruption.manifest.flipped
+
+
+def test_the_test_data_stays_clean():
+    assert torch.equal(prepare(small()).test.labels, DIGITS.test.labels)
+
+
+def test_without_validation_everything_is_trained_on():
+    task = prepare(small(validation=0.0, subset=None))
+    assert task.validation is None
+    assert torch.equal(places(task.train), torch.arange(len(DIGITS.train)))
+
+
+def everything(task):
+    return torch.cat([places(task.train), places(task.validation)]).sort().values
+
+
+def test_the_subset_is_the_same_for_every_seed():
+    one, two = (prepare(small(seed=seed)) for seed in (0, 1))
+    assert torch.equal(everything(one), everything(two))
+    assert not torch.equal(places(one.validation), places(two.validation))
+    assert not np.array_equal(one.corruption.labels, two.corruption.labels)
+
+
+def test_the_same_settings_make_the_same_task():
+    one, two = prepare(small()), prepare(small())
+    assert torch.equal(one.train.labels, two.train.labels)
+    assert torch.equal(places(one.train), places(two.train))
+
+
+def test_of_data_of_ones_own_the_true_labels_are_not_known(table):
+    task = prepare(small(data=table, subset=None, noise="clean"))
+    assert task.clean is None
+    assert task.test is None
+
+
+def test_of_data_that_we_corrupt_the_true_labels_are_known(table):
+    task = prepare(small(data=table, subset=None, noise="sym:0.25", validation=0.0))
+    assert int((task.train.labels != task.clean).sum()) == 10
+
+
+def test_the_labels_of_a_known_set_are_true():
+    task = prepare(small(noise="clean"))
+    assert torch.equal(task.train.labels, task.clean)
+
+
+def test_the_global_random_state_is_not_touched():
+    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    prepare(small(seed=3))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])
+    assert random.getstate() == before[2]
+
+
+def test_a_subset_larger_than_the_data_is_refused():
+    with refused(ValueError, "subset must be at most the 1437 training examples", "got 1438"):
+        prepare(small(subset=1438))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_a_validation_that_leaves_nothing_on_one_side_is_refused(share):
+    with refused(ValueError, "validation must leave examples on both sides", f"got {share} of 2"):
+        prepare(small(subset=2, validation=share))

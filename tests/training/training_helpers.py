@@ -1,0 +1,201 @@
+"""What the tests of training share: small runs, their weights, and processes that can be killed.
+
+Importing torch takes seconds, so most processes are forked from a server that has done it once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from symloss.training import Settings, resolve, train
+
+STEPS = 6
+"""Batches of an epoch of ``small``."""
+
+
+def small(loss: str = "alpha-mae", **given: Any) -> Settings:
+    """A run of a tenth of a second; nothing of it depends on the presets of digits."""
+    common = {"noise": "sym:0.4", "model": "training_helpers:drops", "epochs": 3, "batch": 64, "subset": 400}
+    common |= {"lr": 0.05, "weight_decay": 1e-3}
+    return dataclasses.replace(resolve("digits", loss, **common), **given)
+
+
+def run(settings: Settings, folder: Path, **options: Any) -> dict[str, Any]:
+    return train(settings, folder, accelerator="cpu", **options)
+
+
+def drops(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """A user's own model, which draws random numbers."""
+    size = torch.Size(input_shape).numel()
+    return nn.Sequential(nn.Flatten(), nn.Linear(size, 16), nn.BatchNorm1d(16), nn.Dropout(), nn.Linear(16, classes))
+
+
+class _Breaks(nn.Module):
+    """Goes wrong at the fifth step of the third epoch: its scores, or with ``late`` its gradient at the last step."""
+
+    def __init__(self, inner: nn.Module, late: bool):
+        super().__init__()
+        self.inner, self.late, self.steps = inner, late, 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.inner(inputs)
+        self.steps += self.training
+        if self.late and self.steps == 3 * STEPS:
+            return scores + 0 * (scores - scores.detach()).sqrt()
+        return scores * torch.nan if self.steps == 2 * STEPS + 5 and not self.late else scores
+
+
+def breaks(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return _Breaks(drops(input_shape, classes), late=False)
+
+
+def breaks_late(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return _Breaks(drops(input_shape, classes), late=True)
+
+
+class _Holds(nn.Module):
+    """Stands still at the step that the environment names, until somebody kills it."""
+
+    def __init__(self, inner: nn.Module):
+        super().__init__()
+        self.inner, self.steps, self.last = inner, 0, int(os.environ.get("HOLD", "0"))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.steps += self.training
+        if self.training and self.steps == self.last:
+            signal.pause()
+        scores: Tensor = self.inner(inputs)
+        return scores
+
+
+def holds(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return _Holds(drops(input_shape, classes))
+
+
+def tensors(state: Any, name: str = "") -> dict[str, Tensor]:
+    """Every tensor of a checkpoint."""
+    if isinstance(state, Tensor):
+        return {name: state}
+    items = state.items() if isinstance(state, dict) else enumerate(state) if isinstance(state, list) else ()
+    return {key: value for part, inner in items for key, value in tensors(inner, f"{name}/{part}").items()}
+
+
+def weights(folder: Path, name: str = "checkpoint.pt") -> dict[str, Tensor]:
+    """Of the model and of the optimiser."""
+    return tensors(torch.load(folder / name, weights_only=True))
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    """Bit for bit."""
+    first, second = weights(one), weights(other)
+    assert any(name.startswith("/model/") for name in first)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+@contextlib.contextmanager
+def refused(exception: type[Exception], *ingredients: object) -> Iterator[None]:
+    """The exception, and a message of one line that holds every ingredient."""
+    everything = "".join(f"(?=.*{re.escape(str(ingredient))})" for ingredient in ingredients)
+    with pytest.raises(exception, match=f"(?s)^{everything}") as caught:
+        yield
+    assert type(caught.value) is exception
+    assert "\n" not in str(caught.value)
+
+
+def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
+    """A process of its own; its exit code is as that of a command, -9 if it was killed."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["symloss.training", "symloss.cli", "sklearn.model_selection"])
+    process = context.Process(target=_alone, args=(work, arguments))
+    process.start()
+    return process
+
+
+def _alone(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    work(*arguments)
+
+
+def exit_code(work: Callable[..., None], *arguments: Any) -> int | None:
+    return ended(start(work, *arguments))
+
+
+def ended(process: multiprocessing.process.BaseProcess) -> int | None:
+    """The exit code; a process that hangs is killed, and has another one than what was expected."""
+    process.join(timeout=120)
+    process.kill()
+    process.join()
+    return process.exitcode
+
+
+class Done(NamedTuple):
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+def command(folder: Path, *arguments: str, limit: int | None = None) -> Done:
+    """``symloss ARGUMENTS`` in a folder; with a limit no file can grow beyond so many bytes, as on a full disk."""
+    outputs = folder / ".stdout", folder / ".stderr"
+    code = exit_code(_command, folder, arguments, outputs, limit)
+    return Done(code, *(output.read_text() for output in outputs))
+
+
+def _command(folder: Path, arguments: tuple[str, ...], outputs: tuple[Path, Path], limit: int | None) -> None:
+    from symloss.cli import main  # noqa: PLC0415
+
+    os.chdir(folder)
+    for number, output in enumerate(outputs, start=1):
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    sys.argv = ["symloss", *arguments]
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    main()
+
+
+def one_sentence(done: Done, *ingredients: object) -> None:
+    """Exit code 2, and one line that says what is wrong."""
+    assert done.code == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("symloss: ")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    for ingredient in ingredients:
+        assert str(ingredient) in done.stderr
+
+
+def killed_at(moment: str, nth: int, settings: Settings, folder: Path) -> None:
+    """Train in this process until it kills itself: at the nth replacement of a file of that name."""
+    calls, replace = 0, os.replace
+
+    def dies(source: Any, target: Any) -> None:
+        nonlocal calls
+        calls += Path(target).name == moment
+        if calls == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(source, target)
+
+    os.replace = dies
+    run(settings, folder)
