@@ -31,7 +31,7 @@ def bench_losses(repeats: Repeats = 15, as_json: AsJson = False, check: Check = 
 
 
 @bench.command("heads")
-def bench_heads(repeats: Repeats = 5, as_json: AsJson = False, check: Check = False) -> None:
+def bench_heads(repeats: Repeats = 11, as_json: AsJson = False, check: Check = False) -> None:
     """Time linear layers with a loss, and their memory, from 1,000 to 1,000,000 classes."""
     from symloss import bench as benchmarks
 

@@ -27,6 +27,8 @@ from symloss.losses.scores import UnitScores, full_precision
 
 ROWS = 128
 """Examples whose scores live at a time."""
+GRAM_ROWS = 8192
+"""Rows of the weights that are multiplied at a time, in memory that is used again: fresh pages take longer."""
 
 
 class Head(NamedTuple):
@@ -203,10 +205,16 @@ def _gram(weight: Tensor) -> Tensor:
     mean, double = weight.mean(0), torch.float64
     total = torch.zeros(weight.shape[1], weight.shape[1], dtype=double)
     rest = torch.zeros(weight.shape[1], dtype=double)
-    for start in range(0, len(weight), 4096):
-        block = weight[start : start + 4096] - mean
-        total += block.T @ block
+    half = weight.shape[1] // 2
+    memory = torch.empty(min(GRAM_ROWS, len(weight)), weight.shape[1], dtype=weight.dtype)
+    for start in range(0, len(weight), GRAM_ROWS):
+        rows = weight[start : start + GRAM_ROWS]
+        block = torch.sub(rows, mean, out=memory[: len(rows)])
+        # The lower left quarter is the upper right one's mirror image.
+        total[:half] += block[:, :half].T @ block
+        total[half:, half:] += block[:, half:].T @ block[:, half:]
         rest += block.sum(0)
+    total[half:, :half] = total[:half, half:].T
     mean = mean.to(double)
     cross = torch.outer(mean, rest + len(weight) / 2 * mean)
     return total + cross + cross.T

@@ -38,8 +38,8 @@ def constant(value: float, dtype: torch.dtype) -> Tensor:
     return torch.tensor(value, dtype=dtype)
 
 
-BLOCK = 2**18
-"""Scores that are worked on at a time: few enough to stay in the cache with what is computed from them."""
+BLOCK = 2**20
+"""Scores that are worked on at a time: few enough to stay in the cache, many enough to be worth the calls."""
 
 
 class AtLabel:
