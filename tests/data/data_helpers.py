@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import pickle
-import re
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
-
-
-@contextlib.contextmanager
-def refused(exception: type[Exception], *ingredients: object) -> Iterator[None]:
-    """The exception, and a message of one line that holds every ingredient."""
-    everything = "".join(f"(?=.*{re.escape(str(ingredient))})" for ingredient in ingredients)
-    with pytest.raises(exception, match=f"(?s)^{everything}") as caught:
-        yield
-    assert type(caught.value) is exception
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message == message.strip()
 
 
 def random_bytes(*shape: int, seed: int = 0, high: int = 256) -> np.ndarray:

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from data_helpers import refused
+from refusals import refused
 
 from symloss.data.archive import extract
 

@@ -8,7 +8,8 @@ import os
 import numpy as np
 import pytest
 import torch
-from data_helpers import random_bytes, refused
+from data_helpers import random_bytes
+from refusals import refused
 
 from symloss.data import open_data
 from symloss.data.arrays import open_inputs_array

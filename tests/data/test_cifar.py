@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data_helpers import python2_pickle, python3_pickle, random_bytes, refused
+from data_helpers import python2_pickle, python3_pickle, random_bytes
+from refusals import refused
 
 from symloss.data import open_data
 from symloss.data.cifar import CIFAR100_CLASSES

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from data_helpers import IDX_NAMES, idx_bytes, python2_pickle, random_bytes, refused
+from data_helpers import IDX_NAMES, idx_bytes, python2_pickle, random_bytes
+from refusals import refused
 
 from symloss.data import download, get, open_data
 from symloss.data.sources import SOURCES, Remote, Source

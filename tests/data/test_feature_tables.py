@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from data_helpers import random_bytes, refused, save_image
+from data_helpers import random_bytes, save_image
+from refusals import refused
 
 from symloss.data import ImageFiles, open_data
 

@@ -8,7 +8,8 @@ import tracemalloc
 import numpy as np
 import pytest
 import torch
-from data_helpers import idx_bytes, random_bytes, refused, write_idx
+from data_helpers import idx_bytes, random_bytes, write_idx
+from refusals import refused
 
 from symloss.data import open_data
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data_helpers import random_bytes, refused, save_image
+from data_helpers import random_bytes, save_image
 from PIL import Image
+from refusals import refused
 
 from symloss.data import ImageFiles, images, open_data
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from data_helpers import refused
+from refusals import refused
 
 from symloss.data.labels import class_names, class_numbers
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from data_helpers import refused, write_idx
+from data_helpers import write_idx
+from refusals import refused
 
 import symloss.data
 from symloss.data import KNOWN, data_root, open_data

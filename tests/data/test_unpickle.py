@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_helpers import refused
+from refusals import refused
 
 from symloss.data import open_data
 from symloss.data.unpickle import unpickle

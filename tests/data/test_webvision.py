@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from data_helpers import random_bytes, refused, save_image
+from data_helpers import random_bytes, save_image
+from refusals import refused
 
 from symloss.data import ImageFiles, open_data, open_webvision
 

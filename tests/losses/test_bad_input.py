@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -25,18 +24,6 @@ INF, NAN = math.inf, math.nan
 SCORES = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, -0.5]])
 LABELS = torch.tensor([0, 2])
 MASKED = torch.tensor([[0.0, -INF, 1.0], [0.0, 1.0, 2.0]])
-
-
-@contextlib.contextmanager
-def refused(exception: type[Exception], *ingredients: str) -> Iterator[None]:
-    """The exception, and a message of one line that holds every ingredient: argument, given, allowed."""
-    everything = "".join(f"(?=.*{re.escape(ingredient)})" for ingredient in ingredients)
-    with pytest.raises(exception, match=f"(?s)^{everything}") as caught:
-        yield
-    assert type(caught.value) is exception
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message == message.strip()
 
 
 def rows(**cases: tuple[Any, ...]) -> pytest.MarkDecorator:

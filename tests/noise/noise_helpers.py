@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Iterator
-
 import numpy as np
-import pytest
-
-
-@contextlib.contextmanager
-def refused(exception: type[Exception], *ingredients: str) -> Iterator[None]:
-    """The exception, and a message of one line that holds every ingredient: argument, given, allowed."""
-    everything = "".join(f"(?=.*{re.escape(ingredient)})" for ingredient in ingredients)
-    with pytest.raises(exception, match=f"^{everything}") as caught:
-        yield
-    assert type(caught.value) is exception
-    assert "\n" not in str(caught.value)
 
 
 def some_labels(size: int, classes: int, seed: int = 0) -> np.ndarray:

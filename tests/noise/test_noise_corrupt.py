@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from noise_helpers import refused, some_labels, transitions
+from noise_helpers import some_labels, transitions
+from refusals import refused
 from sklearn.datasets import load_digits
 
 from symloss.noise import corrupt, parse, transition_matrix

@@ -9,7 +9,8 @@ import zipfile
 import numpy as np
 import pytest
 import torch
-from noise_helpers import refused, some_labels
+from noise_helpers import some_labels
+from refusals import refused
 
 from symloss.noise import corrupt, human_labels
 from symloss.noise.asymmetric import cifar100_coarse

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from noise_helpers import refused, some_labels
+from noise_helpers import some_labels
+from refusals import refused
 
 from symloss.noise import corrupt
 from symloss.noise.instance import flip_rates

@@ -9,7 +9,8 @@ import struct
 
 import numpy as np
 import pytest
-from noise_helpers import refused, some_labels, transitions
+from noise_helpers import some_labels, transitions
+from refusals import refused
 
 import symloss
 from symloss.noise import corrupt, load_corruption

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from noise_helpers import refused
+from refusals import refused
 
 from symloss.noise import Spec, corrupt, parse
 

@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from noise_helpers import refused
+from refusals import refused
 
 from symloss.noise import parse, transition_matrix
 from symloss.noise.asymmetric import SUPERCLASSES, cifar100_coarse, rotation

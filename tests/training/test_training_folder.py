@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 import torch
-from training_helpers import exit_code, refused, start
+from refusals import refused
+from training_helpers import exit_code, start
 
 from symloss.training.folder import Busy, RunFolder, write_whole
 

@@ -4,7 +4,8 @@ import math
 import tomllib
 
 import pytest
-from training_helpers import refused, small
+from refusals import refused
+from training_helpers import small
 
 from symloss.losses.create import parse
 from symloss.training import comparison, grid

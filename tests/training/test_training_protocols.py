@@ -1,7 +1,7 @@
 """Settings that nobody has to give: the paper's."""
 
 import pytest
-from training_helpers import refused
+from refusals import refused
 
 from symloss.losses.create import parse
 from symloss.training import resolve

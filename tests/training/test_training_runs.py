@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 from lightning_fabric import Fabric
-from training_helpers import exit_code, metrics, refused, run, same_weights, small, start, weights, without_time
+from refusals import refused
+from training_helpers import exit_code, metrics, run, same_weights, small, start, weights, without_time
 
 import symloss
 from symloss.models import create_model

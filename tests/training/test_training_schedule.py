@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from refusals import refused
 from torch.optim import lr_scheduler
-from training_helpers import refused
 
 from symloss.training.schedule import Schedule
 

@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 import pytest
-from training_helpers import refused
+from refusals import refused
 
 from symloss.training import Settings
 

@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from training_helpers import refused, small
+from refusals import refused
+from training_helpers import small
 
 from symloss.data import open_data
 from symloss.noise import corrupt

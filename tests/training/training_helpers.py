@@ -5,20 +5,17 @@ Importing torch takes seconds, so most processes are forked from a server that h
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import multiprocessing
 import os
-import re
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -113,16 +110,6 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
-
-
-@contextlib.contextmanager
-def refused(exception: type[Exception], *ingredients: object) -> Iterator[None]:
-    """The exception, and a message of one line that holds every ingredient."""
-    everything = "".join(f"(?=.*{re.escape(str(ingredient))})" for ingredient in ingredients)
-    with pytest.raises(exception, match=f"(?s)^{everything}") as caught:
-        yield
-    assert type(caught.value) is exception
-    assert "\n" not in str(caught.value)
 
 
 def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
