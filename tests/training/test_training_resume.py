@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refused
 from training_helpers import (
     STEPS,
     command,
@@ -18,7 +19,6 @@ from training_helpers import (
     killed_at,
     metrics,
     one_sentence,
-    refused,
     run,
     same_weights,
     small,
