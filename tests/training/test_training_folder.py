@@ -10,7 +10,8 @@ import torch
 from refusals import refused
 from training_helpers import exit_code, start
 
-from symloss.training.folder import Busy, RunFolder, write_whole
+from symloss.training.folder import Busy, RunFolder
+from symloss.writing import write_whole
 
 
 @pytest.fixture

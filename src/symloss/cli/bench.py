@@ -51,9 +51,7 @@ def bench_training(
     model: Annotated[str | None, typer.Option(help="Another model than cnn8.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of a round.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 5,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", help="Where CIFAR-10 is.", envvar="SYMLOSS_DATA")
-    ] = None,
+    data_dir: Root = None,
     as_json: AsJson = False,
     check: Check = False,
 ) -> None:

@@ -81,8 +81,8 @@ def predict(
     import csv
     import io
 
-    from symloss.training.folder import write_whole
     from symloss.training.prediction import predictions
+    from symloss.writing import write_whole
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")

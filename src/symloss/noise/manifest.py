@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from symloss.noise.counts import Labels
 from symloss.noise.labels import label_array, sha256
+from symloss.writing import write_whole
 
 JSON, NPZ = "noise.json", "noise.npz"
 SETTINGS = ("spec", "method", "seed", "classes", "split", "version")
@@ -113,8 +113,8 @@ class Corruption:
         folder.mkdir(parents=True, exist_ok=True)
         arrays = io.BytesIO()
         np.savez_compressed(arrays, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
-        _write(folder / NPZ, arrays.getvalue())
-        _write(folder / JSON, _text(self.manifest.document()).encode())
+        write_whole(folder / NPZ, arrays.getvalue())
+        write_whole(folder / JSON, _text(self.manifest.document()).encode())
 
 
 def load_corruption(folder: str | Path) -> Corruption:
@@ -140,18 +140,6 @@ def _with_checksum(document: dict[str, Any]) -> dict[str, Any]:
 def _text(document: dict[str, Any]) -> str:
     lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _write(path: Path, content: bytes) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _existing(path: Path) -> Path:

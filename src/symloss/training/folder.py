@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from symloss.writing import said, write_whole
+
 SETTINGS, METRICS, RESULT = "settings.json", "metrics.jsonl", "result.json"
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
 
@@ -105,30 +107,6 @@ class RunFolder:
             except ValueError as error:
                 warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
         return None
-
-
-@contextlib.contextmanager
-def said(path: Path) -> Iterator[None]:
-    """A full disk, or no right to write, as one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(f"{path} cannot be written ({error.strerror}); what was there before is kept") from error
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, wholly or not at all."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with said(path), open(part, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
 
 
 def _packed(state: dict[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ from lightning_fabric import Fabric
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from symloss import __version__
-from symloss.training.folder import RESULT, RunFolder, said
+from symloss.training.folder import RESULT, RunFolder
 from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import Settings
 from symloss.training.task import Task, prepare
@@ -95,8 +95,7 @@ class _Work:
     def __call__(self, fabric: Fabric) -> dict[str, Any]:
         folder, task = RunFolder(self.path), prepare(self.settings, self.root, self.skip_bad)
         if fabric.is_global_zero:
-            with said(self.path):
-                task.corruption.save(self.path)
+            task.corruption.save(self.path)
             folder.write("data.json", _description(task))
         on_gpu = fabric.device.type == "cuda"
         with torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):

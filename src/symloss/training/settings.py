@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from symloss.losses import checks
+from symloss.noise.counts import METHODS
 from symloss.training.schedule import Schedule
 
 OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")
 PRECISIONS = ("32", "bf16-mixed")
-COUNTS = ("exact", "floor", "sampled")
 SCORES = ("loss", "none", "l2", "batch-norm")
 
 
@@ -60,7 +60,7 @@ class Settings:
     def __post_init__(self) -> None:
         checks.choice("optimizer", self.optimizer, OPTIMIZERS)
         checks.choice("precision", self.precision, PRECISIONS)
-        checks.choice("counts", self.counts, COUNTS)
+        checks.choice("counts", self.counts, METHODS)
         checks.choice("scores", self.scores, SCORES)
         for name, interval in (_WHOLE | _NUMBERS).items():
             value = getattr(self, name)
