@@ -10,6 +10,7 @@ import torch
 from refusals import refused
 from training_helpers import exit_code, start
 
+from symloss.training import Settings
 from symloss.training.folder import Busy, RunFolder
 from symloss.writing import write_whole
 
@@ -17,7 +18,7 @@ from symloss.writing import write_whole
 @pytest.fixture
 def folder(tmp_path):
     found = RunFolder(tmp_path / "run")
-    found.start({"lr": 0.1})
+    found.start(Settings(lr=0.1))
     return found
 
 
@@ -126,16 +127,33 @@ def test_a_checkpoint_that_would_run_code_is_refused(folder, tmp_path, save):
 
 
 def test_a_run_with_other_settings_is_refused_and_kept(folder):
-    folder.start({"lr": 0.1})
+    folder.start(Settings(lr=0.1))
     with refused(ValueError, folder.path, "other settings (lr)", "choose another folder"):
-        folder.start({"lr": 0.2})
-    assert folder.read("settings.json") == {"lr": 0.1}
+        folder.start(Settings(lr=0.2))
+    assert folder.settings() == Settings(lr=0.1)
+
+
+def test_a_run_of_before_is_gone_on_with(folder):
+    """Settings that came later have their defaults there, and no format was written."""
+    document = folder.read("settings.json")
+    for name in ("format", "profile", "noise_seed"):
+        del document[name]
+    folder.write("settings.json", document)
+    folder.start(Settings(lr=0.1))
+    assert folder.settings() == Settings(lr=0.1)
+
+
+def test_a_run_of_a_newer_version_is_refused_in_one_sentence(folder):
+    folder.write("settings.json", folder.read("settings.json") | {"format": 2, "temperature": 3})
+    for use in (folder.settings, lambda: folder.start(Settings(lr=0.1))):
+        with refused(ValueError, folder.path, "newer version of symloss", "format 2", "knows 1"):
+            use()
 
 
 def test_a_damaged_settings_file_is_refused_in_one_sentence(folder):
     (folder.path / "settings.json").write_text("{")
     with refused(ValueError, folder.path / "settings.json", "must hold JSON"):
-        folder.start({"lr": 0.1})
+        folder.start(Settings(lr=0.1))
 
 
 def _enter(path):

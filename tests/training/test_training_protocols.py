@@ -5,6 +5,7 @@ from refusals import refused
 
 from symloss.losses.create import parse
 from symloss.training import resolve
+from symloss.training.protocols import resolved
 
 WEIGHT_DECAY = {
     "sgce": (5e-3, 5e-4),
@@ -55,8 +56,8 @@ def test_sgce_on_webvision(data):
 
 
 def test_what_is_given_wins():
-    given = {"weight_decay": 0.25, "lr": 3.0, "model": "cnn4", "scores": "l2", "penalty": 0.5, "batch": 7}
-    for data, loss in (("cifar10", "sgce"), ("cifar100", "anl-ce"), ("webvision-mini", "sgce")):
+    given = {"weight_decay": 0.25, "lr": 3.0, "model": "cnn4", "scores": "none", "penalty": 0.5, "batch": 7}
+    for data, loss in (("cifar10", "sgce"), ("cifar100", "unhinged"), ("webvision-mini", "sgce")):
         found = resolve(data, loss, **given)
         assert {name: getattr(found, name) for name in given} == given
     assert parse(resolve("cifar10", "sgce:q=0.3").loss) == ("sgce", {"q": 0.3})
@@ -79,3 +80,38 @@ def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
 def test_an_unknown_loss_is_refused_in_one_sentence():
     with refused(ValueError, "there is no loss named 'gec'", "did you mean 'gce'?"):
         resolve("cifar10", "gec")
+
+
+@pytest.mark.parametrize(("loss", "anyhow"), [("sgce", "l2"), ("ce", "none")])
+def test_what_a_loss_does_to_its_scores_anyhow_needs_no_saying(loss, anyhow):
+    assert resolve("cifar10", loss, scores=anyhow) == resolve("cifar10", loss)
+    other = {"l2": "none", "none": "l2"}[anyhow]
+    assert resolve("cifar10", loss, scores=other).scores == other
+
+
+def test_the_step_protocol_is_the_papers():
+    found = {loss: resolved("cifar100-step", "cifar100", loss, {}).settings for loss in ("sgce", "alpha-mae", "ce")}
+    assert [(s.schedule, s.epochs, s.model, s.weight_decay) for s in found.values()] == [
+        ("step:190,0.1", 200, "resnet34", 5e-4)
+    ] * 3
+    assert (found["sgce"].loss, found["sgce"].scores) == ("sgce:q=0.35", "batch-norm")
+    assert (found["alpha-mae"].loss, found["alpha-mae"].scores) == ("alpha-mae:alpha=0.25", "loss")
+    # No settings are published for these under that schedule: those of CIFAR-100.
+    assert resolved("cifar100-step", "cifar100", "anl-ce", {}).settings.loss == resolve("cifar100", "anl-ce").loss
+
+
+def test_every_setting_has_its_source():
+    found = resolved("cifar10", "cifar10", "sgce", {"lr": 0.5})
+    assert set(found.sources) == set(found.settings.to_dict())
+    assert found.sources["lr"] == "as given"
+    assert found.sources["weight_decay"] == "the paper, table 8"
+    assert found.sources["loss"] == "Lemire Paquin 2026, table 5"
+    assert found.sources["precision"] == "the default"
+    assert "tables 5 to 7" in found.sources["epochs"]
+    assert resolved("cifar10", "cifar10", "sgce:q=0.1", {}).sources["loss"] == "as given"
+    assert "Ye 2023" in resolved("cifar10", "cifar10", "anl-ce", {}).sources["penalty"]
+
+
+def test_an_unknown_protocol_is_refused():
+    with refused(ValueError, "there is no protocol 'cifar11'", "did you mean 'cifar1"):
+        resolved("cifar11", "cifar10", "ce", {})

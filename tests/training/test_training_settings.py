@@ -12,8 +12,8 @@ OTHER = {
     "data": "mnist", "noise": "sym:0.2", "counts": "floor", "loss": "mae", "scores": "l2", "penalty": 0.1,
     "model": "cnn4", "epochs": 61, "batch": 64, "optimizer": "adam", "lr": 0.02, "momentum": 0.8,
     "weight_decay": 0.1, "schedule": "constant", "clip": None, "augment": False, "subset": 100, "validation": 0.2,
-    "clean_validation": True, "seed": 1, "precision": "bf16-mixed", "channels_last": True, "compile": True,
-    "label": "class", "image": "file", "test": "test.csv",
+    "clean_validation": True, "seed": 1, "noise_seed": 0, "precision": "bf16-mixed", "channels_last": True, "compile": True,
+    "label": "class", "image": "file", "test": "test.csv", "profile": "mini",
 }  # fmt: skip
 
 
@@ -50,12 +50,16 @@ def test_settings_that_are_equal_have_the_same_key(name, value):
         ("optimizer", "lion"), ("precision", "16"), ("counts", "ceil"), ("scores", "softmax"), ("epochs", 0),
         ("epochs", 1.5), ("batch", 0), ("seed", -1), ("lr", 0), ("lr", float("nan")), ("lr", float("inf")),
         ("momentum", 1), ("weight_decay", -1e-9), ("penalty", -1), ("validation", 1), ("validation", -0.1),
-        ("clip", 0), ("subset", 1), ("schedule", "linear"),
+        ("clip", -1), ("subset", 1), ("noise_seed", -1), ("profile", "huge"), ("schedule", "linear"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_in_one_sentence(name, value):
     with refused(ValueError, f"{name} must be", f"got {value!r}"):
         Settings(**{name: value})
+
+
+def test_a_clip_of_zero_is_none():
+    assert Settings(clip=0) == Settings(clip=None)
 
 
 @pytest.mark.parametrize("name", ["epochs", "lr", "clip", "subset"])

@@ -15,9 +15,12 @@ from typing import Any
 
 import torch
 
+from symloss.training.settings import Settings
 from symloss.writing import said, write_whole
 
 SETTINGS, METRICS, RESULT = "settings.json", "metrics.jsonl", "result.json"
+FORMAT = 1
+"""Of everything in a run's folder; it grows when an older version could misread a newer one's."""
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
 
 
@@ -29,18 +32,35 @@ class RunFolder:
     def __init__(self, path: Path | str):
         self.path = Path(path)
 
-    def start(self, settings: dict[str, Any]) -> None:
+    def start(self, settings: Settings) -> None:
         """Make the folder, or refuse one that belongs to another run."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        with said(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        found = self.settings()
+        if found is None:
+            self.write(SETTINGS, {"format": FORMAT} | settings.to_dict())
+        elif found != settings:
+            ours, theirs = settings.to_dict(), found.to_dict()
+            other = ", ".join(sorted(name for name in ours if theirs[name] != ours[name]))
+            raise ValueError(
+                f"{self.path} holds a run with other settings ({other}); choose another folder, or remove it"
+            )
+
+    def settings(self) -> Settings | None:
+        """What the folder's run was started with; None if there is none."""
         found = self.read(SETTINGS)
         if found is None:
-            self.write(SETTINGS, settings)
-        elif found != settings:
-            other = sorted(name for name in settings if found.get(name) != settings[name])
+            return None
+        written = found.pop("format", 0)
+        if written > FORMAT:
             raise ValueError(
-                f"{self.path} holds a run with other settings ({', '.join(other) or 'an older version'}); "
-                "choose another folder, or remove it"
+                f"{self.path} was written by a newer version of symloss (format {written}, this one "
+                f"knows {FORMAT}); update symloss, or choose another folder"
             )
+        try:
+            return Settings.from_dict(found)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path / SETTINGS} holds no settings of a run; {error}") from None
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

@@ -13,7 +13,6 @@ from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.training.build import build_loss, build_model
 from symloss.training.folder import BEST, SETTINGS, RunFolder, load_state
-from symloss.training.settings import Settings
 
 
 def predictions(
@@ -31,14 +30,14 @@ def predictions(
     The probability is the softmax of the scores that the loss saw; it is not calibrated.
     """
     folder = RunFolder(run)
-    settings, about = folder.read(SETTINGS), folder.read("data.json")
+    settings, about = folder.settings(), folder.read("data.json")
     if settings is None or about is None:
         raise FileNotFoundError(f"{run} must be the folder of a run; got one without {SETTINGS}")
     state = load_state(folder.path / BEST) if best and (folder.path / BEST).exists() else folder.load_checkpoint()
     if state is None:
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
     shape = tuple(about["input_shape"])
-    model = build_model(Settings.from_dict(settings), shape, len(about["classes"]))
+    model = build_model(settings, shape, len(about["classes"]))
     model.load_state_dict(state["model"])
     wanted = Wanted(shape, about["size"], tuple(about["columns"]))
     found = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip))
@@ -47,7 +46,7 @@ def predictions(
         examples, batch=batch, scaling=Scaling(tuple(about["mean"]), tuple(about["std"])),
         shuffle=False, seed=0, device="cpu", size=about["size"],
     )  # fmt: skip
-    score_map = getattr(build_loss(Settings.from_dict(settings)), "score_map", None)
+    score_map = getattr(build_loss(settings), "score_map", None)
     model.eval()
     with torch.inference_mode():
         for part in batches.epoch(0):

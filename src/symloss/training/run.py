@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,11 @@ import torch
 from lightning_fabric import Fabric
 from torch.multiprocessing.spawn import ProcessRaisedException
 
-from symloss import __version__
 from symloss.training.folder import RESULT, RunFolder
 from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import Settings
 from symloss.training.task import Task, prepare
+from symloss.training.versions import versions
 
 OnEpoch = Callable[[Row], None]
 PRECISION = {"32": "32-true", "bf16-mixed": "bf16-mixed"}
@@ -52,7 +51,7 @@ def train(
     several = devices * nodes > 1
     first = not several or int(os.environ.get("RANK", os.environ.get("NODE_RANK", "0"))) == 0
     if first:
-        run.start(settings.to_dict())
+        run.start(settings)
     done = run.read(RESULT)
     if done is not None:
         return done
@@ -140,13 +139,3 @@ def _validation_labels(settings: Settings) -> str:
     if settings.validation == 0:
         return "none"
     return "clean" if settings.clean_validation else "noisy"
-
-
-def versions() -> dict[str, Any]:
-    return {
-        "symloss": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "machine": platform.machine(),
-    }

@@ -16,6 +16,7 @@ from symloss.training.schedule import Schedule
 OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")
 PRECISIONS = ("32", "bf16-mixed")
 SCORES = ("loss", "none", "l2", "batch-norm")
+PROFILES = ("full", "mini")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Settings:
     weight_decay: float = 0.0
     schedule: str = "cosine"
     clip: float | None = 5.0
+    """Largest norm of the gradient; 0 and None are none."""
     augment: bool = True
     subset: int | None = None
     """Only so many training examples, drawn once (the same for every seed): a reduced protocol."""
@@ -47,6 +49,8 @@ class Settings:
     """Share of the training data that is held out."""
     clean_validation: bool = False
     seed: int = 0
+    noise_seed: int | None = None
+    """Of the noise alone, where it stays the same while the seed changes."""
     precision: str = "32"
     channels_last: bool = False
     compile: bool = False
@@ -56,18 +60,22 @@ class Settings:
     """The column of the image paths, in tables."""
     test: str | None = None
     """Clean data to test on, for data of one's own."""
+    profile: str = "full"
+    """"mini" for a recipe that was shrunk; it changes nothing by itself, but everything that is written says so."""
 
     def __post_init__(self) -> None:
         checks.choice("optimizer", self.optimizer, OPTIMIZERS)
         checks.choice("precision", self.precision, PRECISIONS)
         checks.choice("counts", self.counts, METHODS)
         checks.choice("scores", self.scores, SCORES)
+        checks.choice("profile", self.profile, PROFILES)
         for name, interval in (_WHOLE | _NUMBERS).items():
             value = getattr(self, name)
-            if value is None and name in ("clip", "subset"):
+            if value is None and name in _OPTIONAL:
                 continue
             # 1 and 1.0 are the same, and must have the same key.
             object.__setattr__(self, name, checks.number(name, value, interval, whole=name in _WHOLE))
+        object.__setattr__(self, "clip", self.clip or None)
         Schedule.parse(self.schedule)
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,16 +92,27 @@ class Settings:
     @property
     def key(self) -> str:
         """The same for the same settings, on every machine."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        said = {name: v for name, v in self.to_dict().items() if name not in _LATER or v != defaults[name]}
+        text = json.dumps(said, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-_WHOLE = {"epochs": "[1, inf)", "batch": "[1, inf)", "seed": "[0, inf)", "subset": "[2, inf)"}
+_LATER = ("noise_seed", "profile")
+"""Settings that came later: they count only where they are used, so that runs from before keep their keys."""
+_OPTIONAL = ("clip", "subset", "noise_seed")
+_WHOLE = {
+    "epochs": "[1, inf)",
+    "batch": "[1, inf)",
+    "seed": "[0, inf)",
+    "noise_seed": "[0, inf)",
+    "subset": "[2, inf)",
+}
 _NUMBERS = {
     "lr": "(0, inf)",
     "momentum": "[0, 1)",
     "weight_decay": "[0, inf)",
     "penalty": "[0, inf)",
     "validation": "[0, 1)",
-    "clip": "(0, inf)",
+    "clip": "[0, inf)",
 }

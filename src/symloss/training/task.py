@@ -61,7 +61,7 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
         true.numpy(),
         settings.noise,
         classes=len(data.classes),
-        seed=settings.seed,
+        seed=settings.seed if settings.noise_seed is None else settings.noise_seed,
         counts=settings.counts,
         dataset=data.name if named else None,
         inputs=data.train.inputs if isinstance(data.train.inputs, Tensor) else None,
