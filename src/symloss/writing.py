@@ -19,7 +19,8 @@ def said(path: Path) -> Iterator[None]:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file, wholly or not at all."""
-    part = path.with_name(path.name + ".part")
+    # Of this process: another one may write the same file at the same moment.
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with said(path), open(part, "wb") as file:
             file.write(data)

@@ -1,10 +1,9 @@
-"""``symloss train``, ``compare`` and ``tune``, each in a process of its own."""
+"""``symloss train`` and ``compare``, each in a process of its own."""
 
 import json
 import os
 import subprocess
 import sys
-import tomllib
 
 import pytest
 from training_helpers import command, metrics, one_sentence
@@ -80,17 +79,6 @@ def test_compare_as_json_has_every_run(tmp_path):
     assert [[run["settings"]["seed"] for run in some] for some in found["runs"]] == [[0, 1], [0, 1]]
     mean = sum(run["last"]["test_accuracy"] for run in found["runs"][0]) / 2
     assert found["rows"][0]["last"]["mean"] == pytest.approx(mean)
-
-
-def test_tune_prints_toml(tmp_path):
-    grid = ("--losses", "ce,sgce", "--lrs", "0.1,0.01", "--weight-decays", "0", "--vary", "sgce:q=0.2,0.5")
-    done = command(tmp_path, "tune", *QUICK, *grid)
-    assert done.code == 0, done.stderr
-    losses = tomllib.loads(done.stdout)["digits"]["losses"]
-    assert losses["ce"]["lr"] in (0.1, 0.01)
-    assert losses["sgce"]["loss"]["q"] in (0.2, 0.5)
-    assert losses["sgce"]["weight_decay"] == 0
-    assert len(list((tmp_path / "runs" / "tune").iterdir())) == 2 + 4
 
 
 @pytest.mark.slow

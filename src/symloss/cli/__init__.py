@@ -10,8 +10,11 @@ import typer
 from symloss import __version__
 from symloss.cli.bench import bench
 from symloss.cli.data import data
+from symloss.cli.lab import recipe, reproduce
 from symloss.cli.losses import certify, losses
-from symloss.cli.training import compare, predict, train, tune
+from symloss.cli.report import report
+from symloss.cli.training import compare, predict, train
+from symloss.cli.tuning import tune
 
 app = typer.Typer(
     name="symloss",
@@ -43,6 +46,9 @@ app.command()(train)
 app.command()(compare)
 app.command()(predict)
 app.command()(tune)
+app.command()(recipe)
+app.command()(reproduce)
+app.command()(report)
 app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")
 

@@ -29,7 +29,7 @@ WHAT = {
     "data_dir": _option(Path | None, None, "Where data sets are kept.", "--data-dir", envvar="SYMLOSS_DATA"),
     "skip_bad": _option(bool, False, "Leave out files that are no images.", "--skip-bad"),
     "subset": _option(int | None, None, "Train on so many examples only: a reduced protocol."),
-    "validation": _option(float | None, None, "Share of the training data to hold out  [default: 0.1]."),
+    "validation": _option(float | None, None, "Share of the training data to hold out (default: 0.1)."),
     "clean_validation": _option(bool, False, "Hold out with true labels, not noisy ones.", "--clean-validation"),
     "seed": _option(int, 0, "Of the noise, the split, the weights and the order.", min=0),
 }
@@ -42,7 +42,7 @@ HOW = {
     "weight_decay": _option(float | None, None, "Weight decay."),
     "schedule": _option(str | None, None, "constant, cosine, step:190, exponential:0.1/10000, epochs:0.97."),
     "scores": _option(str | None, None, "What is done to scores: loss (what the loss says), none, l2, batch-norm."),
-    "clip": _option(float | None, None, "Largest norm of the gradient; 0 for none  [default: 5]."),
+    "clip": _option(float | None, None, "Largest norm of the gradient; 0 for none (default: 5)."),
     "augment": _option(bool, True, "The data set's augmentation.", "--augment/--no-augment"),
     "precision": _option(str, "32", "32 or bf16-mixed."),
     "channels_last": _option(bool, False, "Memory layout of images.", "--channels-last"),

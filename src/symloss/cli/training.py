@@ -1,9 +1,8 @@
-"""``symloss train``, ``compare``, ``tune`` and ``predict``."""
+"""``symloss train``, ``compare`` and ``predict``."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,9 @@ Losses = Annotated[str, typer.Option("--losses", "-l", help="Losses, separated b
 @shared(WHAT, HOW, WHERE)
 def train(
     loss: Annotated[str, typer.Option("--loss", "-l", help="A loss, such as sgce or gce:q=0.5.")] = "alpha-mae",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The run's folder [RUNS/a name made for it].")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The run's folder (default: RUNS/a name made for it).")
+    ] = None,
     as_json: AsJson = False,
     *,
     options: dict[str, Any],
@@ -31,9 +32,9 @@ def train(
     """Train with one loss. The same command again goes on where it was cut off, or prints what it found."""
     from symloss.training.comparison import folder_name
 
-    settings = _settings(loss, options)
+    settings = settings_for(loss, options)
     folder = out or options["runs"] / folder_name(settings)
-    result = _train(settings, folder, options)
+    result = train_shown(settings, folder, options)
     if as_json:
         print_json(result | {"folder": str(folder)})
         return
@@ -52,7 +53,7 @@ def compare(
     """Train with several losses on the same noisy labels, and print what came out, side by side."""
     from symloss.training import comparison
 
-    plans = [comparison.with_seeds(_settings(spec, options), seeds) for spec in _split_losses(losses)]
+    plans = [comparison.with_seeds(settings_for(spec, options), seeds) for spec in split_losses(losses)]
     total, done = seeds * len(plans), 0
     results: list[list[dict[str, Any]]] = []
     for plan in plans:
@@ -60,7 +61,7 @@ def compare(
         for settings in plan:
             done += 1
             folder = options["runs"] / comparison.folder_name(settings)
-            results[-1].append(_train(settings, folder, options, f"{done}/{total} "))
+            results[-1].append(train_shown(settings, folder, options, f"{done}/{total} "))
     if as_json:
         print_json({"rows": comparison.rows(results), "runs": results})
     else:
@@ -72,7 +73,7 @@ def compare(
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)],
     data: Annotated[str, typer.Argument(help="Data as in train; labels are not needed.", show_default=False)],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A CSV file [standard output].")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A CSV file (default: standard output).")] = None,
     best: Annotated[bool, typer.Option("--best", help="The epoch that was best on validation, not the last.")] = False,
     *,
     options: dict[str, Any],
@@ -97,56 +98,10 @@ def predict(
         write_whole(out, table.getvalue().encode())
 
 
-TUNED = {name: option for name, option in (WHAT | HOW | WHERE).items() if name not in ("lr", "weight_decay", "log")}
-
-
-@shared(TUNED, noise="sym:0.8", runs=Path("runs/tune"))
-def tune(
-    losses: Losses = "alpha-mae",
-    lrs: Annotated[str, typer.Option(help="Learning rates to try.")] = "0.01,0.05,0.1",
-    weight_decays: Annotated[str, typer.Option(help="Weight decays to try.")] = "0.0001,0.0005,0.001,0.005,0.01",
-    vary: Annotated[
-        list[str] | None, typer.Option(help="Values of a loss's parameter to try, as sgce:q=0.2,0.5,0.8; repeatable.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each combination.")] = 1,
-    finalists: Annotated[int, typer.Option(min=0, help="How many of the best to run more often.")] = 4,
-    final_seeds: Annotated[int, typer.Option(min=0, help="Runs of each of those.")] = 0,
-    as_json: AsJson = False,
-    *,
-    options: dict[str, Any],
-) -> None:
-    """Search a grid for the settings of each loss, by accuracy on held-out examples with noisy labels.
-
-    Choosing by noisy labels is sound under symmetric noise, and needs nothing that a practitioner has not got. The
-    test set is never looked at.
-    """
-    from symloss.training import grid
-
-    found = []
-    for spec in _split_losses(losses):
-        points = grid.points(spec, _numbers("lrs", lrs), _numbers("weight-decays", weight_decays), vary or [])
-        plans = [_settings(p.loss, options | {"lr": p.lr, "weight_decay": p.weight_decay}) for p in points]
-        folder = options["runs"]
-        effort = grid.Effort(seeds, finalists, final_seeds)
-        found.append(grid.search(spec, plans, effort, folder, lambda s, where, which: _train(s, where, options, which)))
-    if as_json:
-        print_json(found)
-    else:
-        for line in grid.as_toml(options["data"], found):
-            typer.echo(line)
-
-
-def _numbers(argument: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--{argument} must be numbers, separated by commas; got {text!r}") from None
-
-
-def _split_losses(text: str) -> list[str]:
+def split_losses(text: str) -> list[str]:
     """Losses between commas; a comma before key=value belongs to the loss.
 
-    >>> _split_losses("ce,nce+agce:alpha=1,beta=4,gce")
+    >>> split_losses("ce,nce+agce:alpha=1,beta=4,gce")
     ['ce', 'nce+agce:alpha=1,beta=4', 'gce']
     """
     found: list[str] = []
@@ -158,20 +113,21 @@ def _split_losses(text: str) -> list[str]:
     return found
 
 
-def _settings(loss: str, options: dict[str, Any]) -> Settings:
+def settings_for(loss: str, options: dict[str, Any]) -> Settings:
     """Of one loss, from the options of a command and the protocol of the data set."""
     from symloss.training import resolve
     from symloss.training.task import kind, opened
 
-    given = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir", "skip_bad", "clip")}
+    given = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir", "skip_bad")}
     where = {name: options[name] for name in ("label", "image", "test")}
     data = opened(options["data"], root=options["data_dir"], skip_bad=options["skip_bad"], **where)
-    settings = resolve(options["data"], loss, kind(data), **given)
-    clip = options["clip"]
-    return settings if clip is None else dataclasses.replace(settings, clip=clip or None)
+    return resolve(options["data"], loss, kind(data), **given)
 
 
-def _train(settings: Settings, folder: Path, options: dict[str, Any], which: str = "") -> dict[str, Any]:
+def train_shown(
+    settings: Settings, folder: Path, options: dict[str, Any], which: str = "", hide: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Train with progress on the side; nobody sees the metrics to hide."""
     from symloss.training import train as run
     from symloss.training.logs import TensorBoard
 
@@ -181,7 +137,8 @@ def _train(settings: Settings, folder: Path, options: dict[str, Any], which: str
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers", "skip_bad")}
     with _shown(settings, which, where["devices"] * where["nodes"] > 1) as show:
-        on_epoch = show if board is None else _Both(show, board)
+        on_epoch = _Without(show, hide) if hide else show
+        on_epoch = on_epoch if board is None else _Both(on_epoch, board)
         return run(settings, folder, root=options["data_dir"], on_epoch=on_epoch, **where)
 
 
@@ -194,6 +151,16 @@ class _Both:
     def __call__(self, row: dict[str, Any]) -> None:
         for listener in self.listeners:
             listener(row)
+
+
+class _Without:
+    """A listener that does not hear of some metrics, and can be sent to other processes."""
+
+    def __init__(self, listener: Callable[[dict[str, Any]], None], hidden: tuple[str, ...]):
+        self.listener, self.hidden = listener, hidden
+
+    def __call__(self, row: dict[str, Any]) -> None:
+        self.listener({name: None if name in self.hidden else value for name, value in row.items()})
 
 
 class _Line:
@@ -256,13 +223,13 @@ def _print_table(results: list[list[dict[str, Any]]], settings: Settings) -> Non
         table.add_column(heading, justify="left" if heading == "loss" else "right")
     for row in rows(results):
         table.add_row(
-            escape(row["loss"]), f"{row['weight_decay']:g}", f"{row['lr']:g}", _percent(row["last"]),
-            _percent(row["best"]), _percent(row["memorised"]), str(row["runs"]), f"{row['seconds']:.1f}",
+            escape(row["loss"]), f"{row['weight_decay']:g}", f"{row['lr']:g}", percent(row["last"]),
+            percent(row["best"]), percent(row["memorised"]), str(row["runs"]), f"{row['seconds']:.1f}",
         )  # fmt: skip
     console().print(table)
 
 
-def _percent(value: dict[str, float | None] | None) -> str:
+def percent(value: dict[str, float | None] | None) -> str:
     """mean(standard deviation)."""
     if value is None or value["mean"] is None:
         return "-"

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from symloss.losses import checks
 from symloss.training.settings import Settings
 from symloss.writing import said, write_whole
 
-SETTINGS, METRICS, RESULT = "settings.json", "metrics.jsonl", "result.json"
+SETTINGS, METRICS, RESULT, FAILURE = "settings.json", "metrics.jsonl", "result.json", "failure.json"
 FORMAT = 1
 """Of everything in a run's folder; it grows when an older version could misread a newer one's."""
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
@@ -52,6 +53,8 @@ class RunFolder:
         if found is None:
             return None
         written = found.pop("format", 0)
+        if not isinstance(written, int):
+            raise ValueError(f"{self.path / SETTINGS} must hold its format as a number; got {checks.brief(written)}")
         if written > FORMAT:
             raise ValueError(
                 f"{self.path} was written by a newer version of symloss (format {written}, this one "
@@ -74,11 +77,13 @@ class RunFolder:
 
     def read(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads((self.path / name).read_text())
+            found = json.loads((self.path / name).read_text())
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise ValueError(f"{self.path / name} must hold JSON; {error}") from None
+        if not isinstance(found, dict):
+            raise ValueError(f"{self.path / name} must hold a JSON object; got {checks.brief(found)}")
         return found
 
     def write(self, name: str, data: dict[str, Any]) -> None:

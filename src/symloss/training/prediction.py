@@ -3,16 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from symloss.data import open_data
 from symloss.data.bad import BadFiles
 from symloss.data.batches import Batches
 from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.training.build import build_loss, build_model
 from symloss.training.folder import BEST, SETTINGS, RunFolder, load_state
+
+BATCH = 256
+
+
+@dataclass
+class Trained:
+    """The model of a run, and what has to be known of the data it was trained on."""
+
+    model: nn.Module
+    score_map: Any
+    about: dict[str, Any]
+
+    def scores(self, examples: Examples) -> Iterator[tuple[Tensor, Tensor]]:
+        """The numbers of some examples, and the scores that the loss would see of them, batch by batch."""
+        about = self.about
+        batches = Batches(
+            examples, batch=BATCH, scaling=Scaling(tuple(about["mean"]), tuple(about["std"])),
+            shuffle=False, seed=0, device="cpu", size=about["size"],
+        )  # fmt: skip
+        self.model.eval()
+        with torch.inference_mode():
+            for part in batches.epoch(0):
+                scores = self.model(part.inputs)
+                yield part.index, scores if self.score_map is None else self.score_map(scores)
+
+
+def trained(run: Path | str, best: bool = False) -> Trained:
+    """The model of the last epoch, or of the one that was best on validation."""
+    folder = RunFolder(run)
+    settings, about = folder.settings(), folder.read("data.json")
+    if settings is None or about is None:
+        raise FileNotFoundError(f"{run} must be the folder of a run; got one without {SETTINGS}")
+    state = load_state(folder.path / BEST) if best and (folder.path / BEST).exists() else folder.load_checkpoint()
+    if state is None:
+        raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
+    model = build_model(settings, tuple(about["input_shape"]), len(about["classes"]))
+    model.load_state_dict(state["model"])
+    return Trained(model, getattr(build_loss(settings), "score_map", None), about)
 
 
 def predictions(
@@ -23,35 +65,26 @@ def predictions(
     image: str | None = None,
     root: Path | None = None,
     skip: bool = False,
-    batch: int = 256,
 ) -> Iterator[tuple[str, str, float]]:
     """The name of each example, its predicted class and that class's probability.
 
     The probability is the softmax of the scores that the loss saw; it is not calibrated.
     """
-    folder = RunFolder(run)
-    settings, about = folder.settings(), folder.read("data.json")
-    if settings is None or about is None:
-        raise FileNotFoundError(f"{run} must be the folder of a run; got one without {SETTINGS}")
-    state = load_state(folder.path / BEST) if best and (folder.path / BEST).exists() else folder.load_checkpoint()
-    if state is None:
-        raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
-    shape = tuple(about["input_shape"])
-    model = build_model(settings, shape, len(about["classes"]))
-    model.load_state_dict(state["model"])
-    wanted = Wanted(shape, about["size"], tuple(about["columns"]))
-    found = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip))
-    examples = Examples(found.inputs, torch.zeros(len(found.names), dtype=torch.int64))
-    batches = Batches(
-        examples, batch=batch, scaling=Scaling(tuple(about["mean"]), tuple(about["std"])),
-        shuffle=False, seed=0, device="cpu", size=about["size"],
-    )  # fmt: skip
-    score_map = getattr(build_loss(settings), "score_map", None)
-    model.eval()
-    with torch.inference_mode():
-        for part in batches.epoch(0):
-            scores = model(part.inputs)
-            probabilities = (scores if score_map is None else score_map(scores)).softmax(1)
-            values, classes = probabilities.max(1)
-            for place, value, number in zip(part.index.tolist(), values.tolist(), classes.tolist(), strict=True):
-                yield found.names[place], about["classes"][number], value
+    found = trained(run, best)
+    about = found.about
+    wanted = Wanted(tuple(about["input_shape"]), about["size"], tuple(about["columns"]))
+    inputs = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip))
+    examples = Examples(inputs.inputs, torch.zeros(len(inputs.names), dtype=torch.int64))
+    for index, scores in found.scores(examples):
+        values, classes = scores.softmax(1).max(1)
+        for place, value, number in zip(index.tolist(), values.tolist(), classes.tolist(), strict=True):
+            yield inputs.names[place], about["classes"][number], value
+
+
+def accuracy_on(run: Path | str, data: str, *, root: Path | None = None) -> dict[str, Any]:
+    """How often the model of the last epoch is right on the test examples of another data set with the same classes."""
+    found, other = trained(run), open_data(data, root=root)
+    if other.test is None or list(other.classes) != found.about["classes"]:
+        raise ValueError(f"{data} must have test examples of the classes that {run} was trained on; it has others")
+    right = sum(int((scores.argmax(1) == other.test.labels[index]).sum()) for index, scores in found.scores(other.test))
+    return {"data": data, "accuracy": right / len(other.test), "examples": len(other.test)}

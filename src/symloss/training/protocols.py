@@ -15,6 +15,7 @@ from symloss.losses.record import Preset, Record
 from symloss.training.settings import Settings
 
 ABOUT = ("source", "losses_source", "presets", "like", "losses")
+SCORES = {"l2": "divided by their norm", None: "as they are"}
 GIVEN, DEFAULT = "as given", "the default"
 
 
@@ -80,6 +81,8 @@ def resolved(name: str, data: str, loss: str, given: dict[str, Any]) -> Resolved
     given = {key: value for key, value in given.items() if value is not None}
     settings = Settings(**_plain_scores(record, known | given))
     everything = dict.fromkeys(settings.to_dict(), DEFAULT) | sources | dict.fromkeys(given, GIVEN)
+    if settings.scores == "loss":
+        everything["scores"] = f"the loss, which takes them {SCORES[record.normalize]}"
     return Resolved(settings, everything)
 
 

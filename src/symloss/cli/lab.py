@@ -1,0 +1,258 @@
+"""``symloss recipe`` and ``reproduce``: published tables, cell by cell."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from symloss.cli.options import WHAT, WHERE, shared
+from symloss.cli.output import AsJson, console, print_json
+from symloss.cli.training import percent
+
+if TYPE_CHECKING:
+    from symloss.lab import Cell
+    from symloss.lab.events import Events
+    from symloss.lab.sweep import Survey
+    from symloss.lab.work import Work
+
+Profile = Annotated[
+    str, typer.Option(help="full: as published; mini: model, data and schedule shrunk for a CPU, and marked so.")
+]
+Datasets = Annotated[str | None, typer.Option("--dataset", help="Only these data sets of the table, by commas.")]
+Losses = Annotated[str | None, typer.Option("--losses", "-l", help="Only these rows, separated by commas.")]
+Noises = Annotated[str | None, typer.Option("--noise", "-n", help="Only these columns, as clean,sym:0.6.")]
+
+
+def recipe(
+    cell: Annotated[
+        str | None, typer.Argument(help="A cell, as table1/cifar10/sgce/sym:0.8; or a table.", show_default=False)
+    ] = None,
+    profile: Profile = "full",
+    seed: Annotated[int, typer.Option(min=0, help="Of which run.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Print every setting of a cell and where it comes from; the cells of a table; or, without a name, all tables."""
+    from symloss.lab import find_cell, list_tables
+
+    if cell is None:
+        _print_tables(as_json)
+    elif cell in list_tables() or "/" not in cell:
+        _print_cells(cell, profile, as_json)
+    else:
+        _print_cell(find_cell(cell, seed=seed, profile=profile), as_json)
+
+
+def _print_tables(as_json: bool) -> None:
+    from symloss.lab import list_tables, load_table, plan
+
+    rows = [
+        {"table": name, "title": load_table(name).title, "cells": len(plan(name, seeds=1)), "runs": len(plan(name))}
+        for name in list_tables()
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        _print_rows(rows)
+
+
+def _print_cells(table: str, profile: str, as_json: bool) -> None:
+    from symloss.lab import plan
+
+    rows = [
+        {
+            "cell": cell.name,
+            "published": None if cell.published is None else cell.published.text,
+            "bold": None if cell.published is None else cell.published.bold,
+            "run": cell.settings.key,
+        }
+        for cell in plan(table, seeds=1, profile=profile)
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        _print_rows([{key: row[key] for key in ("cell", "published")} for row in rows])
+
+
+def _print_cell(cell: Cell, as_json: bool) -> None:
+    settings, published = cell.settings.to_dict(), cell.published
+    if as_json:
+        found = {name: {"value": value, "source": cell.sources[name]} for name, value in settings.items()}
+        about = {"cell": cell.name, "title": cell.title, "run": cell.settings.key, "evaluate": cell.evaluate}
+        print_json(about | {"settings": found, "published": None if published is None else vars(published)})
+        return
+    _print_rows([{"setting": name, "value": value, "source": cell.sources[name]} for name, value in settings.items()])
+    if cell.evaluate:
+        typer.echo(f"tested on {cell.evaluate}")
+    printed = "nothing" if published is None else published.text + (", in bold" if published.bold else "")
+    reduced = "" if cell.settings.profile == "full" else " by the full recipe, which this is not"
+    typer.echo(f"{cell.title} on {cell.dataset}, {cell.noise}; published{reduced}: {printed}")
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape("-" if value is None else str(value)) for value in row.values()))
+    console().print(table)
+
+
+@shared({name: WHAT[name] for name in ("data_dir",)}, {name: WHERE[name] for name in WHERE if name != "log"})
+def reproduce(
+    table: Annotated[str, typer.Argument(help="A table; `symloss recipe` lists them.", show_default=False)],
+    dataset: Datasets = None,
+    losses: Losses = None,
+    noise: Noises = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each cell (default: the table's).")] = None,
+    profile: Profile = "full",
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Cells at a time, each in its own process.")] = 1,
+    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to train the cells on, or auto.")] = None,
+    cpus: Annotated[float, typer.Option(help="Cores of each cell, on Ray.", min=0)] = 1,
+    gpus: Annotated[float, typer.Option(help="GPUs of each cell, on Ray.", min=0)] = 0,
+    retries: Annotated[int, typer.Option(help="How often a cell that lost its machine is tried again.", min=0)] = 3,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and what it would take.")] = False,
+    as_json: AsJson = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Train the cells of a published table, and print what came out beside what was published.
+
+    What is done is skipped, what was cut off is gone on with, and a cell that fails is listed at the end: the same
+    command again does the rest. Any number of these commands may work on one folder of runs at a time.
+    """
+    from symloss.lab import plan
+    from symloss.lab.sweep import survey
+
+    runs, root = options["runs"], options["data_dir"]
+    where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers")}
+    cells = plan(
+        table, datasets=_names(dataset), losses=_names(losses), noise=_names(noise), seeds=seeds, profile=profile
+    )
+    found = survey(cells, runs, root, where)
+    _announce(table, profile, found)
+    if not dry_run and found.todo:
+        _say_cost(found, jobs, root, on_ray=ray is not None)
+    elif dry_run:
+        _say_cost(found, jobs, root, on_ray=False)
+        return
+    failed = _follow(_events(found.todo, jobs, ray, (cpus, gpus, retries)), len(found.todo))
+    _print_outcome(cells, runs, table, as_json)
+    for sentence, works in found.missing.items():
+        _say(f"{len(works)} runs cannot start: {sentence}")
+    for work, reason in failed:
+        _say(f"failed: {work.name}: {reason}")
+    if failed or found.missing:
+        raise typer.Exit(1)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _announce(table: str, profile: str, found: Survey) -> None:
+    cannot = sum(len(works) for works in found.missing.values())
+    begun = f" ({found.begun} of them begun)" if found.begun else ""
+    reduced = "" if profile == "full" else f", profile {profile}: reduced, not the published protocol"
+    _say(
+        f"{table}{reduced}: {len(found.done)} runs are done, {len(found.todo)} to do{begun}"
+        + (f", {cannot} without data" if cannot else "")
+    )
+
+
+def _say_cost(found: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
+    from symloss.lab.cost import expected_seconds
+    from symloss.lab.processes import threads_of
+
+    if not found.todo:
+        return
+    seconds = expected_seconds([*found.done, *found.todo], threads_of(jobs), root)
+    total = sum(seconds[work.name] for work in found.todo)
+    if on_ray:
+        _say(f"about {_duration(total)} of this machine's time, to be shared by the cluster")
+    else:
+        at_once = min(jobs, len(found.todo))
+        _say(f"about {_duration(total / at_once)} here, {at_once} at a time (a few steps of each model were timed)")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
+def _events(todo: list[Work], jobs: int, ray: str | None, resources: tuple[float, float, int]) -> Events:
+    from symloss.lab.on_ray import Resources, run_on_ray
+    from symloss.lab.processes import run_in_processes
+
+    if not todo:
+        return iter(())
+    return run_in_processes(todo, jobs) if ray is None else run_on_ray(todo, ray, Resources(*resources))
+
+
+def _follow(events: Events, total: int) -> list[tuple[Work, str]]:
+    """Show what happens; returns what failed."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    failed, started, over = [], time.perf_counter(), 0
+    terminal = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    lines: dict[str, Any] = {}
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+        every = progress.add_task("runs", total=total)
+        for event in events:
+            name = event.work.name
+            if event.kind == "epoch":
+                if name not in lines:
+                    lines[name] = progress.add_task(name, total=event.work.settings.epochs)
+                progress.update(lines[name], completed=(event.row or {})["epoch"])
+            if event.kind in ("started", "epoch"):
+                continue
+            over += 1
+            progress.advance(every)
+            if name in lines:
+                progress.remove_task(lines.pop(name))
+            if event.kind == "failed":
+                failed.append((event.work, event.reason))
+            if not terminal.is_terminal or event.kind != "finished":
+                said = event.kind if not event.reason else f"{event.kind}: {event.reason}"
+                elapsed = time.perf_counter() - started
+                print(f"{over}/{total} {name}: {said} ({elapsed:.0f} s)", file=sys.stderr, flush=True)
+    return failed
+
+
+def _print_outcome(cells: list[Cell], runs: Path, table: str, as_json: bool) -> None:
+    from symloss.lab.outcome import outcome
+
+    found = outcome(cells, runs)
+    if as_json:
+        print_json(found)
+        return
+    reduced = "" if found[0]["profile"] == "full" else f" ({found[0]['profile']}: reduced, not the published protocol)"
+    for dataset in dict.fromkeys(row["dataset"] for row in found):
+        typer.echo(f"{table}, {dataset}{reduced}: accuracy in %, last epoch, mean(standard deviation) | published")
+        _print_rows(_pivoted([row for row in found if row["dataset"] == dataset]))
+    typer.echo(f"{table}: runs are in {runs}; `symloss report {runs}` shows them as a table or a page")
+
+
+def _pivoted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each loss, one column for each noise."""
+    rows: dict[str, dict[str, Any]] = {}
+    for cell in found:
+        ours = percent(None if cell["mean"] is None else {"mean": cell["mean"], "std": cell["std"]})
+        text = ours if cell["published"] is None else f"{ours} | {cell['published']}"
+        rows.setdefault(cell["loss"], {"loss": cell["loss"]})[cell["noise"]] = text
+    return list(rows.values())

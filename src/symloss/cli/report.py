@@ -1,0 +1,82 @@
+"""``symloss report``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from symloss.report import Report
+
+SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html"}
+NAMES = {"markdown": "report.md", "latex": "report.tex", "csv": "report.csv", "html": "report.html"}
+
+
+def report(
+    runs: Annotated[Path, typer.Argument(help="Folder of runs.", show_default=False)],
+    format: Annotated[
+        str | None,
+        typer.Option("--format", "-f", help="markdown, latex, csv or html (what --out says; else markdown)."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A file (.md, .tex, .csv, .html), or a folder for all of them.")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", "-t", help="Only this table, such as table1 or digits; repeatable.")
+    ] = None,
+) -> None:
+    """Show what runs came to, with the published figures beside them: a table, or a page with curves and noise.
+
+    Runs of recipes are shown as their tables, all others by what they share. Runs without a result are named.
+    """
+    targets = _targets(format, out)
+    from symloss.report import compose, read_runs
+
+    words = ["symloss", "report", str(runs)]
+    words += ["--format", format] if format else []
+    for name in table or []:
+        words += ["--table", name]
+    found = compose(read_runs(runs), table or None, shlex.join(words))
+    _write(found, targets)
+    for line in found.missing:
+        typer.echo(f"without a figure: {line}", err=True)
+
+
+def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
+    """What to write, and where; None is the standard output."""
+    from symloss.losses import checks
+
+    if format is not None:
+        checks.choice("--format", format, NAMES)
+    if out is None:
+        return {format or "markdown": None}
+    if out.is_dir() or not out.suffix:
+        return {name: out / file for name, file in NAMES.items() if format in (None, name)}
+    told = SUFFIXES.get(out.suffix.lower())
+    if told is None and format is None:
+        raise ValueError(
+            f"--out must end in {', '.join(SUFFIXES)}, or be a folder, or come with --format; got {str(out)!r}"
+        )
+    if told is not None and format not in (None, told):
+        raise ValueError(f"--out must be a file of --format {format}; got {str(out)!r}, which is {told}")
+    return {format or str(told): out}
+
+
+def _write(found: Report, targets: dict[str, Path | None]) -> None:
+    from symloss.report import FORMATS
+    from symloss.writing import said, write_whole
+
+    # All of them before the first is written: a report is there wholly or not at all.
+    # A name that is no Unicode must not stop it.
+    texts = {name: FORMATS[name](found).encode(errors="replace") for name in targets}
+    for name, path in targets.items():
+        if path is None:
+            typer.echo(texts[name].decode(), nl=False)
+            continue
+        with said(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, texts[name])
+        typer.echo(f"written to {path}", err=True)

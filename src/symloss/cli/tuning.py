@@ -1,0 +1,233 @@
+"""``symloss tune``: which loss and which settings, by held-out examples alone."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
+from symloss.cli.output import AsJson, console, print_json
+from symloss.cli.training import Losses, percent, settings_for, split_losses, train_shown
+
+if TYPE_CHECKING:
+    from symloss.lab.tuning import Progress, Question
+    from symloss.training import Settings
+
+TUNED = {name: option for name, option in (WHAT | HOW | WHERE).items() if name not in ("lr", "weight_decay", "log")}
+SHOWN = 20
+"""Rows of the table; --json has all."""
+
+
+@shared(TUNED, runs=Path("runs/tune"))
+def tune(
+    losses: Losses = "ce,gce,sgce,alpha-mae",
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            "--noise", "-n", help="As in train (default: sym:0.8, the paper's; your own data is left as it is)."
+        ),
+    ] = None,
+    lrs: Annotated[
+        str | None, typer.Option(help="Learning rates to try (default: that of the protocol alone).")
+    ] = None,
+    weight_decays: Annotated[
+        str | None, typer.Option(help="Weight decays to try (default: the paper's for CIFAR, ours for others).")
+    ] = None,
+    vary: Annotated[
+        list[str] | None, typer.Option(help="Values of a loss's parameter to try, as sgce:q=0.2,0.5,0.8; repeatable.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 1,
+    sampler: Annotated[
+        str, typer.Option(help="grid: every combination; or one of Optuna's: random, tpe, cmaes, qmc, gp, nsgaii ...")
+    ] = "grid",
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Trials of each loss, for samplers other than grid (default: 20).")
+    ] = None,
+    finalists: Annotated[int, typer.Option(min=0, help="How many of the best of each loss to run more often.")] = 4,
+    final_seeds: Annotated[int, typer.Option(min=0, help="Runs of each of those.")] = 0,
+    storage: Annotated[
+        str | None, typer.Option(help="Where Optuna keeps studies, as a URL (default: a SQLite file, RUNS/tune.db).")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="How the names of the studies begin (default: made of what is searched).")
+    ] = None,
+    as_json: AsJson = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Search for the settings of each loss, by accuracy on held-out examples with noisy labels, on Optuna.
+
+    Choosing by noisy labels is sound under symmetric noise, and needs nothing that a practitioner has not got. The
+    test set plays no part in it. The same command goes on where it was cut off; started several times at once, its
+    processes share the work.
+    """
+    from symloss.lab.tuning import Method, tune
+
+    if options["nodes"] > 1:
+        raise ValueError(
+            "--nodes must be 1 for a search, whose processes share its trials: start the same command on each "
+            f"machine; got {options['nodes']}"
+        )
+    method = Method(sampler, trials, finalists, final_seeds)
+    options["noise"] = noise or _default_noise(options["data"])
+    questions = _questions(list(dict.fromkeys(split_losses(losses))), lrs, weight_decays, vary or [], seeds, options)
+    found = tune(
+        questions,
+        method,
+        runs=options["runs"],
+        train=lambda settings, folder, which: train_shown(settings, folder, options, which, hide=("test_accuracy",)),
+        storage=storage,
+        study=study,
+        on_trial=_say,
+        on_wait=_say_waiting,
+    )
+    _report(found, questions[0].base, options, as_json)
+
+
+def _default_noise(data: str) -> str:
+    """The paper's for known data sets; labels of one's own are noisy already."""
+    from symloss.data import KNOWN
+
+    return "sym:0.8" if data in KNOWN else "clean"
+
+
+def _questions(
+    losses: list[str],
+    lrs: str | None,
+    weight_decays: str | None,
+    vary: list[str],
+    seeds: int,
+    options: dict[str, Any],
+) -> list[Question]:
+    from symloss.lab.search_space import space_of, variations
+    from symloss.lab.tuning import Question
+    from symloss.losses.create import parse
+
+    varied = variations(vary, losses)
+    grids = {"lrs": _numbers("lrs", lrs), "weight_decays": _numbers("weight-decays", weight_decays)}
+    found = []
+    for loss in losses:
+        space = space_of(options["data"], loss, varied=varied.get(parse(loss)[0]), **grids)
+        base = settings_for(loss, options | {"lr": None, "weight_decay": None})
+        found.append(Question(loss, base, space, seeds, _fingerprint(base, options)))
+    return found
+
+
+def _numbers(argument: str, text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--{argument} must be numbers, separated by commas; got {text!r}") from None
+
+
+def _fingerprint(base: Settings, options: dict[str, Any]) -> str:
+    """Of the data: two tables of one name may be kept in one storage, and one table may change."""
+    from symloss.training.task import opened
+
+    data = opened(base.data, options["data_dir"], base.label, base.image, base.test, options["skip_bad"])
+    shape = repr((data.classes, data.input_shape, len(data.train)))
+    return hashlib.sha256(shape.encode() + data.train.labels.numpy().tobytes()).hexdigest()[:12]
+
+
+def _say(progress: Progress) -> None:
+    """One line for each trial."""
+    settings = progress.settings
+    loss = f"{progress.loss}, finalists" if progress.final else progress.loss
+    best = "" if progress.best is None else f"; best so far {100 * progress.best:.2f} %"
+    came = (
+        f"validation {percent(progress.validation)} %" if progress.reason is None else f"diverged ({progress.reason})"
+    )
+    where = f"{settings.loss}, lr {settings.lr:.4g}, weight decay {settings.weight_decay:.4g}"
+    _to_people(f"{loss}, trial {progress.number} of {progress.total}: {where}: {came}{best}")
+
+
+def _say_waiting() -> None:
+    _to_people("waiting for the trials of other processes")
+
+
+def _to_people(line: str) -> None:
+    from rich.console import Console
+
+    Console(stderr=True, soft_wrap=True).print(line, markup=False, highlight=False)
+
+
+def _report(found: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:
+    from symloss.lab.ranking import as_toml, leaders, ranked, remark
+    from symloss.lab.tuning import held_out_labels
+
+    rows = ranked([row for each in found for row in each["tried"]])
+    diverged = [row for each in found for row in each["diverged"]]
+    if not rows:
+        raise ValueError(f"each of the {len(diverged)} trials diverged, the last as {diverged[-1]['reason']}")
+    labels, winner = held_out_labels(base), _command_line(rows[0]["settings"], options)
+    if as_json:
+        print_json(
+            {"data": base.data, "noise": base.noise, "labels": labels, "found": found, "best": rows[0],
+             "leaders": leaders(rows), "remark": remark(rows), "train": winner}
+        )  # fmt: skip
+        return
+    _print_table(rows, base, labels)
+    for row in diverged:
+        typer.echo(f"diverged: {_where(row['settings'])} ({row['reason']})")
+    typer.echo(remark(rows))
+    typer.echo("\nThe best of each loss, as lines of protocols.toml:\n")
+    for line in as_toml(base.data, rows):
+        typer.echo(line)
+    typer.echo(f"\nTo train with the first:\n\n{winner}")
+
+
+def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""
+    table = Table(
+        title=escape(
+            f"{base.data}, noise {base.noise}: accuracy in % on held-out examples, by {labels}; mean(standard "
+            "deviation) of the last epoch"
+        ),
+        caption=escape(
+            f"{base.model}, {base.epochs} epochs, {rows[0]['held_out']} examples held out of each run; the test set "
+            f"played no part{more}"
+        ),
+        title_justify="left",
+        caption_justify="left",
+    )
+    for heading in ("loss", "parameters", "lr", "weight decay", "validation", "seeds"):
+        table.add_column(heading, justify="left" if heading in ("loss", "parameters") else "right")
+    for row in rows[:SHOWN]:
+        settings = row["settings"]
+        loss, _, parameters = settings["loss"].partition(":")
+        numbers = f"{settings['lr']:.4g}", f"{settings['weight_decay']:.4g}"
+        table.add_row(escape(loss), escape(parameters) or "-", *numbers, percent(row["validation"]), str(row["seeds"]))
+    console().print(table)
+
+
+def _where(settings: dict[str, Any]) -> str:
+    return f"{settings['loss']}, lr {settings['lr']:.4g}, weight decay {settings['weight_decay']:.4g}"
+
+
+def _command_line(settings: dict[str, Any], options: dict[str, Any]) -> str:
+    """``symloss train`` with these settings: what was searched, and every option that is not as by default."""
+    chosen = {"loss": settings["loss"], "lr": settings["lr"], "weight_decay": settings["weight_decay"]}
+    words = ["symloss", "train", "--data", options["data"]]
+    for name in SETTINGS:
+        default = (WHAT | HOW)[name][1]
+        if name not in ("data", *chosen) and options[name] != default:
+            words += _words(name, options[name])
+    for name, value in chosen.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
+
+
+def _words(name: str, value: Any) -> list[str]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]

@@ -1,0 +1,165 @@
+"""Which process works at which trial, so that several can share a study and any of them can be killed.
+
+A trial belongs to the process that holds its lock file; the lock goes with the process, however that ends, and whoever
+gets the lock of a trial that is not finished goes on with that very trial. Nothing is ever queued again, so a study has
+as many trials as were asked for, and no two for one point.
+
+Processes with another folder of runs, on another machine, see no locks. For them a trial has a heartbeat in the
+storage: one that has stood still for ``GRACE`` seconds, while somebody had nothing better to do than to watch it, is
+taken over as well. Should its process wake up after all, the first to finish the trial is heard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from symloss.lab.search_space import Point
+from symloss.writing import said, write_whole
+
+BEAT = 15.0
+"""Seconds between two heartbeats."""
+GRACE = 120.0
+"""Seconds after which a trial of another place, without a heartbeat, is nobody's."""
+MOMENT = 5.0
+"""The same for a trial of no place: its process was killed just as it began, or is just beginning elsewhere."""
+
+
+class Place:
+    """A folder of runs, where processes see each other's locks."""
+
+    def __init__(self, runs: Path):
+        self.folder = runs / "tune-locks"
+        with said(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        with self.turn():
+            name = self.folder / "name"
+            if not name.exists():
+                write_whole(name, uuid.uuid4().hex.encode())
+            self.name = name.read_text()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """One process at a time, for moments: whoever opens the storage, or looks for a trial."""
+        with said(self.folder):
+            file = open(self.folder / "turn", "w")  # noqa: SIM115 (what goes wrong later is not about this file)
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def lock(self, study: str, number: int) -> IO[str] | None:
+        """The lock of a trial, held until it is closed; None if another process has it."""
+        folder = self.folder / hashlib.sha256(study.encode()).hexdigest()[:16]
+        folder.mkdir(exist_ok=True)
+        file = open(folder / str(number), "w")  # noqa: SIM115 (it is the lock)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        return file
+
+
+class Claim:
+    """A trial that this process works at; as a context it shows that the process is alive."""
+
+    def __init__(self, trial: Trial, point: Point, lock: IO[str]):
+        self.trial, self.point, self._lock = trial, point, lock
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Claim:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._lock.close()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(BEAT):
+            # A storage that is away for a moment must not end a run; if it stays away, the end of the trial says so.
+            with contextlib.suppress(Exception):
+                self.trial.set_user_attr("beat", time.time())
+
+
+class Claims:
+    """Hands out the trials of one study: what a dead process left, then new ones, as many as are wanted."""
+
+    def __init__(self, study: Study, place: Place, wanted: int, draw: Callable[[Trial], Point], *, exactly: bool):
+        """``draw`` asks the study's sampler for the point of a trial; one process does at a time, so that none is drawn
+        twice. ``exactly``: a trial beyond the wanted ones makes no sense, as there is no point for it.
+        """
+        self.study, self.place, self.wanted, self.draw, self.exactly = study, place, wanted, draw, exactly
+        self._watched: dict[int, tuple[Any, float]] = {}
+
+    def next(self) -> Claim | None:
+        """A trial to work at; None if there is none now."""
+        with self.place.turn():
+            for trial in self._running():
+                taken = self._take_over(trial)
+                if taken is not None:
+                    return taken
+            return self._new() if len(self.trials()) < self.wanted else None
+
+    def others_at_work(self) -> bool:
+        return bool(self._running())
+
+    def trials(self) -> list[FrozenTrial]:
+        """Those that count."""
+        found = self.study.get_trials(deepcopy=False)
+        return [trial for trial in found if not trial.user_attrs.get("surplus")]
+
+    def _running(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+
+    def _new(self) -> Claim | None:
+        trial = self.study.ask()
+        lock = self.place.lock(self.study.study_name, trial.number)
+        if lock is None:  # of a study of the same name that was deleted while a process worked at it
+            return None
+        if self.exactly and trial.number >= self.wanted:
+            # A process of another place asked at the same moment.
+            trial.set_user_attr("surplus", True)
+            self.study.tell(trial, state=TrialState.FAIL)
+            lock.close()
+            return None
+        return self._mine(trial, lock)
+
+    def _take_over(self, found: FrozenTrial) -> Claim | None:
+        if found.user_attrs.get("place") != self.place.name and not self._silent(found):
+            return None
+        lock = self.place.lock(self.study.study_name, found.number)
+        if lock is None:
+            return None
+        if all(trial.number != found.number for trial in self._running()):  # finished since we looked
+            lock.close()
+            return None
+        return self._mine(Trial(self.study, found._trial_id), lock)
+
+    def _mine(self, trial: Trial, lock: IO[str]) -> Claim:
+        try:
+            trial.set_user_attr("place", self.place.name)
+            return Claim(trial, self.draw(trial), lock)
+        except BaseException:
+            lock.close()
+            raise
+
+    def _silent(self, trial: FrozenTrial) -> bool:
+        sign, now = (trial.user_attrs.get("place"), trial.user_attrs.get("beat")), time.monotonic()
+        last, since = self._watched.setdefault(trial.number, (sign, now))
+        if sign != last:
+            self._watched[trial.number] = sign, now
+            return False
+        return now - since > (MOMENT if sign[0] is None else GRACE)

@@ -1,0 +1,114 @@
+"""What a sweep will take, before it starts: measured on this machine, with a few steps of each model."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from symloss.data.dataset import DataSet
+from symloss.lab.work import Work
+from symloss.training.build import build_loss, build_model, build_optimizer
+from symloss.training.run import train
+from symloss.training.settings import Settings
+from symloss.training.task import opened
+
+STEPS = 3
+PIXELS = 128 * 3 * 32 * 32
+"""The most numbers in a batch that is tried; larger batches are taken to cost in proportion."""
+SHORT = 60.0
+WRITING = 0.01
+"""Seconds that an epoch's checkpoint takes, at least."""
+FORWARD = 1 / 3
+"""Of a step's cost, for an example that is only looked at."""
+
+
+def expected_seconds(works: Iterable[Work], threads: int, root: Path | None) -> dict[str, float]:
+    """Seconds of each piece of work, by its name, with so many threads. What alike runs took before is believed."""
+    works = list(works)
+    before = _before(works)
+    measured: dict[Settings, float] = {}
+    found = {}
+    for work in works:
+        alike = _alike(work.settings)
+        if alike not in before and alike not in measured:
+            measured[alike] = _measure(alike, threads, root)
+        found[work.name] = before.get(alike, measured.get(alike, 0.0))
+    return found
+
+
+def _alike(settings: Settings) -> Settings:
+    """What the cost depends on; the loss hardly matters."""
+    usual = Settings()
+    return dataclasses.replace(
+        settings, noise="clean", counts=usual.counts, loss="ce", scores="loss", penalty=0.0, seed=0, noise_seed=None,
+        lr=usual.lr, weight_decay=0.0, momentum=usual.momentum, clip=5.0,
+    )  # fmt: skip
+
+
+def _before(works: list[Work]) -> dict[Settings, float]:
+    times: dict[Settings, list[float]] = {}
+    for work in works:
+        result = work.result()
+        if result is not None:
+            times.setdefault(_alike(work.settings), []).append(result["seconds"])
+    return {alike: sum(seconds) / len(seconds) for alike, seconds in times.items()}
+
+
+def _measure(settings: Settings, threads: int, root: Path | None) -> float:
+    data = opened(settings.data, root, settings.label, settings.image, settings.test)
+    usual = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        seconds = settings.epochs * _epoch_seconds(settings, data)
+        if seconds < SHORT:  # of a short run the steps are the smaller part
+            with contextlib.suppress(OSError):  # a full disk is the sweep's to tell
+                seconds = settings.epochs * _tried_epoch_seconds(settings, root)
+        return seconds
+    finally:
+        torch.set_num_threads(usual)
+
+
+def _epoch_seconds(settings: Settings, data: DataSet) -> float:
+    examples = settings.subset or len(data.train)
+    held = round(settings.validation * examples)
+    looked_at = held + (0 if data.test is None else len(data.test))
+    steps = math.ceil((examples - held) / settings.batch)
+    return _step_seconds(settings, data) * (steps + FORWARD * looked_at / settings.batch)
+
+
+def _tried_epoch_seconds(settings: Settings, root: Path | None) -> float:
+    """Of the second epoch of a real run, with all that is written."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows: list[dict[str, float]] = []
+        train(dataclasses.replace(settings, epochs=2), folder, root=root, accelerator="cpu", on_epoch=rows.append)
+    return rows[1]["seconds"] - rows[0]["seconds"] + WRITING
+
+
+def _step_seconds(settings: Settings, data: DataSet) -> float:
+    """Of one step: the fastest of a few, on random inputs."""
+    shape, classes = data.input_shape, len(data.classes)
+    batch = max(2, min(settings.batch, PIXELS // math.prod(shape)))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    random = torch.Generator().manual_seed(0)
+    model = build_model(settings, shape, classes).train().to(device)
+    inputs = torch.randn(batch, *shape, generator=random).to(device)
+    labels = torch.randint(0, classes, (batch,), generator=random).to(device)
+    loss, optimizer = build_loss(settings).to(device), build_optimizer(settings, model.parameters())
+    seconds = []
+    with torch.random.fork_rng(devices=[]):  # models may draw
+        for _ in range(STEPS):
+            started = time.perf_counter()
+            optimizer.zero_grad(set_to_none=True)
+            value = loss(model(inputs), labels)
+            value.backward()
+            optimizer.step()
+            float(value.detach())  # waits for a GPU
+            seconds.append(time.perf_counter() - started)
+    return min(seconds) * settings.batch / batch

@@ -1,0 +1,104 @@
+"""A sweep on a Ray cluster: each cell is a task. All machines must see the folders of runs and data under one path."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from symloss.lab.events import Event, Events
+from symloss.lab.work import Work, disk_is_full
+from symloss.training.folder import Busy
+
+PATIENCE = 600.0
+"""Seconds without any progress after which a run that another process holds is given up."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What each cell is given, and how often it is tried again when its process or its machine is lost."""
+
+    cpus: float = 1
+    gpus: float = 0
+    retries: int = 3
+
+
+def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Events:
+    """Train everything on the cluster at this address ("auto" for the one this machine belongs to)."""
+    ray = _ray()
+    started_here = not ray.is_initialized()
+    if started_here:
+        _connect(ray, address)
+    task = ray.remote(_carry_out_patiently).options(
+        num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries
+    )
+    try:
+        pending = {task.remote(work): work for work in works}
+        for work in pending.values():
+            yield Event("started", work)
+        while pending:
+            done, _ = ray.wait(list(pending), timeout=1.0)
+            for reference in done:
+                event = _event(ray, reference, pending.pop(reference))
+                yield event
+                if event.row == {"disk full": True}:
+                    for other in pending:
+                        ray.cancel(other, force=True)
+                    return
+    finally:
+        if started_here:
+            ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray  # noqa: PLC0415
+    except ImportError:
+        raise ValueError("--ray needs the package ray; pip install 'symloss[ray]'") from None
+    return ray
+
+
+def _connect(ray: Any, address: str) -> None:
+    try:
+        _knock(address)
+        ray.init(address=address, logging_level="error", log_to_driver=False)
+    except (OSError, ValueError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"--ray must be the address of a running cluster, or auto; got {address!r} ({first})"
+        ) from None
+
+
+def _knock(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def _event(ray: Any, reference: Any, work: Work) -> Event:
+    try:
+        return Event("finished", work, ray.get(reference))
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        full = disk_is_full(cause)
+        return Event("failed", work, {"disk full": True} if full else None, str(cause))
+    except ray.exceptions.RayError as error:
+        return Event("failed", work, reason=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
+
+
+def _carry_out_patiently(work: Work) -> dict[str, Any]:
+    """A run whose process was lost may be held for a moment longer; one of another sweep until it is done."""
+    seen, since = -1.0, time.monotonic()
+    while True:
+        try:
+            return work.carry_out()
+        except Busy:
+            changed = max((path.stat().st_mtime for path in work.folder.iterdir()), default=0.0)
+            if changed != seen:
+                seen, since = changed, time.monotonic()
+            if time.monotonic() - since > PATIENCE:
+                raise
+            time.sleep(1.0)

@@ -1,0 +1,128 @@
+"""A sweep on one machine: processes that take one cell after another. What happens to one leaves the others alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+
+from symloss.lab.events import Event, Events
+from symloss.lab.work import Work, disk_is_full
+from symloss.training.folder import Busy
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass
+class _Worker:
+    process: Any
+    connection: Connection
+    work: Work | None = None
+
+    def give(self, work: Work) -> None:
+        self.work = work
+        self.connection.send(work)
+
+    def death(self) -> str:
+        self.process.join()
+        code = self.process.exitcode
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return f"the process that trained it {how}; start the same command again to go on from its last epoch"
+
+
+def run_in_processes(works: Iterable[Work], jobs: int) -> Events:
+    """Train everything, so many at a time; ends early if the disk is full.
+
+    On a machine with GPUs each process has one for itself, in turns; on one without, the processes share its cores.
+    """
+    waiting = deque(works)
+    jobs = min(jobs, len(waiting))
+    numbers = iter(range(1_000_000_000))
+    threads = threads_of(jobs)
+    workers = [_start(next(numbers), threads) for _ in range(jobs)]
+    try:
+        while waiting or any(worker.work for worker in workers):
+            for worker in workers:
+                if worker.work is None and waiting:
+                    worker.give(waiting.popleft())
+                    assert worker.work is not None
+                    yield Event("started", worker.work)
+            ready = wait([worker.connection for worker in workers if worker.work])
+            for worker in [worker for worker in workers if worker.connection in ready]:
+                event = _heard(worker)
+                yield event
+                if worker.process.exitcode is not None:
+                    workers[workers.index(worker)] = _start(next(numbers), threads)
+                if event.kind == "failed" and event.row is not None:
+                    waiting.clear()
+    finally:
+        for worker in workers:
+            worker.process.terminate()
+            worker.process.join()
+
+
+def threads_of(jobs: int) -> int:
+    """How many threads each of so many processes has."""
+    return max(1, torch.get_num_threads() // max(1, jobs))
+
+
+def _heard(worker: _Worker) -> Event:
+    work = worker.work
+    assert work is not None
+    try:
+        kind, content = worker.connection.recv()
+    except (EOFError, OSError):
+        worker.work = None
+        return Event("failed", work, reason=worker.death())
+    if kind == "epoch":
+        return Event("epoch", work, content)
+    worker.work = None
+    if kind == "finished":
+        return Event("finished", work, content)
+    if kind == "elsewhere":
+        return Event("elsewhere", work, reason=content)
+    sentence, full = content
+    return Event("failed", work, {"disk full": True} if full else None, sentence)
+
+
+def _start(number: int, threads: int) -> _Worker:
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=_serve, args=(theirs, number, threads), name=f"symloss-{number}")
+    process.start()
+    theirs.close()
+    return _Worker(process, ours)
+
+
+def _serve(connection: Connection, number: int, threads: int) -> None:
+    # Whoever started the sweep ends it, and us with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if torch.cuda.device_count() > 1 and "CUDA_VISIBLE_DEVICES" not in os.environ:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(number % torch.cuda.device_count())
+    torch.set_num_threads(threads)
+    while True:
+        try:
+            work = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            connection.send(_outcome(work, connection))
+        except BrokenPipeError:
+            return
+
+
+def _outcome(work: Work, connection: Connection) -> tuple[str, Any]:
+    try:
+        return "finished", work.carry_out(lambda row: connection.send(("epoch", row)))
+    except Busy as error:
+        return "elsewhere", str(error)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return "failed", (f"{error}" if isinstance(error, (ValueError, OSError)) else repr(error), disk_is_full(error))

@@ -1,0 +1,162 @@
+"""Who proposes the next point: every combination in order, or any sampler of Optuna's, by its name."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from symloss.lab.search_space import Dimension, Point
+
+GRID = "grid"
+EVERY_COMBINATION = (GRID, "bruteforce")
+"""Names of the search that tries each combination once; Optuna's own two may repeat some when processes share it."""
+DIGITS = 4
+"""Of a number that a sampler draws: more than a search can tell apart, and few enough to be read in a command."""
+NEEDS = {"cmaes": "cmaes"}
+"""Packages that samplers need and Optuna does not bring."""
+
+
+class InOrder(BaseSampler):
+    """Trial k gets point k. Numbers of trials are unique in a study, so no two processes get the same point."""
+
+    def __init__(self, points: Sequence[Point]):
+        self.points = points
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return {}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return {}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self.points[trial.number][param_name]
+
+
+class SeededByTrial(BaseSampler):
+    """A sampler of Optuna's that is made anew for each trial, with a seed of the trial's number.
+
+    What it proposes depends on the seed, the trial's number and the trials finished by then, and on nothing else: two
+    processes never draw the same numbers, and a search that was cut off goes on as if it had not been.
+    """
+
+    def __init__(self, make: Callable[..., BaseSampler], seed: int):
+        self.make, self.seed = make, seed
+        self._current: tuple[int, BaseSampler] | None = None
+
+    def _of(self, trial: FrozenTrial) -> BaseSampler:
+        if self._current is None or self._current[0] != trial.number:
+            state = np.random.SeedSequence([self.seed, trial.number]).generate_state(1)
+            self._current = trial.number, self.make(seed=int(state[0]))
+        return self._current[1]
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return self._of(trial).infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return self._of(trial).sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        self._of(trial).before_trial(study, trial)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        self._of(trial).after_trial(study, trial, state, values)
+
+
+def distribution(dimension: Dimension, *, every_combination: bool) -> BaseDistribution:
+    """What Optuna is told of a dimension: its values, or any number between the least and the greatest of them.
+
+    >>> distribution(Dimension("lr", (0.01, 0.1), log=True), every_combination=False)
+    FloatDistribution(high=0.1, log=True, low=0.01, step=None)
+    """
+    ends = None if every_combination else dimension.between()
+    if ends is None:
+        return CategoricalDistribution(dimension.values)
+    if dimension.whole:
+        return IntDistribution(int(ends[0]), int(ends[1]), log=dimension.log)
+    return FloatDistribution(*ends, log=dimension.log)
+
+
+def rounded(value: Any, values: BaseDistribution) -> Any:
+    """What is tried of a value that a sampler drew: itself if it was listed, else its first digits.
+
+    >>> rounded(0.123456, FloatDistribution(0.1, 1.0)), rounded(0.123456, FloatDistribution(0.123455, 1.0))
+    (0.1235, 0.1235)
+    >>> rounded(0.123456, CategoricalDistribution([0.123456]))
+    0.123456
+    """
+    if not isinstance(values, FloatDistribution):
+        return value
+    return min(max(float(f"{value:.{DIGITS}g}"), values.low), values.high)
+
+
+def suggest(trial: Trial, name: str, values: BaseDistribution) -> Any:
+    """A value of a trial: the one that was drawn for it before, or a new one."""
+    if isinstance(values, CategoricalDistribution):
+        return trial.suggest_categorical(name, values.choices)
+    if isinstance(values, IntDistribution):
+        return trial.suggest_int(name, values.low, values.high, log=values.log)
+    assert isinstance(values, FloatDistribution)
+    return trial.suggest_float(name, values.low, values.high, log=values.log)
+
+
+def samplers() -> Mapping[str, type[BaseSampler]]:
+    """Optuna's samplers that need nothing but a seed, by short name.
+
+    >>> sorted(samplers())
+    ['cmaes', 'gp', 'nsgaii', 'nsgaiii', 'qmc', 'random', 'tpe']
+    """
+    found: dict[str, type[BaseSampler]] = {}
+    for name in optuna.samplers.__all__:
+        kind = getattr(optuna.samplers, name)
+        if not (isinstance(kind, type) and issubclass(kind, BaseSampler)) or _short(name) in EVERY_COMBINATION:
+            continue
+        takes = inspect.signature(kind).parameters
+        if (
+            not inspect.isabstract(kind)
+            and "seed" in takes
+            and all(each.default is not each.empty for each in takes.values())
+        ):
+            found[_short(name)] = kind
+    return found
+
+
+def short_name(sampler: str) -> str:
+    """The name that a sampler goes by here, from its class name or any way to write it; refused if there is none.
+
+    >>> short_name("TPESampler"), short_name("NSGA-II"), short_name("BruteForceSampler")
+    ('tpe', 'nsgaii', 'grid')
+    """
+    name = _short(sampler)
+    if name in EVERY_COMBINATION:
+        return GRID
+    known = samplers()
+    if name not in known:
+        raise ValueError(f"--sampler must be one of {', '.join([GRID, *sorted(known)])}; got {sampler!r}")
+    package = NEEDS.get(name)
+    if package is not None and importlib.util.find_spec(package) is None:
+        raise ValueError(f"the sampler {name} needs a package that is not installed: pip install {package}")
+    return name
+
+
+def _short(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").removesuffix("sampler")

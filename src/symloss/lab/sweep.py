@@ -1,0 +1,68 @@
+"""Before a sweep: what is done, what is left to do, and what cannot be done because its data are not here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from symloss import noise
+from symloss.data import data_root, open_data
+from symloss.lab.cells import Cell
+from symloss.lab.work import Work
+from symloss.noise.human import human_file
+
+
+@dataclass
+class Survey:
+    done: list[Work] = field(default_factory=list)
+    todo: list[Work] = field(default_factory=list)
+    missing: dict[str, list[Work]] = field(default_factory=dict)
+    """What cannot run, by the sentence that says what to fetch."""
+
+    @property
+    def begun(self) -> int:
+        """How many are not started anew, but gone on with."""
+        return sum(work.started() for work in self.todo)
+
+
+def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str, Any] | None = None) -> Survey:
+    """Look at every cell. Cells that are the same run, tested on different data, are one piece of work."""
+    found = Survey()
+    needs: dict[tuple[str, tuple[str, ...], str], str | None] = {}
+    same_run: dict[str, list[Cell]] = {}
+    for cell in cells:
+        same_run.setdefault(cell.settings.key, []).append(cell)
+    for group in same_run.values():
+        work = Work.of(group, runs, root, where or {})
+        if work.result() is not None:
+            found.done.append(work)
+            continue
+        need = (work.settings.data, work.evaluate, _human(work.settings.noise))
+        if need not in needs:
+            needs[need] = _missing(*need, data_root() if root is None else root)
+        sentence = needs[need]
+        if sentence is None:
+            found.todo.append(work)
+        else:
+            found.missing.setdefault(sentence, []).append(work)
+    return found
+
+
+def _human(spec: str) -> str:
+    """The noise if it is in a file, else nothing: all other noise is made here."""
+    return spec if noise.parse(spec).kind == "human" else ""
+
+
+def _missing(data: str, evaluate: tuple[str, ...], human: str, root: Path) -> str | None:
+    """What to fetch, if anything."""
+    try:
+        for name in (data, *evaluate):
+            open_data(name, root=root)
+        if human and not human_file(noise.parse(human), root).is_file():
+            path = human_file(noise.parse(human), root)
+            return f"human labels must be in {path}; got no such file: download it from the publisher of CIFAR-N"
+    except FileNotFoundError as error:
+        return str(error)
+    return None

@@ -1,0 +1,87 @@
+"""What one cell takes: a run, and a test on other data where the cell asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from symloss.lab.cells import Cell
+from symloss.training.folder import FAILURE, RESULT, Busy, RunFolder
+from symloss.training.prediction import accuracy_on
+from symloss.training.run import OnEpoch, train
+from symloss.training.settings import Settings
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Can be sent to another process, or another machine that shares the folders."""
+
+    name: str
+    settings: Settings
+    folder: Path
+    evaluate: tuple[str, ...] = ()
+    """Data sets to test the finished model on, besides its own."""
+    root: Path | None = None
+    where: dict[str, Any] = field(default_factory=dict)
+    """How it is trained: accelerator, devices, nodes, workers."""
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell], runs: Path, root: Path | None, where: dict[str, Any]) -> Work:
+        """Of cells that are the same run."""
+        cell = cells[0]
+        # Other processes may stand somewhere else.
+        folder, root = cell.folder(runs).resolve(), None if root is None else root.resolve()
+        evaluate = tuple(dict.fromkeys(cell.evaluate for cell in cells if cell.evaluate))
+        return cls(f"{cell.name} seed {cell.seed}", cell.settings, folder, evaluate, root, where)
+
+    def result(self) -> dict[str, Any] | None:
+        """What came out, if all of it is there."""
+        folder = RunFolder(self.folder)
+        folder.settings()  # refuses what a newer version wrote
+        found = folder.read(RESULT)
+        whole = all(folder.read(evaluation_file(data)) is not None for data in self.evaluate)
+        return found if whole else None
+
+    def started(self) -> bool:
+        return bool(RunFolder(self.folder).metrics())
+
+    def carry_out(self, on_epoch: OnEpoch | None = None) -> dict[str, Any]:
+        """Train, from wherever it was left, and test; or return what is there already. A failure is written down."""
+        try:
+            result = self._carry_out(on_epoch)
+        except (Busy, BrokenPipeError):
+            raise
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                RunFolder(self.folder).write(FAILURE, {"error": str(error)})
+            raise
+        (self.folder / FAILURE).unlink(missing_ok=True)
+        return result
+
+    def _carry_out(self, on_epoch: OnEpoch | None) -> dict[str, Any]:
+        result = train(self.settings, self.folder, root=self.root, on_epoch=on_epoch, **self.where)
+        folder = RunFolder(self.folder)
+        for data in self.evaluate:
+            if folder.read(evaluation_file(data)) is None:
+                folder.write(evaluation_file(data), accuracy_on(self.folder, data, root=self.root))
+        return result
+
+
+def evaluation_file(data: str) -> str:
+    """The file, in a run's folder, with the accuracy on another data set."""
+    return f"evaluation-{data}.json"
+
+
+def disk_is_full(error: BaseException | None) -> bool:
+    """Then nothing that comes after it can succeed either."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        error = error.__cause__
+    return False

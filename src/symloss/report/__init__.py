@@ -1,0 +1,17 @@
+"""What runs came to: tables with what was published beside them, as Markdown, LaTeX, CSV or one HTML page."""
+
+from collections.abc import Callable
+
+from symloss.report import latex, markdown, page, sheet
+from symloss.report.compose import compose
+from symloss.report.document import Report
+from symloss.report.runs import Run, Runs, read_run, read_runs
+
+FORMATS: dict[str, Callable[[Report], str]] = {
+    "markdown": markdown.render,
+    "latex": latex.render,
+    "csv": sheet.render,
+    "html": page.render,
+}
+
+__all__ = ["FORMATS", "Report", "Run", "Runs", "compose", "read_run", "read_runs"]

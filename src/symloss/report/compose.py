@@ -1,0 +1,84 @@
+"""From runs to a report: which table each belongs to, and which figures are the best."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from symloss.lab.tables import list_tables
+from symloss.losses import checks
+from symloss.report import own
+from symloss.report.document import Block, Report, Section
+from symloss.report.recipes import cells_of, gather
+from symloss.report.runs import Runs
+
+
+def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "symloss report RUNS") -> Report:
+    """Runs of recipes as their tables, all others by what they share; or only the tables that are asked for.
+
+    Args:
+        runs: from :func:`symloss.report.read_runs`.
+        tables: names of recipes; None for everything there is.
+        command: what the report says it was made by.
+    """
+    wanted = list_tables() if tables is None else list(tables)
+    for name in wanted:
+        if name not in list_tables():
+            raise ValueError(f"there is no table {name!r}; {checks.nearest(name, list_tables())}")
+    gathered = gather(runs.finished, wanted)
+    sections = [found.section() for found in gathered if found.runs]
+    if tables is None:
+        sections = _without_repeats(sections)
+        sections += own.sections(run for run in runs.finished if not cells_of(run))
+    elif not gathered:
+        raise ValueError(f"{runs.folder} must hold a finished run of {' or '.join(wanted)}; it has none")
+    shown = {run.name for section in sections for run in section.runs}
+    untested = tuple(pair for found in gathered for pair in found.untested)
+    left_out = {run.name for run in runs.finished} - shown - {run.name for run, _ in untested}
+    return Report(
+        runs, tuple(with_tops(section) for section in sections), untested, command, len(left_out),
+        tuple(run for run in runs.finished if run.name in shown),
+    )  # fmt: skip
+
+
+def _without_repeats(sections: list[Section]) -> list[Section]:
+    """A table all of whose runs stand in another one too is only mentioned there."""
+    runs = {section.name + section.profile: {run.name for run in section.runs} for section in sections}
+
+    def inside(one: Section, other: Section) -> bool:
+        mine, theirs = runs[one.name + one.profile], runs[other.name + other.profile]
+        return mine < theirs or (mine == theirs and (one.has_published, one.name) < (other.has_published, other.name))
+
+    kept = []
+    for section in sections:
+        if any(inside(section, other) for other in sections):
+            continue
+        others = [other.name for other in sections if inside(other, section)]
+        said = [f"Some of these runs are of {name} too, which --table {name} shows." for name in others]
+        kept.append(dataclasses.replace(section, facts=(*section.facts, *said)))
+    return kept
+
+
+def with_tops(section: Section) -> Section:
+    """The same, with the best of ours marked in every column that compares two losses at least."""
+    return dataclasses.replace(section, blocks=tuple(_marked(block) for block in section.blocks))
+
+
+def _marked(block: Block) -> Block:
+    columns = list(zip(*(line.entries for line in block.lines), strict=True))
+    best = []
+    for column in columns:
+        # As printed: what reads the same is as good.
+        means = [round(entry.last.mean, 2) for entry in column if entry.last]
+        best.append(max(means) if len(means) > 1 else None)
+    lines = [
+        dataclasses.replace(
+            line,
+            entries=tuple(
+                dataclasses.replace(entry, top=entry.last is not None and round(entry.last.mean, 2) == top)
+                for entry, top in zip(line.entries, best, strict=True)
+            ),
+        )
+        for line in block.lines
+    ]
+    return dataclasses.replace(block, lines=tuple(lines))

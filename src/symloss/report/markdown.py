@@ -1,0 +1,95 @@
+"""A report as Markdown that GitHub shows, with a footer that says where the figures come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from symloss.report import provenance
+from symloss.report.document import Block, Entry, Report, Section
+from symloss.report.figures import signed
+
+SPECIAL = re.compile(r"([\\`*_{}\[\]#|!~$])")
+
+
+def escape(text: str) -> str:
+    """A text of anybody's as plain words: no markup, no HTML, no new line.
+
+    >>> escape("a|b <img> *x*")
+    'a\\\\|b &lt;img&gt; \\\\*x\\\\*'
+    """
+    flat = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return SPECIAL.sub(r"\\\1", flat)
+
+
+def render(report: Report) -> str:
+    lines: list[str] = []
+    for section in report.sections:
+        lines += _section(section)
+    if not report.sections:
+        lines += ["## No run is finished yet", ""]
+    lines += _footer(report)
+    return "\n".join(lines) + "\n"
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## {escape(section.full_title)}"
+    yield ""
+    for fact in (section.caption, *section.facts):
+        yield escape(fact)
+    if section.has_published:
+        yield "Below ours: the published figure as it was printed, and the difference in standard deviations (sd)."
+    if section.has_best:
+        yield "Below the last epoch: the best one."
+    yield ""
+    for block in section.blocks:
+        if len(section.blocks) > 1:
+            yield f"### {escape(block.title)}" + (
+                f" - {escape(section.full_title)}" if section.profile == "mini" else ""
+            )
+            yield ""
+        yield from _table(block, section)
+        yield ""
+
+
+def _table(block: Block, section: Section) -> Iterator[str]:
+    extra = list(block.lines[0].settings)
+    several = len({head.dataset for head in block.heads}) > 1
+    heads = [escape(f"{head.dataset}, {head.noise}" if several else head.noise) for head in block.heads]
+    yield _row(["loss", *extra, *heads])
+    yield _row(["---", *["--:"] * (len(extra) + len(heads))])
+    for line in block.lines:
+        cells = [_cell(entry, section) for entry in line.entries]
+        yield _row([escape(line.title), *(escape(value) for value in line.settings.values()), *cells])
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(entry: Entry, section: Section) -> str:
+    ours = "-" if entry.last is None else entry.last.text
+    if entry.top:
+        ours = f"**{ours}**"
+    if entry.last is not None and entry.last.n != section.usual_n:
+        ours += f" n={entry.last.n}"
+    parts = [ours]
+    if section.has_published:
+        shown = entry.published
+        parts.append("-" if shown is None else f"**{shown.text}**" if shown.bold else shown.text)
+        parts.append("-" if entry.difference is None else f"{signed(entry.difference)} sd")
+    if section.has_best:
+        parts.append("-" if entry.best is None else f"best {entry.best.text}")
+    return "<br>".join(parts)
+
+
+def _footer(report: Report) -> Iterator[str]:
+    yield "### How this was made"
+    yield ""
+    for name, text in provenance.facts(report):
+        yield f"- {name}: {escape(text)}{'' if text.endswith('.') else '.'}"
+    for line in report.missing:
+        yield f"- Without a figure: {escape(line)}."
+    for command in provenance.commands(report):
+        yield f"- Command: `{' '.join(command.replace('`', '').split())}`"
+    yield f"- Written by {provenance.maker()}."

@@ -1,0 +1,210 @@
+"""A report as one HTML page that asks for nothing else: style, script and pictures are inside it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from html import escape
+from importlib import resources
+
+from symloss.report import provenance
+from symloss.report.charts import extent, legend, line_chart, ticks
+from symloss.report.curves import METRICS, Curve, learning_curves, sensitivities, thinned
+from symloss.report.document import PROFILES, Block, Report, Section
+from symloss.report.heat import CELLS, heat_map
+from symloss.report.page_tables import main_table, runs_table
+from symloss.report.transitions import realised
+
+LINES = 14
+"""So many lines of a chart can be told apart."""
+SENSITIVITIES = 12
+
+
+def render(report: Report) -> str:
+    style, script = _asset("page.css"), _asset("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Whatever a name may hold, nothing runs but our script, and nothing is fetched.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    title = _title(report)
+    body = "\n".join([*_header(report), *_sections(report), *_missing(report)])
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
+        f"<footer>Written by {provenance.maker()}.</footer>\n<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("symloss.report").joinpath(name).read_text()
+
+
+def _title(report: Report, plain: bool = False) -> str:
+    """Of the page; plain where a note below it says what is reduced."""
+    if len(report.sections) == 1:
+        return report.sections[0].title if plain else report.sections[0].full_title
+    return f"{len(report.sections)} tables" if report.sections else "No run is finished yet"
+
+
+def _header(report: Report) -> Iterator[str]:
+    yield f'<header><p class="eyebrow">symloss report</p><h1>{escape(_title(report, plain=True))}</h1>'
+    if any(section.profile == "mini" for section in report.sections):
+        yield f'<p class="mini">{_mini_note(report)}</p>'
+    yield "</header>"
+    facts = provenance.facts(report)
+    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+    commands = "".join(f"<dd><code>{escape(command)}</code></dd>" for command in provenance.commands(report))
+    yield f'<section aria-label="What was run"><dl class="facts">{shown}<dt>Commands</dt>{commands}</dl></section>'
+    if len(report.sections) > 1:
+        links = "".join(f'<li><a href="#{_id(s)}">{escape(s.full_title)}</a></li>' for s in report.sections)
+        yield f'<nav aria-label="Tables"><ul>{links}</ul></nav>'
+
+
+def _sections(report: Report) -> Iterator[str]:
+    for section in report.sections:
+        yield _section(section, alone=len(report.sections) == 1)
+
+
+def _mini_note(report: Report) -> str:
+    some = "" if all(section.profile == "mini" for section in report.sections) else "Some of the tables are "
+    return escape(some + PROFILES["mini"])
+
+
+def _id(section: Section) -> str:
+    return f"{section.name}-{section.profile}"
+
+
+def _section(section: Section, alone: bool) -> str:
+    title = f"Accuracy{_reduced(section)}" if alone else escape(section.full_title)
+    parts = [f'<section class="table" id="{_id(section)}"><h2>{title}</h2>']
+    parts.append(f'<p class="caption">{escape(" ".join((section.caption, *section.facts)))}</p>')
+    several = len(section.blocks) > 1
+    for block in section.blocks:
+        parts += [f"<h3>{escape(block.title)}</h3>"] if several else []
+        parts.append(main_table(block, section))
+    for block in section.blocks:
+        where = f"{block.title}: " if several else ""
+        parts += [_curves(block, section, where), _noise(block, section, where), _sensitivity(block, section, where)]
+    parts.append(runs_table(section))
+    return "\n".join(part for part in parts if part) + "\n</section>"
+
+
+def _reduced(section: Section) -> str:
+    """After a heading of figures that are not of the published protocol."""
+    return f' <span class="tag">{escape(PROFILES["mini"])}</span>' if section.profile == "mini" else ""
+
+
+def _best_lines(block: Block) -> list[int]:
+    """The rows to draw: all, or those with the largest figures."""
+    means = [
+        sum(e.last.mean for e in line.entries if e.last) / max(1, sum(e.last is not None for e in line.entries))
+        for line in block.lines
+    ]
+    order = sorted(range(len(means)), key=lambda i: -means[i])[:LINES]
+    return sorted(order)
+
+
+def _curves(block: Block, section: Section, where: str) -> str:
+    lines = _best_lines(block)
+    drawn = {metric: learning_curves(block, metric, lines) for metric in METRICS}
+    if not any(drawn.values()):
+        return ""
+    entries = [(i, block.lines[i].title + _said(block, i)) for i in lines]
+    parts = [f'<div class="charts"><h3>{escape(where)}Learning curves{_reduced(section)}</h3>']
+    note = "Mean over the seeds, in %, with a band from the least to the largest run."
+    if len(lines) < len(block.lines):
+        note += f" Drawn are the {len(lines)} best of {len(block.lines)} rows."
+    parts.append(f'<p class="caption">{note}</p>{legend(entries)}')
+    for metric, columns in drawn.items():
+        if columns:
+            parts.append(f"<h4>{METRICS[metric]}</h4>{_multiples(columns, METRICS[metric])}")
+    return "".join(parts) + "</div>"
+
+
+def _said(block: Block, line: int) -> str:
+    """What tells a row from others of the same loss."""
+    own = block.lines[line]
+    same = [other for other in block.lines if other.title == own.title]
+    differing = [key for key in own.settings if len({other.settings[key] for other in same}) > 1]
+    return "".join(f", {key} {own.settings[key]}" for key in differing)
+
+
+def _multiples(columns: list[tuple[str, list[Curve]]], what: str) -> str:
+    """A chart for each noise, all with the same scale."""
+    low, high = extent(curve for _, curves in columns for curve in curves)
+    last = max(point.x for _, curves in columns for curve in curves for point in curve.points)
+    shown = range(1, int(last) + 1) if last <= 6 else [1, *(tick for tick in ticks(0, last) if 1 < tick <= last)]
+    figures = [
+        f"<figure><figcaption>{escape(noise)}</figcaption>"
+        + line_chart(f"{what} by epoch, noise {noise}", curves, y_range=(low, high), x_title="epoch", x_ticks=shown)
+        + "</figure>"
+        for noise, curves in columns
+    ]
+    return f'<div class="multiples">{"".join(figures)}</div>'
+
+
+def _noise(block: Block, section: Section, where: str) -> str:
+    figures, unchanged = [], []
+    for column, head in enumerate(block.heads):
+        found = realised(run for line in block.lines for run in line.entries[column].runs)
+        if found is None:
+            continue
+        draws = "1 draw" if found.draws == 1 else f"{found.draws} draws together"
+        caption = f"<b>{escape(head.noise)}</b> {100 * found.rate:.1f} % of the labels are wrong; {draws}"
+        if found.rate == 0:
+            unchanged.append(head.noise)
+            continue
+        if len(found.classes) > CELLS:
+            pairs = (f"{true} → {label} {100 * rate:.1f} %" for true, label, rate in found.largest(8))
+            caption += f". Most frequent: {escape('; '.join(pairs))}"
+        figures.append(f"<figure>{heat_map(found)}<figcaption>{caption}</figcaption></figure>")
+    if not figures:
+        return ""
+    note = (
+        "The transition matrix as it was realised: of each true class (row) the share of labels, in %, that became "
+        "each class (column). The shade grows with the square root of the share."
+    )
+    note += f" No label was changed: {escape(', '.join(unchanged))}." if unchanged else ""
+    return (
+        f'<div class="noise"><h3>{escape(where)}What became of the labels{_reduced(section)}</h3>'
+        f'<p class="caption">{note}</p><div class="multiples wide">{"".join(figures)}</div></div>'
+    )
+
+
+def _sensitivity(block: Block, section: Section, where: str) -> str:
+    found = sensitivities(block)
+    if not found:
+        return ""
+    shown = found[:SENSITIVITIES]
+    entries = {curve.series: curve.title for chart in shown for curve in chart.curves}
+    note = (
+        f"Accuracy in % after the last epoch on {section.measure}; other settings the same; "
+        "a band from the least to the largest run."
+    )
+    if len(shown) < len(found):
+        note += (
+            f" Shown are {len(shown)} of {len(found)} combinations of the other settings, those with the most values."
+        )
+    figures = []
+    for chart in shown:
+        xs = sorted({point.x for curve in chart.curves for point in curve.points})
+        drawn = line_chart(
+            f"Accuracy of {chart.loss} against {chart.parameter}", chart.curves, y_range=extent(chart.curves),
+            x_title=chart.parameter, x_ticks=thinned(xs, 6), markers=True,
+        )  # fmt: skip
+        caption = f"<b>{escape(chart.loss)}: {escape(chart.parameter)}</b> {escape(chart.rest)}"
+        figures.append(f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>")
+    return (
+        f'<div class="charts"><h3>{escape(where)}Sensitivity{_reduced(section)}</h3>'
+        f'<p class="caption">{escape(note)}</p>{legend(sorted(entries.items()))}'
+        f'<div class="multiples">{"".join(figures)}</div></div>'
+    )
+
+
+def _missing(report: Report) -> Iterator[str]:
+    if report.missing:
+        items = "".join(f"<li>{escape(line)}</li>" for line in report.missing)
+        yield f'<section class="missing" id="missing"><h2>Runs without a figure</h2><ul>{items}</ul></section>'

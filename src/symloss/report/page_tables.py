@@ -1,0 +1,166 @@
+"""The tables of the page: figures with what was published, and the settings of every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+from symloss.report import provenance
+from symloss.report.document import PROFILES, Block, Entry, Section
+from symloss.report.figures import Figure, signed
+from symloss.report.runs import Run
+
+FAR = 2.0
+"""Differences beyond so many standard deviations stand out."""
+
+
+def main_table(block: Block, section: Section) -> str:
+    """Rows are losses, columns data set and noise; every column can be sorted by."""
+    extra = list(block.lines[0].settings)
+    several = len({head.dataset for head in block.heads}) > 1
+    heads = [_sortable("loss"), *(_sortable(name, number=name != "scores") for name in extra)]
+    heads += [_sortable(head.noise, above=head.dataset if several else "", number=True) for head in block.heads]
+    rows = []
+    for line in block.lines:
+        cells = [f'<th scope="row">{escape(line.title)}</th>']
+        cells += [
+            f'<td data-value="{escape(value)}" class="setting">{escape(value)}</td>' for value in line.settings.values()
+        ]
+        rows.append(f"<tr>{''.join(cells)}{''.join(_cell(entry, section) for entry in line.entries)}</tr>")
+    return _scrolling(f"Accuracy on {block.title}", "figures", _key(section), heads, rows)
+
+
+def _scrolling(label: str, kind: str, key: str, heads: Sequence[str], rows: Sequence[str]) -> str:
+    """A table that scrolls by itself where it is too wide; how to read it stands below, and does not scroll away."""
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}"><table class="{kind}">'
+        f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f'<p class="key">{key}</p>'
+    )
+
+
+def _sortable(title: str, *, above: str = "", number: bool = False) -> str:
+    over = f'<span class="over">{escape(above)}</span>' if above else ""
+    kind = "number" if number else "text"
+    return (
+        f'<th scope="col" aria-sort="none" data-kind="{kind}"><button type="button">{over}{escape(title)}'
+        f'<span class="arrow" aria-hidden="true"></span></button></th>'
+    )
+
+
+def _key(section: Section) -> str:
+    """How to read a cell."""
+    parts = ['<span class="ours">ours</span>']
+    if section.has_published:
+        parts.append("published, as printed")
+        parts.append(f"difference in standard deviations (▲▼ beyond {FAR:g})")
+    if section.has_best:
+        parts.append("best epoch")
+    if _shows_memorised(section) and any(entry.memorised for block in section.blocks for *_, entry in block.cells()):
+        parts.append("share of the wrong labels memorised")
+    return " · ".join(parts)
+
+
+def _cell(entry: Entry, section: Section) -> str:
+    lines = list(_lines(entry, section))
+    value = "" if entry.last is None else f"{entry.last.mean:.6f}"
+    return f'<td data-value="{value}">{"".join(lines)}</td>'
+
+
+def _lines(entry: Entry, section: Section) -> Iterator[str]:
+    if entry.last is None:
+        yield '<div class="ours none">-</div>'
+    else:
+        n = "" if entry.last.n == section.usual_n else f' <span class="n">n={entry.last.n}</span>'
+        yield f'<div class="ours{" top" if entry.top else ""}">{_figure(entry.last)}{n}</div>'
+    if entry.published is not None:
+        bold = " top" if entry.published.bold else ""
+        yield f'<div class="published{bold}" title="published">{escape(entry.published.text)}</div>'
+        yield _difference(entry.difference)
+    if entry.best is not None:
+        yield f'<div class="aside" title="best epoch">best {_figure(entry.best)}</div>'
+    if entry.memorised is not None and _shows_memorised(section):
+        title = "share of the wrong labels memorised"
+        yield f'<div class="aside" title="{title}">memorised {entry.memorised.mean:.1f}</div>'
+
+
+def _shows_memorised(section: Section) -> bool:
+    """Beside published figures a cell is full enough: there it is left to the curves."""
+    return not section.has_published
+
+
+def _figure(figure: Figure) -> str:
+    std = "" if figure.std is None else f'<span class="sd">({figure.std:.2f})</span>'
+    return f"{figure.mean:.2f}{std}"
+
+
+def _difference(value: float | None) -> str:
+    if value is None:
+        return '<div class="difference" title="no spread to measure by">-</div>'
+    beyond = "" if abs(value) <= FAR else " above" if value > 0 else " below"
+    return f'<div class="difference{beyond}" title="difference in standard deviations">{signed(value)} sd</div>'
+
+
+def runs_table(section: Section) -> str:
+    """What all runs of a section share, and a line for each with what it does not."""
+    runs = section.runs
+    settings = [run.settings.to_dict() for run in runs]
+    shared = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}
+    differing = [name for name in settings[0] if name not in shared]
+    made = [f"{provenance.software(run)}; {provenance.hardware(run)}" for run in runs]
+    several = len(set(made)) > 1
+    facts = "".join(f"<dt>{escape(_words(name))}</dt><dd>{escape(_said(value))}</dd>" for name, value in shared.items())
+    if not several:
+        facts += f"<dt>versions</dt><dd>{escape(made[0])}</dd>"
+    results = ("last", "best", "memorised", "seconds")
+    heads = [_sortable("run"), *(_sortable(_words(name), number=_is_number(settings, name)) for name in differing)]
+    heads += [_sortable(name, number=True) for name in results]
+    heads += [_sortable("versions")] if several else []
+    rows = [_run_row(run, differing, versions if several else None) for run, versions in zip(runs, made, strict=True)]
+    mini = f" - {PROFILES['mini']}" if section.profile == "mini" else ""
+    table = _scrolling(f"Runs of {section.title}", "runs", "Accuracy and memorised share in %", heads, rows)
+    return (
+        f"<details><summary>Settings and versions of {provenance.number(len(runs), 'run')}{escape(mini)}</summary>"
+        f'<h4>The same in all of them</h4><dl class="shared">{facts}</dl><h4>Run by run</h4>{table}</details>'
+    )
+
+
+def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
+    settings = run.settings.to_dict()
+    last, best = run.found["last"], run.found["best"]
+    figures = [
+        _percent(last.get(run.measure or "")),
+        _percent(best.get(run.measure or "")) if run.found.get("validation") else "",
+        _percent(last.get("memorised")),
+        f"{run.found.get('seconds', 0.0):.1f}",
+    ]
+    cells = [f'<th scope="row">{escape(run.name)}</th>']
+    cells += [_td(_said(value), isinstance(value, str)) for value in (settings[name] for name in differing)]
+    cells += [_td(text) for text in figures] + ([] if versions is None else [_td(versions, text=True)])
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _td(said: str, text: bool = False) -> str:
+    kind = ' class="text"' if text else ""
+    return f'<td data-value="{escape(said)}"{kind}>{escape(said)}</td>'
+
+
+def _percent(share: Any) -> str:
+    return "" if share is None else f"{100 * share:.2f}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _is_number(settings: list[dict[str, Any]], name: str) -> bool:
+    return all(isinstance(values[name], (int, float)) and not isinstance(values[name], bool) for values in settings)

@@ -1,0 +1,46 @@
+"""Small pieces of work for sweeps."""
+
+import json
+import os
+import subprocess
+import sys
+
+from symloss.lab.work import Work
+from symloss.training import Settings
+
+LOSSES = ("ce", "gce", "mae", "sgce")
+
+
+def small(loss="ce", **changes):
+    return Settings(**{"loss": loss, "epochs": 2, "subset": 120, "validation": 0.0, "noise": "sym:0.4"} | changes)
+
+
+def work(folder, loss="ce", evaluate=(), **changes):
+    settings = small(loss, **changes)
+    return Work(f"{loss} seed {settings.seed}", settings, folder / settings.key, evaluate)
+
+
+def kinds(events):
+    """name -> how it ended."""
+    return {event.work.name: event.kind for event in events if event.kind not in ("started", "epoch")}
+
+
+def command(*words, **more):
+    """``symloss`` as a process of its own."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "symloss.cli", *map(str, words)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **more,
+    )  # fmt: skip
+
+
+def results(runs):
+    """folder -> its result, with what a clock says left out."""
+    found = {}
+    for path in sorted(runs.glob("*/result.json")):
+        result = json.loads(path.read_text())
+        del result["seconds"]
+        for row in (result["last"], result["best"]):
+            del row["seconds"]
+        found[path.parent.name] = result
+    return found

@@ -1,0 +1,242 @@
+"""Sweeps on one machine: whatever happens to one cell, the others are trained, and nothing is lost."""
+
+import json
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from lab_helpers import LOSSES, command, kinds, results, small, work
+from refusals import refused
+
+from symloss.lab import find_cell, plan
+from symloss.lab.cost import expected_seconds
+from symloss.lab.processes import run_in_processes
+from symloss.lab.sweep import survey
+from symloss.lab.work import Work, disk_is_full
+from symloss.training import train
+from symloss.training.folder import RunFolder
+
+PART = ("reproduce", "digits", "--profile", "mini", "--noise", "clean,sym:0.6", "--losses", "ce,mae", "--seeds", 1)
+
+
+@pytest.mark.slow
+def test_processes_find_what_one_process_finds(tmp_path):
+    works = [work(tmp_path / "several", loss) for loss in LOSSES]
+    events = list(run_in_processes(works, jobs=2))
+    assert kinds(events) == {w.name: "finished" for w in works}
+    assert sum(event.kind == "epoch" for event in events) == 2 * len(works)
+    for loss in LOSSES:
+        train(small(loss), tmp_path / "one" / small(loss).key)
+    assert results(tmp_path / "several") == results(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_a_cell_that_fails_or_dies_leaves_the_others_alone(tmp_path):
+    works = [
+        work(tmp_path, "ce", model="fatal_model:killed"),
+        work(tmp_path, "gce", model="nowhere:nothing"),
+        work(tmp_path, "mae"),
+        work(tmp_path, "sgce"),
+    ]
+    events = list(run_in_processes(works, jobs=1))
+    assert kinds(events) == {
+        "ce seed 0": "failed", "gce seed 0": "failed", "mae seed 0": "finished", "sgce seed 0": "finished",
+    }  # fmt: skip
+    reasons = {event.work.name: event.reason for event in events if event.kind == "failed"}
+    assert "killed by SIGKILL" in reasons["ce seed 0"]
+    assert "nowhere" in reasons["gce seed 0"]
+    assert len(results(tmp_path)) == 2
+    written = {w.name: RunFolder(w.folder).read("failure.json") for w in works}
+    assert written["gce seed 0"] == {"error": reasons["gce seed 0"]}
+    assert written["mae seed 0"] is None
+
+
+def test_a_failure_is_forgotten_once_the_run_succeeds(tmp_path):
+    mine = work(tmp_path, "ce")
+    folder = RunFolder(mine.folder)
+    folder.start(mine.settings)
+    folder.write("failure.json", {"error": "the disk was full"})
+    mine.carry_out()
+    assert folder.read("failure.json") is None
+
+
+@pytest.mark.slow
+def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
+    mine, other = work(tmp_path, "ce"), work(tmp_path, "mae")
+    folder = RunFolder(other.folder)
+    folder.start(other.settings)
+    with folder.alone():
+        events = list(run_in_processes([mine, other], jobs=1))
+    assert kinds(events) == {"ce seed 0": "finished", "mae seed 0": "elsewhere"}
+    assert other.result() is None
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_the_sweep_with_one_sentence(tmp_path):
+    limit = 1000  # no checkpoint fits
+    process = command(
+        *PART, "--runs", tmp_path / "runs",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 1, err
+    failures = [line for line in err.splitlines() if line.startswith("failed: ")]
+    assert len(failures) == 1, err
+    assert "cannot be written (File too large)" in failures[0]
+
+
+def test_which_errors_mean_a_full_disk():
+    outer = OSError("runs cannot be written")
+    outer.__cause__ = OSError(28, "No space left on device")
+    assert disk_is_full(outer)
+    assert not disk_is_full(OSError(13, "Permission denied"))
+    assert not disk_is_full(None)
+
+
+@pytest.mark.slow
+def test_a_model_is_tested_on_other_data_where_the_cell_says_so(tmp_path):
+    found = work(tmp_path, "gce", evaluate=("digits",))
+    assert found.result() is None
+    result = found.carry_out()
+    evaluation = RunFolder(found.folder).read("evaluation-digits.json")
+    assert evaluation == {"data": "digits", "accuracy": result["last"]["test_accuracy"], "examples": result["test"]}
+    assert found.result() == result
+    (found.folder / "evaluation-digits.json").unlink()
+    assert found.result() is None, "a run without its test is not done"
+    assert found.carry_out() == result
+    assert RunFolder(found.folder).read("evaluation-digits.json") == evaluation
+
+
+def test_a_survey_tells_what_is_done_begun_and_missing(tmp_path):
+    cells = plan("digits", profile="mini", losses=["ce", "mae"], noise=["clean"], seeds=1)
+    found = survey(cells, tmp_path, None)
+    assert (len(found.done), len(found.todo), found.begun, found.missing) == (0, 2, 0, {})
+    folder = RunFolder(cells[0].folder(tmp_path))
+    folder.start(cells[0].settings)
+    folder.append_metrics({"epoch": 1})
+    assert survey(cells, tmp_path, None).begun == 1
+    folder.write("result.json", {"last": {"test_accuracy": 0.5}})
+    found = survey(cells, tmp_path, None)
+    assert (len(found.done), len(found.todo), found.begun) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("table", "fetch"), [("table1", "symloss data get cifar10"), ("table3", "unpack them into"), ("table2", "cifar100")]
+)
+def test_cells_without_data_say_what_to_fetch(tmp_path, table, fetch):
+    found = survey(plan(table, seeds=1), tmp_path / "runs", tmp_path)
+    assert not found.todo
+    assert any(fetch in sentence for sentence in found.missing)
+    assert all("\n" not in sentence for sentence in found.missing)
+
+
+def test_two_columns_of_one_training_are_one_piece_of_work(tmp_path):
+    found = survey(plan("table3", losses=["ce"]), tmp_path, tmp_path)
+    ((only,),) = found.missing.values()
+    assert only.evaluate == ("webvision-mini-imagenet",)
+
+
+def test_what_a_newer_version_wrote_is_refused(tmp_path):
+    cells = plan("digits", profile="mini", losses=["ce"], noise=["clean"], seeds=1)
+    folder = cells[0].folder(tmp_path)
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps({"format": 99}))
+    with refused(ValueError, folder, "written by a newer version of symloss"):
+        survey(cells, tmp_path, None)
+
+
+def test_the_cost_grows_with_the_work_and_is_taken_from_alike_runs(tmp_path):
+    short, long = work(tmp_path, "ce"), work(tmp_path, "mae", epochs=2000, seed=1)
+    found = expected_seconds([short, long], threads=1, root=None)
+    assert 0 < found[short.name] < found[long.name]
+    folder = RunFolder(long.folder)
+    folder.start(long.settings)
+    folder.write("result.json", {"seconds": 77.0})
+    alike = work(tmp_path, "gce", epochs=2000, seed=5)
+    assert expected_seconds([short, long, alike], threads=1, root=None)[alike.name] == 77.0
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_is_finished_by_the_same_command(tmp_path):
+    """SIGKILL to the sweep and, as a crash of the machine would, to its processes; three times at different moments."""
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    for moment in (0.0, 0.3, 1.0):
+        process = command(*PART, "--jobs", 2, "--runs", killed, start_new_session=True)
+        deadline = time.monotonic() + 120
+        while not list(killed.glob("*/metrics.jsonl")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(moment)
+        before = results(killed)
+        _kill_group(process)
+        assert before.items() <= results(killed).items()
+    last = command(*PART, "--jobs", 2, "--runs", killed)
+    _, err = last.communicate(timeout=300)
+    assert last.returncode == 0, err
+    uninterrupted = command(*PART, "--jobs", 1, "--runs", whole)
+    _, err = uninterrupted.communicate(timeout=300)
+    assert uninterrupted.returncode == 0, err
+    assert results(killed) == results(whole)
+    assert len(results(whole)) == 4
+
+
+def _kill_group(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.slow
+def test_two_sweeps_at_once_share_the_work(tmp_path):
+    both = [command(*PART, "--runs", tmp_path) for _ in range(2)]
+    ends = [process.communicate(timeout=300) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    assert len(results(tmp_path)) == 4
+
+
+@pytest.mark.slow
+def test_what_is_done_is_not_done_again_and_every_output_says_mini(tmp_path):
+    first = command(*PART, "--runs", tmp_path)
+    out, err = first.communicate(timeout=300)
+    assert first.returncode == 0, err
+    assert "mini: reduced, not the published protocol: 0 runs are done, 4 to do" in err
+    assert "about " in err
+    assert "digits, digits (mini: reduced, not the published protocol): accuracy" in out
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
+    second = command(*PART, "--runs", tmp_path, "--json")
+    out, err = second.communicate(timeout=300)
+    assert "4 runs are done, 0 to do" in err
+    rows = json.loads(out)
+    assert [row["profile"] for row in rows] == ["mini"] * 4
+    cell = find_cell("digits/digits/mae/sym:0.6", profile="mini")
+    result = json.loads((cell.folder(tmp_path) / "result.json").read_text())
+    assert result["settings"]["profile"] == "mini"
+    assert {"commit", "torch", "threads", "processor"} <= set(result["versions"])
+    row = next(row for row in rows if row["cell"] == cell.name)
+    assert row["mean"] == result["last"]["test_accuracy"]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")} == stamps
+
+
+def test_bad_input_is_one_sentence_and_code_2(tmp_path):
+    for words, said in (
+        (("reproduce", "tabel1"), "there is no table 'tabel1'; did you mean 'table1'?"),
+        (("reproduce", "digits", "--losses", "gse"), "digits has no loss 'gse'"),
+        (("recipe", "table1/cifar10/sgce"), "must read table/data set/loss/noise"),
+        (("recipe", "tabel1"), "there is no table 'tabel1'"),
+    ):
+        process = command(*words, cwd=tmp_path)
+        out, err = process.communicate(timeout=100)
+        assert process.returncode == 2
+        assert out == ""
+        assert err.startswith("symloss: ")
+        assert said in err
+        assert err.count("\n") == 1
+
+
+def test_work_is_the_same_for_processes_that_stand_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cell = find_cell("digits/digits/ce/clean")
+    found = Work.of([cell], Path("runs"), Path("data"), {})
+    assert found.folder == tmp_path / "runs" / cell.folder(Path("runs")).name
+    assert found.root == tmp_path / "data"
