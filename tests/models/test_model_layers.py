@@ -143,3 +143,22 @@ def test_resnet50_begins_kaiming_normal_fan_out() -> None:
             fan_out = layer.kernel_size[0] ** 2 * layer.out_channels
             slack = 4 / math.sqrt(layer.weight.numel())
             assert float(layer.weight.detach().std()) == pytest.approx(math.sqrt(2 / fan_out), rel=slack)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("cnn4", (1, 28, 28)), ("cnn8:width=0.25", (3, 32, 32))])
+def test_pooling_before_the_relu_is_pooling_after_it(name, shape):
+    """Bit for bit, values and gradients: it is only cheaper."""
+    ours = create_model(name, input_shape=shape, classes=10, seed=0)
+    layers = list(ours)
+    for place in [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]:
+        layers[place], layers[place + 1] = layers[place + 1], layers[place]
+        assert isinstance(layers[place], nn.ReLU)
+    plain = nn.Sequential(*layers)
+    inputs = torch.randn(16, *shape, generator=torch.Generator().manual_seed(0))
+    found = []
+    for model in (ours, plain):
+        model.zero_grad()
+        scores = model.train()(inputs)
+        scores.square().sum().backward()
+        found.append([scores.detach(), *(part.grad.clone() for part in model.parameters())])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))

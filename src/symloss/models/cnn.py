@@ -33,7 +33,8 @@ def _cnn(
         for size in stage:
             layers += _convolution(channels, _scaled(size, width))
             channels = _scaled(size, width)
-        layers.append(nn.MaxPool2d(2))
+        # Before the ReLU that ends the stage: the same values and gradients, of a quarter of the work.
+        layers.insert(-1, nn.MaxPool2d(2))
         height, across = height // 2, across // 2
     inner = _scaled(hidden, width)
     layers += [nn.Flatten(), nn.Linear(channels * height * across, inner), nn.BatchNorm1d(inner), nn.ReLU(inplace=True)]
