@@ -150,7 +150,9 @@ def test_pooling_before_the_relu_is_pooling_after_it(name, shape):
     """Bit for bit, values and gradients: it is only cheaper."""
     ours = create_model(name, input_shape=shape, classes=10, seed=0)
     layers = list(ours)
-    for place in [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]:
+    pools = [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
+    assert pools
+    for place in pools:
         layers[place], layers[place + 1] = layers[place + 1], layers[place]
         assert isinstance(layers[place], nn.ReLU)
     plain = nn.Sequential(*layers)
