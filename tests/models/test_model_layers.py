@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from symloss.models import create_model
+from symloss.models.lenet import AveragePool
 
 
 def count(name: str, input_shape: tuple[int, ...], classes: int) -> int:
@@ -164,3 +165,13 @@ def test_pooling_before_the_relu_is_pooling_after_it(name, shape):
         scores.square().sum().backward()
         found.append([scores.detach(), *(part.grad.clone() for part in model.parameters())])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 28, 28), (2, 3, 9, 12), (1, 1, 2, 3)])
+def test_average_pool_is_torchs(shape):
+    images = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    ours, torchs = AveragePool()(images), nn.AvgPool2d(2)(images)
+    torch.testing.assert_close(ours, torchs)
+    weights = torch.randn(ours.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    gradients = [torch.autograd.grad((pooled * weights).sum(), images)[0] for pooled in (ours, torchs)]
+    torch.testing.assert_close(*gradients)

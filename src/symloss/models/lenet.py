@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from symloss.models.layers import image_shape
 
@@ -13,10 +13,10 @@ def lenet5(input_shape: tuple[int, ...], classes: int) -> nn.Module:
     model = nn.Sequential(
         nn.Conv2d(channels, 6, 5, padding=2),
         nn.ReLU(inplace=True),
-        nn.AvgPool2d(2),
+        AveragePool(),
         nn.Conv2d(6, 16, 5),
         nn.ReLU(inplace=True),
-        nn.AvgPool2d(2),
+        AveragePool(),
         nn.Flatten(),
         nn.Linear(16 * _side(height) * _side(width), 120),
         nn.ReLU(inplace=True),
@@ -28,6 +28,18 @@ def lenet5(input_shape: tuple[int, ...], classes: int) -> nn.Module:
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.trunc_normal_(layer.weight, std=0.1, a=-0.2, b=0.2)
     return model
+
+
+class AveragePool(nn.Module):
+    """Averages of squares of four pixels; an odd last row or column is left out.
+
+    As ``nn.AvgPool2d(2)``, in half of its time on a CPU, where it was two fifths of a step of this network.
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        height, width = (side // 2 * 2 for side in images.shape[-2:])
+        rows = images[..., 0:height:2, :width] + images[..., 1:height:2, :width]
+        return (rows[..., 0::2] + rows[..., 1::2]) * 0.25
 
 
 def _side(size: int) -> int:
