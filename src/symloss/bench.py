@@ -127,10 +127,10 @@ def _time_losses(n: int, c: int, repeats: int) -> dict[str, Any]:
             step(z).backward()  # type: ignore[no-untyped-call]
             z.grad = None
 
-    return _interleaved({name: functools.partial(run, step) for name, step in steps.items()}, turns, inner)
+    return interleaved({name: functools.partial(run, step) for name, step in steps.items()}, turns, inner)
 
 
-def _interleaved(runs: dict[str, Callable[[], None]], repeats: int, inner: int = 1) -> dict[str, Any]:
+def interleaved(runs: dict[str, Callable[[], None]], repeats: int, inner: int = 1) -> dict[str, Any]:
     """Medians of interleaved runs, in seconds and as ratios to the first, and page faults of a run."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     faults: dict[str, list[int]] = {name: [] for name in runs}
@@ -184,7 +184,7 @@ def _time_heads(c: int, repeats: int) -> dict[str, Any]:
         HEADS[way](h, w, b, y).backward()  # type: ignore[no-untyped-call]
         h.grad = w.grad = b.grad = None
 
-    return _interleaved({way: functools.partial(run, way) for way in HEADS}, repeats)
+    return interleaved({way: functools.partial(run, way) for way in HEADS}, repeats)
 
 
 def _one_head(way: str, c: int) -> dict[str, Any]:

@@ -73,6 +73,33 @@ def bench_training(
     _report([f"the loop reaches {share:.3f}, target {benchmark.TARGET}"] if share < benchmark.TARGET else [], check)
 
 
+@bench.command("closed-form")
+def bench_closed_form(
+    repeats: Repeats = 7,
+    examples: Annotated[int, typer.Option(min=100, help="Training examples.")] = 60_000,
+    rows: Annotated[int, typer.Option(min=100, help="Rows of the large matrix.")] = 1_000_000,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Where MNIST is.", envvar="SYMLOSS_DATA")] = None,
+    as_json: AsJson = False,
+    check: Check = False,
+) -> None:
+    """Time the centroid classifier against logistic regression on noisy MNIST, and against one matrix product."""
+    from symloss.closed_form import benchmark
+
+    work = benchmark.measurements(repeats, data_dir, examples, rows)
+    digits, matrix = progress("timing the closed form", work, 2)
+    if as_json:
+        print_json({"environment": benchmark.environment(), "digits": digits, "matrix": matrix})
+    else:
+        _print_environment(benchmark.environment())
+        console().print(_closed_form_table(digits))
+        n, d = matrix["shape"]
+        console().print(
+            f"fit of {n:,} x {d} float32, {matrix['classes']} classes: {matrix['seconds']['fit']:.3f} s, "
+            f"{matrix['ratios']['fit']:.2f} times one product X^T Y (medians of {matrix['repeats']} in turns)"
+        )
+    _report(benchmark.failures(digits, matrix), check)
+
+
 def _print_environment(environment: dict[str, Any]) -> None:
     console().print(", ".join(f"{key} {value}" for key, value in environment.items()))
 
@@ -115,6 +142,20 @@ def _head_table(timed: dict[str, Any], alone: list[dict[str, Any]]) -> Any:
             "-" if cell is None else f"{cell['seconds']:.3f} s {cell['extra_bytes'] / 1e6:,.0f} MB" for cell in cells
         ]
         table.add_row(way, f"{ratio:.3f}", *texts)
+    return table
+
+
+def _closed_form_table(digits: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    n, d = digits["shape"]
+    title = f"{digits['data']}, {n:,} x {d}, {digits['noise']}: {digits['times_faster']:.0f} times faster"
+    table = Table(title=title, title_justify="left")
+    for name in ("classifier", "seconds", "accuracy on clean test data"):
+        table.add_column(name, justify="left" if name == "classifier" else "right")
+    for name, accuracy in digits["accuracy"].items():
+        seconds = digits["seconds"].get(name)
+        table.add_row(name, "-" if seconds is None else f"{seconds:.3f}", f"{100 * accuracy:.1f} %")
     return table
 
 

@@ -30,7 +30,7 @@ class Foreign(Loss):
             raise TypeError(f"{wanted}; got the class {self.function.__name__} (an instance is needed)")
         if not callable(self.function):
             raise TypeError(f"{wanted}; got {type(self.function).__name__}")
-        object.__setattr__(self, "first_copy", _unreduced(self.function))
+        object.__setattr__(self, "first_copy", unreduced(self.function))
 
     def __repr__(self) -> str:
         return checks.brief(self.function) if isinstance(self.function, nn.Module) else _name(self.function)
@@ -52,7 +52,7 @@ class Foreign(Loss):
         classes = last.shape[-1]
         rows = last.reshape(-1, classes)
         labels = torch.arange(classes, device=z.device).repeat_interleave(rows.shape[0])
-        function = self.first_copy if torch.compiler.is_compiling() else _unreduced(self.function)
+        function = self.first_copy if torch.compiler.is_compiling() else unreduced(self.function)
         values = function(rows.repeat(classes, 1), labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
             given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
@@ -79,7 +79,7 @@ def _name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def _unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The same loss with its reduction set to none, and no label left out. The original is not touched."""
     if isinstance(function, nn.Module):
         twin = copy.copy(function)

@@ -17,10 +17,15 @@ def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor
     tensor(1.5000)
     """
     delta = checks.number("delta", delta, "[0, inf)")
+    return delta * torch.stack([tensor.abs().sum() for tensor in tensors_of(parameters)]).sum()
+
+
+def tensors_of(parameters: nn.Module | Iterable[Tensor]) -> list[Tensor]:
+    """The parameters of a module, or those given; refused unless there are some, and tensors."""
     tensors = list(parameters.parameters() if isinstance(parameters, nn.Module) else parameters)
     if not tensors:
         raise ValueError("parameters must hold at least one tensor; got none")
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"parameters must hold tensors; got {type(tensor).__name__}")
-    return delta * torch.stack([tensor.abs().sum() for tensor in tensors]).sum()
+    return tensors

@@ -1,0 +1,22 @@
+"""Noise-robust linear and kernel classifiers that need no iterations (appendix C of the paper).
+
+>>> from sklearn.datasets import load_digits
+>>> from symloss.closed_form import UnhingedClassifier
+>>> x, y = load_digits(return_X_y=True)
+>>> round(UnhingedClassifier().fit(x, y).score(x, y), 2)
+0.87
+"""
+
+from symloss.closed_form.alignment import centroid_alignment
+from symloss.closed_form.distributed import fit_distributed
+from symloss.closed_form.head import refit_head
+from symloss.closed_form.kernel import KernelUnhingedClassifier
+from symloss.closed_form.unhinged import UnhingedClassifier
+
+__all__ = [
+    "KernelUnhingedClassifier",
+    "UnhingedClassifier",
+    "centroid_alignment",
+    "fit_distributed",
+    "refit_head",
+]

@@ -1,0 +1,151 @@
+"""A last layer that label noise cannot bend: the closed form on a trained network's features."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from symloss.closed_form.inputs import two_classes
+from symloss.closed_form.solution import Prior, centroid
+from symloss.closed_form.sums import ClassSums, class_sums
+from symloss.losses import checks
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def refit_head(
+    model: Model,
+    loader: Iterable[Any],
+    *,
+    layer: str | None = None,
+    radius: float = 1.0,
+    center: bool = True,
+    prior: Prior = None,
+) -> Model:
+    """Replace the weights of a network's last linear layer by the closed form on the features that reach it.
+
+    One pass over the loader, in evaluation mode and without gradients; nothing but the layer changes (in place: its
+    device and precision stay, and the mode of every module is restored). A layer without a bias gets one if ``center``
+    is on, for the mean. Its own bias is the extended column of appendix C and counts in the norm.
+
+    Args:
+        model: any module; its device is that of its first parameter.
+        loader: batches (inputs, labels, ...) with labels (N,) in 0 to C - 1, where C is the layer's output size.
+        layer: the layer's name, as in ``model.named_modules()``; without it the ``nn.Linear`` that runs last.
+        radius, center, prior: as in :class:`UnhingedClassifier`.
+
+    >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> x = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    >>> bool((refit_head(model, [(x, torch.tensor([0, 1]))])(x).argmax(1) == torch.tensor([0, 1])).all())
+    True
+    """
+    radius = checks.number("radius", radius, "(0, inf)")
+    candidates = _candidates(model, layer)
+    head, totals = _pass(model, candidates, loader)
+    two_classes(np.flatnonzero(totals.weights), "the loader's labels")
+    found = centroid(totals, prior, head.bias is not None, center)
+    _set(head, *found.solution(radius, totals.dtype), center)
+    return model
+
+
+def _candidates(model: nn.Module, layer: str | None) -> dict[str, nn.Linear]:
+    named = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    if layer is None:
+        if not named:
+            raise ValueError(
+                f"model must have a linear layer (torch.nn.Linear); got {type(model).__name__} without one"
+            )
+        return named
+    if layer not in named:
+        known = f"linear layers: {', '.join(map(repr, named))}" if named else "no linear layers"
+        raise ValueError(f"layer must name a linear layer of the model; got {layer!r}, but the model has {known}")
+    return {layer: named[layer]}
+
+
+def _pass(model: nn.Module, candidates: dict[str, nn.Linear], loader: Iterable[Any]) -> tuple[nn.Linear, ClassSums]:
+    head: nn.Linear | None = None
+    totals: ClassSums | None = None
+    device = next(model.parameters()).device
+    with _watched(candidates) as calls, _evaluating(model), torch.no_grad():
+        for batch in loader:
+            inputs, labels = _pair(batch)
+            calls.clear()
+            model(inputs.to(device))
+            if not calls:
+                raise ValueError(f"layer must run when the model does; got {next(iter(candidates))!r}, which did not")
+            last, features = calls[-1]
+            if head is not None and last is not head:
+                raise ValueError("layer must be named for a model whose last linear layer differs between batches")
+            head = last
+            part = _sums(features, labels, head.out_features)
+            totals = part if totals is None else totals + part
+    if head is None or totals is None:
+        raise ValueError("loader must give at least one batch; got none")
+    return head, totals
+
+
+@contextlib.contextmanager
+def _watched(candidates: dict[str, nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor]]]:
+    """The layers that ran and their inputs, in order."""
+    calls: list[tuple[nn.Linear, Tensor]] = []
+
+    def remember(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        assert isinstance(module, nn.Linear)
+        calls[:] = [(module, inputs[0])]  # earlier features may be let go
+
+    hooks = [module.register_forward_pre_hook(remember) for module in candidates.values()]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _pair(batch: Any) -> tuple[Tensor, Tensor]:
+    if (
+        not isinstance(batch, (tuple, list))
+        or len(batch) < 2
+        or not all(isinstance(part, Tensor) for part in batch[:2])
+    ):
+        raise TypeError(f"loader must give batches (inputs, labels) of tensors; got {type(batch).__name__}")
+    return batch[0], batch[1]
+
+
+def _sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
+    if features.dim() != 2:
+        raise ValueError(f"the features of the layer must have shape (N, d); got {tuple(features.shape)}")
+    if labels.is_floating_point() or labels.shape != features.shape[:1]:
+        raise ValueError(
+            f"labels must be {len(features)} integers, one for each input; got {labels.dtype} of shape "
+            f"{tuple(labels.shape)}"
+        )
+    codes = labels.detach().cpu().numpy().astype(np.int64)
+    wrong = codes[(codes < 0) | (codes >= classes)]
+    if len(wrong):
+        raise ValueError(f"labels must be 0 to {classes - 1}, for a layer of {classes} outputs; got {int(wrong[0])}")
+    return class_sums(features, codes, classes)
+
+
+def _set(head: nn.Linear, weight: Any, bias: Any, center: bool) -> None:
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(weight))
+        if head.bias is not None:
+            head.bias.copy_(torch.from_numpy(bias))
+        elif center:
+            head.bias = nn.Parameter(torch.from_numpy(bias).to(head.weight))

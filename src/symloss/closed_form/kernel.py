@@ -1,0 +1,170 @@
+"""The unhinged classifier in the feature space of a kernel, exactly, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator  # type: ignore[import-untyped]
+from sklearn.metrics.pairwise import pairwise_kernels  # type: ignore[import-untyped]
+from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+
+from symloss.closed_form.inputs import checked_labels, checked_weights, two_classes
+from symloss.closed_form.scores import ByScores
+from symloss.closed_form.solution import ZERO, Prior, prior_vector
+from symloss.closed_form.sums import Codes, Floats, precision
+from symloss.losses import checks
+
+
+class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
+    """W = r mu / |mu| in the feature space of a kernel (appendix C, prop. C.1).
+
+    The centroid is a sum over the examples, so the score of class k at x is (r / |mu|) sum_i alpha_ik k(x_i, x) with
+    alpha_ik = (1[y_i = k] - q_k) / N. Only |mu|^2 = sum_ij <alpha_i, alpha_j> k(x_i, x_j) needs all pairs of examples.
+    They are visited in blocks: memory beyond the data is O(block^2 + N C), time O(N^2). For many examples take an
+    explicit feature map instead: ``make_pipeline(RBFSampler(gamma=g, n_components=3000),
+    UnhingedClassifier(fit_intercept=False))`` or ``Nystroem``, both of scikit-learn.
+
+    Args:
+        kernel: a name known to ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two
+            vectors. It must be positive semi-definite.
+        gamma, degree, coef0: of the kernels that have them; without a gamma scikit-learn's own default.
+        kernel_params: further arguments of a function.
+        radius, center, prior: as in :class:`UnhingedClassifier`, in the feature space.
+        fit_intercept: add the kernel of a constant feature, 1. Off here: kernels such as ``rbf`` are 1 at most, so that
+            a constant 1 outweighs what distinguishes the classes as soon as they are of unequal size.
+        block_size: rows and columns of the largest part of the kernel matrix in memory.
+
+    Attributes:
+        classes_: the labels, sorted.
+        dual_coef_: (N, C), the weights of the training examples in the scores.
+        intercept_: (C,), with the effect of centring.
+        centroid_norm_: |mu|.
+        X_fit_: the training examples.
+
+    >>> x = np.array([[-2.0], [-1.0], [0.0], [1.0], [2.0]])
+    >>> y = np.array([1, 0, 0, 0, 1])
+    >>> KernelUnhingedClassifier(gamma=1.0).fit(x, y).predict([[-2.5], [0.2], [2.2]])
+    array([1, 0, 1])
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | None = None,
+        degree: float = 3,
+        coef0: float = 1,
+        kernel_params: dict[str, Any] | None = None,
+        radius: float = 1.0,
+        fit_intercept: bool = False,
+        center: bool = True,
+        prior: Prior = None,
+        block_size: int = 2048,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.radius = radius
+        self.fit_intercept = fit_intercept
+        self.center = center
+        self.prior = prior
+        self.block_size = block_size
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Solve for the examples (N, d), or the kernel matrix (N, N) if it is precomputed."""
+        radius = checks.number("radius", self.radius, "(0, inf)")
+        features = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if self.kernel == "precomputed" and features.shape[0] != features.shape[1]:
+            raise ValueError(f"a precomputed kernel must be a square matrix; got one of shape {features.shape}")
+        labels = checked_labels(y, features)
+        weights = checked_weights(sample_weight, features)
+        classes, codes = np.unique(labels, return_inverse=True)
+        two_classes(classes)
+        given = np.ones(len(codes)) if weights is None else weights
+        shares = np.bincount(codes, given, minlength=len(classes)) / given.sum()
+        two_classes(classes[shares > 0], "the part of y with positive sample_weight")
+        prior = prior_vector(self.prior, shares)
+        # Centring in the feature space changes no example, only how much each counts.
+        alpha = _signed_shares(codes, given, shares if self.center else prior)
+        square, offset, scale = self._all_pairs(features, alpha, given / given.sum())
+        constant = shares - prior if self.fit_intercept else np.zeros_like(shares)
+        norm = _norm(square, constant, scale * float(np.square(np.abs(alpha).sum(0)).sum()))
+        dtype = precision(features)
+        self.classes_ = classes
+        self.centroid_norm_ = norm
+        self.dual_coef_ = (radius / norm * alpha).astype(dtype)
+        self.intercept_ = (radius / norm * (constant - (offset if self.center else 0.0))).astype(dtype)
+        self.X_fit_ = None if self.kernel == "precomputed" else features
+        return self
+
+    def _all_pairs(self, features: Any, alpha: Floats, share: Floats) -> tuple[float, Floats, float]:
+        """|mu|^2 without the constant, the scores of the mean of the examples, and the kernel's largest entry."""
+        square, offset, largest = 0.0, np.zeros(alpha.shape[1]), 0.0
+        for rows in self._blocks(features.shape[0]):
+            for columns in self._blocks(features.shape[0]):
+                if columns.start < rows.start:
+                    continue  # the kernel is symmetric
+                block = self._kernel(features, features, rows, columns)
+                there = block @ alpha[columns]
+                largest = max(largest, float(np.abs(block).max()))
+                if rows == columns:
+                    square += float(np.vdot(alpha[rows], there))
+                    offset += share[rows] @ there
+                else:
+                    square += 2 * float(np.vdot(alpha[rows], there))
+                    offset += share[rows] @ there + (share[columns] @ block.T) @ alpha[rows]
+        return square, offset, largest
+
+    def _blocks(self, count: int) -> Iterator[slice]:
+        size = int(checks.number("block_size", self.block_size, "[1, inf)", whole=True))
+        return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+    def _kernel(self, left: Any, right: Any, rows: slice, columns: slice) -> Floats:
+        if self.kernel == "precomputed":
+            block = left[rows, columns]
+            return np.asarray(block.toarray() if hasattr(block, "toarray") else block, dtype=np.float64)
+        options = self.kernel_params or {}
+        if not callable(self.kernel):
+            options = {"degree": self.degree, "coef0": self.coef0}
+            options |= {} if self.gamma is None else {"gamma": self.gamma}
+        block = pairwise_kernels(left[rows], right[columns], metric=self.kernel, filter_params=True, **options)
+        return np.asarray(block, dtype=np.float64)
+
+    def _scores(self, X: Any) -> Any:  # noqa: N803
+        check_is_fitted(self)
+        features = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        found = np.empty((features.shape[0], len(self.classes_)))
+        for rows in self._blocks(features.shape[0]):
+            found[rows] = self.intercept_
+            for columns in self._blocks(len(self.dual_coef_)):
+                found[rows] += self._kernel(features, self.X_fit_, rows, columns) @ self.dual_coef_[columns]
+        return found.astype(self.dual_coef_.dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.kernel != "precomputed" and not callable(self.kernel)
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+def _signed_shares(codes: Codes, weights: Floats, prior: Floats) -> Floats:
+    """Row i is w_i c_{y_i} / sum w, with c_y = e_y - prior."""
+    found: Floats = np.tile(-prior, (len(codes), 1))
+    found[np.arange(len(codes)), codes] += 1
+    found *= (weights / weights.sum())[:, None]
+    return found
+
+
+def _norm(square: float, constant: Floats, largest: float) -> float:
+    """|mu|, refused if the kernel gives no length or if rounding is all there is."""
+    rounding = 64 * float(np.finfo(np.float64).eps) * largest
+    if square < -rounding:
+        raise ValueError(f"kernel must be positive semi-definite; got one with |mu|^2 = {square:g}")
+    whole = max(square, 0.0) + float(constant @ constant)
+    if square <= rounding and whole <= rounding + np.finfo(np.float64).eps:
+        raise ValueError(ZERO)
+    return float(np.sqrt(whole))

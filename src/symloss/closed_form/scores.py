@@ -1,0 +1,39 @@
+"""From scores (N, C) to what scikit-learn asks a classifier for, in arrays and in tensors alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.utils.extmath import softmax  # type: ignore[import-untyped]
+from torch import Tensor
+
+
+class ByScores(ClassifierMixin):  # type: ignore[misc]
+    """A classifier that has a score for each class, in ``_scores``."""
+
+    classes_: Any
+
+    def _scores(self, X: Any) -> Any:  # noqa: N803
+        raise NotImplementedError
+
+    def decision_function(self, X: Any) -> Any:  # noqa: N803
+        """The scores (N, C); for two classes their difference z_1 - z_0 (N,), as scikit-learn wants it."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X: Any) -> Any:  # noqa: N803
+        """The softmax of the scores (N, C); not calibrated."""
+        scores = self._scores(X)
+        return scores.softmax(1) if isinstance(scores, Tensor) else softmax(scores, copy=True)
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """The class of the largest score (N,); on the scores' device if they are a tensor and classes are numbers."""
+        best = self._scores(X).argmax(1)
+        if not isinstance(best, Tensor):
+            return self.classes_[best]
+        if self.classes_.dtype.kind in "iuf":
+            return torch.as_tensor(np.ascontiguousarray(self.classes_)).to(best.device)[best]
+        return self.classes_[best.cpu().numpy()]

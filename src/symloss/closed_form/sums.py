@@ -1,0 +1,183 @@
+"""Sums of the examples of each class: all that the closed form needs to know about the data.
+
+Sums of parts add up to the sums of the whole, so data may come in batches, in shards and in any order. Blocks are added
+up in float64, whatever the data's own precision. Within a block of a few hundred rows float32 features are summed in
+float32, twice as fast; where they are far from zero compared to how much they vary, about a point among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse  # type: ignore[import-untyped]
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite  # type: ignore[import-untyped]
+from torch import Tensor
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+BLOCK = 2**18
+"""Numbers of a block: few enough for the processor's cache."""
+ROWS = 1024
+"""Rows of a block: few enough for a sum in float32."""
+SAMPLED = 64
+"""Every so many rows one is looked at for its largest entry."""
+FAR = 8
+"""Features whose mean is more than so many standard deviations from zero are shifted before they are summed."""
+ROUNDING = {np.dtype(np.float32): 3e-8, np.dtype(np.float64): 1e-13}
+"""What rounding may leave of a mean that is zero, as a share of the largest feature, by the precision of a block."""
+
+
+@dataclass(frozen=True)
+class ClassSums:
+    """Weighted sums over the examples of each class.
+
+    ``sums`` (C, d) of the features, ``weights`` (C,) of the examples' weights. A mean of features below ``rounding``
+    may as well be zero. ``dtype`` is the precision of the solution to come.
+    """
+
+    sums: Floats
+    weights: Floats
+    rounding: float
+    dtype: np.dtype[Any]
+
+    def __add__(self, other: ClassSums) -> ClassSums:
+        return ClassSums(
+            self.sums + other.sums,
+            self.weights + other.weights,
+            max(self.rounding, other.rounding),
+            np.result_type(self.dtype, other.dtype),
+        )
+
+    @classmethod
+    def nothing(cls, classes: int, features: int) -> ClassSums:
+        """The sums of no examples: adding them changes nothing."""
+        return cls(np.zeros((classes, features)), np.zeros(classes), 0.0, np.dtype(np.float32))
+
+
+def class_sums(features: Any, codes: Codes, classes: int, weights: Floats | None = None) -> ClassSums:
+    """One pass over the features (N, d): an array, a sparse matrix, or a tensor on any device.
+
+    ``codes`` are the labels as 0 to classes - 1. Infinite and missing features are refused: no sum that they enter
+    is finite, so this needs no pass of its own.
+
+    >>> class_sums(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 1]), 2).sums.tolist()
+    [[1.0], [6.0]]
+    """
+    counts = np.bincount(codes, weights, minlength=classes).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums, rounding = _summed(features, codes, counts, weights)
+        if not np.isfinite(sums).all():
+            refuse_what_is_not_finite(features)
+            sums, rounding = _in_float64(features, codes, counts, weights)
+    if not np.isfinite(sums).all():
+        raise ValueError("X must hold features whose sum over the examples is finite; got features too large for that")
+    return ClassSums(sums, counts, rounding, precision(features))
+
+
+def precision(features: Any) -> np.dtype[Any]:
+    """The precision of the solution: float32 for float32 and less, else float64."""
+    if isinstance(features, Tensor):
+        single = features.is_floating_point() and features.dtype != torch.float64
+    else:
+        single = features.dtype in (np.float32, np.float16)
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
+    """Sums of the features of each class, and what of their means may be rounding."""
+    if isinstance(features, Tensor):
+        if features.device.type != "cpu":
+            return device_sums(features, codes, len(counts), weights)
+        features = _array(features)
+    if scipy.sparse.issparse(features) or features.dtype != np.float32 or weights is not None:
+        return _in_float64(features, codes, counts, weights)
+    shift = _shift(features)
+    sums, largest = _block_by_block(features, codes, len(counts), None, np.dtype(np.float32), shift)
+    rounding = ROUNDING[np.dtype(np.float32)] * largest
+    if shift is not None:
+        sums += counts[:, None] * shift
+        rounding += ROUNDING[np.dtype(np.float64)] * float(np.abs(shift).max())
+    return sums, rounding
+
+
+def _in_float64(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
+    if scipy.sparse.issparse(features):
+        product = _indicator(codes, len(counts), weights, slice(0, len(codes)), np.dtype(np.float64)) @ features
+        return product.toarray(), ROUNDING[np.dtype(np.float64)] * float(np.abs(features.data).max(initial=0.0))
+    wide = np.dtype(np.float64)
+    sums, largest = _block_by_block(_array(features), codes, len(counts), weights, wide, None)
+    return sums, ROUNDING[wide] * largest
+
+
+def _array(features: Any) -> NDArray[Any]:
+    """Without a copy if it is one of numpy's types."""
+    if not isinstance(features, Tensor):
+        return np.asarray(features)
+    tensor = features.detach().cpu()
+    array: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return array
+
+
+def _shift(features: NDArray[Any]) -> NDArray[np.float32] | None:
+    """A point among the features, if they are far from zero; judged by the first rows."""
+    some = features[: 4 * SAMPLED].astype(np.float64)
+    mean = some.mean(0)
+    return mean.astype(np.float32) if (np.abs(mean) > FAR * some.std(0)).any() else None
+
+
+def _block_by_block(
+    features: NDArray[Any],
+    codes: Codes,
+    classes: int,
+    weights: Floats | None,
+    wide: np.dtype[Any],
+    shift: NDArray[np.float32] | None,
+) -> tuple[Floats, float]:
+    """Sums of features minus shift, blocks summed in the precision ``wide``; and the largest of a sample of these."""
+    # The product with a sparse indicator costs the same for any number of classes, and runs in one thread: on a busy
+    # machine the small products of BLAS's threads take many times longer.
+    count, width = features.shape
+    size = max(1, min(ROWS, BLOCK // width))
+    sums, largest = np.zeros((classes, width)), 0.0
+    for start in range(0, count, size):
+        rows = slice(start, min(start + size, count))
+        part = features[rows] if shift is None else features[rows] - shift
+        sums += _indicator(codes, classes, weights, rows, wide) @ part
+        largest = max(largest, float(np.abs(part[::SAMPLED], dtype=wide).max()))
+    return sums, largest
+
+
+def _indicator(codes: Codes, classes: int, weights: Floats | None, rows: slice, wide: np.dtype[Any]) -> Any:
+    """A row for each class with the weights of its examples."""
+    chosen = codes[rows]
+    values = np.ones(len(chosen), wide) if weights is None else weights[rows]
+    return scipy.sparse.csc_array((values, chosen, np.arange(len(chosen) + 1)), shape=(classes, len(chosen)))
+
+
+def device_sums(features: Tensor, codes: Codes, classes: int, weights: Floats | None) -> tuple[Floats, float]:
+    """Sums on the features' own device, and what of their means may be rounding; only the sums leave the device."""
+    features = features.detach()
+    # Apple's GPUs have no float64.
+    wide = torch.float32 if features.device.type == "mps" else torch.float64
+    labels = torch.as_tensor(codes).to(features.device)
+    given = None if weights is None else torch.as_tensor(weights).to(wide).to(features.device)
+    sums, largest = torch.zeros(classes, features.shape[1], dtype=torch.float64), 0.0
+    size = ROWS if wide == torch.float32 else max(ROWS, 64 * BLOCK // features.shape[1])
+    for start in range(0, len(features), size):
+        part = features[start : start + size].to(wide)
+        largest = max(largest, float(part[::SAMPLED].abs().max()))
+        if given is not None:
+            part = part * given[start : start + size, None]
+        empty = torch.zeros(classes, part.shape[1], dtype=wide, device=part.device)
+        sums += empty.index_add_(0, labels[start : start + size], part).cpu()
+    single = np.dtype(np.float32 if wide == torch.float32 else np.float64)
+    return sums.numpy(), ROUNDING[single] * largest
+
+
+def refuse_what_is_not_finite(features: Any) -> None:
+    assert_all_finite(_array(features) if isinstance(features, Tensor) else features, input_name="X")

@@ -1,0 +1,168 @@
+"""Symmetrization as a Dirichlet prior on the outputs of a network: as a distribution, a loss and a picture (app. E).
+
+The symmetrized log-likelihood -log p_y + sum_k q_k log p_k is the negative log-posterior of one example under the
+prior Dirichlet(1 - q) on p, up to a constant. For uniform q that is alpha = (C - 1) / C, with two classes
+Beta(1/2, 1/2): a prior that favours confident outputs. See also ``symloss.dirichlet(loss, alpha)``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Beta, Dirichlet
+
+from symloss.losses import checks
+from symloss.losses.evaluate import REDUCTIONS
+from symloss.losses.scores import Scores, full_precision
+from symloss.writing import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def symmetrizing_prior(classes: int, prior: Tensor | Iterable[float] | None = None) -> Dirichlet:
+    """The Dirichlet prior on the outputs that makes a likelihood symmetric: alpha_k = 1 - q_k (lemma E.1).
+
+    Args:
+        classes: their number C.
+        prior: q of ``symloss.symmetrize(loss, prior=q)``, each entry below 1; uniform where None, alpha = (C - 1) / C.
+
+    >>> symmetrizing_prior(2).concentration  # Beta(1/2, 1/2)
+    tensor([0.5000, 0.5000], dtype=torch.float64)
+    """
+    classes = int(checks.number("classes", classes, "[2, inf)", whole=True))
+    if prior is None:
+        q = torch.full((classes,), 1 / classes, dtype=torch.float64)
+    else:
+        q = torch.as_tensor(prior if isinstance(prior, Tensor) else list(prior), dtype=torch.float64).detach()
+    checks.class_vector("prior", q, classes)
+    checks.probabilities(q, 0, "prior")
+    if bool((q >= 1).any()):
+        raise ValueError("prior must leave every class below 1; got all of it on one class, for which no prior exists")
+    return Dirichlet(1 - q)
+
+
+class DirichletPenalty(nn.Module):
+    """-log of a Dirichlet prior on softmax(scores), less its constant: sum_k (1 - alpha_k) log p_k.
+
+    To be added to a negative log-likelihood: with the default alpha, (C - 1) / C, cross-entropy becomes the unhinged
+    loss. alpha below 1 favours confident outputs, and lets the penalty fall without end; above 1 the opposite.
+
+    Args:
+        alpha: a number above 0, one for each class, or None for (C - 1) / C.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"`` over examples.
+
+    Shapes: scores (C,), (N, C) or (N, C, d1, ...). A score of ``-inf`` masks its class out.
+
+    >>> from torch.nn import functional as F
+    >>> z, y = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2])
+    >>> F.cross_entropy(z, y) + DirichletPenalty()(z)  # mean(z) - z_y
+    tensor(-3.)
+    """
+
+    alpha: Tensor | None
+
+    def __init__(self, alpha: float | Tensor | None = None, reduction: str = "mean"):
+        super().__init__()
+        checks.choice("reduction", reduction, REDUCTIONS)
+        if isinstance(alpha, Tensor):
+            checks.class_vector("alpha", alpha)
+            if checks.can_look(alpha) and not bool((alpha > 0).all() and alpha.isfinite().all()):
+                raise ValueError(f"alpha must be above 0 and finite; got {float(alpha.min()):g}")
+        elif alpha is not None:
+            alpha = torch.tensor(checks.number("alpha", alpha, "(0, inf)"), dtype=torch.float64)
+        self.register_buffer("alpha", alpha)
+        self.reduction = reduction
+
+    def forward(self, scores: Tensor) -> Tensor:
+        checks.scores(scores)
+        s = Scores(full_precision(scores), checks.class_dim(scores))
+        values = s.sum(self._lack(s) * s.logp).squeeze(s.dim)
+        if self.reduction == "none":
+            return values
+        return values.sum() if self.reduction == "sum" else values.mean()
+
+    def _lack(self, s: Scores) -> Tensor:
+        """1 - alpha_k."""
+        if self.alpha is None:
+            return 1 / s.count
+        if self.alpha.dim() == 0:
+            return 1 - self.alpha.to(s.z)
+        checks.class_vector("alpha", self.alpha, s.classes)
+        return s.align(1 - self.alpha.to(s.z))
+
+    def extra_repr(self) -> str:
+        alpha = "(C - 1) / C" if self.alpha is None else self.alpha.tolist()
+        return f"alpha={alpha}, reduction={self.reduction!r}"
+
+
+def plot_prior(classes: int = 2, path: str | Path | None = None) -> Figure:
+    """A picture of the prior that a symmetrized likelihood corresponds to, written to a file if a path is given.
+
+    With two classes: the density of Beta(1/2, 1/2) beside those of cross-entropy (flat) and of a prior that favours
+    doubt, and the penalties they add. With three: the density over the triangle of outputs. Needs matplotlib, which
+    ``pip install symloss[plot]`` brings.
+
+    Args:
+        classes: 2 or 3.
+        path: where to write it; the ending (.png, .svg, .pdf) says how.
+    """
+    checks.choice("classes", classes, (2, 3))
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 (not always installed)
+    except ImportError as error:
+        raise ImportError("plot_prior needs matplotlib; pip install symloss[plot] brings it") from error
+    figure = Figure(figsize=(8, 3.2) if classes == 2 else (4.4, 3.8), layout="constrained")
+    (_draw_two if classes == 2 else _draw_three)(figure)
+    if path is not None:
+        _save(figure, Path(path))
+    return figure
+
+
+def _save(figure: Figure, path: Path) -> None:
+    kinds = figure.canvas.get_supported_filetypes()
+    checks.choice("the ending of path", path.suffix.lstrip("."), sorted(kinds))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} of path does not exist")
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix.lstrip("."), dpi=120)
+    write_whole(path, picture.getvalue())
+
+
+def _draw_two(figure: Figure) -> None:
+    half = float(symmetrizing_prior(2).concentration[0])
+    # Dense towards 0 and 1, where the density has its poles.
+    p = torch.linspace(-7, 7, 801, dtype=torch.float64).sigmoid()
+    densities, penalties = figure.subplots(1, 2)
+    for alpha, name in ((half, "symmetrized"), (1.0, "cross-entropy alone"), (2.0, "favours doubt")):
+        label = f"Beta({alpha:g}, {alpha:g}), {name}"
+        prior: Any = Beta(alpha, alpha)
+        densities.plot(p, prior.log_prob(p).exp(), label=label)
+        z = torch.stack([p.log(), (1 - p).log()], 1)
+        penalties.plot(p, DirichletPenalty(alpha, "none")(z), label=label)
+    densities.set(xlabel="p of one of two classes", ylabel="density of the prior", ylim=(0, 4))
+    penalties.set(xlabel="p of one of two classes", ylabel="penalty added to the loss", ylim=(-4, 8))
+    densities.legend(fontsize="small")
+
+
+def _draw_three(figure: Figure) -> None:
+    prior: Any = symmetrizing_prior(3)
+    side = 200
+    first, second = torch.meshgrid(torch.arange(1, side), torch.arange(1, side), indexing="ij")
+    inside = first + second < side
+    counts = torch.stack([first[inside], second[inside], side - first[inside] - second[inside]], 1)
+    outputs = counts.double() / side
+    x, y = outputs[:, 1] + outputs[:, 2] / 2, outputs[:, 2] * 3**0.5 / 2
+    axes: Any = figure.subplots()
+    shade = axes.tripcolor(x, y, prior.log_prob(outputs), shading="gouraud")
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    axes.set(xlim=(-0.15, 1.15), ylim=(-0.12, 0.96), title="Dirichlet(2/3, 2/3, 2/3)")
+    for name, (a, b) in {"p = (1, 0, 0)": (0, -0.07), "(0, 1, 0)": (1, -0.07), "(0, 0, 1)": (0.5, 0.89)}.items():
+        axes.annotate(name, (a, b), ha="center")
+    figure.colorbar(shade, ax=axes, label="log density")

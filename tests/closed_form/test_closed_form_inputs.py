@@ -1,0 +1,298 @@
+"""Kinds of input: precision, sparse matrices, tensors, weights; and input that cannot be right."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from closed_form_helpers import blobs, centroid, extended, relative
+from refusals import refused
+
+from symloss.closed_form import KernelUnhingedClassifier, UnhingedClassifier, sums
+
+both = pytest.mark.parametrize("make", [UnhingedClassifier, KernelUnhingedClassifier])
+DTYPES = {np.float64: np.float64, np.float32: np.float32, np.float16: np.float32, np.int64: np.float64}
+
+
+@pytest.mark.parametrize(("given", "kept"), DTYPES.items(), ids=lambda dtype: dtype.__name__)
+def test_float32_stays_float32(given, kept):
+    x, y = blobs()
+    x = (10 * x).astype(given)
+    model = UnhingedClassifier().fit(x, y)
+    assert model.coef_.dtype == model.intercept_.dtype == kept
+    assert model.decision_function(x).dtype == model.predict_proba(x).dtype == kept
+    exact = UnhingedClassifier().fit(x.astype(np.float64), y)
+    assert relative(model.coef_, exact.coef_) < 2e-7
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e4])
+@pytest.mark.parametrize("center", [True, False])
+def test_float32_features_far_from_zero_lose_no_accuracy(offset, center):
+    """A plain sum of 60,000 such numbers in float32 is wrong by far more than the classes differ."""
+    x, y = blobs(60_000, offset=offset, flipped=0.9, dtype=np.float32)
+    model = UnhingedClassifier(center=center).fit(x, y)
+    exact = UnhingedClassifier(center=center).fit(x.astype(np.float64), y)
+    assert relative(model.coef_, exact.coef_) < 1e-6
+    if offset == 1e4:
+        naive = np.stack([np.add.accumulate(x[y == k], axis=0, dtype=np.float32)[-1] for k in range(3)])
+        kept = exact.sums_
+        assert np.abs(naive / kept.weights[:, None] - kept.sums / kept.weights[:, None]).max() > 0.1
+
+
+def test_features_that_are_all_the_same_add_nothing_even_if_large():
+    x, y = blobs(5000, dtype=np.float32)
+    x = np.column_stack([x, np.full(len(x), 1234.567, np.float32)])
+    model = UnhingedClassifier().fit(x, y)
+    assert np.abs(model.coef_[:, -1]).max() < 1e-9
+
+
+def test_sums_that_overflow_float32_are_right():
+    x, y = blobs(5000, dtype=np.float32)
+    model = UnhingedClassifier(fit_intercept=False).fit(np.float32(1e36) * x, y)
+    assert relative(model.coef_, UnhingedClassifier(fit_intercept=False).fit(x, y).coef_) < 1e-6
+
+
+@pytest.mark.parametrize("layout", [np.asfortranarray, lambda x: x[::-1][::-1], lambda x: np.repeat(x, 2, 1)[:, ::2]])
+def test_any_layout_of_memory(layout):
+    for dtype in (np.float32, np.float64):
+        x, y = blobs(dtype=dtype)
+        np.testing.assert_allclose(UnhingedClassifier().fit(layout(x), y).coef_, UnhingedClassifier().fit(x, y).coef_)
+
+
+def test_read_only_data():
+    x, y = blobs(dtype=np.float32)
+    x.flags.writeable = y.flags.writeable = False
+    assert UnhingedClassifier().fit(x, y).predict(x).shape == y.shape
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csr_matrix", "csc_array", "coo_array"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@both
+def test_sparse_matrices_are_like_dense_ones(make, kind, dtype):
+    x, y = blobs(dtype=dtype)
+    x[x < 1] = 0
+    weights = np.linspace(0.5, 2, len(x))
+    sparse = getattr(scipy.sparse, kind)(x)
+    for given in (None, weights):
+        model, dense = make().fit(sparse, y, given), make().fit(x, y, given)
+        tolerance = 1e-6 if dtype == np.float32 else 1e-12
+        np.testing.assert_allclose(model.decision_function(sparse), dense.decision_function(x), atol=tolerance)
+        assert model.decision_function(sparse).dtype == dtype
+
+
+def test_centring_does_not_fill_a_sparse_matrix():
+    wide = scipy.sparse.random_array((2000, 20_000), density=1e-4, format="csr", rng=np.random.default_rng(0))
+    y = np.arange(2000) % 2
+    tracemalloc.start()
+    model = UnhingedClassifier(center=True).fit(wide, y)
+    model.predict(wide)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.05 * 2000 * 20_000 * 8
+
+
+def test_memory_does_not_grow_with_the_examples():
+    x, y = np.ones((40_000, 64), np.float32), np.arange(40_000) % 2
+    x[::2] = 2
+    UnhingedClassifier().fit(x[:100], y[:100])
+    tracemalloc.start()
+    sums.class_sums(x, y, 2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < x.nbytes / 3
+
+
+@both
+def test_weights_are_repetitions(make):
+    x, y = blobs()
+    times = np.random.default_rng(0).integers(0, 4, len(x))
+    times[:3] = 1
+    weighted = make().fit(x, y, sample_weight=times)
+    repeated = make().fit(np.repeat(x, times, axis=0), np.repeat(y, times))
+    np.testing.assert_allclose(weighted.decision_function(x), repeated.decision_function(x), atol=1e-12)
+    assert weighted.centroid_norm_ == pytest.approx(repeated.centroid_norm_)
+
+
+def test_weights_by_the_formula():
+    x, y = blobs()
+    weights = np.linspace(0.1, 3, len(x))
+    mu = centroid(extended(x), y, 3, weights)
+    model = UnhingedClassifier(center=False).fit(x, y, weights)
+    np.testing.assert_allclose(np.column_stack([model.coef_, model.intercept_]), mu / np.linalg.norm(mu), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.uint8])
+def test_tensors_are_like_arrays(dtype):
+    x, y = blobs()
+    features, labels = torch.from_numpy(10 * abs(x)).to(dtype), torch.from_numpy(y)
+    array = features.float().numpy() if dtype == torch.bfloat16 else features.numpy()
+    model = UnhingedClassifier().fit(features, labels)
+    same = UnhingedClassifier().fit(array, y)
+    np.testing.assert_array_equal(model.coef_, same.coef_)
+    for method in ("decision_function", "predict_proba", "predict"):
+        found = getattr(model, method)(features)
+        assert isinstance(found, torch.Tensor)
+        np.testing.assert_allclose(found, getattr(same, method)(array), rtol=1e-4, atol=1e-5)
+    assert model.predict(features).dtype == torch.int64
+    assert model.decision_function(features).dtype == (
+        torch.float64 if same.coef_.dtype == np.float64 else torch.float32
+    )
+
+
+def test_tensors_with_gradients_weights_and_names():
+    x, y = blobs()
+    features = torch.from_numpy(x).requires_grad_()
+    weights = torch.linspace(0.1, 2, len(x), dtype=torch.float64)
+    model = UnhingedClassifier().fit(features, np.array(["a", "b", "c"])[y], weights)
+    np.testing.assert_allclose(model.coef_, UnhingedClassifier().fit(x, y, weights.numpy()).coef_)
+    assert set(model.predict(features)) <= {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rows", [7, sums.ROWS])
+def test_sums_on_a_device_are_those_on_the_cpu(weighted, rows, monkeypatch):
+    """The path of other devices, taken with tensors on the CPU."""
+    monkeypatch.setattr(sums, "ROWS", rows)
+    monkeypatch.setattr(sums, "BLOCK", 4 * rows // 64)
+    x, y = blobs(700)
+    weights = np.linspace(0.1, 2, len(x)) if weighted else None
+    found, rounding = sums.device_sums(torch.from_numpy(x), y, 3, weights)
+    np.testing.assert_allclose(found, sums.class_sums(x, y, 3, weights).sums, rtol=1e-12)
+    assert 0 < rounding < 1e-11
+
+
+def test_many_classes():
+    random = np.random.default_rng(0)
+    y = np.arange(4000) % 1000
+    centres = random.standard_normal((1000, 50))
+    x = (centres[y] + 0.1 * random.standard_normal((4000, 50))).astype(np.float32)
+    assert UnhingedClassifier().fit(x, y).score(x, y) > 0.95
+
+
+# What cannot be right.
+
+
+@both
+def test_one_class_is_refused(make):
+    x, y = blobs()
+    with refused(ValueError, "y", "at least 2 classes", "1 class", "0"):
+        make().fit(x, 0 * y)
+    with refused(ValueError, "positive sample_weight", "at least 2 classes", "2"):
+        make().fit(x, y, sample_weight=(y == 2).astype(float))
+
+
+@both
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_that_are_not_finite_are_refused(make, bad, dtype):
+    x, y = blobs(dtype=dtype)
+    x[3, 1] = bad
+    kinds = [x, scipy.sparse.csr_array(x)] + ([torch.from_numpy(x)] if make is UnhingedClassifier else [])
+    for features in kinds:
+        with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+            make().fit(features, y)
+        with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+            make().fit(features, y, np.linspace(0, 1, len(y)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_infinities_of_both_signs_do_not_hide_each_other(dtype):
+    x, y = blobs(dtype=dtype)
+    x[y == 0, 1] = np.inf
+    x[np.flatnonzero(y == 0)[::2], 1] = -np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        UnhingedClassifier().fit(x, y)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+def test_features_to_predict_are_checked_too(method):
+    x, y = blobs()
+    model = UnhingedClassifier().fit(x, y)
+    bad = x.copy()
+    bad[0, 0] = np.nan
+    for features in (bad, torch.from_numpy(bad)):
+        with pytest.raises(ValueError, match="NaN"):
+            getattr(model, method)(features)
+    for features in (x[:, :2], torch.from_numpy(x[:, :2])):
+        with pytest.raises(ValueError, match="X has 2 features, but UnhingedClassifier is expecting 4"):
+            getattr(model, method)(features)
+
+
+@both
+def test_weights_that_sum_to_zero_or_are_negative_are_refused(make):
+    x, y = blobs()
+    with refused(ValueError, "sample_weight", "positive sum", "zero"):
+        make().fit(x, y, np.zeros(len(x)))
+    with pytest.raises(ValueError, match="Negative values"):
+        make().fit(x, y, -np.ones(len(x)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("offset", [0.0, 0.1, 1e3])
+@both
+def test_a_centroid_of_nothing_but_rounding_is_refused(make, dtype, offset):
+    """Both classes have the same examples, in different orders: sums differ by rounding at most."""
+    count = 3000 if make is UnhingedClassifier else 300
+    half = (np.random.default_rng(0).standard_normal((count, 3)) + offset).astype(dtype)
+    x, y = np.concatenate([half, half[::-1]]), np.repeat([0, 1], count)
+    with refused(ValueError, "centroid", "zero"):
+        make(fit_intercept=False).fit(x, y)
+
+
+def test_a_small_centroid_is_not_mistaken_for_zero():
+    x, y = blobs(dtype=np.float32)
+    for factor in (1e-30, 1e30):
+        model = UnhingedClassifier(fit_intercept=False).fit(np.float32(factor) * x, y)
+        assert np.isfinite(model.coef_).all()
+    rare = np.zeros((10_000, 2), np.float32)
+    rare[0, 0] = 1e-3
+    assert UnhingedClassifier(fit_intercept=False).fit(rare, np.arange(10_000) % 2).coef_[0, 0] > 0.5
+
+
+@both
+@pytest.mark.parametrize(
+    ("options", "ingredients"),
+    [
+        ({"radius": 0}, ("radius", "(0, inf)", "0")),
+        ({"radius": -1.0}, ("radius", "(0, inf)", "-1.0")),
+        ({"radius": float("nan")}, ("radius", "nan")),
+        ({"prior": "uniform"}, ("prior", "'frequencies'", "'uniform'")),
+        ({"prior": [0.5, 0.5]}, ("prior", "3 classes", "[0.5, 0.5]")),
+        ({"prior": [0.5, 0.5, 0.5]}, ("prior", "sum to 1", "[0.5, 0.5, 0.5]")),
+        ({"prior": [1.5, -0.5, 0]}, ("prior", "probabilities", "-0.5")),
+        ({"prior": [float("nan"), 0.5, 0.5]}, ("prior", "probabilities", "nan")),
+        ({"prior": {"a": 1}}, ("prior", "vector", "{'a': 1}")),
+    ],
+)
+def test_bad_settings_are_refused(make, options, ingredients):
+    x, y = blobs()
+    with refused(ValueError, *ingredients):
+        make(**options).fit(x, y)
+
+
+def test_bad_tensors_are_refused():
+    x, y = blobs()
+    with refused(ValueError, "X", "(N, d)", "(90,)"):
+        UnhingedClassifier().fit(torch.from_numpy(x[:, 0]), y)
+    with refused(ValueError, "X", "real", "complex"):
+        UnhingedClassifier().fit(torch.from_numpy(x).to(torch.complex64), y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        UnhingedClassifier().fit(torch.from_numpy(x), y[:5])
+
+
+def test_features_whose_sum_overflows_are_refused():
+    with refused(ValueError, "X", "finite", "too large"):
+        UnhingedClassifier().fit(np.full((4, 2), 1e308), [0, 0, 1, 1])
+
+
+def test_a_refused_fit_leaves_what_was_fitted():
+    x, y = blobs()
+    model = UnhingedClassifier().fit(x, y)
+    before = model.coef_.copy()
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        model.fit(x, 0 * y)
+    with pytest.raises(ValueError, match="centroid"):
+        model.fit(np.ones((4, 4)), [7, 7, 8, 8])
+    np.testing.assert_array_equal(model.coef_, before)
+    assert model.classes_.tolist() == [0, 1, 2]

@@ -1,0 +1,238 @@
+"""The centroid is a sum: batches, shards, processes."""
+
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from closed_form_helpers import blobs, relative
+from refusals import refused
+from sklearn.exceptions import NotFittedError
+
+from symloss.closed_form import UnhingedClassifier, fit_distributed
+
+OPTIONS = [{}, {"center": False}, {"fit_intercept": False, "prior": "frequencies"}, {"prior": [0.2, 0.3, 0.5]}]
+
+
+def parts(count, pieces, seed):
+    """The examples in any order, cut anywhere."""
+    random = np.random.default_rng(seed)
+    cuts = np.sort(random.choice(np.arange(1, count), pieces - 1, replace=False))
+    return np.split(random.permutation(count), cuts)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("seed", range(3))
+def test_partial_fit_in_any_order_and_split_is_fit(options, dtype, seed):
+    x, y = blobs(500, dtype=dtype, offset=100.0)
+    weights = np.random.default_rng(seed).random(500) if seed else None
+    whole = UnhingedClassifier(**options).fit(x, y, weights)
+    model = UnhingedClassifier(**options)
+    for part in parts(500, 9, seed):
+        model.partial_fit(x[part], y[part], classes=[2, 0, 1], sample_weight=None if weights is None else weights[part])
+    tolerance = 1e-6 if dtype == np.float32 else 1e-11
+    assert relative(model.coef_, whole.coef_) < tolerance
+    assert relative(model.intercept_, whole.intercept_) < tolerance
+    assert model.coef_.dtype == whole.coef_.dtype
+
+
+def test_single_examples_one_by_one():
+    x, y = blobs(40)
+    model = UnhingedClassifier()
+    for row, label in zip(x, y, strict=True):
+        model.partial_fit(row[None], [label], classes=[0, 1, 2])
+    assert relative(model.coef_, UnhingedClassifier().fit(x, y).coef_) < 1e-12
+
+
+def test_partial_fit_goes_on_after_fit_and_fit_starts_again():
+    x, y = blobs()
+    whole = UnhingedClassifier().fit(x, y)
+    model = UnhingedClassifier().fit(x[:60], y[:60]).partial_fit(x[60:], y[60:])
+    assert relative(model.coef_, whole.coef_) < 1e-12
+    model.fit(x[:60], y[:60])
+    assert relative(model.coef_, UnhingedClassifier().fit(x[:60], y[:60]).coef_) < 1e-15
+
+
+def test_kinds_of_batches_may_change():
+    x, y = blobs()
+    model = UnhingedClassifier().partial_fit(x[:30], y[:30])
+    model.partial_fit(scipy.sparse.csr_array(x[30:60]), y[30:60]).partial_fit(torch.from_numpy(x[60:]), y[60:])
+    assert relative(model.coef_, UnhingedClassifier().fit(x, y).coef_) < 1e-12
+    assert model.partial_fit(x.astype(np.float32), y).coef_.dtype == np.float64
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_shards_merge_in_any_order(options):
+    x, y = blobs(300)
+    whole = UnhingedClassifier(**options).fit(x, y)
+    for seed in range(3):
+        shards = [
+            pickle.loads(pickle.dumps(UnhingedClassifier(**options).partial_fit(x[part], y[part], classes=[0, 1, 2])))
+            for part in parts(300, 4, seed)
+        ]
+        first, *others = shards
+        for other in others:
+            assert first.merge(other) is first
+        assert relative(first.coef_, whole.coef_) < 1e-12
+        assert first.centroid_norm_ == pytest.approx(whole.centroid_norm_)
+
+
+def test_merge_leaves_the_other_alone_and_refuses_what_does_not_fit():
+    x, y = blobs()
+    one, two = (UnhingedClassifier().fit(x[i::2], y[i::2]) for i in range(2))
+    before = two.coef_.copy()
+    one.merge(two)
+    np.testing.assert_array_equal(two.coef_, before)
+    with refused(ValueError, "classes [0, 1, 2]", "[0, 1]", "classes="):
+        one.merge(UnhingedClassifier().fit(x[y < 2], y[y < 2]))
+    with refused(ValueError, "4 features", "2"):
+        one.merge(UnhingedClassifier().fit(x[:, :2], y))
+    with refused(TypeError, "UnhingedClassifier", "int"):
+        one.merge(3)
+    with pytest.raises(NotFittedError):
+        one.merge(UnhingedClassifier())
+    with pytest.raises(NotFittedError):
+        UnhingedClassifier().merge(one)
+
+
+def test_labels_never_seen_are_refused_and_nothing_is_added():
+    x, y = blobs()
+    model = UnhingedClassifier().partial_fit(x[y < 2], y[y < 2])
+    before = model.sums_
+    with refused(ValueError, "y", "classes 0, 1", "2", "classes="):
+        model.partial_fit(x, y)
+    assert model.sums_ is before
+    with refused(ValueError, "classes", "[0, 1]", "[0, 1, 2]"):
+        model.partial_fit(x, y, classes=[0, 1, 2])
+    with refused(ValueError, "first partial_fit without classes=", "at least 2 classes"):
+        UnhingedClassifier().partial_fit(x[y == 1], y[y == 1])
+    with refused(ValueError, "classes", "at least 2 classes"):
+        UnhingedClassifier().partial_fit(x[y == 1], y[y == 1], classes=[1])
+    bad = x.copy()
+    bad[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(bad[y < 2], y[y < 2])
+    assert model.sums_ is before
+
+
+def test_labels_of_another_kind_are_refused():
+    x, y = blobs()
+    with refused(ValueError, "y", "'a'"):
+        UnhingedClassifier().fit(x, y).partial_fit(x, np.array(["a", "b", "c"])[y])
+
+
+def test_a_stream_may_begin_with_one_class_and_predicts_once_there_are_weights():
+    x, y = blobs()
+    model = UnhingedClassifier(fit_intercept=False)
+    with pytest.raises(NotFittedError):
+        model.predict(x)
+    model.partial_fit(x[y == 0], y[y == 0], classes=[0, 1, 2])
+    assert not hasattr(model, "coef_")
+    with refused(ValueError, "centroid", "zero"):
+        model.predict(x)
+    model.partial_fit(x[y > 0], y[y > 0])
+    assert relative(model.coef_, UnhingedClassifier(fit_intercept=False).fit(x, y).coef_) < 1e-12
+
+
+def test_what_was_rounding_in_one_batch_is_not_taken_for_a_centroid_after_another():
+    half = (np.random.default_rng(0).standard_normal((3000, 3)) + 0.1).astype(np.float32)
+    model = UnhingedClassifier(fit_intercept=False)
+    model.partial_fit(np.concatenate([half, half[::-1]]), np.repeat([0, 1], 3000))
+    assert model.centroid_norm_ > 0
+    model.partial_fit(np.zeros((2, 3), np.float32), [0, 1])
+    with refused(ValueError, "centroid", "zero"):
+        model.predict(half)
+
+
+def test_weights_go_when_later_examples_cancel_earlier_ones():
+    x, y = blobs(classes=2)
+    model = UnhingedClassifier(fit_intercept=False).partial_fit(x, y)
+    model.predict(x)
+    model.partial_fit(x, 1 - y)
+    with refused(ValueError, "centroid", "zero"):
+        model.predict(x)
+    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "intercept_")
+
+
+# torch.distributed, by processes of their own.
+
+
+def together(work, arguments):
+    """What each process puts into its queue; they meet in a file."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["symloss.closed_form", "torch.distributed"])
+    answers = context.Queue()
+    processes = [context.Process(target=work, args=(rank, answers, *arguments), daemon=True) for rank in range(2)]
+    for process in processes:
+        process.start()
+    found = dict(answers.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join(timeout=60)
+        process.kill()
+    return found
+
+
+def fits(rank, answers, meeting, cases):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    found = []
+    for options, shards in cases:
+        try:
+            found.append(fit_distributed(UnhingedClassifier(**options), *shards[rank]))
+        except (ValueError, TypeError) as error:
+            found.append(str(error))
+    answers.put((rank, found))
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_two_processes_find_what_one_finds(tmp_path):
+    x, y = blobs(300)
+    names = np.array(["ant", "bee", "crow"])
+    single = x.astype(np.float32)
+    weights = np.linspace(0.1, 2, 300)
+    bad = x[200:].copy()
+    bad[5, 0] = np.inf
+    cases = {
+        "plain": ({}, [(x[:200], y[:200]), (x[200:], y[200:])], UnhingedClassifier().fit(x, y)),
+        "weights": (
+            {"center": False, "prior": "frequencies"},
+            [(x[:100], y[:100], weights[:100]), (x[100:], y[100:], weights[100:])],
+            UnhingedClassifier(center=False, prior="frequencies").fit(x, y, weights),
+        ),
+        "classes apart, names": (
+            {},
+            [(x[y < 1], names[y[y < 1]]), (x[y >= 1], names[y[y >= 1]])],
+            UnhingedClassifier().fit(x, names[y]),
+        ),
+        "float32, one empty": ({}, [(single, y), (single[:0], y[:0])], UnhingedClassifier().fit(single, y)),
+        "sparse and tensor": (
+            {},
+            [(scipy.sparse.csr_array(x[:90]), y[:90]), (torch.from_numpy(x[90:]), torch.from_numpy(y[90:]))],
+            UnhingedClassifier().fit(x, y),
+        ),
+        "bad": ({}, [(x[:200], y[:200]), (bad, y[200:])], "process 1 were refused: Input X contains infinity"),
+        "widths": ({}, [(x, y), (x[:, :2], y)], "same number of features in every process; got [4, 2]"),
+        "one class": ({}, [(x[y == 1], y[y == 1])] * 2, "at least 2 classes"),
+    }
+    given = [case[:2] for case in cases.values()]
+    answers = together(fits, (tmp_path / "meeting", given))
+    for rank in range(2):
+        for name, found in zip(cases, answers[rank], strict=True):
+            expected = cases[name][-1]
+            if isinstance(expected, str):
+                assert expected in found, name
+                continue
+            assert relative(found.coef_, expected.coef_) < (2e-7 if "32" in name else 1e-12), name
+            np.testing.assert_allclose(found.intercept_, expected.intercept_, atol=1e-6 if "32" in name else 1e-11)
+            assert found.coef_.dtype == expected.coef_.dtype, name
+            np.testing.assert_array_equal(found.predict(x), expected.predict(x))
+
+
+def test_without_a_process_group_it_says_so():
+    with refused(RuntimeError, "init_process_group"):
+        fit_distributed(UnhingedClassifier(), *blobs())

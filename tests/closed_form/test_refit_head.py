@@ -1,0 +1,157 @@
+"""The closed form as the last layer of a network."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from closed_form_helpers import blobs
+from refusals import refused
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from symloss.closed_form import UnhingedClassifier, refit_head
+
+
+def data(**given):
+    x, y = blobs(200, **given)
+    return torch.from_numpy(x).float(), torch.from_numpy(y)
+
+
+def loader(x, y, batch=33):
+    return DataLoader(TensorDataset(x, y), batch_size=batch)
+
+
+def network(bias=True):
+    return nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 3, bias=bias))
+
+
+def embeddings(model, x):
+    with torch.no_grad():
+        return copy.deepcopy(model)[:-1].eval()(x)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_is_the_classifier_on_the_embeddings(center, bias):
+    x, y = data()
+    model = network(bias)
+    features = embeddings(model, x)
+    expected = UnhingedClassifier(radius=2.0, fit_intercept=bias, center=center).fit(features, y)
+    assert refit_head(model, loader(x, y), radius=2.0, center=center) is model
+    model.eval()
+    torch.testing.assert_close(model(x), expected.decision_function(features), rtol=1e-4, atol=1e-5)
+    assert (model[-1].bias is not None) == (bias or center)
+
+
+def test_only_the_head_changes_and_modes_are_kept():
+    x, y = data()
+    model = network()
+    model.train()
+    model[1].eval()
+    before = copy.deepcopy(model.state_dict())
+    head = model[-1]
+    refit_head(model, loader(x, y))
+    assert model[-1] is head
+    assert model.training
+    assert not model[1].training
+    assert model[3].training
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]) == (not name.startswith("4.")), name
+    assert head.weight.requires_grad
+    assert not head._forward_pre_hooks
+
+
+def test_robust_to_labels_that_a_trained_head_has_learnt():
+    """Features of clean data; a head with random labels in the way of one that averages them out."""
+    x, y = data(flipped=0.0)
+    noisy = torch.where(torch.rand(200, generator=torch.Generator().manual_seed(0)) < 0.5, torch.randint(3, (200,)), y)
+    model = refit_head(network(), loader(x, noisy)).eval()
+    clean = refit_head(copy.deepcopy(model), loader(x, y)).eval()
+    assert (model(x).argmax(1) == clean(x).argmax(1)).float().mean() > 0.8
+
+
+class OutOfOrder(nn.Module):
+    """The layer that was registered first runs last; one never runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 3)
+        self.body = nn.Linear(4, 8)
+        self.unused = nn.Linear(7, 7)
+
+    def forward(self, x):
+        return self.fc(self.body(x).relu()).log_softmax(1)
+
+
+def test_the_layer_that_runs_last_is_taken():
+    x, y = data()
+    model = OutOfOrder()
+    body = model.body.weight.clone()
+    refit_head(model, loader(x, y))
+    torch.testing.assert_close(model.body.weight, body, rtol=0, atol=0)
+    found = model(x).argmax(1)
+    expected = UnhingedClassifier().fit(model.body(x).relu().detach(), y).predict(model.body(x).relu().detach())
+    assert (found == expected).all()
+
+
+def test_a_layer_by_its_name():
+    x, y = data()
+    one, two = OutOfOrder(), OutOfOrder()
+    two.load_state_dict(one.state_dict())
+    refit_head(one, loader(x, y))
+    refit_head(two, loader(x, y), layer="fc")
+    torch.testing.assert_close(one.fc.weight, two.fc.weight)
+    with refused(ValueError, "layer", "'head'", "'fc'", "'body'"):
+        refit_head(one, loader(x, y), layer="head")
+    with refused(ValueError, "layer", "'unused'", "did not"):
+        refit_head(one, loader(x, y), layer="unused")
+    with refused(ValueError, "labels", "0 to 2"):
+        refit_head(one, loader(x, y + 1), layer="fc")
+
+
+def test_precision_and_the_order_of_batches():
+    x, y = data()
+    single, double = network(), network().double()
+    double.load_state_dict(single.state_dict())
+    refit_head(single, loader(x, y, 200))
+    refit_head(double, [(a.double(), b) for a, b in reversed(list(loader(x, y, 7)))])
+    assert double[-1].weight.dtype == torch.float64
+    torch.testing.assert_close(single[-1].weight.double(), double[-1].weight, rtol=1e-4, atol=1e-5)
+
+
+def test_more_than_inputs_and_labels_in_a_batch():
+    x, y = data()
+    model = refit_head(network(), [(x, y, torch.arange(200))])
+    assert model[-1].weight.isfinite().all()
+
+
+def test_what_cannot_be_right():
+    x, y = data()
+    model = network()
+    before = model[-1].weight.clone()
+    with refused(ValueError, "model", "linear layer", "ReLU"):
+        refit_head(nn.ReLU(), loader(x, y))
+    with refused(ValueError, "layer", "no linear layers"):
+        refit_head(nn.ReLU(), loader(x, y), layer="fc")
+    with refused(ValueError, "loader", "none"):
+        refit_head(model, [])
+    with refused(TypeError, "loader", "(inputs, labels)", "Tensor"):
+        refit_head(model, [x])
+    with refused(ValueError, "labels", "at least 2 classes"):
+        refit_head(model, loader(x, 0 * y))
+    with refused(ValueError, "labels", "200 integers", "float32"):
+        refit_head(model, [(x, y.float())])
+    with refused(ValueError, "labels", "0 to 2", "3"):
+        refit_head(model, loader(x, y + 1))
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        refit_head(model, loader(x * torch.nan, y))
+    with refused(ValueError, "radius", "(0, inf)"):
+        refit_head(model, loader(x, y), radius=0)
+    with refused(ValueError, "centroid", "zero"):
+        refit_head(model, [(torch.cat([x[:1], x[:1]]), torch.tensor([0, 1]))] * 2, prior=[0.5, 0.5, 0])
+    with refused(ValueError, "(N, d)", "(200, 1, 4)"):
+        refit_head(nn.Linear(4, 3), [(x[:, None], y)])
+    assert torch.equal(model[-1].weight, before)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+    assert np.isfinite(before.detach().numpy()).all()
