@@ -13,8 +13,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from symloss.data.augment import pixels
-from symloss.data.batches import Batch, Batches, decode
+from symloss.data.batches import Batch, Batches
 from symloss.data.dataset import Examples, ImageFiles, Scaling
 
 COUNT = 23
@@ -315,7 +314,29 @@ def test_a_worker_names_it_in_one_sentence_too(files: ImageFiles) -> None:
 
 def test_a_picture_with_transparency_becomes_rgb(tmp_path: Path) -> None:
     Image.new("RGBA", (4, 4), (10, 20, 30, 40)).save(tmp_path / "a.png")
-    assert pixels(decode(tmp_path / "a.png"))[:, 0, 0].tolist() == [10, 20, 30]
+    assert _raw(tmp_path / "a.png")[:, 0, 0].tolist() == [10, 20, 30]
+
+
+def _raw(path: Path) -> Tensor:
+    """The pixels of a streamed picture, before they are scaled."""
+    batches = streamed(ImageFiles((path,)), batch=1, size=4, scaling=Scaling((0.0,) * 3, (1.0,) * 3))
+    return next(batches.epoch(0)).inputs[0].mul(255).round()
+
+
+def test_a_streamed_picture_is_upright(tmp_path: Path) -> None:
+    """As one that is held in memory is: the camera's note of how it was held counts."""
+    image = Image.new("RGB", (4, 4))
+    image.putpixel((0, 0), (255, 255, 255))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned clockwise by a quarter: the corner above on the left is then on the right
+    image.save(tmp_path / "a.png", exif=exif)
+    found = _raw(tmp_path / "a.png")
+    assert int(found[0].argmax()) == 3
+
+
+def test_a_streamed_picture_of_sixteen_bits_keeps_its_greys(tmp_path: Path) -> None:
+    Image.fromarray(np.full((4, 4), 0x4000, np.uint16)).save(tmp_path / "a.png")
+    assert _raw(tmp_path / "a.png").unique().tolist() == [0x40]
 
 
 @pytest.mark.parametrize(

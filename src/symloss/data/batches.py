@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from symloss.data.augment import Augmentation, fit, pixels
 from symloss.data.dataset import Examples, ImageFiles, Scaling
+from symloss.data.images import NotAnImage, picture
 from symloss.losses import checks
 
 _ORDER, _AUGMENTATION = 0, 1
@@ -226,18 +227,15 @@ class _Decoded(Dataset[Tensor | ValueError]):
         return images
 
     def _image(self, index: int) -> Tensor:
-        image = decode(self.paths[index])
+        image = _decoded(self.paths[index])
         if self.augmentation.size is None:
             image = fit(image, self.size)
         drawn = self.augmentation.draw(1, generator(self.seed[0], self.seed[1], _AUGMENTATION, index))
         return self.augmentation.apply(pixels(image)[None], drawn)[0]
 
 
-def decode(path: Path) -> Image.Image:
-    """The picture in RGB."""
+def _decoded(path: Path) -> Image.Image:
     try:
-        with Image.open(path) as image:
-            return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = " ".join(str(error).split())
+        return picture(path)
+    except NotAnImage as reason:
         raise ValueError(f"{path} cannot be decoded as an image: {reason}") from None

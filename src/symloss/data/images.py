@@ -65,9 +65,15 @@ def look(path: Path) -> Look:
     return _with_image(path, _look)
 
 
+def picture(path: Path, *, grey: bool = False) -> Image.Image:
+    """The picture, upright, in RGB or in grey."""
+    return _with_image(path, lambda image: _upright(image, grey))
+
+
 def decode(path: Path, *, grey: bool = False) -> Pixels:
     """The pixels as (channels, height, width), upright: three channels, or one if grey."""
-    return _with_image(path, lambda image: _pixels(image, grey))
+    pixels = np.asarray(picture(path, grey=grey))
+    return pixels[None] if grey else pixels.transpose(2, 0, 1)
 
 
 def _with_image(path: Path, use: Callable[[Image.Image], Result]) -> Result:
@@ -107,15 +113,14 @@ def _orientation(image: Image.Image) -> int:
     return int(image.getexif().get(ExifTags.Base.Orientation, 1))
 
 
-def _pixels(image: Image.Image, grey: bool) -> Pixels:
+def _upright(image: Image.Image, grey: bool) -> Image.Image:
     if _orientation(image) != 1:
         image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I;16"):  # Pillow would clip the values to 255
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode == "P" and "transparency" in image.info:  # Pillow warns of the direct way
         image = image.convert("RGBA")
-    pixels = np.asarray(image.convert("L" if grey else "RGB"))
-    return pixels[None] if grey else pixels.transpose(2, 0, 1)
+    return image.convert("L" if grey else "RGB")
 
 
 def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) -> DataSet:
