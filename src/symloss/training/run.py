@@ -13,6 +13,7 @@ import torch
 from lightning_fabric import Fabric
 from torch.multiprocessing.spawn import ProcessRaisedException
 
+from symloss.training.denormals import flushed_denormals
 from symloss.training.folder import RESULT, RunFolder
 from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import Settings
@@ -97,7 +98,7 @@ class _Work:
             task.corruption.save(self.path)
             folder.write("data.json", _description(task))
         on_gpu = fabric.device.type == "cuda"
-        with torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
+        with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
             best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)
         result = _result(self.settings, task, folder.metrics()[-1], best)
         if fabric.is_global_zero:
