@@ -1,7 +1,7 @@
 """Numbers too small for full precision count as zero while a network trains.
 
-A processor computes with them many times more slowly. Small gradients make them in great numbers: a LeNet-5 with Adam and
-a learning rate that has run out trained six times faster without them.
+A processor computes with them many times more slowly, and small gradients make them in great numbers: a LeNet-5 with
+Adam and a learning rate that has run out trained six times faster without them.
 """
 
 from __future__ import annotations
