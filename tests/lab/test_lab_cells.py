@@ -54,6 +54,7 @@ def test_titles_are_the_papers():
     titles = {cell.row: cell.title for cell in plan("table4", seeds=1, noise=["clean"])}
     assert (titles["sgce"], titles["alpha-mae"], titles["anl-ce"]) == ("SGCE (BN)", "alpha-MAE", "ANL-CE")
     assert find_cell("mnist-lenet5/mnist/ce-clipped/clean").title == "CE (clip 0.1)"
+    assert find_cell("mnist-lenet5/mnist/phuber-ce/clean").title == "PHuber-CE"
 
 
 def test_one_draw_of_noise_for_all_trials_of_the_replication():

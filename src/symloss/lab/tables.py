@@ -17,6 +17,8 @@ from symloss.losses.create import parse
 PROFILES = "profiles"
 SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
 """What the number in brackets is, and its short name."""
+TITLES = {"alpha-mae": "alpha-MAE", "unhinged": "Unhinged", "phuber-ce": "PHuber-CE", "phuber-gce": "PHuber-GCE"}
+"""How people write a loss, where it is not in capitals."""
 CELL = re.compile(r"(?P<bold>\*?)(?P<value>\d+\.\d+)(\((?P<spread>\d+\.\d+)\))?")
 
 
@@ -57,7 +59,7 @@ class Row:
     def title(self) -> str:
         """As people write it: "SGCE", "CE (clip 0.1)"."""
         name = find(parse(self.loss)[0]).name
-        written = {"alpha-mae": "alpha-MAE", "unhinged": "Unhinged"}.get(name, name.upper())
+        written = TITLES.get(name, name.upper())
         said = ", ".join(f"{key} {value}" for key, value in self.changes.items())
         return written + (f" ({said})" if said else "")
 
