@@ -19,8 +19,7 @@ def said(path: Path) -> Iterator[None]:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file, wholly or not at all."""
-    # Of this process: another one may write the same file at the same moment.
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(path.name + ".part")
     try:
         with said(path), open(part, "wb") as file:
             file.write(data)

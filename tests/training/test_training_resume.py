@@ -1,7 +1,6 @@
 """Runs that are killed, run out of disk, or diverge: what was good is kept, and they end as if nothing had happened."""
 
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -26,7 +25,7 @@ from training_helpers import (
     without_time,
 )
 
-from symloss.training import Settings
+from symloss.training.folder import RunFolder
 from symloss.training.loop import Diverged
 
 KILLED = -signal.SIGKILL
@@ -150,7 +149,7 @@ def test_a_command_that_is_killed_from_outside_is_simply_started_again(tmp_path)
         assert not (tmp_path / "run" / "result.json").exists()
     done = subprocess.run(arguments, env=environment, check=False, capture_output=True)
     assert done.returncode == 0
-    found = Settings.from_dict(json.loads((tmp_path / "run" / "settings.json").read_text()))
+    found = RunFolder(tmp_path / "run").settings()
     assert found == settings
     run(found, tmp_path / "whole")
     assert_same(tmp_path / "run", tmp_path / "whole")

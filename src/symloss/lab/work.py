@@ -69,7 +69,8 @@ class Work:
         folder = RunFolder(self.folder)
         for data in self.evaluate:
             if folder.read(evaluation_file(data)) is None:
-                folder.write(evaluation_file(data), accuracy_on(self.folder, data, root=self.root))
+                with folder.alone():
+                    folder.write(evaluation_file(data), accuracy_on(self.folder, data, root=self.root))
         return result
 
 

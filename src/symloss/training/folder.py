@@ -37,10 +37,13 @@ class RunFolder:
         """Make the folder, or refuse one that belongs to another run."""
         with said(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
+        if self.settings() is None:
+            with self.alone():  # two may start the same run at the same moment
+                if self.settings() is None:
+                    self.write(SETTINGS, {"format": FORMAT} | settings.to_dict())
         found = self.settings()
-        if found is None:
-            self.write(SETTINGS, {"format": FORMAT} | settings.to_dict())
-        elif found != settings:
+        assert found is not None
+        if found != settings:
             ours, theirs = settings.to_dict(), found.to_dict()
             other = ", ".join(sorted(name for name in ours if theirs[name] != ours[name]))
             raise ValueError(
