@@ -137,10 +137,8 @@ def reproduce(
     )
     found = survey(cells, runs, root, where)
     _announce(table, profile, found)
-    if not dry_run and found.todo:
-        _say_cost(found, jobs, root, on_ray=ray is not None)
-    elif dry_run:
-        _say_cost(found, jobs, root, on_ray=False)
+    _say_cost(found, jobs, root, on_ray=ray is not None and not dry_run)
+    if dry_run:
         return
     failed = _follow(_events(found.todo, jobs, ray, (cpus, gpus, retries)), len(found.todo))
     _print_outcome(cells, runs, table, as_json)

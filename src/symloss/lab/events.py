@@ -17,6 +17,8 @@ class Event:
     row: dict[str, Any] | None = None
     """Of an epoch: its metrics; of what is finished: its result."""
     reason: str = ""
+    disk_full: bool = False
+    """Of a failure: nothing that comes after it can succeed either."""
 
 
 Events = Iterator[Event]

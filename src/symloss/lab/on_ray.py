@@ -43,7 +43,7 @@ def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Eve
             for reference in done:
                 event = _event(ray, reference, pending.pop(reference))
                 yield event
-                if event.row == {"disk full": True}:
+                if event.disk_full:
                     for other in pending:
                         ray.cancel(other, force=True)
                     return
@@ -82,9 +82,7 @@ def _event(ray: Any, reference: Any, work: Work) -> Event:
     try:
         return Event("finished", work, ray.get(reference))
     except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        full = disk_is_full(cause)
-        return Event("failed", work, {"disk full": True} if full else None, str(cause))
+        return Event("failed", work, reason=str(error.cause), disk_full=disk_is_full(error.cause))
     except ray.exceptions.RayError as error:
         return Event("failed", work, reason=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import signal
@@ -44,7 +45,7 @@ def run_in_processes(works: Iterable[Work], jobs: int) -> Events:
     """
     waiting = deque(works)
     jobs = min(jobs, len(waiting))
-    numbers = iter(range(1_000_000_000))
+    numbers = itertools.count()
     threads = threads_of(jobs)
     workers = [_start(next(numbers), threads) for _ in range(jobs)]
     try:
@@ -60,7 +61,7 @@ def run_in_processes(works: Iterable[Work], jobs: int) -> Events:
                 yield event
                 if worker.process.exitcode is not None:
                     workers[workers.index(worker)] = _start(next(numbers), threads)
-                if event.kind == "failed" and event.row is not None:
+                if event.disk_full:
                     waiting.clear()
     finally:
         for worker in workers:
@@ -89,7 +90,7 @@ def _heard(worker: _Worker) -> Event:
     if kind == "elsewhere":
         return Event("elsewhere", work, reason=content)
     sentence, full = content
-    return Event("failed", work, {"disk full": True} if full else None, sentence)
+    return Event("failed", work, reason=sentence, disk_full=full)
 
 
 def _start(number: int, threads: int) -> _Worker:

@@ -60,8 +60,8 @@ def _missing(data: str, evaluate: tuple[str, ...], human: str, root: Path) -> st
     try:
         for name in (data, *evaluate):
             open_data(name, root=root)
-        if human and not human_file(noise.parse(human), root).is_file():
-            path = human_file(noise.parse(human), root)
+        path = human_file(noise.parse(human), root) if human else None
+        if path is not None and not path.is_file():
             return f"human labels must be in {path}; got no such file: download it from the publisher of CIFAR-N"
     except FileNotFoundError as error:
         return str(error)
