@@ -11,7 +11,7 @@ import pytest
 import symloss
 
 
-def run(*arguments, cwd=None, module="symloss.cli"):
+def run(*arguments, cwd=None, module="symloss"):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)

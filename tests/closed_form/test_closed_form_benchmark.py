@@ -56,7 +56,7 @@ def test_the_command_prints_a_table(tmp_path):
 
 @pytest.mark.slow
 def test_the_command_prints_json_and_judges(tmp_path):
-    command = [sys.executable, "-m", "symloss.cli", *SMALL, "--data-dir", str(tmp_path), "--json", "--check"]
+    command = [sys.executable, "-m", "symloss", *SMALL, "--data-dir", str(tmp_path), "--json", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)
     assert found["digits"]["accuracy"]["centroid"] > found["digits"]["accuracy"]["logistic regression"]

@@ -29,7 +29,7 @@ def command(*words, **more):
     """``symloss`` as a process of its own."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     return subprocess.Popen(
-        [sys.executable, "-m", "symloss.cli", *map(str, words)],
+        [sys.executable, "-m", "symloss", *map(str, words)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **more,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ def runs(folder):
 @pytest.mark.slow
 def test_train_prints_its_result_as_json(tmp_path):
     """As people start it: not forked from anything."""
-    arguments = [sys.executable, "-m", "symloss.cli", "train", *QUICK, "--noise", "sym:0.4", "--json"]
+    arguments = [sys.executable, "-m", "symloss", "train", *QUICK, "--noise", "sym:0.4", "--json"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

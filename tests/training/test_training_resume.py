@@ -135,7 +135,7 @@ def wait_for_lines(path, count, process):
 @pytest.mark.slow
 def test_a_command_that_is_killed_from_outside_is_simply_started_again(tmp_path):
     settings = small(model="training_helpers:holds", epochs=5)
-    arguments = [sys.executable, "-m", "symloss.cli", "train", *options(settings), "--out", str(tmp_path / "run")]
+    arguments = [sys.executable, "-m", "symloss", "train", *options(settings), "--out", str(tmp_path / "run")]
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     for lines in (1, 3):

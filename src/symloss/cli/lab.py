@@ -171,24 +171,17 @@ def _announce(table: str, profile: str, found: Survey) -> None:
 def _say_cost(found: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
     from symloss.lab.cost import expected_seconds
     from symloss.lab.processes import threads_of
+    from symloss.report.provenance import duration
 
     if not found.todo:
         return
     seconds = expected_seconds([*found.done, *found.todo], threads_of(jobs), root)
     total = sum(seconds[work.name] for work in found.todo)
     if on_ray:
-        _say(f"about {_duration(total)} of this machine's time, to be shared by the cluster")
+        _say(f"about {duration(total)} of this machine's time, to be shared by the cluster")
     else:
         at_once = min(jobs, len(found.todo))
-        _say(f"about {_duration(total / at_once)} here, {at_once} at a time (a few steps of each model were timed)")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} minutes"
-    return f"{seconds / 3600:.1f} hours" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+        _say(f"about {duration(total / at_once)} here, {at_once} at a time (a few steps of each model were timed)")
 
 
 def _events(todo: list[Work], jobs: int, ray: str | None, resources: tuple[float, float, int]) -> Events:

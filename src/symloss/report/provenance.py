@@ -52,12 +52,13 @@ def number(n: int, what: str) -> str:
 
 def duration(seconds: float) -> str:
     """
-    >>> duration(12.34), duration(754), duration(7300)
-    ('12.3 s', '12.6 min', '2.0 h')
+    >>> duration(12.34), duration(754), duration(7300), duration(500_000)
+    ('12.3 s', '12.6 min', '2.0 h', '5.8 days')
     """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+    for unit, length, limit in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 48 * 3600)):
+        if seconds < limit:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 86400:.1f} days"
 
 
 def counts(report: Report) -> str:
