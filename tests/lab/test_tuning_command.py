@@ -109,6 +109,16 @@ def test_labels_of_one_s_own_are_left_as_they_are(tmp_path, table):
     assert {each.noise for each in settings} == {"clean"}
 
 
+def test_a_table_that_changed_is_searched_anew(tmp_path, table):
+    search = ("tune", *table, "--losses", "ce", "--weight-decays", "0.001", "--json")
+    first = json.loads(command(tmp_path, *search).stdout)
+    path = tmp_path / "mine.csv"
+    path.write_text(path.read_text().replace("6,6,even", "6,6,odd") + "1,1,odd\n")
+    second = json.loads(command(tmp_path, *search).stdout)
+    assert second["best"]["settings"] != first["best"]["settings"]
+    assert len(list((tmp_path / "runs" / "tune").glob("mine-*"))) == 2
+
+
 def test_noise_that_is_asked_for_is_added_to_one_s_own_data(tmp_path, table):
     done = command(tmp_path, "tune", *table, "--losses", "ce", "--weight-decays", "0.01", "--noise", "sym:0.2")
     assert done.code == 0, done.stderr

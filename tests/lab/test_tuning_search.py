@@ -1,6 +1,5 @@
 """Searches with a trainer that trains nothing."""
 
-import dataclasses
 import time
 
 import optuna
@@ -123,7 +122,7 @@ def test_the_same_search_again_trains_nothing(tmp_path):
         over_lr(0.1, 0.2, epochs=7),
         over_lr(0.1, 0.2, loss="unhinged"),
         over_lr(0.1, 0.2, clean_validation=True),
-        dataclasses.replace(over_lr(0.1, 0.2), data="another table"),
+        over_lr(0.1, 0.2, fingerprint="another table"),
     ],
 )
 def test_another_question_never_mixes_in(tmp_path, other):

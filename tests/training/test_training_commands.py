@@ -81,6 +81,14 @@ def test_compare_as_json_has_every_run(tmp_path):
     assert found["rows"][0]["last"]["mean"] == pytest.approx(mean)
 
 
+def test_compare_adds_noise_to_a_known_data_set_and_none_to_ones_own(tmp_path):
+    quick = ("--epochs", "1", "--model", "mlp:hidden=8", "--losses", "mae", "--seeds", "1", "--json")
+    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(40)))
+    found = [json.loads(command(tmp_path, "compare", "--data", data, *quick).stdout) for data in ("mine.csv", "digits")]
+    assert [each["runs"][0][0]["settings"]["noise"] for each in found] == ["clean", "sym:0.6"]
+    assert found[0]["runs"][0][0]["noise_rate"] is None, "nobody knows which of one's own labels are wrong"
+
+
 @pytest.mark.slow
 def test_event_files_for_tensorboard(tmp_path):
     pytest.importorskip("tensorboard")

@@ -71,12 +71,6 @@ def test_a_preset_that_is_named_replaces_that_of_the_data():
     assert resolve("cifar10", "sgce:preset=cifar100").loss == "sgce:preset=cifar100"
 
 
-@pytest.mark.parametrize("kind", ["table", "images", "streamed"])
-def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
-    models = {"table": "mlp", "images": "cnn8", "streamed": "resnet50"}
-    assert resolve("somewhere/mine", "mae", kind).model == models[kind]
-
-
 def test_an_unknown_loss_is_refused_in_one_sentence():
     with refused(ValueError, "there is no loss named 'gec'", "did you mean 'gce'?"):
         resolve("cifar10", "gec")

@@ -42,9 +42,13 @@ def train(
     typer.echo(f"written to {folder}")
 
 
-@shared(WHAT, HOW, WHERE, noise="sym:0.6")
+@shared(WHAT, HOW, WHERE)
 def compare(
     losses: Losses = "ce,gce,sgce,alpha-mae",
+    noise: Annotated[
+        str | None,
+        typer.Option("--noise", "-n", help="As in train (default: sym:0.6; your own data is left as it is)."),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each loss.")] = 3,
     as_json: AsJson = False,
     *,
@@ -53,6 +57,7 @@ def compare(
     """Train with several losses on the same noisy labels, and print what came out, side by side."""
     from symloss.training import comparison
 
+    options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
     plans = [comparison.with_seeds(settings_for(spec, options), seeds) for spec in split_losses(losses)]
     total, done = seeds * len(plans), 0
     results: list[list[dict[str, Any]]] = []
@@ -116,12 +121,19 @@ def split_losses(text: str) -> list[str]:
 def settings_for(loss: str, options: dict[str, Any]) -> Settings:
     """Of one loss, from the options of a command and the protocol of the data set."""
     from symloss.training import resolve
-    from symloss.training.task import kind, opened
+    from symloss.training.task import opened
 
-    given = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir", "skip_bad")}
-    where = {name: options[name] for name in ("label", "image", "test")}
-    data = opened(options["data"], root=options["data_dir"], skip_bad=options["skip_bad"], **where)
-    return resolve(options["data"], loss, kind(data), **given)
+    given = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir")}
+    where = {name: options[name] for name in ("label", "image", "test", "skip_bad")}
+    opened(options["data"], options["data_dir"], **where)  # what is wrong with it comes out before anything is written
+    return resolve(options["data"], loss, root=options["data_dir"], **given)
+
+
+def default_noise(data: str, of_known: str) -> str:
+    """To compare by on a known data set; labels of one's own are noisy already."""
+    from symloss.data import KNOWN
+
+    return of_known if data in KNOWN else "clean"
 
 
 def train_shown(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, console, print_json
-from symloss.cli.training import Losses, percent, settings_for, split_losses, train_shown
+from symloss.cli.training import Losses, default_noise, percent, settings_for, split_losses, train_shown
 
 if TYPE_CHECKING:
     from symloss.lab.tuning import Progress, Question
@@ -73,7 +72,7 @@ def tune(
             f"machine; got {options['nodes']}"
         )
     method = Method(sampler, trials, finalists, final_seeds)
-    options["noise"] = noise or _default_noise(options["data"])
+    options["noise"] = noise or default_noise(options["data"], of_known="sym:0.8")
     questions = _questions(list(dict.fromkeys(split_losses(losses))), lrs, weight_decays, vary or [], seeds, options)
     found = tune(
         questions,
@@ -86,13 +85,6 @@ def tune(
         on_wait=_say_waiting,
     )
     _report(found, questions[0].base, options, as_json)
-
-
-def _default_noise(data: str) -> str:
-    """The paper's for known data sets; labels of one's own are noisy already."""
-    from symloss.data import KNOWN
-
-    return "sym:0.8" if data in KNOWN else "clean"
 
 
 def _questions(
@@ -113,7 +105,7 @@ def _questions(
     for loss in losses:
         space = space_of(options["data"], loss, varied=varied.get(parse(loss)[0]), **grids)
         base = settings_for(loss, options | {"lr": None, "weight_decay": None})
-        found.append(Question(loss, base, space, seeds, _fingerprint(base, options)))
+        found.append(Question(loss, base, space, seeds))
     return found
 
 
@@ -124,15 +116,6 @@ def _numbers(argument: str, text: str | None) -> list[float] | None:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"--{argument} must be numbers, separated by commas; got {text!r}") from None
-
-
-def _fingerprint(base: Settings, options: dict[str, Any]) -> str:
-    """Of the data: two tables of one name may be kept in one storage, and one table may change."""
-    from symloss.training.task import opened
-
-    data = opened(base.data, options["data_dir"], base.label, base.image, base.test, options["skip_bad"])
-    shape = repr((data.classes, data.input_shape, len(data.train)))
-    return hashlib.sha256(shape.encode() + data.train.labels.numpy().tobytes()).hexdigest()[:12]
 
 
 def _say(progress: Progress) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,6 +51,18 @@ class Examples:
     def relabel(self, labels: Tensor) -> Examples:
         return replace(self, labels=labels)
 
+    def fingerprint(self) -> str:
+        """The same for the same labels and inputs; files that stay on disk count by name and size."""
+        inputs, digest = self.inputs, hashlib.sha256()
+        if isinstance(inputs, ImageFiles):
+            digest.update(repr([(str(path), path.stat().st_size) for path in inputs.paths]).encode())
+        else:
+            digest.update(repr((inputs.dtype, inputs.shape)).encode())
+            digest.update(inputs.flatten().numpy().data)
+        for numbers in (self.labels, self.positions):
+            digest.update(b"all" if numbers is None else numbers.contiguous().numpy().data)
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -75,6 +89,13 @@ class DataSet:
     augmentation: tuple[str, ...] = ()
     size: int | None = None
     columns: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Of everything that training and testing depend on."""
+        parts = [self.classes, self.columns, self.size, self.train.fingerprint()]
+        parts += [] if self.test is None else [self.test.fingerprint()]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
     @property
     def streamed(self) -> bool:

@@ -63,8 +63,6 @@ class Question:
     """What is not searched."""
     space: Space
     seeds: int = 1
-    data: str = ""
-    """A fingerprint of the data, so that two tables of the same name are not taken for one."""
 
     def __post_init__(self) -> None:
         if self.base.validation == 0:
@@ -86,7 +84,7 @@ class Question:
         name, parameters = parse(self.base.loss)
         fixed = {key: value for key, value in parameters.items() if key not in searched}
         settings = {key: value for key, value in self.base.to_dict().items() if key not in searched}
-        return {"settings": settings | {"loss": spec(name, fixed)}, "seeds": self.seeds, "data": self.data}
+        return {"settings": settings | {"loss": spec(name, fixed)}, "seeds": self.seeds}
 
 
 @dataclass(frozen=True)

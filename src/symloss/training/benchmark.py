@@ -15,7 +15,7 @@ from symloss.data.dataset import DataSet, Examples, Scaling
 from symloss.noise import corrupt
 from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.loop import Trainer
-from symloss.training.protocols import resolve
+from symloss.training.plan import resolve
 from symloss.training.settings import Settings
 from symloss.training.task import Task, opened
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from symloss.data import KNOWN
 from symloss.losses import checks
-from symloss.losses.catalogue import RECORDS, find
+from symloss.losses.catalogue import find
 from symloss.losses.create import parse
 from symloss.losses.record import Preset, Record
 from symloss.training.settings import Settings
@@ -42,29 +43,18 @@ def protocol(name: str) -> dict[str, Any]:
 
 def protocol_of(data: str, kind: str) -> str:
     """The protocol of a known data set, or of a kind of one's own: "table", "images" or "streamed"."""
-    name = data.removesuffix("-imagenet")
-    return name if name in _protocols() else kind
-
-
-def resolve(data: str, loss: str, kind: str = "images", **given: Any) -> Settings:
-    """Settings for a data set and a loss: what is given, else what the protocol says for the loss, or for all losses.
-
-    >>> found = resolve("cifar10", "sgce")
-    >>> found.loss, found.model, found.weight_decay
-    ('sgce:q=0.8', 'cnn8', 0.005)
-    """
-    return resolved(protocol_of(data, kind), data, loss, given).settings
+    return data.removesuffix("-imagenet") if data in KNOWN else kind
 
 
 def resolved(name: str, data: str, loss: str, given: dict[str, Any]) -> Resolved:
     """Settings by a protocol, each with its source."""
     loss_name, parameters = parse(loss)
-    record = RECORDS[find(loss_name).name]
+    record = find(loss_name)
     rules = protocol(name)
     known, sources = _from_protocol(rules, record.name)
     values = known.pop("loss", {})
     loss_source = sources.pop("loss", record.source + ", its defaults" if record.parameters else record.source)
-    preset = None if "preset" in parameters else _preset(record, rules.get("presets", [data]))
+    preset = None if "preset" in parameters else _preset(record, rules.get("presets", [data] if data in KNOWN else []))
     if preset is not None:
         values, loss_source = dict(preset.values) | values, preset.source if not values else loss_source
         if preset.penalty is not None:

@@ -60,6 +60,8 @@ class Settings:
     """The column of the image paths, in tables."""
     test: str | None = None
     """Clean data to test on, for data of one's own."""
+    fingerprint: str | None = None
+    """Of data of one's own, as it was when the settings were made: what a name stands for may change."""
     profile: str = "full"
     """"mini" for a recipe that was shrunk; it changes nothing by itself, but everything that is written says so."""
 
@@ -98,7 +100,7 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-_LATER = ("noise_seed", "profile")
+_LATER = ("noise_seed", "fingerprint", "profile")
 """Settings that came later: they count only where they are used, so that runs from before keep their keys."""
 _OPTIONAL = ("clip", "subset", "noise_seed")
 _WHOLE = {

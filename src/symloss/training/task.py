@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,19 +35,30 @@ class Task:
         return replace(self, train=train, validation=shared, test=None if self.test is None else self.test.to(device))
 
 
-@functools.lru_cache(maxsize=1)
 def opened(
-    data: str, root: Path | None, label: str, image: str | None, test: str | None, skip_bad: bool = False
+    data: str,
+    root: Path | None = None,
+    label: str = "label",
+    image: str | None = None,
+    test: str | None = None,
+    skip_bad: bool = False,
 ) -> DataSet:
-    """The data set; remembered, as many runs follow one another on the same one."""
+    """The data set; remembered while it does not change, as many runs follow one another on the same one."""
+    changed = () if data in KNOWN else tuple(_changed(path) for path in (data, test) if path is not None)
+    return _opened(data, root, label, image, test, skip_bad, changed)
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(
+    data: str, root: Path | None, label: str, image: str | None, test: str | None, skip_bad: bool, state: object
+) -> DataSet:
     return open_data(data, root=root, label=label, image=image, test=test, skip_bad=skip_bad, on_bad=_warn)
 
 
-def kind(data: DataSet) -> str:
-    """Which protocol fits data that no protocol is published for."""
-    if data.streamed:
-        return "streamed"
-    return "table" if len(data.input_shape) == 1 else "images"
+def _changed(path: str) -> tuple[int, ...]:
+    """When the file, or each folder, was last written to; of a folder also when a file in it came, went or moved."""
+    places = [path, *(folder for folder, _, _ in os.walk(path))]
+    return tuple(os.stat(place).st_mtime_ns for place in places if os.path.exists(place))
 
 
 def _warn(path: Path, reason: str) -> None:
@@ -56,6 +68,11 @@ def _warn(path: Path, reason: str) -> None:
 def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False) -> Task:
     """Open the data, corrupt its labels (all of them), then take a subset if one is wanted, and hold some of it out."""
     data = opened(settings.data, root, settings.label, settings.image, settings.test, skip_bad)
+    if settings.fingerprint not in (None, data.fingerprint):
+        raise ValueError(
+            f"{settings.data} must be as it was when these settings were made, with the fingerprint "
+            f"{settings.fingerprint}; it has changed, and has {data.fingerprint}"
+        )
     true, named = data.train.labels, settings.data in KNOWN
     corruption = corrupt(
         true.numpy(),

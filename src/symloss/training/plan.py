@@ -1,0 +1,38 @@
+"""All settings of a run, from what is given of them and from what the data is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from symloss.data import KNOWN
+from symloss.data.dataset import DataSet
+from symloss.training.protocols import protocol_of, resolved
+from symloss.training.settings import Settings
+from symloss.training.task import opened
+
+WHERE = ("label", "image", "test")
+"""Settings that say what of the user's own data is what."""
+
+
+def resolve(data: str, loss: str, *, root: Path | None = None, skip_bad: bool = False, **given: Any) -> Settings:
+    """Settings for a data set and a loss: what is given, else what the protocol says for the loss, or for all losses.
+
+    Data of one's own is opened, as its kind decides the protocol, and its content is part of the settings.
+
+    >>> found = resolve("cifar10", "sgce")
+    >>> found.loss, found.model, found.weight_decay
+    ('sgce:q=0.8', 'cnn8', 0.005)
+    """
+    kind = ""
+    if data not in KNOWN:
+        own = opened(data, root, skip_bad=skip_bad, **{name: given[name] for name in WHERE if name in given})
+        kind, given = _kind(own), given | {"fingerprint": own.fingerprint}
+    return resolved(protocol_of(data, kind), data, loss, given).settings
+
+
+def _kind(data: DataSet) -> str:
+    """Which protocol fits data that no protocol is published for."""
+    if data.streamed:
+        return "streamed"
+    return "table" if len(data.input_shape) == 1 else "images"

@@ -1,0 +1,107 @@
+"""Settings for data of one's own: what it is decides the protocol, and what is in it is part of the run."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+from refusals import refused
+
+from symloss.data import KNOWN, open_data
+from symloss.data.dataset import Examples, ImageFiles, labels_tensor
+from symloss.training import resolve, train
+from symloss.training.comparison import folder_name
+from symloss.training.protocols import resolved
+
+QUICK = {"epochs": 1, "model": "mlp:hidden=8"}
+
+
+def table(path, flip=False):
+    random = np.random.default_rng(0)
+    x = random.normal(size=(60, 2))
+    y = (x[:, 0] > 0) != flip
+    path.write_text(
+        "a,b,label\n" + "".join(f"{a},{b},{'yes' if c else 'no'}\n" for (a, b), c in zip(x, y, strict=True))
+    )
+    return str(path)
+
+
+def images(path, count=4, side=8):
+    for name in ("cats", "dogs"):
+        (path / name).mkdir(parents=True)
+        for i in range(count):
+            Image.new("RGB", (side, side), (i, 0, 0)).save(path / name / f"{i}.png")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["table", "images", "streamed"])
+def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
+    models = {"table": "mlp", "images": "cnn8", "streamed": "resnet50"}
+    assert resolved(kind, "somewhere/mine", "mae", {}).settings.model == models[kind]
+
+
+def test_the_kind_is_seen_by_opening_it(tmp_path):
+    assert resolve(table(tmp_path / "t.csv"), "mae").model == "mlp"
+    assert resolve(str(images(tmp_path / "photos")), "mae").model == "cnn8"
+
+
+@pytest.mark.parametrize("name", ["webvision", "table", "streamed", "cifar100-step", "mnist-lenet5"])
+def test_a_folder_that_is_called_like_a_protocol_or_a_preset_is_still_ones_own(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    images(tmp_path / name)
+    images(tmp_path / "photos")
+    ours, plain = resolve(name, "sgce"), resolve("photos", "sgce")
+    assert (ours.model, ours.loss, ours.scores, ours.schedule) == (
+        plain.model, plain.loss, plain.scores, plain.schedule
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("data", KNOWN)
+def test_every_known_data_set_has_a_protocol_and_no_fingerprint(data):
+    assert resolve(data, "sgce").fingerprint is None
+
+
+def test_a_table_that_changed_is_another_run(tmp_path):
+    data = table(tmp_path / "mine.csv")
+    first = resolve(data, "mae", **QUICK)
+    assert resolve(data, "mae", **QUICK) == first
+    found = train(first, tmp_path / folder_name(first))
+    table(tmp_path / "mine.csv", flip=True)
+    second = resolve(data, "mae", **QUICK)
+    assert folder_name(second) != folder_name(first)
+    with refused(ValueError, "holds a run with other settings (fingerprint)"):
+        train(second, tmp_path / folder_name(first))
+    with refused(ValueError, "mine.csv must be as it was when these settings were made", second.fingerprint):
+        train(first, tmp_path / "again")
+    assert train(first, tmp_path / folder_name(first)) == found, "what is done needs no data"
+
+
+def test_a_picture_moved_to_another_class_is_noticed_in_the_same_process(tmp_path):
+    folder = images(tmp_path / "photos")
+    before = resolve(str(folder), "mae").fingerprint
+    time.sleep(0.02)  # a clock of ten milliseconds is the coarsest there is
+    os.rename(folder / "cats" / "3.png", folder / "dogs" / "9.png")
+    assert resolve(str(folder), "mae").fingerprint != before
+
+
+def test_the_fingerprint_is_of_inputs_labels_classes_and_test_data(tmp_path):
+    def of(x, y, **test):
+        np.savez(tmp_path / "d.npz", x=x, y=y, **test)
+        return open_data(str(tmp_path / "d.npz")).fingerprint
+
+    x, y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array(list("ababab"))
+    same, other = of(x, y), x.copy()
+    other[0, 0] = 0.5
+    assert of(x, y) == same
+    found = {same, of(other, y), of(x, y[::-1]), of(x, np.array(list("acacac"))), of(x, y, x_test=x, y_test=y)}
+    assert len(found) == 5
+
+
+def test_streamed_files_count_by_name_and_size(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"12")
+    examples = Examples(ImageFiles((path,)), labels_tensor([0]))
+    before = examples.fingerprint()
+    path.write_bytes(b"123")
+    assert examples.fingerprint() != before
