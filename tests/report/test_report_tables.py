@@ -166,6 +166,15 @@ def test_latex_has_the_same_figures(part_of_table1):
     assert len(rows) == 2 * 3 * 3
 
 
+def test_latex_keeps_figures_under_their_noise_when_data_sets_have_different_ones(tmp_path):
+    for dataset, noise, accuracy in (("cifar10", "clean", 0.9), ("cifar100", "sym:0.8", 0.2)):
+        (cell,) = plan("table1", datasets=[dataset], losses=["ce"], noise=[noise], seeds=1)
+        write_cell(tmp_path, cell, accuracy, classes=[str(i) for i in range(10)])
+    upper, lower, *rows = latex_rows(written(tmp_path, "latex"))
+    assert (upper[2], lower[3]) == ("Clean", "0.8")
+    assert [row[2:] for row in rows if row[1] == "CE"] == [["90.00", "-"], ["-", "20.00"]]
+
+
 def bold(text, is_bold):
     return rf"\textbf{{{text}}}" if is_bold else text
 

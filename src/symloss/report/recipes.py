@@ -44,7 +44,7 @@ class Gathered:
         columns = [column for column in table.datasets if any(place[0] == column.name for place in self.runs)]
         together = len({column.noise for column in columns}) > 1 or all(len(column.noise) == 1 for column in columns)
         groups = [columns] if together else [[column] for column in columns]
-        blocks = tuple(self._block(group) for group in groups)
+        blocks = tuple(self._block(group, self._heads(group, stacked=len(groups) > 1)) for group in groups)
         return Section(
             name=table.name, title=f"{table.name}: {table.title}", profile=self.profile, measure="the test set",
             facts=self._facts(), blocks=blocks, recipe=table, command=self._command(),
@@ -77,16 +77,21 @@ class Gathered:
         words += [f"--profile {self.profile}"] if self.profile != "full" else []
         return " ".join(words)
 
-    def _block(self, columns: list[Column]) -> Block:
-        names = {column.name for column in columns}
-        used = {place for place in self.runs if place[0] in names}
-        heads = tuple(
+    def _heads(self, columns: list[Column], stacked: bool) -> tuple[Head, ...]:
+        """The columns that have a figure; blocks that are stacked have the same ones, all that any of them needs."""
+        used = {(dataset, noise) for dataset, _, noise in self.runs}
+        noises = {noise for _, noise in used}
+        return tuple(
             Head(column.name, noise)
             for column in columns
             for noise in column.noise
-            if any((place[0], place[2]) == (column.name, noise) for place in used)
+            if (column.name, noise) in used or (stacked and noise in noises)
         )
-        rows = [row for row in self.table.rows if any(place[1] == row.name for place in used)]
+
+    def _block(self, columns: list[Column], heads: tuple[Head, ...]) -> Block:
+        names = {column.name for column in columns}
+        used = {row for dataset, row, _ in self.runs if dataset in names}
+        rows = [row for row in self.table.rows if row.name in used]
         lines = []
         for row in rows:
             entries = tuple(self._entry((head.dataset, row.name, head.noise)) for head in heads)
