@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class DiskFull(OSError):  # noqa: N818
+    """Then nothing that comes after it can succeed either. (A class, as the number is lost between processes.)"""
+
+
+def disk_is_full(error: BaseException) -> bool:
+    return isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in FULL)
 
 
 @contextlib.contextmanager
@@ -14,18 +25,20 @@ def said(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(f"{path} cannot be written ({error.strerror}); what was there before is kept") from error
+        kind = DiskFull if disk_is_full(error) else OSError
+        raise kind(f"{path} cannot be written ({error.strerror}); what was there before is kept") from error
 
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file, wholly or not at all."""
     part = path.with_name(path.name + ".part")
     try:
-        with said(path), open(part, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        with said(path):
+            with open(part, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()

@@ -363,7 +363,7 @@ def test_an_archive_that_would_write_elsewhere(tmp_path, shop, monkeypatch):
         ("digits", ("scikit-learn",)),
         ("webvision-mini", ("data.vision.ee.ethz.ch", "{root}/webvision")),
         ("webvision-mini-imagenet", ("data.vision.ee.ethz.ch", "image-net.org", "{root}/ilsvrc12/val")),
-        ("cifar-n", ("https://github.com/UCSC-REAL/cifar-10-100n", "CIFAR-10_human.pt", "{root}/cifar-n")),
+        ("cifar-n", ("https://github.com/UCSC-REAL/cifar-10-100n", "CIFAR-10_human.pt", "into {root}")),
     ],
 )
 def test_what_must_be_fetched_by_hand(tmp_path, name, ingredients):

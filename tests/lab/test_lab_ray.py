@@ -1,6 +1,7 @@
 """Sweeps on a Ray cluster: two real nodes on this machine, one of which is lost in the middle."""
 
 import os
+import time
 
 import pytest
 from lab_helpers import command, kinds, results, work
@@ -8,6 +9,7 @@ from refusals import refused
 
 from symloss.lab.events import Event
 from symloss.lab.on_ray import Resources, run_on_ray
+from symloss.training.folder import RunFolder
 
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray warns of what is none of ours
@@ -40,6 +42,7 @@ def test_a_node_that_dies_costs_no_cell(cluster, tmp_path):
     for event in run_on_ray(works, cluster.address, Resources()):
         events.append(event)
         if event.kind == "finished" and node is not None:
+            _wait_for_two_in_training(works)  # each node has one of them
             cluster.remove_node(node, allow_graceful=False)
             node = None
     assert kinds(events) == {w.name: "finished" for w in works}
@@ -50,9 +53,14 @@ def test_a_node_that_dies_costs_no_cell(cluster, tmp_path):
         assert epochs == list(range(1, 61)), "every epoch once, whoever trained it"
 
 
-def _metrics(found):
-    from symloss.training.folder import RunFolder  # noqa: PLC0415
+def _wait_for_two_in_training(works):
+    deadline = time.monotonic() + 100
+    while sum(bool(_metrics(found)) and found.result() is None for found in works) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
+
+def _metrics(found):
     return RunFolder(found.folder).metrics()
 
 

@@ -1,7 +1,9 @@
 """Sweeps on one machine: whatever happens to one cell, the others are trained, and nothing is lost."""
 
 import json
+import multiprocessing
 import os
+import pickle
 import resource
 import signal
 import time
@@ -15,9 +17,10 @@ from symloss.lab import find_cell, plan
 from symloss.lab.cost import expected_seconds
 from symloss.lab.processes import run_in_processes
 from symloss.lab.sweep import survey
-from symloss.lab.work import Work, disk_is_full
+from symloss.lab.work import Work
 from symloss.training import train
 from symloss.training.folder import RunFolder
+from symloss.writing import disk_is_full, said
 
 PART = ("reproduce", "digits", "--profile", "mini", "--noise", "clean,sym:0.6", "--losses", "ce,mae", "--seeds", 1)
 
@@ -89,11 +92,26 @@ def test_a_full_disk_ends_the_sweep_with_one_sentence(tmp_path):
 
 
 def test_which_errors_mean_a_full_disk():
-    outer = OSError("runs cannot be written")
-    outer.__cause__ = OSError(28, "No space left on device")
-    assert disk_is_full(outer)
-    assert not disk_is_full(OSError(13, "Permission denied"))
-    assert not disk_is_full(None)
+    with pytest.raises(OSError, match="cannot be written") as full, said(Path("runs")):
+        raise OSError(28, "No space left on device")
+    assert disk_is_full(full.value)
+    assert disk_is_full(pickle.loads(pickle.dumps(full.value))), "also when it comes from another process"
+    with pytest.raises(OSError, match="cannot be written") as forbidden, said(Path("runs")):
+        raise OSError(13, "Permission denied")
+    assert not disk_is_full(forbidden.value)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_between_two_cells_is_replaced(tmp_path):
+    events = run_in_processes([work(tmp_path, loss) for loss in ("ce", "mae", "gce")], jobs=1)
+    seen = []
+    for event in events:
+        seen.append(event)
+        if event.kind == "finished" and len(kinds(seen)) == 1:
+            (child,) = multiprocessing.active_children()
+            child.kill()
+            child.join()
+    assert kinds(seen) == dict.fromkeys(("ce seed 0", "mae seed 0", "gce seed 0"), "finished")
 
 
 @pytest.mark.slow
@@ -161,17 +179,19 @@ def test_the_cost_grows_with_the_work_and_is_taken_from_alike_runs(tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_is_finished_by_the_same_command(tmp_path):
-    """SIGKILL to the sweep and, as a crash of the machine would, to its processes; three times at different moments."""
+    """SIGKILL to the sweep and, as a crash of the machine would, to its processes; three times, while they train."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    for moment in (0.0, 0.3, 1.0):
+    for _ in range(3):
+        before = _epochs(killed)
         process = command(*PART, "--jobs", 2, "--runs", killed, start_new_session=True)
         deadline = time.monotonic() + 120
-        while not list(killed.glob("*/metrics.jsonl")) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(moment)
-        before = results(killed)
+        while _epochs(killed) <= before:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        found = results(killed)
         _kill_group(process)
-        assert before.items() <= results(killed).items()
+        assert found.items() <= results(killed).items()
+    assert len(results(killed)) < 4, "it was cut off"
     last = command(*PART, "--jobs", 2, "--runs", killed)
     _, err = last.communicate(timeout=300)
     assert last.returncode == 0, err
@@ -180,6 +200,10 @@ def test_a_sweep_that_is_killed_is_finished_by_the_same_command(tmp_path):
     assert uninterrupted.returncode == 0, err
     assert results(killed) == results(whole)
     assert len(results(whole)) == 4
+
+
+def _epochs(runs):
+    return sum(len(path.read_text().splitlines()) for path in runs.glob("*/metrics.jsonl"))
 
 
 def _kill_group(process):
@@ -219,7 +243,7 @@ def test_what_is_done_is_not_done_again_and_every_output_says_mini(tmp_path):
 
 
 def test_bad_input_is_one_sentence_and_code_2(tmp_path):
-    for words, said in (
+    for words, sentence in (
         (("reproduce", "tabel1"), "there is no table 'tabel1'; did you mean 'table1'?"),
         (("reproduce", "digits", "--losses", "gse"), "digits has no loss 'gse'"),
         (("recipe", "table1/cifar10/sgce"), "must read table/data set/loss/noise"),
@@ -230,7 +254,7 @@ def test_bad_input_is_one_sentence_and_code_2(tmp_path):
         assert process.returncode == 2
         assert out == ""
         assert err.startswith("symloss: ")
-        assert said in err
+        assert sentence in err
         assert err.count("\n") == 1
 
 

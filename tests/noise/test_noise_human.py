@@ -119,7 +119,7 @@ def test_unknown_names_and_places(root):
         human_labels(root / "CIFAR-10_human.pt", "worse_label", clean)
     with refused(ValueError, "must hold 'noisy_label'", "'worse_label'"):
         human_labels(root / "CIFAR-10_human.pt", "fine", clean)
-    with refused(FileNotFoundError, "path of human labels must be a file", "elsewhere", "not there"):
+    with refused(FileNotFoundError, "path of human labels must be a file", "elsewhere", "not there", "cifar-10-100n"):
         corrupt(clean, "human:worst", classes=10, seed=0, root=root / "elsewhere")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import http.client
-import os
 import re
 import urllib.error
 import urllib.request
@@ -16,6 +14,7 @@ from typing import BinaryIO
 from symloss.data.archive import extract
 from symloss.data.root import data_root
 from symloss.data.sources import BY_HAND, SOURCES, Remote, by_hand
+from symloss.writing import DiskFull, disk_is_full
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes that are here, and how many there will be, if the server says."""
@@ -26,7 +25,6 @@ TIMEOUT = 60.0
 TRIES = 3
 SUMS = "SHA256SUMS"
 _BLOCK = 2**18
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def get(name: str, root: Path | None = None, *, progress: Progress | None = None, base_url: str | None = None) -> Path:
@@ -111,7 +109,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                 return  # nothing is missing
             raise ConnectionError(f"{url} must be there to be fetched; got {error.code} {error.reason}") from error
-        except _DiskFullError:
+        except DiskFull:
             raise
         except (OSError, http.client.HTTPException) as error:
             problem = str(getattr(error, "reason", error)) or type(error).__name__
@@ -119,10 +117,6 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
     raise ConnectionError(
         f"{url} must be within reach; got {problem} ({have} bytes are kept, and the next try continues there)"
     )
-
-
-class _DiskFullError(OSError):
-    """No more can be written."""
 
 
 def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
@@ -151,9 +145,9 @@ def _write(file: BinaryIO, block: bytes, part: Path) -> None:
         while view:
             view = view[file.write(view) :]
     except OSError as error:
-        if error.errno in _FULL:
-            raise _DiskFullError(
-                f"{part.parent} must have room for {part.name.removesuffix('.part')}; got {os.strerror(error.errno)} "
+        if disk_is_full(error):
+            raise DiskFull(
+                f"{part.parent} must have room for {part.name.removesuffix('.part')}; got {error.strerror} "
                 "(what has arrived is kept, and the next try continues there)",
             ) from error
         raise

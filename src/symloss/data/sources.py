@@ -74,7 +74,7 @@ BY_HAND = {
     "cifar-n": (
         "download the zip of CIFAR-10N and CIFAR-100N (licence CC BY-NC 4.0) from "
         "https://github.com/UCSC-REAL/cifar-10-100n "
-        "and unpack CIFAR-10_human.pt and CIFAR-100_human.pt into {root}/cifar-n"
+        "and unpack CIFAR-10_human.pt and CIFAR-100_human.pt into {root}"
     ),
 }
 """What to do about those that cannot be fetched from here."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from symloss.lab.work import Work
+from symloss.training.folder import Busy
+from symloss.training.run import OnEpoch
+from symloss.writing import disk_is_full
 
 
 @dataclass(frozen=True)
@@ -22,3 +25,16 @@ class Event:
 
 
 Events = Iterator[Event]
+
+
+def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
+    """Carry it out, and say what came of it, in a form that other processes and machines understand."""
+    try:
+        return Event("finished", work, work.carry_out(on_epoch))
+    except Busy as error:
+        return Event("elsewhere", work, reason=str(error))
+    except BrokenPipeError:  # nobody listens any more
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, (ValueError, OSError)) else repr(error)
+        return Event("failed", work, reason=reason, disk_full=disk_is_full(error))

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from symloss.lab.events import Event, Events
-from symloss.lab.work import Work, disk_is_full
-from symloss.training.folder import Busy
+from symloss.lab.events import Event, Events, attempt
+from symloss.lab.work import Work
+from symloss.training.folder import METRICS
 
-PATIENCE = 600.0
-"""Seconds without any progress after which a run that another process holds is given up."""
+PATIENCE = 3600.0
+"""Seconds without the end of an epoch after which a run that another process holds is left to it."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Eve
     started_here = not ray.is_initialized()
     if started_here:
         _connect(ray, address)
-    task = ray.remote(_carry_out_patiently).options(
+    task = ray.remote(_attempt_patiently).options(
         num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries
     )
     try:
@@ -80,23 +80,28 @@ def _knock(address: str) -> None:
 
 def _event(ray: Any, reference: Any, work: Work) -> Event:
     try:
-        return Event("finished", work, ray.get(reference))
-    except ray.exceptions.RayTaskError as error:
-        return Event("failed", work, reason=str(error.cause), disk_full=disk_is_full(error.cause))
+        event: Event = ray.get(reference)
+        return event
     except ray.exceptions.RayError as error:
         return Event("failed", work, reason=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
 
 
-def _carry_out_patiently(work: Work) -> dict[str, Any]:
+def _attempt_patiently(work: Work) -> Event:
     """A run whose process was lost may be held for a moment longer; one of another sweep until it is done."""
     seen, since = -1.0, time.monotonic()
     while True:
-        try:
-            return work.carry_out()
-        except Busy:
-            changed = max((path.stat().st_mtime for path in work.folder.iterdir()), default=0.0)
-            if changed != seen:
-                seen, since = changed, time.monotonic()
-            if time.monotonic() - since > PATIENCE:
-                raise
-            time.sleep(1.0)
+        event = attempt(work)
+        changed = _last_epoch(work)
+        if changed != seen:
+            seen, since = changed, time.monotonic()
+        if event.kind != "elsewhere" or time.monotonic() - since > PATIENCE:
+            return event
+        time.sleep(1.0)
+
+
+def _last_epoch(work: Work) -> float:
+    """When it ended."""
+    try:
+        return (work.folder / METRICS).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

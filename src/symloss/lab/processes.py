@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import functools
 import multiprocessing
 import os
 import signal
@@ -14,22 +15,23 @@ from typing import Any
 
 import torch
 
-from symloss.lab.events import Event, Events
-from symloss.lab.work import Work, disk_is_full
-from symloss.training.folder import Busy
+from symloss.lab.events import Event, Events, attempt
+from symloss.lab.work import Work
 
 SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass
 class _Worker:
+    number: int
     process: Any
     connection: Connection
     work: Work | None = None
 
     def give(self, work: Work) -> None:
         self.work = work
-        self.connection.send(work)
+        with contextlib.suppress(BrokenPipeError):  # of one that died meanwhile we hear next
+            self.connection.send(work)
 
     def death(self) -> str:
         self.process.join()
@@ -45,9 +47,8 @@ def run_in_processes(works: Iterable[Work], jobs: int) -> Events:
     """
     waiting = deque(works)
     jobs = min(jobs, len(waiting))
-    numbers = itertools.count()
     threads = threads_of(jobs)
-    workers = [_start(next(numbers), threads) for _ in range(jobs)]
+    workers = [_start(number, threads) for number in range(jobs)]
     try:
         while waiting or any(worker.work for worker in workers):
             for worker in workers:
@@ -60,7 +61,7 @@ def run_in_processes(works: Iterable[Work], jobs: int) -> Events:
                 event = _heard(worker)
                 yield event
                 if worker.process.exitcode is not None:
-                    workers[workers.index(worker)] = _start(next(numbers), threads)
+                    workers[worker.number] = _start(worker.number, threads)
                 if event.disk_full:
                     waiting.clear()
     finally:
@@ -78,19 +79,12 @@ def _heard(worker: _Worker) -> Event:
     work = worker.work
     assert work is not None
     try:
-        kind, content = worker.connection.recv()
+        event: Event = worker.connection.recv()
     except (EOFError, OSError):
+        event = Event("failed", work, reason=worker.death())
+    if event.kind != "epoch":
         worker.work = None
-        return Event("failed", work, reason=worker.death())
-    if kind == "epoch":
-        return Event("epoch", work, content)
-    worker.work = None
-    if kind == "finished":
-        return Event("finished", work, content)
-    if kind == "elsewhere":
-        return Event("elsewhere", work, reason=content)
-    sentence, full = content
-    return Event("failed", work, reason=sentence, disk_full=full)
+    return event
 
 
 def _start(number: int, threads: int) -> _Worker:
@@ -98,7 +92,7 @@ def _start(number: int, threads: int) -> _Worker:
     process = SPAWN.Process(target=_serve, args=(theirs, number, threads), name=f"symloss-{number}")
     process.start()
     theirs.close()
-    return _Worker(process, ours)
+    return _Worker(number, process, ours)
 
 
 def _serve(connection: Connection, number: int, threads: int) -> None:
@@ -113,17 +107,10 @@ def _serve(connection: Connection, number: int, threads: int) -> None:
         except (EOFError, OSError):
             return
         try:
-            connection.send(_outcome(work, connection))
+            connection.send(attempt(work, functools.partial(_tell_epoch, connection, work)))
         except BrokenPipeError:
             return
 
 
-def _outcome(work: Work, connection: Connection) -> tuple[str, Any]:
-    try:
-        return "finished", work.carry_out(lambda row: connection.send(("epoch", row)))
-    except Busy as error:
-        return "elsewhere", str(error)
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        return "failed", (f"{error}" if isinstance(error, (ValueError, OSError)) else repr(error), disk_is_full(error))
+def _tell_epoch(connection: Connection, work: Work, row: dict[str, Any]) -> None:
+    connection.send(Event("epoch", work, row))

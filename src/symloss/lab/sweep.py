@@ -11,7 +11,7 @@ from symloss import noise
 from symloss.data import data_root, open_data
 from symloss.lab.cells import Cell
 from symloss.lab.work import Work
-from symloss.noise.human import human_file
+from symloss.noise.human import human_file, require_human_file
 
 
 @dataclass
@@ -60,9 +60,8 @@ def _missing(data: str, evaluate: tuple[str, ...], human: str, root: Path) -> st
     try:
         for name in (data, *evaluate):
             open_data(name, root=root)
-        path = human_file(noise.parse(human), root) if human else None
-        if path is not None and not path.is_file():
-            return f"human labels must be in {path}; got no such file: download it from the publisher of CIFAR-N"
+        if human:
+            require_human_file(human_file(noise.parse(human), root))
     except FileNotFoundError as error:
         return str(error)
     return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,6 @@ from symloss.training.folder import FAILURE, RESULT, Busy, RunFolder
 from symloss.training.prediction import accuracy_on
 from symloss.training.run import OnEpoch, train
 from symloss.training.settings import Settings
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -77,12 +74,3 @@ class Work:
 def evaluation_file(data: str) -> str:
     """The file, in a run's folder, with the accuracy on another data set."""
     return f"evaluation-{data}.json"
-
-
-def disk_is_full(error: BaseException | None) -> bool:
-    """Then nothing that comes after it can succeed either."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in FULL:
-            return True
-        error = error.__cause__
-    return False

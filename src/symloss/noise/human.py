@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from symloss.data.sources import by_hand
 from symloss.losses import checks
 from symloss.noise.counts import Labels
 from symloss.noise.labels import label_array
@@ -68,9 +69,14 @@ def human_file(spec: Spec, root: str | Path | None) -> Path:
     return Path(root) / file
 
 
-def _load(path: Path) -> dict[str, Any]:
+def require_human_file(path: Path) -> None:
     if not path.is_file():
-        raise FileNotFoundError(f"path of human labels must be a file; got {str(path)!r}, which is not there")
+        where = by_hand("cifar-n", path.parent)
+        raise FileNotFoundError(f"path of human labels must be a file; got {str(path)!r}, which is not there: {where}")
+
+
+def _load(path: Path) -> dict[str, Any]:
+    require_human_file(path)
     try:
         with torch.serialization.safe_globals(_ALLOWED):
             content = torch.load(path, map_location="cpu", weights_only=True)

@@ -19,6 +19,7 @@ from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import Settings
 from symloss.training.task import Task, prepare
 from symloss.training.versions import versions
+from symloss.writing import DiskFull
 
 OnEpoch = Callable[[Row], None]
 PRECISION = {"32": "32-true", "bf16-mixed": "bf16-mixed"}
@@ -76,7 +77,7 @@ def train(
 def _retold(error: ProcessRaisedException) -> Exception:
     """What went wrong in another process, without its traceback if it is a sentence of ours."""
     kind, _, sentence = str(error).strip().splitlines()[-1].partition(": ")
-    kinds = {known.__name__: known for known in (Diverged, ValueError, TypeError, OSError, FileNotFoundError)}
+    kinds = {known.__name__: known for known in (Diverged, ValueError, TypeError, OSError, FileNotFoundError, DiskFull)}
     known = kinds.get(kind.rpartition(".")[2])
     return error if known is None else known(sentence)
 
