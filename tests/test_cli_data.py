@@ -62,6 +62,34 @@ def test_predicting_is_what_the_last_epoch_measured(tmp_path):
     assert sum(hits) / len(hits) == pytest.approx(result["last"]["test_accuracy"])
 
 
+def test_a_run_s_word_alone_imports_nothing(tmp_path):
+    (tmp_path / "theirs.py").write_text(
+        "import pathlib, torch\npathlib.Path('ran').touch()\n"
+        "def model(input_shape, classes):\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
+    )
+    options = ("--model", "theirs:model", "--epochs", "1", "--validation", "0", "--out", "run")
+    assert run("train", *options, cwd=tmp_path).returncode == 0
+    (tmp_path / "ran").unlink()
+    refusal = run("predict", "run", "digits", cwd=tmp_path)
+    assert refusal.returncode == 2
+    assert "model must be 'theirs:model', as run says, if you trust that code" in refusal.stderr
+    assert not (tmp_path / "ran").exists()
+    assert run("predict", "run", "digits", "--model", "theirs:model", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "ran").exists()
+    best = run("predict", "run", "digits", "--model", "theirs:model", "--best", cwd=tmp_path)
+    assert (best.returncode, best.stdout) == (2, "")
+    assert "must have held examples out to have a best epoch; got no best.pt" in best.stderr
+
+
+def test_predictions_cannot_replace_a_folder(tmp_path):
+    train(resolve("digits", "mae", epochs=1), tmp_path / "run")
+    (tmp_path / "out").mkdir()
+    done = run("predict", "run", "digits", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "symloss: out cannot be written (Is a directory); what was there before is kept\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

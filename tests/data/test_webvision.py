@@ -61,9 +61,12 @@ def test_ilsvrc12_by_list(root):
     assert data.name == "webvision-mini-imagenet"
 
 
-def test_ilsvrc12_by_folder(root):
-    for k in range(60):
-        save_image(root / "ilsvrc12" / "val" / f"n{k:08d}" / f"{k}.JPEG", random_bytes(2, 2, 3))
+@pytest.mark.parametrize("folders", [50, 1000])
+def test_ilsvrc12_by_folder(root, folders):
+    for k in range(folders):
+        (root / "ilsvrc12" / "val" / f"n{k:08d}").mkdir(parents=True)
+        if k < 60:
+            save_image(root / "ilsvrc12" / "val" / f"n{k:08d}" / f"{k}.JPEG", random_bytes(2, 2, 3))
     test = open_data("webvision-mini-imagenet", root=root).test
     assert [path.name for path in test.inputs.paths] == [f"{k}.JPEG" for k in range(50)]
     assert test.labels.tolist() == list(range(50))
@@ -74,6 +77,14 @@ def test_a_missing_list(root, missing):
     (root / "webvision" / "info" / missing).unlink()
     with refused(FileNotFoundError, missing, "data.vision.ee.ethz.ch", f"into {root}/webvision"):
         open_data("webvision-mini", root=root)
+
+
+@pytest.mark.parametrize("folders", [1, 49, 51, 100, 999])
+def test_other_numbers_of_folders_cannot_be_told_apart(root, folders):
+    for k in range(folders):
+        (root / "ilsvrc12" / "val" / f"n{k:08d}").mkdir(parents=True)
+    with refused(FileNotFoundError, "folders of all 1000 classes or of the first 50", f"and {folders} folders"):
+        open_data("webvision-mini-imagenet", root=root)
 
 
 def test_ilsvrc12_missing(root):

@@ -180,8 +180,9 @@ def test_bad_input(data):
         UnhingedRegressor("1").fit(x, y)
     with refused(ValueError, "delta", "(0, inf)", "-1"):
         UnhingedRegressor(delta=-1.0).fit(x, y)
-    with refused(ValueError, "corruption_mean", "'mean'", "'mode'"):
-        UnhingedRegressor(corruption_mean="mode").fit(x, y)
+    for text in ("mode", "a number"):
+        with refused(ValueError, "corruption_mean must be 'mean', 'median' or a number", repr(text)):
+            UnhingedRegressor(corruption_mean=text).fit(x, y)
     for weights in (np.zeros(80), np.full(80, np.inf)):
         with pytest.raises(ValueError, match=r"[Ss]ample.weight"):
             UnhingedRegressor().fit(x, y, sample_weight=weights)

@@ -1,5 +1,8 @@
 """Denormal numbers: gone while a network trains, and only then."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from training_helpers import small
@@ -25,6 +28,21 @@ def test_they_are_zero_inside_and_as_before_outside(before):
         assert (product() == 0) is before
     finally:
         torch.set_flush_denormal(False)
+
+
+def test_training_has_none_of_them_in_any_thread_of_a_new_process(tmp_path):
+    script = """
+import sys, torch
+from symloss.training import resolve, train
+torch.set_num_threads(2)
+left = []
+def look(row):
+    left.append(int((torch.full((400_000,), 1e-39) * 1.0).view(torch.int32).count_nonzero()))
+train(resolve("digits", "mae", epochs=2), sys.argv[1], on_epoch=look)
+print(left)
+"""
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "run"], capture_output=True, text=True, check=True)
+    assert done.stdout == "[0, 0]\n"
 
 
 def test_training_has_none_of_them(tmp_path):

@@ -12,7 +12,7 @@ from training_helpers import exit_code, start
 
 from symloss.training import Settings
 from symloss.training.folder import Busy, RunFolder
-from symloss.writing import write_whole
+from symloss.writing import DiskFull, write_whole
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_full_disk_is_said_in_one_sentence(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with refused(OSError, tmp_path / "file", "cannot be written", "No space left on device", "is kept"):
+    with refused(DiskFull, tmp_path / "file", "cannot be written", "No space left on device", "is kept"):
         write_whole(tmp_path / "file", b"new")
 
 

@@ -80,6 +80,9 @@ def predict(
     data: Annotated[str, typer.Argument(help="Data as in train; labels are not needed.", show_default=False)],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A CSV file (default: standard output).")] = None,
     best: Annotated[bool, typer.Option("--best", help="The epoch that was best on validation, not the last.")] = False,
+    model: Annotated[
+        str | None, typer.Option(help="The run's module:function again, where the model is yours.")
+    ] = None,
     *,
     options: dict[str, Any],
 ) -> None:
@@ -94,7 +97,7 @@ def predict(
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["example", "prediction", "probability"])
     root, skip_bad = options["data_dir"], options["skip_bad"]
-    found = predictions(run, data, best=best, image=options["image"], root=root, skip=skip_bad)
+    found = predictions(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
     for name, prediction, probability in found:
         writer.writerow([name, prediction, f"{probability:.6f}"])
     if out is None:

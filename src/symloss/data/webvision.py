@@ -22,7 +22,7 @@ from symloss.data.scaling import IMAGENET
 from symloss.data.sources import by_hand
 from symloss.losses.checks import brief
 
-CLASSES = 50
+CLASSES, ALL_CLASSES = 50, 1000
 
 
 def open_webvision(root: Path, *, imagenet: bool = False, bad: BadFiles | None = None) -> DataSet:
@@ -70,9 +70,10 @@ def _imagenet(folder: Path, help_: str, bad: BadFiles) -> Examples:
         return _from_list(listing, images, help_, bad)
     # In the order of their names the folders are the classes 0, 1, 2, ... of ILSVRC12 and of WebVision.
     classes = sorted(path for path in images.iterdir() if path.is_dir()) if images.is_dir() else []
-    if len(classes) < CLASSES:
+    if len(classes) not in (CLASSES, ALL_CLASSES):
         raise FileNotFoundError(
-            f"ILSVRC12 validation must have the list {listing} or folders of classes in {images}; got neither: {help_}"
+            f"ILSVRC12 validation must have the list {listing}, or in {images} folders of all {ALL_CLASSES} classes or "
+            f"of the first {CLASSES}; got no list and {len(classes)} folders: {help_}"
         )
     found = [(path, label) for label, place in enumerate(classes[:CLASSES]) for path in sorted(place.iterdir())]
     return _examples([path for path, _ in found], [label for _, label in found], images, help_, bad)

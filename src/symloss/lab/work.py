@@ -67,7 +67,9 @@ class Work:
         for data in self.evaluate:
             if folder.read(evaluation_file(data)) is None:
                 with folder.alone():
-                    folder.write(evaluation_file(data), accuracy_on(self.folder, data, root=self.root))
+                    folder.write(
+                        evaluation_file(data), accuracy_on(self.folder, data, model=self.settings.model, root=self.root)
+                    )
         return result
 
 

@@ -66,6 +66,15 @@ def list_models() -> dict[str, str]:
     return {name: entry.description for name, entry in MODELS.items()}
 
 
+def is_built_in(name: str) -> bool:
+    """Whether nothing has to be imported for it.
+
+    >>> is_built_in("cnn8:width=0.25"), is_built_in("mine:model")
+    (True, False)
+    """
+    return name.partition(":")[0] in MODELS
+
+
 def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed: int | None = None) -> nn.Module:
     """A model by name, options after a colon, or by ``module:function``, a function of input_shape and classes.
 

@@ -130,7 +130,10 @@ class UnhingedRegressor(_CentroidRegressor):
 
     def _mean(self, y: Array, share: Array) -> Array:
         if isinstance(self.corruption_mean, str):
-            checks.choice("corruption_mean", self.corruption_mean, ("mean", "median", "a number"))
+            if self.corruption_mean not in ("mean", "median"):
+                raise ValueError(
+                    f"corruption_mean must be 'mean', 'median' or a number; got {checks.brief(self.corruption_mean)}"
+                )
             found = share @ y if self.corruption_mean == "mean" else _weighted_median(y, share)
             return np.asarray(found)
         return np.full(y.shape[1], _number("corruption_mean", self.corruption_mean, "(-inf, inf)"))

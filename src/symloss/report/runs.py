@@ -7,7 +7,6 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,9 @@ from numpy.typing import NDArray
 from symloss.lab.work import evaluation_file
 from symloss.losses import checks
 from symloss.noise.manifest import JSON as NOISE
-from symloss.training.folder import FAILURE, RESULT, SETTINGS, RunFolder
+from symloss.training.folder import DATA, FAILURE, RESULT, SETTINGS, RunFolder
 from symloss.training.settings import Settings
 
-DATA = "data.json"
-TEXTS = ("data", "noise", "loss", "model", "schedule", "label")
 MEASURES = ("test_accuracy", "validation_accuracy")
 
 
@@ -149,11 +146,6 @@ def _settings(folder: Path) -> Settings:
     settings = RunFolder(folder).settings()
     if settings is None:
         raise ValueError(f"{folder / SETTINGS} must be there; it was removed while the runs were read")
-    for name, value in settings.to_dict().items():
-        if not isinstance(value, str if name in TEXTS else (str, int, float, NoneType)):
-            allowed = "a text" if name in TEXTS else "a text, a number or nothing"
-            brief = checks.brief(value)
-            raise ValueError(f"{folder / SETTINGS} holds no settings of a run; {name} must be {allowed}; got {brief}")
     return settings
 
 

@@ -14,7 +14,10 @@ import torch
 
 @contextlib.contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """In this thread, and those that it starts; as it was before, afterwards."""
+    """In this thread, and in torch's threads if none of them is started yet; this thread is as before, afterwards.
+
+    Threads have the setting of whoever started them, for good: torch can tell it to its calling thread alone.
+    """
     before = _flushing()
     torch.set_flush_denormal(True)
     try:

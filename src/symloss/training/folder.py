@@ -19,7 +19,8 @@ from symloss.losses import checks
 from symloss.training.settings import Settings
 from symloss.writing import said, write_whole
 
-SETTINGS, METRICS, RESULT, FAILURE = "settings.json", "metrics.jsonl", "result.json", "failure.json"
+SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
+RESULT, FAILURE = "result.json", "failure.json"
 FORMAT = 1
 """Of everything in a run's folder; it grows when an older version could misread a newer one's."""
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"

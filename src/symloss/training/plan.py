@@ -15,7 +15,7 @@ WHERE = ("label", "image", "test")
 """Settings that say what of the user's own data is what."""
 
 
-def resolve(data: str, loss: str, *, root: Path | None = None, skip_bad: bool = False, **given: Any) -> Settings:
+def resolve(data: str | Path, loss: str, *, root: Path | None = None, skip_bad: bool = False, **given: Any) -> Settings:
     """Settings for a data set and a loss: what is given, else what the protocol says for the loss, or for all losses.
 
     Data of one's own is opened, as its kind decides the protocol, and its content is part of the settings.
@@ -24,7 +24,7 @@ def resolve(data: str, loss: str, *, root: Path | None = None, skip_bad: bool = 
     >>> found.loss, found.model, found.weight_decay
     ('sgce:q=0.8', 'cnn8', 0.005)
     """
-    kind = ""
+    data, kind = str(data), ""
     if data not in KNOWN:
         own = opened(data, root, skip_bad=skip_bad, **{name: given[name] for name in WHERE if name in given})
         kind, given = _kind(own), given | {"fingerprint": own.fingerprint}

@@ -15,8 +15,9 @@ from symloss.data.bad import BadFiles
 from symloss.data.batches import Batches
 from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
+from symloss.models.create import is_built_in
 from symloss.training.build import build_loss, build_model
-from symloss.training.folder import BEST, SETTINGS, RunFolder, load_state
+from symloss.training.folder import BEST, DATA, SETTINGS, RunFolder, load_state
 
 BATCH = 256
 
@@ -43,18 +44,29 @@ class Trained:
                 yield part.index, scores if self.score_map is None else self.score_map(scores)
 
 
-def trained(run: Path | str, best: bool = False) -> Trained:
-    """The model of the last epoch, or of the one that was best on validation."""
+def trained(run: Path | str, best: bool = False, model: str | None = None) -> Trained:
+    """The model of the last epoch, or of the one that was best on validation.
+
+    A model that is not built in must be named: the folder may be somebody else's, and its word alone runs no code.
+    """
     folder = RunFolder(run)
-    settings, about = folder.settings(), folder.read("data.json")
+    settings, about = folder.settings(), folder.read(DATA)
     if settings is None or about is None:
-        raise FileNotFoundError(f"{run} must be the folder of a run; got one without {SETTINGS}")
-    state = load_state(folder.path / BEST) if best and (folder.path / BEST).exists() else folder.load_checkpoint()
+        raise FileNotFoundError(
+            f"{run} must be the folder of a run; got one without {SETTINGS if settings is None else DATA}"
+        )
+    if not is_built_in(settings.model) and model != settings.model:
+        raise ValueError(
+            f"model must be {settings.model!r}, as {run} says, if you trust that code of your own; got {model!r}"
+        )
+    if best and not (folder.path / BEST).exists():
+        raise FileNotFoundError(f"{run} must have held examples out to have a best epoch; got no {BEST}")
+    state = load_state(folder.path / BEST) if best else folder.load_checkpoint()
     if state is None:
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
-    model = build_model(settings, tuple(about["input_shape"]), len(about["classes"]))
-    model.load_state_dict(state["model"])
-    return Trained(model, getattr(build_loss(settings), "score_map", None), about)
+    network = build_model(settings, tuple(about["input_shape"]), len(about["classes"]))
+    network.load_state_dict(state["model"])
+    return Trained(network, getattr(build_loss(settings), "score_map", None), about)
 
 
 def predictions(
@@ -62,6 +74,7 @@ def predictions(
     data: str,
     *,
     best: bool = False,
+    model: str | None = None,
     image: str | None = None,
     root: Path | None = None,
     skip: bool = False,
@@ -70,7 +83,7 @@ def predictions(
 
     The probability is the softmax of the scores that the loss saw; it is not calibrated.
     """
-    found = trained(run, best)
+    found = trained(run, best, model)
     about = found.about
     wanted = Wanted(tuple(about["input_shape"]), about["size"], tuple(about["columns"]))
     inputs = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip))
@@ -81,9 +94,9 @@ def predictions(
             yield inputs.names[place], about["classes"][number], value
 
 
-def accuracy_on(run: Path | str, data: str, *, root: Path | None = None) -> dict[str, Any]:
+def accuracy_on(run: Path | str, data: str, *, model: str | None = None, root: Path | None = None) -> dict[str, Any]:
     """How often the model of the last epoch is right on the test examples of another data set with the same classes."""
-    found, other = trained(run), open_data(data, root=root)
+    found, other = trained(run, model=model), open_data(data, root=root)
     if other.test is None or list(other.classes) != found.about["classes"]:
         raise ValueError(f"{data} must have test examples of the classes that {run} was trained on; it has others")
     right = sum(int((scores.argmax(1) == other.test.labels[index]).sum()) for index, scores in found.scores(other.test))

@@ -14,7 +14,7 @@ from lightning_fabric import Fabric
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from symloss.training.denormals import flushed_denormals
-from symloss.training.folder import RESULT, RunFolder
+from symloss.training.folder import DATA, RESULT, RunFolder
 from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import Settings
 from symloss.training.task import Task, prepare
@@ -97,7 +97,7 @@ class _Work:
         folder, task = RunFolder(self.path), prepare(self.settings, self.root, self.skip_bad)
         if fabric.is_global_zero:
             task.corruption.save(self.path)
-            folder.write("data.json", _description(task))
+            folder.write(DATA, _description(task))
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
             best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)

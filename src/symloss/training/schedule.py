@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from symloss.losses import checks
 
-KINDS = ("constant", "cosine", "step", "exponential", "epochs")
 USAGE = (
-    "'constant', 'cosine', 'step:190' or 'step:190,0.1' (epoch, factor), 'exponential:0.1/10000' (factor every so many "
-    "steps, at every step) or 'epochs:0.97' (factor every epoch)"
+    "'constant', 'cosine', 'step:190' or 'step:190,0.1' (factor every so many epochs), 'exponential:0.1/10000' (factor "
+    "every so many steps, at every step) or 'epochs:0.97' (factor every epoch)"
 )
 
 

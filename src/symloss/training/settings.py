@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from symloss.losses import checks
@@ -66,6 +67,11 @@ class Settings:
     """"mini" for a recipe that was shrunk; it changes nothing by itself, but everything that is written says so."""
 
     def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            allowed, kinds = _KINDS.get(str(field.type), ("anything", object))
+            if not isinstance(value, kinds):
+                raise TypeError(f"{field.name} must be {allowed}; got {checks.brief(value)}")
         checks.choice("optimizer", self.optimizer, OPTIMIZERS)
         checks.choice("precision", self.precision, PRECISIONS)
         checks.choice("counts", self.counts, METHODS)
@@ -102,6 +108,12 @@ class Settings:
 
 _LATER = ("noise_seed", "fingerprint", "profile")
 """Settings that came later: they count only where they are used, so that runs from before keep their keys."""
+_KINDS: dict[str, tuple[str, Any]] = {
+    "str": ("a text", str),
+    "str | None": ("a text or nothing", (str, NoneType)),
+    "bool": ("true or false", bool),
+}
+"""Of the fields that are no numbers."""
 _OPTIONAL = ("clip", "subset", "noise_seed")
 _WHOLE = {
     "epochs": "[1, inf)",
