@@ -40,9 +40,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name == "functional" or name.startswith("_"):
-        raise AttributeError(name)
-    modules = importlib.import_module("symloss.losses.create").MODULES
+    # A class of a loss; whatever else is wanted may be a module, which Python imports once this fails.
+    modules = importlib.import_module("symloss.losses.create").MODULES if name[:1].isupper() else {}
     if name in modules:
         return modules[name]
     raise AttributeError(f"module 'symloss' has no attribute {name!r}")

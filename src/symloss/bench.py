@@ -26,6 +26,7 @@ from torch.nn import functional as F  # noqa: N812
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import create_loss
+from symloss.machine import processor
 
 SIZES = ((128, 10), (4096, 1000), (1024, 50_000))
 LABEL = ("mae", "gce", "sce", "agce", "aul", "ael", "focal", "taylor-ce", "phuber-ce", "alpha-mae")
@@ -47,18 +48,10 @@ def environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "processor": _processor(),
+        "processor": processor() or "unknown",
         "threads": torch.get_num_threads(),
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:
-            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or "unknown"
 
 
 def group(name: str) -> str:

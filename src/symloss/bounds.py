@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from symloss.losses import checks
+from symloss import checks
 
 
 def output_bound(R: float, r: float, c: float = 1.0, layers: int = 1) -> float:  # noqa: N803

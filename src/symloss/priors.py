@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Beta, Dirichlet
 
-from symloss.losses import checks
+from symloss import checks
+from symloss.losses import tensors
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.scores import Scores, full_precision
 from symloss.writing import write_whole
@@ -40,8 +41,8 @@ def symmetrizing_prior(classes: int, prior: Tensor | Iterable[float] | None = No
         q = torch.full((classes,), 1 / classes, dtype=torch.float64)
     else:
         q = torch.as_tensor(prior if isinstance(prior, Tensor) else list(prior), dtype=torch.float64).detach()
-    checks.class_vector("prior", q, classes)
-    checks.probabilities(q, 0, "prior")
+    tensors.class_vector("prior", q, classes)
+    tensors.probabilities(q, 0, "prior")
     if bool((q >= 1).any()):
         raise ValueError("prior must leave every class below 1; got all of it on one class, for which no prior exists")
     return Dirichlet(1 - q)
@@ -71,8 +72,8 @@ class DirichletPenalty(nn.Module):
         super().__init__()
         checks.choice("reduction", reduction, REDUCTIONS)
         if isinstance(alpha, Tensor):
-            checks.class_vector("alpha", alpha)
-            if checks.can_look(alpha) and not bool((alpha > 0).all() and alpha.isfinite().all()):
+            tensors.class_vector("alpha", alpha)
+            if tensors.can_look(alpha) and not bool((alpha > 0).all() and alpha.isfinite().all()):
                 raise ValueError(f"alpha must be above 0 and finite; got {float(alpha.min()):g}")
         elif alpha is not None:
             alpha = torch.tensor(checks.number("alpha", alpha, "(0, inf)"), dtype=torch.float64)
@@ -80,8 +81,8 @@ class DirichletPenalty(nn.Module):
         self.reduction = reduction
 
     def forward(self, scores: Tensor) -> Tensor:
-        checks.scores(scores)
-        s = Scores(full_precision(scores), checks.class_dim(scores))
+        tensors.scores(scores)
+        s = Scores(full_precision(scores), tensors.class_dim(scores))
         values = s.sum(self._lack(s) * s.logp).squeeze(s.dim)
         if self.reduction == "none":
             return values
@@ -93,7 +94,7 @@ class DirichletPenalty(nn.Module):
             return 1 / s.count
         if self.alpha.dim() == 0:
             return 1 - self.alpha.to(s.z)
-        checks.class_vector("alpha", self.alpha, s.classes)
+        tensors.class_vector("alpha", self.alpha, s.classes)
         return s.align(1 - self.alpha.to(s.z))
 
     def extra_repr(self) -> str:

@@ -73,7 +73,7 @@ def test_the_command_trains_on_a_cluster_and_continues_past_failures(cluster, tm
     assert process.returncode == 0, err
     assert "to be shared by the cluster" in err
     assert len(results(tmp_path)) == 2
-    assert "mini: reduced" in out
+    assert "mini (reduced" in out
     works = [work(tmp_path, "gce", model="nowhere:nothing"), work(tmp_path, "mae")]
     events = list(run_on_ray(works, cluster.address, Resources()))
     assert kinds(events) == {"gce seed 0": "failed", "mae seed 0": "finished"}

@@ -224,9 +224,9 @@ def test_what_is_done_is_not_done_again_and_every_output_says_mini(tmp_path):
     first = command(*PART, "--runs", tmp_path)
     out, err = first.communicate(timeout=300)
     assert first.returncode == 0, err
-    assert "mini: reduced, not the published protocol: 0 runs are done, 4 to do" in err
+    assert "digits, mini (reduced: not the published protocol): 0 runs are done, 4 to do" in err
     assert "about " in err
-    assert "digits, digits (mini: reduced, not the published protocol): accuracy" in out
+    assert "digits, digits, mini (reduced: not the published protocol): accuracy" in out
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
     second = command(*PART, "--runs", tmp_path, "--json")
     out, err = second.communicate(timeout=300)

@@ -51,7 +51,7 @@ def test_settings_that_are_equal_have_the_same_key(name, value):
         ("optimizer", "lion"), ("precision", "16"), ("counts", "ceil"), ("scores", "softmax"), ("epochs", 0),
         ("epochs", 1.5), ("batch", 0), ("seed", -1), ("lr", 0), ("lr", float("nan")), ("lr", float("inf")),
         ("momentum", 1), ("weight_decay", -1e-9), ("penalty", -1), ("validation", 1), ("validation", -0.1),
-        ("clip", -1), ("subset", 1), ("noise_seed", -1), ("profile", "huge"), ("schedule", "linear"),
+        ("clip", -1), ("subset", 1), ("noise_seed", -1), ("schedule", "linear"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_in_one_sentence(name, value):
@@ -67,6 +67,12 @@ def test_a_clip_of_zero_is_none():
 def test_what_is_no_number_is_refused_in_one_sentence(name):
     with refused(TypeError, f"{name} must be", "got 'many'"):
         Settings(**{name: "many"})
+
+
+@pytest.mark.parametrize("name", ["data", "loss", "schedule", "profile", "image", "fingerprint", "augment", "compile"])
+def test_what_is_no_text_or_no_switch_is_refused_in_one_sentence(name):
+    with refused(TypeError, f"{name} must be", "got 5"):
+        Settings(**{name: 5})
 
 
 def test_a_setting_that_does_not_exist_is_refused_with_a_hint():

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from symloss import checks
 from symloss.binary.decomposition import decompose_margin
 from symloss.binary.potentials import AnyPotential, Potential
 from symloss.certificates.search import derivative
-from symloss.losses import checks
 
 POINTS = 4001
 """Margins that are looked at before the best is looked at more closely."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from symloss.losses import checks
+from symloss import checks
 
 
 class Potential(ABC):

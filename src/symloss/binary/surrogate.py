@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from symloss import checks
 from symloss.binary.chords import worst_chord
 from symloss.binary.decomposition import Odd
 from symloss.binary.potentials import AnyPotential, Potential, potential
-from symloss.losses import checks
 
 POINTS = 2001
 ROUNDING = 1e-9

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from symloss import checks
 from symloss.binary.potentials import AnyPotential, Potential, potential
 from symloss.certificates.search import derivative
-from symloss.losses import checks
 
 
 @dataclass(frozen=True)

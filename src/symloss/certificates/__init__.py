@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from symloss import checks
 from symloss.certificates.certificate import Certificate, CounterExample, Finding
 from symloss.certificates.search import (
     Subject,
@@ -20,7 +21,6 @@ from symloss.certificates.search import (
     sharpest_jump,
     starting_points,
 )
-from symloss.losses import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map

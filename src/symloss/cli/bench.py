@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from symloss.cli.options import DataDir
 from symloss.cli.output import AsJson, console, print_json, progress
 
 bench = typer.Typer(help="Measure what losses and heads cost, against torch's cross-entropy.", no_args_is_help=True)
 
-Root = Annotated[Path | None, typer.Option("--data-dir", help="Where CIFAR-10 is.", envvar="SYMLOSS_DATA")]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Timed runs of each; the median counts.")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with the targets; exit with 1 if any is missed.")]
 
@@ -51,7 +50,7 @@ def bench_training(
     model: Annotated[str | None, typer.Option(help="Another model than cnn8.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of a round.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 5,
-    data_dir: Root = None,
+    data_dir: DataDir = None,
     as_json: AsJson = False,
     check: Check = False,
 ) -> None:
@@ -78,7 +77,7 @@ def bench_closed_form(
     repeats: Repeats = 7,
     examples: Annotated[int, typer.Option(min=100, help="Training examples.")] = 60_000,
     rows: Annotated[int, typer.Option(min=100, help="Rows of the large matrix.")] = 1_000_000,
-    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Where MNIST is.", envvar="SYMLOSS_DATA")] = None,
+    data_dir: DataDir = None,
     as_json: AsJson = False,
     check: Check = False,
 ) -> None:

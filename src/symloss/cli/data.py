@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-data = typer.Typer(help="Fetch published data sets, and look at data.", no_args_is_help=True)
+from symloss.cli.options import DataDir
 
-Root = Annotated[Path | None, typer.Option("--data-dir", help="Where data sets are kept.", envvar="SYMLOSS_DATA")]
+data = typer.Typer(help="Fetch published data sets, and look at data.", no_args_is_help=True)
 
 
 @data.command("get")
 def get(
     name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10, cifar100.", show_default=False)],
-    data_dir: Root = None,
+    data_dir: DataDir = None,
     mirror: Annotated[str | None, typer.Option(help="Address of a mirror with the publisher's files.")] = None,
 ) -> None:
     """Download a data set from its publisher: checked, and resumed if it was cut off."""
@@ -40,7 +39,7 @@ def get(
 @data.command("show")
 def show(
     spec: Annotated[str, typer.Argument(help="A name, or the path of your own data.", show_default=False)],
-    data_dir: Root = None,
+    data_dir: DataDir = None,
     label: Annotated[str, typer.Option(help="Column of the labels, in a table.")] = "label",
     image: Annotated[str | None, typer.Option(help="Column of the image paths, in a table.")] = None,
 ) -> None:

@@ -161,9 +161,10 @@ def _say(text: str) -> None:
 def _announce(table: str, profile: str, found: Survey) -> None:
     cannot = sum(len(works) for works in found.missing.values())
     begun = f" ({found.begun} of them begun)" if found.begun else ""
-    reduced = "" if profile == "full" else f", profile {profile}: reduced, not the published protocol"
+    from symloss.training.settings import profile_said
+
     _say(
-        f"{table}{reduced}: {len(found.done)} runs are done, {len(found.todo)} to do{begun}"
+        f"{table}, {profile_said(profile)}: {len(found.done)} runs are done, {len(found.todo)} to do{begun}"
         + (f", {cannot} without data" if cannot else "")
     )
 
@@ -227,14 +228,15 @@ def _follow(events: Events, total: int) -> list[tuple[Work, str]]:
 
 def _print_outcome(cells: list[Cell], runs: Path, table: str, as_json: bool) -> None:
     from symloss.lab.outcome import outcome
+    from symloss.training.settings import profile_said
 
     found = outcome(cells, runs)
     if as_json:
         print_json(found)
         return
-    reduced = "" if found[0]["profile"] == "full" else f" ({found[0]['profile']}: reduced, not the published protocol)"
+    profile = profile_said(found[0]["profile"])
     for dataset in dict.fromkeys(row["dataset"] for row in found):
-        typer.echo(f"{table}, {dataset}{reduced}: accuracy in %, last epoch, mean(standard deviation) | published")
+        typer.echo(f"{table}, {dataset}, {profile}: accuracy in %, last epoch, mean(standard deviation) | published")
         _print_rows(_pivoted([row for row in found if row["dataset"] == dataset]))
     typer.echo(f"{table}: runs are in {runs}; `symloss report {runs}` shows them as a table or a page")
 

@@ -15,6 +15,7 @@ def _option(type_: Any, default: Any, help: str, *names: str, **more: Any) -> tu
     return Annotated[type_, typer.Option(*names, help=help, **more)], default
 
 
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where data sets are kept.", envvar="SYMLOSS_DATA")]
 DATA = "digits, mnist, fashion-mnist, cifar10, cifar100, webvision-mini; or a folder, CSV, Parquet or npz of your own."
 
 WHAT = {
@@ -26,7 +27,7 @@ WHAT = {
     "label": _option(str, "label", "Column of the labels, in a table."),
     "image": _option(str | None, None, "Column of the image paths, in a table."),
     "test": _option(str | None, None, "Clean data of your own to test on."),
-    "data_dir": _option(Path | None, None, "Where data sets are kept.", "--data-dir", envvar="SYMLOSS_DATA"),
+    "data_dir": (DataDir, None),
     "skip_bad": _option(bool, False, "Leave out files that are no images.", "--skip-bad"),
     "subset": _option(int | None, None, "Train on so many examples only: a reduced protocol."),
     "validation": _option(float | None, None, "Share of the training data to hold out (default: 0.1)."),

@@ -47,7 +47,7 @@ def report(
 
 def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
     """What to write, and where; None is the standard output."""
-    from symloss.losses import checks
+    from symloss import checks
 
     if format is not None:
         checks.choice("--format", format, NAMES)

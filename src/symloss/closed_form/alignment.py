@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from symloss.losses import checks
+from symloss import checks
+from symloss.losses import tensors
 
 
 def centroid_alignment(features: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
@@ -30,7 +31,7 @@ def centroid_alignment(features: Tensor, labels: Tensor, classes: int | None = N
         count = max(2, int(labels.max()) + 1)
     else:
         count = int(checks.number("classes", classes, "[2, inf)", whole=True))
-        checks.labels(labels, count, -1)
+        tensors.labels(labels, count, -1)
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
     sums = features.new_zeros(count, features.shape[1]).index_add(0, labels, features)
@@ -49,6 +50,6 @@ def _checked(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if labels.shape != features.shape[:1]:
         raise ValueError(f"labels must have shape ({len(features)},), one for each example; got {tuple(labels.shape)}")
     labels = labels.to(features.device, torch.int64)
-    if checks.can_look(labels) and bool((labels < 0).any()):
+    if tensors.can_look(labels) and bool((labels < 0).any()):
         raise ValueError(f"labels must be at least 0; got {int(labels.min())}")
     return features, labels

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from symloss import checks
 from symloss.closed_form.inputs import two_classes
 from symloss.closed_form.solution import Prior, centroid
 from symloss.closed_form.sums import ClassSums, class_sums
-from symloss.losses import checks
 
 Model = TypeVar("Model", bound=nn.Module)
 

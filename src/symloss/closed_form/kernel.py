@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator  # type: ignore[import-untyped]
 from sklearn.metrics.pairwise import pairwise_kernels  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
+from symloss import checks
 from symloss.closed_form.inputs import checked_labels, checked_weights, two_classes
 from symloss.closed_form.scores import ByScores
 from symloss.closed_form.solution import ZERO, Prior, prior_vector
 from symloss.closed_form.sums import Codes, Floats, precision
-from symloss.losses import checks
 
 
 class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]

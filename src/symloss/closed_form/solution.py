@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from symloss import checks
 from symloss.closed_form.sums import ROUNDING, ClassSums, Floats
-from symloss.losses import checks
 
 FREQUENCIES = "frequencies"
 

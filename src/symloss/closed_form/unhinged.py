@@ -11,6 +11,7 @@ from sklearn.utils.extmath import safe_sparse_dot  # type: ignore[import-untyped
 from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
 from torch import Tensor
 
+from symloss import checks
 from symloss.closed_form.inputs import (
     Labels,
     checked_features,
@@ -22,7 +23,6 @@ from symloss.closed_form.inputs import (
 from symloss.closed_form.scores import ByScores
 from symloss.closed_form.solution import ZERO, Prior, centroid
 from symloss.closed_form.sums import ClassSums, class_sums, precision, refuse_what_is_not_finite
-from symloss.losses import checks
 
 
 class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]

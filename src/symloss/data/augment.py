@@ -17,7 +17,7 @@ import torch.nn.functional as F  # noqa: N812
 from PIL import Image, ImageEnhance
 from torch import Tensor
 
-from symloss.losses import checks
+from symloss import checks
 
 
 class Step(Protocol):

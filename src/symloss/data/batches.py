@@ -18,10 +18,10 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from symloss import checks
 from symloss.data.augment import Augmentation, fit, pixels
 from symloss.data.dataset import Examples, ImageFiles, Scaling
 from symloss.data.images import NotAnImage, picture
-from symloss.losses import checks
 
 _ORDER, _AUGMENTATION = 0, 1
 """What random numbers are for: separate streams of the same seed and epoch."""
@@ -45,6 +45,10 @@ class Share(NamedTuple):
     @property
     def place(self) -> slice:
         return slice(self.start, self.stop)
+
+
+EVALUATION_BATCH = 256
+"""Examples at a time where nothing is learnt: their number changes no result."""
 
 
 class Batches:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from symloss.checks import brief
 from symloss.data.dataset import DataSet, Examples, Scaling, labels_tensor
 from symloss.data.unpickle import unpickle
-from symloss.losses.checks import brief
 
 PIXELS = 3 * 32 * 32
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from symloss.checks import nearest
 from symloss.data.archive import extract
 from symloss.data.root import data_root
 from symloss.data.sources import BY_HAND, SOURCES, Remote, by_hand
@@ -36,8 +37,6 @@ def get(name: str, root: Path | None = None, *, progress: Progress | None = None
     if name in BY_HAND:
         raise ValueError(f"{name} cannot be fetched from here: {by_hand(name, root)}")
     if name not in SOURCES:
-        from symloss.losses.checks import nearest  # noqa: PLC0415 (imports torch, which fetching does not need)
-
         raise ValueError(f"no data set is called {name!r}; {nearest(name, [*SOURCES, *BY_HAND])}")
     source = SOURCES[name]
     base_url = (base_url or source.url).rstrip("/") + "/"

@@ -36,7 +36,7 @@ def list_folder(folder: Path) -> Listed:
         raise ValueError(f"{folder} must hold a folder of images for each class; got no folder in it")
     paths, labels = [], []
     for place in classes:
-        files = list_images(place)
+        files = list_files(place)
         if not files:
             raise ValueError(f"{folder} must have images in each class's folder; got an empty one, {place.name!r}")
         paths += files
@@ -44,7 +44,7 @@ def list_folder(folder: Path) -> Listed:
     return Listed(paths, labels, folder)
 
 
-def list_images(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """Every file below a folder, in order of their names, but for litter and hidden ones."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and not _litter(path, folder))
 

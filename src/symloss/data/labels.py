@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
+from symloss.checks import brief
 from symloss.data.dataset import labels_tensor
-from symloss.losses.checks import brief
 
 
 def class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:

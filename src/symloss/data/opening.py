@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from symloss.checks import nearest
 from symloss.data.arrays import open_arrays
 from symloss.data.bad import BadFiles
 from symloss.data.cifar import CIFAR, open_cifar
@@ -18,7 +19,6 @@ from symloss.data.manifest import image_column, open_manifest
 from symloss.data.root import data_root
 from symloss.data.tables import open_table
 from symloss.data.webvision import open_webvision
-from symloss.losses.checks import nearest
 
 KNOWN = ("digits", *IDX, *CIFAR, "webvision-mini", "webvision-mini-imagenet")
 TABLES = (".csv", ".parquet")

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symloss.losses.checks import brief
+from symloss.checks import brief
 
 _LARGEST = float(np.finfo(np.float32).max)
 

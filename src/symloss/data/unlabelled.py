@@ -12,7 +12,7 @@ from torch import Tensor
 from symloss.data.arrays import open_inputs_array
 from symloss.data.bad import BadFiles
 from symloss.data.dataset import ImageFiles, Inputs
-from symloss.data.folder import list_images
+from symloss.data.folder import list_files
 from symloss.data.images import NotAnImage, decode, look
 from symloss.data.manifest import image_column
 from symloss.data.opening import KNOWN, TABLES, existing, open_data
@@ -46,7 +46,7 @@ def open_inputs(
         return _numbered(test.inputs, wanted, spec)
     path = existing(spec)
     if path.is_dir():
-        return _images(list_images(path), path, wanted, bad)
+        return _images(list_files(path), path, wanted, bad)
     if path.suffix.lower() == ".npz":
         return _numbered(open_inputs_array(path), wanted, spec)
     if path.suffix.lower() not in TABLES:

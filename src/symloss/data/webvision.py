@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from symloss.checks import brief
 from symloss.data.bad import BadFiles
 from symloss.data.dataset import DataSet, Examples, ImageFiles, labels_tensor
 from symloss.data.scaling import IMAGENET
 from symloss.data.sources import by_hand
-from symloss.losses.checks import brief
 
 CLASSES, ALL_CLASSES = 50, 1000
 

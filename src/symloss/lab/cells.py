@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from symloss import checks
 from symloss.lab.tables import Column, Published, Row, Table, list_tables, load_table, profiles
-from symloss.losses import checks
 from symloss.training.comparison import folder_name
 from symloss.training.protocols import GIVEN, resolved
 from symloss.training.settings import Settings

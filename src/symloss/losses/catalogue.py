@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from symloss.losses import checks, whole
+from symloss import checks
 from symloss.losses import potentials as phi
+from symloss.losses import whole
 from symloss.losses.algebra import Loss
 from symloss.losses.operators import Insensitive, Symmetrize, blend, complement, dirichlet, relative
 from symloss.losses.record import Facts, Parameter, Preset, Record

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS, find
 from symloss.losses.criterion import Criterion, scaled, score_map

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import checks
+from symloss import checks
+from symloss.losses import tensors
 from symloss.losses.algebra import Loss, refuse_no_loss
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.foreign import Foreign
@@ -75,7 +76,7 @@ class Criterion(nn.Module):
         refuse_no_loss(loss)
         check_options(ignore_index, reduction, label_smoothing)
         if weight is not None:
-            checks.class_vector("weight", weight)
+            tensors.class_vector("weight", weight)
         self.register_buffer("weight", weight)
         self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
         self.score_map = score_map(normalize, temperature)
@@ -147,8 +148,8 @@ def _prior(prior: Tensor | Iterable[float] | None) -> Tensor | None:
     except (TypeError, ValueError) as error:
         wanted = "prior must hold one entry for each class, all numbers"
         raise TypeError(f"{wanted}; got {checks.brief(prior)}") from error
-    checks.class_vector("prior", q)
-    checks.probabilities(q, 0, "prior")
+    tensors.class_vector("prior", q)
+    tensors.probabilities(q, 0, "prior")
     return q
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.potentials import MAE, Focal, Potential, one_minus_exp
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses import checks, kernels
+from symloss import checks
+from symloss.losses import kernels, tensors
 from symloss.losses.scores import Scores, UnitScores, full_precision
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     """
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
-    checks.scores(input)
-    soft = checks.is_soft(input, target)
+    tensors.scores(input)
+    soft = tensors.is_soft(input, target)
     z = full_precision(input)
     if soft:
         return _soft(loss, z, target.to(z.dtype), options)
@@ -71,12 +72,12 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         or not (scores is None or isinstance(scores, UnitScores))
         or z.dim() < 2
         or target.numel() == 0
-        or not checks.can_look(z, target)
-        or checks.forward_mode()
+        or not tensors.can_look(z, target)
+        or tensors.forward_mode()
     ):
         return None
     block = kernels.kernel(loss, z.shape[1], None if scores is None else scores.unit)
-    kept = checks.kept(target, z.shape[1], options.ignore_index)
+    kept = tensors.kept(target, z.shape[1], options.ignore_index)
     count = target.numel() if kept is None else int(kept.sum())
     if block is None or count == 0:
         return None
@@ -121,7 +122,7 @@ class _Batch(NamedTuple):
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
     """By the plain formulas, at class indices."""
     s = _scores(z, options)
-    checks.labels(target, s.classes, options.ignore_index)
+    tensors.labels(target, s.classes, options.ignore_index)
     kept = target != options.ignore_index
     values, share = _hard_values(loss, s, torch.where(kept, target, 0), kept, options)
     return _reduced(values, share, options.reduction)
@@ -142,9 +143,9 @@ def _reduced(values: Tensor, share: Tensor, reduction: str) -> Tensor:
 
 
 def _scores(z: Tensor, options: Options) -> Scores:
-    s = Scores(z if options.score_map is None else _mapped(z, options.score_map), checks.class_dim(z))
+    s = Scores(z if options.score_map is None else _mapped(z, options.score_map), tensors.class_dim(z))
     if options.weight is not None:
-        checks.class_vector("weight", options.weight, s.classes)
+        tensors.class_vector("weight", options.weight, s.classes)
     return s
 
 
@@ -175,8 +176,8 @@ def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: O
 
 def _soft_values(loss: Loss, s: Scores, target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
     smoothing = options.label_smoothing
-    checks.probabilities(target, s.dim)
-    if checks.can_look(target) and bool(((target > 0) & ~s.present).any()):
+    tensors.probabilities(target, s.dim)
+    if tensors.can_look(target) and bool(((target > 0) & ~s.present).any()):
         raise ValueError(
             "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
         )
@@ -206,7 +207,7 @@ def _weighted(loss: Loss, s: Scores, weight: Tensor | None) -> tuple[Tensor, Ten
 
 
 def _refuse_masked(s: Scores, labels: Tensor, kept: Tensor) -> None:
-    if not checks.can_look(labels, s.z):
+    if not tensors.can_look(labels, s.z):
         return
     masked = ~s.present.gather(s.dim, labels).squeeze(s.dim) & kept
     if bool(masked.any()):

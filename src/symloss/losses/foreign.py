@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.losses.algebra import Germ, Loss
 from symloss.losses.scores import Scores
 

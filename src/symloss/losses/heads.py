@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from symloss.losses import checks, kernels
+from symloss import checks
+from symloss.losses import kernels, tensors
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap, score_map
@@ -82,7 +83,7 @@ def linear_loss(
         check_options(ignore_index, reduction, 0.0)
     _check_shapes(features, weight, bias, target)
     if class_weight is not None:
-        checks.class_vector("class_weight", class_weight, len(weight))
+        tensors.class_vector("class_weight", class_weight, len(weight))
     scores = score_map(normalize, temperature)
     labels = target.reshape(-1).long()
     with torch.autocast(features.device.type, enabled=False):
@@ -90,7 +91,7 @@ def linear_loss(
         head = Head(full_precision(rows), full_precision(weight), None if bias is None else full_precision(bias))
         quick = None
         if _quick_head(head, scores, labels):
-            kept = checks.kept(labels, len(weight), ignore_index)
+            kept = tensors.kept(labels, len(weight), ignore_index)
             if loss.linear is not None and _pays(head, scores):
                 quick = _unhinged(loss.linear, head, labels, kept, scores, class_weight, reduction)
             elif class_weight is None and reduction != "none":
@@ -108,7 +109,7 @@ def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target:
             f"got {tuple(features.shape)} and {tuple(weight.shape)}"
         )
     if bias is not None:
-        checks.class_vector("bias", bias, len(weight))
+        tensors.class_vector("bias", bias, len(weight))
     if target.is_floating_point() or target.dtype == torch.bool or target.shape != features.shape[:-1]:
         raise ValueError(
             f"target must hold class indices of shape {tuple(features.shape[:-1])}; "
@@ -117,10 +118,10 @@ def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target:
 
 
 def _quick_head(head: Head, scores: ScoreMap | None, labels: Tensor) -> bool:
-    tensors = [part for part in head if part is not None]
-    if labels.numel() == 0 or not checks.can_look(*tensors) or checks.forward_mode():
+    parts = [part for part in head if part is not None]
+    if labels.numel() == 0 or not tensors.can_look(*parts) or tensors.forward_mode():
         return False
-    return (scores is None or isinstance(scores, UnitScores)) and len({part.dtype for part in tensors}) == 1
+    return (scores is None or isinstance(scores, UnitScores)) and len({part.dtype for part in parts}) == 1
 
 
 def _pays(head: Head, scores: ScoreMap | None) -> bool:

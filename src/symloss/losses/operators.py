@@ -20,7 +20,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from symloss.losses import checks
+from symloss import checks
+from symloss.losses import tensors
 from symloss.losses.algebra import Germ, Loss, NoSlopeError, refuse_no_loss
 from symloss.losses.kernels import AtLabel, Partials
 from symloss.losses.potentials import CE, Potential, Room
@@ -74,7 +75,7 @@ class OverLabels(Operator):
     def _mean(self, values: Tensor, s: Scores) -> Tensor:
         if self.prior is None:
             return s.mean(values)
-        checks.class_vector("prior", self.prior, s.classes)
+        tensors.class_vector("prior", self.prior, s.classes)
         q = s.align(self.prior.to(s.z))
         return s.sum(q * values) / s.sum(q)
 
@@ -254,7 +255,7 @@ def _slope(loss: Loss, s: Scores, operator: str) -> Tensor:
         raise ValueError(f"{operator} divides by the slope at equal scores; {error}") from None
     # Where one class is left there is nothing to learn, whatever the scale.
     slope = torch.where(s.count > 1, slope, 1.0)
-    if checks.can_look(slope) and bool((slope == 0).any()):
+    if tensors.can_look(slope) and bool((slope == 0).any()):
         raise ValueError(
             f"{operator} divides by the slope at equal scores, which is 0 for this loss; it must not be flat there"
         )
@@ -325,7 +326,7 @@ class Blend(Operator):
         return dataclasses.replace(bent, linear=bent.linear + 1 - self.alpha)
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        if not self.inner.any_classes and checks.can_look():
+        if not self.inner.any_classes and tensors.can_look():
             self._check(s.classes)
         unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
         slope = _slope(self.inner, s, "blend")
@@ -413,7 +414,7 @@ def dirichlet(loss: Loss, alpha: float | Tensor) -> Loss:
     alpha is a number, one entry for each class, or a tensor of the scores' shape (alpha_k(x), example by example).
     """
     if isinstance(alpha, Tensor):
-        if checks.can_look(alpha) and not bool((alpha > 0).all()):
+        if tensors.can_look(alpha) and not bool((alpha > 0).all()):
             raise ValueError(f"alpha must be above 0; got {float(alpha.min()):g}")
         return Dirichlet(loss, alpha)
     return Dirichlet(loss, checks.number("alpha", alpha, "(0, inf)"))
@@ -426,5 +427,5 @@ def noisy(loss: Loss, transition: Tensor) -> Loss:
         raise ValueError(f"transition must be a square tensor, row = true class; got {given}")
     if not transition.is_floating_point():
         raise TypeError(f"transition must hold floating-point probabilities; got {transition.dtype}")
-    checks.probabilities(transition, 1, "transition")
+    tensors.probabilities(transition, 1, "transition")
     return Noisy(loss, transition)

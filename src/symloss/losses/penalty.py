@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import checks
+from symloss import checks
 
 
 def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.losses.algebra import Loss
 
 Fact = bool | Callable[[SimpleNamespace], bool]

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import checks
+from symloss import checks
+from symloss.losses import tensors
 
 
 class _once:  # noqa: N801
@@ -134,7 +135,7 @@ class UnitScores(nn.Module):
         return self.temperature, self.eps
 
     def forward(self, scores: Tensor) -> Tensor:
-        return unit(scores, checks.class_dim(scores), self.eps) / self.temperature
+        return unit(scores, tensors.class_dim(scores), self.eps) / self.temperature
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}, eps={self.eps:g}"
@@ -157,7 +158,7 @@ class EpsSoftmax(nn.Module):
         self.m = checks.number("m", m, "[0, inf)")
 
     def forward(self, scores: Tensor) -> Tensor:
-        s = Scores(scores, checks.class_dim(scores))
+        s = Scores(scores, tensors.class_dim(scores))
         leader = scores.argmax(s.dim, keepdim=True)
         raised = torch.where(s.index == leader, (s.p + self.m).log(), s.logp)
         return torch.where(s.present, raised, -torch.inf)

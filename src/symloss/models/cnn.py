@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.models.layers import image_shape, initialise
 
 

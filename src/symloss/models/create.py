@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.models.cnn import cnn4, cnn8
 from symloss.models.lenet import lenet5
 from symloss.models.mlp import mlp

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.models.layers import initialise
 
 

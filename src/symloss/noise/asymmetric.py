@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from symloss.losses import checks
+from symloss import checks
 
 DIGITS = {7: 1, 2: 7, 5: 6, 6: 5, 3: 8}
 CIFAR10 = {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}

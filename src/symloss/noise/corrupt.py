@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from symloss import __version__
-from symloss.losses import checks
+from symloss import __version__, checks
 from symloss.noise.counts import METHODS, Labels, relabel
 from symloss.noise.human import human_file, human_labels
 from symloss.noise.instance import relabel_by_input

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from symloss import checks
 from symloss.data.sources import by_hand
-from symloss.losses import checks
 from symloss.noise.counts import Labels
 from symloss.noise.labels import label_array
 from symloss.noise.spec import HUMAN, Spec, known_human

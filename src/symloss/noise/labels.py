@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from torch import Tensor
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.noise.counts import Labels
 
 

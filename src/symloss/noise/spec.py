@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from symloss.losses import checks
+from symloss import checks
 
 FLIP_KINDS = ("sym", "asym", "asym-blocks", "asym-superclass", "pair", "instance")
 """Their rate is the probability that a label is moved to another class."""

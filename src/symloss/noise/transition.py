@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.noise.asymmetric import mistakes
 from symloss.noise.spec import Spec
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from symloss import checks
 from symloss.binary.chords import worst_chord
 from symloss.certificates.certificate import CounterExample, Finding
-from symloss.losses import checks
 from symloss.losses.foreign import unreduced
 from symloss.regression.corruption import AnyCorruption
 from symloss.regression.linear import LinearRegressionLoss

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Laplace, MixtureSameFamily, Normal, Uniform
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.regression.quadrature import Rule, rule
 
 Fixed: TypeAlias = Distribution | Tensor | np.ndarray[Any, Any] | Sequence[float]

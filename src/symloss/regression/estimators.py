@@ -14,7 +14,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
     validate_data,
 )
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.regression.corruption import AnyCorruption
 from symloss.regression.linear import LinearRegressionLoss
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.penalty import tensors_of
 from symloss.losses.scores import full_precision

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily, Normal, Uniform
 
-from symloss.losses import checks
+from symloss import checks
 
 MASS = 1e-3
 """A density whose weights miss a total of 1 by more than this is not understood."""

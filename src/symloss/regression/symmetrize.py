@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import checks
+from symloss import checks
+from symloss.losses import tensors
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.foreign import unreduced
 from symloss.losses.scores import full_precision
@@ -130,7 +131,7 @@ class SymmetrizedRegression(nn.Module):
         if found is None:
             values, weights = self._terms(z, self._rule(q, nodes))
             found = (weights * values).sum(0)
-        if checks.can_look(found) and not bool(found.isfinite().all()) and bool(z.isfinite().all()):
+        if tensors.can_look(found) and not bool(found.isfinite().all()) and bool(z.isfinite().all()):
             raise ValueError(f"the mean of the loss under corruption {q!r} is not finite at a prediction of the batch")
         return found
 

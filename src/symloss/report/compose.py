@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from symloss import checks
 from symloss.lab.tables import list_tables
-from symloss.losses import checks
 from symloss.report import own
 from symloss.report.document import Block, Report, Section
 from symloss.report.recipes import cells_of, gather

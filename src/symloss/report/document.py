@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from symloss.lab.tables import Published, Table
 from symloss.report.figures import Figure
 from symloss.report.runs import Run, Runs
-
-PROFILES = {"full": "full", "mini": "mini (reduced: not the published protocol)"}
-"""How a profile is named wherever its figures show."""
+from symloss.training.settings import FULL, profile_said
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,11 @@ class Section:
     command: str | None = None
 
     @property
+    def reduced(self) -> str | None:
+        """In words: that it is not the whole recipe; None if it is."""
+        return None if self.profile == FULL else profile_said(self.profile)
+
+    @property
     def runs(self) -> list[Run]:
         found = {run.name: run for block in self.blocks for run in block.runs}
         return list(found.values())
@@ -113,11 +116,11 @@ class Section:
         said = (
             f"Accuracy in % after the last epoch on {self.measure}: {'; '.join(parts)}. The best of a column is bold."
         )
-        return f"{PROFILES['mini'].capitalize()}. {said}" if self.profile == "mini" else said
+        return said if self.reduced is None else f"{self.reduced.capitalize()}. {said}"
 
     @property
     def full_title(self) -> str:
-        return f"{self.title} - {PROFILES['mini']}" if self.profile == "mini" else self.title
+        return self.title if self.reduced is None else f"{self.title} - {self.reduced}"
 
 
 @dataclass(frozen=True)

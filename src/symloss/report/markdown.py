@@ -44,9 +44,7 @@ def _section(section: Section) -> Iterator[str]:
     yield ""
     for block in section.blocks:
         if len(section.blocks) > 1:
-            yield f"### {escape(block.title)}" + (
-                f" - {escape(section.full_title)}" if section.profile == "mini" else ""
-            )
+            yield f"### {escape(block.title)}" + (f" - {escape(section.full_title)}" if section.reduced else "")
             yield ""
         yield from _table(block, section)
         yield ""

@@ -34,7 +34,7 @@ def loss_parts(text: str) -> tuple[str, dict[str, Any]]:
     """
     try:
         name, given = parse(text)
-        record = RECORDS[find(name).name]
+        record = find(name)
     except (ValueError, TypeError, KeyError):
         return text, {}
     return record.name, given if "preset" in given else record.defaults | given

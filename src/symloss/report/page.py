@@ -11,7 +11,7 @@ from importlib import resources
 from symloss.report import provenance
 from symloss.report.charts import extent, legend, line_chart, ticks
 from symloss.report.curves import METRICS, Curve, learning_curves, sensitivities, thinned
-from symloss.report.document import PROFILES, Block, Report, Section
+from symloss.report.document import Block, Report, Section
 from symloss.report.heat import CELLS, heat_map
 from symloss.report.page_tables import main_table, runs_table
 from symloss.report.transitions import realised
@@ -51,8 +51,10 @@ def _title(report: Report, plain: bool = False) -> str:
 
 def _header(report: Report) -> Iterator[str]:
     yield f'<header><p class="eyebrow">symloss report</p><h1>{escape(_title(report, plain=True))}</h1>'
-    if any(section.profile == "mini" for section in report.sections):
-        yield f'<p class="mini">{_mini_note(report)}</p>'
+    reduced = list(dict.fromkeys(section.reduced for section in report.sections if section.reduced))
+    if reduced:
+        some = "" if all(section.reduced for section in report.sections) else "Some of the tables are "
+        yield f'<p class="mini">{escape(some + ", ".join(reduced))}</p>'
     yield "</header>"
     facts = provenance.facts(report)
     shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
@@ -66,11 +68,6 @@ def _header(report: Report) -> Iterator[str]:
 def _sections(report: Report) -> Iterator[str]:
     for section in report.sections:
         yield _section(section, alone=len(report.sections) == 1)
-
-
-def _mini_note(report: Report) -> str:
-    some = "" if all(section.profile == "mini" for section in report.sections) else "Some of the tables are "
-    return escape(some + PROFILES["mini"])
 
 
 def _id(section: Section) -> str:
@@ -94,7 +91,7 @@ def _section(section: Section, alone: bool) -> str:
 
 def _reduced(section: Section) -> str:
     """After a heading of figures that are not of the published protocol."""
-    return f' <span class="tag">{escape(PROFILES["mini"])}</span>' if section.profile == "mini" else ""
+    return f' <span class="tag">{escape(section.reduced)}</span>' if section.reduced else ""
 
 
 def _best_lines(block: Block) -> list[int]:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from symloss.report import provenance
-from symloss.report.document import PROFILES, Block, Entry, Section
+from symloss.report.document import Block, Entry, Section
 from symloss.report.figures import Figure, signed
 from symloss.report.runs import Run
 
@@ -118,10 +118,10 @@ def runs_table(section: Section) -> str:
     heads += [_sortable(name, number=True) for name in results]
     heads += [_sortable("versions")] if several else []
     rows = [_run_row(run, differing, versions if several else None) for run, versions in zip(runs, made, strict=True)]
-    mini = f" - {PROFILES['mini']}" if section.profile == "mini" else ""
+    reduced = f" - {section.reduced}" if section.reduced else ""
     table = _scrolling(f"Runs of {section.title}", "runs", "Accuracy and memorised share in %", heads, rows)
     return (
-        f"<details><summary>Settings and versions of {provenance.number(len(runs), 'run')}{escape(mini)}</summary>"
+        f"<details><summary>Settings and versions of {provenance.number(len(runs), 'run')}{escape(reduced)}</summary>"
         f'<h4>The same in all of them</h4><dl class="shared">{facts}</dl><h4>Run by run</h4>{table}</details>'
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from symloss import __version__
-from symloss.report.document import PROFILES, Report
+from symloss.report.document import Report
 from symloss.report.figures import DIFFERENCE
 from symloss.report.runs import Run
 
@@ -98,10 +98,8 @@ def commands(report: Report) -> list[str]:
 def protocol(report: Report) -> str:
     found = []
     for section in report.sections:
-        if section.profile == "mini":
-            found.append(PROFILES["mini"])
-        else:
-            found.append("full: the whole recipe" if section.recipe else "settings of one's own")
+        whole = "full: the whole recipe" if section.recipe else "settings of one's own"
+        found.append(section.reduced or whole)
     return "; ".join(dict.fromkeys(found)) or "no finished run"
 
 

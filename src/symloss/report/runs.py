@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from symloss import checks
 from symloss.lab.work import evaluation_file
-from symloss.losses import checks
 from symloss.noise.manifest import JSON as NOISE
 from symloss.training.folder import DATA, FAILURE, RESULT, SETTINGS, RunFolder
 from symloss.training.settings import Settings

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from symloss.lab.tables import SPREADS
-from symloss.report.document import PROFILES, Block, Entry, Head, Line, Report, Section
+from symloss.report.document import Block, Entry, Head, Line, Report, Section
 from symloss.report.figures import Figure
+from symloss.training.settings import profile_said
 
 COLUMNS = (
     "table", "profile", "dataset", "loss", "title", "noise", "status", "measure", "n", "seeds", "mean", "std",
@@ -57,7 +58,7 @@ def _rows(section: Section, block: Block) -> Iterator[dict[str, Any]]:
 
 def _row(section: Section, line: Line, head: Head, entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "table": section.name, "profile": PROFILES[section.profile], "dataset": head.dataset, "loss": line.loss,
+        "table": section.name, "profile": profile_said(section.profile), "dataset": head.dataset, "loss": line.loss,
         "title": line.title, "noise": head.noise, "status": "finished" if entry.runs else "not run",
         "measure": section.measure, "n": len(entry.runs), "difference": entry.difference, "top": int(entry.top),
     }  # fmt: skip
@@ -89,7 +90,8 @@ def _missing(report: Report) -> Iterator[dict[str, Any]]:
     for run, reason in reasons:
         settings = run.settings
         yield {
-            "profile": PROFILES[settings.profile], "dataset": settings.data, "loss": settings.loss, "status": reason,
-            "noise": settings.noise, "n": 0, "seeds": str(settings.seed), "runs": run.name, "lr": settings.lr,
-            "weight_decay": settings.weight_decay, "model": settings.model, "epochs": settings.epochs,
+            "profile": profile_said(settings.profile), "dataset": settings.data, "loss": settings.loss,
+            "status": reason, "noise": settings.noise, "n": 0, "seeds": str(settings.seed), "runs": run.name,
+            "lr": settings.lr, "weight_decay": settings.weight_decay, "model": settings.model,
+            "epochs": settings.epochs,
         }  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.training.settings import Settings
 from symloss.writing import said, write_whole
 

@@ -12,7 +12,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from symloss.data.batches import Batches
+from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
 from symloss.losses.penalty import l1_penalty
 from symloss.training.build import build_loss, build_model, build_optimizer
@@ -23,7 +23,6 @@ from symloss.training.tally import Tally
 from symloss.training.task import Task
 
 Row = dict[str, Any]
-EVALUATION_BATCH = 256
 
 
 class Diverged(ValueError):  # noqa: N818
@@ -142,7 +141,7 @@ class Trainer:
         with torch.inference_mode():
             for batch in self._batches(examples, EVALUATION_BATCH, training=False).epoch(0):
                 tally.add(self.forward(batch.inputs), None, labels[batch.index], None)
-        return float(tally.row()["train_accuracy"])
+        return tally.accuracy()
 
     def state(self) -> dict[str, Any]:
         return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}

@@ -12,14 +12,12 @@ from torch import Tensor, nn
 
 from symloss.data import open_data
 from symloss.data.bad import BadFiles
-from symloss.data.batches import Batches
+from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.models.create import is_built_in
 from symloss.training.build import build_loss, build_model
 from symloss.training.folder import BEST, DATA, SETTINGS, RunFolder, load_state
-
-BATCH = 256
 
 
 @dataclass
@@ -34,7 +32,7 @@ class Trained:
         """The numbers of some examples, and the scores that the loss would see of them, batch by batch."""
         about = self.about
         batches = Batches(
-            examples, batch=BATCH, scaling=Scaling(tuple(about["mean"]), tuple(about["std"])),
+            examples, batch=EVALUATION_BATCH, scaling=Scaling(tuple(about["mean"]), tuple(about["std"])),
             shuffle=False, seed=0, device="cpu", size=about["size"],
         )  # fmt: skip
         self.model.eval()

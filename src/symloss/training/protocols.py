@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from symloss import checks
 from symloss.data import KNOWN
-from symloss.losses import checks
 from symloss.losses.catalogue import find
 from symloss.losses.create import parse
 from symloss.losses.record import Preset, Record

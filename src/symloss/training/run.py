@@ -16,13 +16,12 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 from symloss.training.denormals import flushed_denormals
 from symloss.training.folder import DATA, RESULT, RunFolder
 from symloss.training.loop import Diverged, Row, Trainer, fit
-from symloss.training.settings import Settings
+from symloss.training.settings import PRECISIONS, Settings
 from symloss.training.task import Task, prepare
 from symloss.training.versions import versions
 from symloss.writing import DiskFull
 
 OnEpoch = Callable[[Row], None]
-PRECISION = {"32": "32-true", "bf16-mixed": "bf16-mixed"}
 
 
 def train(
@@ -62,7 +61,7 @@ def train(
         devices=devices,
         num_nodes=nodes,
         strategy=("ddp" if "TORCHELASTIC_RUN_ID" in os.environ else "ddp_spawn") if several else "auto",
-        precision=PRECISION[settings.precision],  # type: ignore[arg-type]
+        precision=PRECISIONS[settings.precision],  # type: ignore[arg-type]
     )
     work = _Work(settings, run.path, root, skip_bad, workers, on_epoch)
     # Where the same command was started many times, on each node or by torchrun, the first stands for all.

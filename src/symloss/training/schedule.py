@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from symloss.losses import checks
+from symloss import checks
 
 USAGE = (
     "'constant', 'cosine', 'step:190' or 'step:190,0.1' (factor every so many epochs), 'exponential:0.1/10000' (factor "

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
-from symloss.losses import checks
+from symloss import checks
 from symloss.noise.counts import METHODS
 from symloss.training.schedule import Schedule
 
 OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")
-PRECISIONS = ("32", "bf16-mixed")
+PRECISIONS = {"32": "32-true", "bf16-mixed": "bf16-mixed"}
+"""And what Lightning Fabric calls them."""
 SCORES = ("loss", "none", "l2", "batch-norm")
-PROFILES = ("full", "mini")
+FULL = "full"
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class Settings:
     """Clean data to test on, for data of one's own."""
     fingerprint: str | None = None
     """Of data of one's own, as it was when the settings were made: what a name stands for may change."""
-    profile: str = "full"
-    """"mini" for a recipe that was shrunk; it changes nothing by itself, but everything that is written says so."""
+    profile: str = FULL
+    """Which form of a recipe it is, if it was shrunk; it changes nothing by itself, but all that is written says so."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -76,7 +77,6 @@ class Settings:
         checks.choice("precision", self.precision, PRECISIONS)
         checks.choice("counts", self.counts, METHODS)
         checks.choice("scores", self.scores, SCORES)
-        checks.choice("profile", self.profile, PROFILES)
         for name, interval in (_WHOLE | _NUMBERS).items():
             value = getattr(self, name)
             if value is None and name in _OPTIONAL:
@@ -104,6 +104,15 @@ class Settings:
         said = {name: v for name, v in self.to_dict().items() if name not in _LATER or v != defaults[name]}
         text = json.dumps(said, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def profile_said(profile: str) -> str:
+    """How a profile is named wherever its figures show.
+
+    >>> profile_said("full"), profile_said("mini")
+    ('full', 'mini (reduced: not the published protocol)')
+    """
+    return profile if profile == FULL else f"{profile} (reduced: not the published protocol)"
 
 
 _LATER = ("noise_seed", "fingerprint", "profile")

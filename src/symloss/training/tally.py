@@ -31,13 +31,22 @@ class Tally:
             self.knows_clean = True
         self.sums[: len(rows)] += torch.stack([row.to(self.sums.dtype) for row in rows])
 
+    def accuracy(self) -> float:
+        """The share of examples whose label had the largest score."""
+        hits, count, *_ = self._totals()
+        return hits / count
+
     def row(self) -> dict[str, Any]:
-        total = self.fabric.all_reduce(self.sums, reduce_op="sum") if self.fabric.world_size > 1 else self.sums
-        assert isinstance(total, Tensor)
-        hits, count, loss, clean, wrong, memorised = total.tolist()
+        """The metrics of an epoch of training."""
+        hits, count, loss, clean, wrong, memorised = self._totals()
         return {
             "loss": loss / count,
             "train_accuracy": hits / count,
             "clean_accuracy": clean / count if self.knows_clean else None,
             "memorised": memorised / wrong if wrong else None,
         }
+
+    def _totals(self) -> list[float]:
+        total = self.fabric.all_reduce(self.sums, reduce_op="sum") if self.fabric.world_size > 1 else self.sums
+        assert isinstance(total, Tensor)
+        return total.tolist()

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from symloss import __version__
+from symloss.machine import processor
 
 
 def versions() -> dict[str, Any]:
@@ -21,7 +22,7 @@ def versions() -> dict[str, Any]:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": processor(),
     }
 
 
@@ -40,13 +41,3 @@ def _git(folder: Path, *words: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
-
-
-@functools.cache
-def _processor() -> str | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or None
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or None)
