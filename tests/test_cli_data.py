@@ -31,6 +31,60 @@ def test_show_counts_the_classes(folder):
     assert shown == ["photos: inputs 1 x 8 x 8, in memory", "class\ttrain", "bright & <b>\t24", "dark\t24"]
 
 
+def test_show_counts_the_test_examples_and_leaves_out_bad_files(folder, tmp_path):
+    (tmp_path / "clean" / "dark").mkdir(parents=True)
+    (folder / "dark" / "03.png").rename(tmp_path / "clean" / "dark" / "03.png")
+    (folder / "dark" / "04.png").write_text("no image")
+    shown = run("data", "show", str(folder), "--test", str(tmp_path / "clean"), "--skip-bad")
+    assert shown.stdout.splitlines()[1:] == ["class\ttrain\ttest", "bright & <b>\t24\t0", "dark\t22\t1"]
+    assert f"left out {folder / 'dark' / '04.png'}: a file that is no image" in shown.stderr
+
+
+def cut_off(path):
+    """Its head stays good."""
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    return path
+
+
+SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--loss", "mae")
+
+
+def test_a_streamed_image_that_is_cut_off(folder, tmp_path):
+    Image.new("L", (12, 12)).save(folder / "dark" / "big.png")
+    bad = cut_off(folder / "dark" / "03.png")
+    refusal = run("train", "--data", str(folder), *SMALL, "--out", str(tmp_path / "stops"))
+    assert refusal.returncode == 2
+    assert len(refusal.stderr.splitlines()) == 1
+    assert all(part in refusal.stderr for part in (str(bad), "damaged", "--skip-bad"))
+    goes_on = run("train", "--data", str(folder), "--skip-bad", *SMALL, "--out", str(tmp_path / "goes"))
+    assert goes_on.returncode == 0, goes_on.stderr
+    assert f"left out {bad}" in goes_on.stderr
+
+
+def test_predicting_goes_on_without_bad_files(folder, tmp_path):
+    train(resolve(str(folder), "mae", model="mlp:hidden=4", epochs=1), tmp_path / "run")
+    bad = cut_off(folder / "dark" / "03.png")
+    refusal = run("predict", str(tmp_path / "run"), str(folder))
+    assert (refusal.returncode, refusal.stdout) == (2, "")
+    assert str(bad) in refusal.stderr
+    done = run("predict", str(tmp_path / "run"), str(folder), "--skip-bad")
+    names = [row["example"] for row in csv.DictReader(done.stdout.splitlines())]
+    assert len(names) == 47
+    assert "dark/03.png" not in names
+    assert f"left out {bad}" in done.stderr
+
+
+def test_predicting_reads_the_column_that_was_trained_on(folder, tmp_path):
+    rows = [f"{path.relative_to(tmp_path)},{path.parent.name}" for path in sorted(folder.rglob("*.png"))]
+    listing = tmp_path / "list.csv"
+    listing.write_text("\n".join(["photo,class", *rows]))
+    train(resolve(str(listing), "mae", image="photo", label="class", model="mlp:hidden=4", epochs=1), tmp_path / "run")
+    done = run("predict", str(tmp_path / "run"), str(listing))
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 49
+
+
 def test_train_and_predict_on_ones_own_images(folder, tmp_path):
     done = run(
         "train", "--data", str(folder), "--model", "mlp:hidden=16", "--loss", "mae", "--epochs", "8", "--lr", "0.1",
@@ -96,6 +150,7 @@ def test_predictions_cannot_replace_a_folder(tmp_path):
         (("predict", "no-such-run", "digits"), "no-such-run must be the folder of a run"),
         (("data", "show", "digitz"), "did you mean 'digits'?"),
         (("data", "get", "webvision-mini"), "webvision-mini cannot be fetched from here"),
+        (("data", "show", ""), "got an empty text"),
         (("data", "show", "no/such/folder"), "data must be an existing folder or file"),
     ],
 )
@@ -126,6 +181,7 @@ def test_a_download_with_the_wrong_checksum_leaves_nothing(tmp_path):
         server.shutdown()
     assert done.returncode == 2
     assert "train-images-idx3-ubyte.gz" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
 
 

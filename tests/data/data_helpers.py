@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import pickle
+import resource
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -68,3 +71,21 @@ def save_image(path: Path, pixels: np.ndarray, **options: object) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path, **options)
     return path
+
+
+def cut(path: Path) -> Path:
+    """Take away the second half of a file; the head of an image stays good."""
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    return path
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """To a program it is as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -7,9 +7,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from data_helpers import largest_file
 from refusals import refused
 
+from symloss.data import download
 from symloss.data.archive import extract
+from symloss.writing import DiskFull
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, **attributes: object) -> tarfile.TarInfo:
@@ -98,4 +101,20 @@ def test_a_failure_at_the_end_leaves_nothing(tmp_path):
     home = tmp_path / "data"
     with pytest.raises(OSError, match="no room"):
         extract(write_tar(tmp_path / "a.tar.gz"), home / "good", finish=fail)
+    assert list(home.iterdir()) == []
+
+
+def test_a_full_disk_leaves_nothing(tmp_path):
+    home = tmp_path / "data"
+    archive = write_tar(tmp_path / "a.tar.gz")
+    with largest_file(3), refused(DiskFull, home / "good", "cannot be written", "File too large"):
+        extract(archive, home / "good")
+    assert list(home.iterdir()) == []
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_nothing(tmp_path):
+    home = tmp_path / "data"
+    archive = write_tar(tmp_path / "a.tar.gz")
+    with largest_file(50), refused(DiskFull, "SHA256SUMS", "cannot be written", "File too large"):
+        extract(archive, home / "good", finish=download._write_sums)
     assert list(home.iterdir()) == []

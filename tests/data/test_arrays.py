@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -139,6 +141,42 @@ def test_no_npz(tmp_path, content):
     (tmp_path / "x.npz").write_bytes(content)
     with refused(ValueError, tmp_path / "x.npz", "must be an .npz file"):
         open_data(str(tmp_path / "x.npz"))
+
+
+def save_raw(tmp_path, x: bytes) -> str:
+    """An archive whose checksums are right, whatever x is."""
+    path = save(tmp_path, y=Y)
+    with zipfile.ZipFile(path, "a") as file:
+        file.writestr("x.npy", x)
+    return path
+
+
+def test_damaged_compression(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.tile(X, (100, 1)), y=np.tile(Y, 100))
+    content = bytearray(path.read_bytes())
+    name, extra = struct.unpack("<HH", content[26:30])
+    content[30 + name + extra] = 0xFF  # no kind of block that there is
+    path.write_bytes(content)
+    with refused(ValueError, f"x of {path}", "an array of numbers or text", "damaged"):
+        open_data(str(path))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b"\x93NUMPY", b"nothing"), (b"(3, 2)", b"(3, 2")],
+    ids=["no array", "an open bracket"],
+)
+def test_a_damaged_array(tmp_path, old, new):
+    path = save_raw(tmp_path, npy().replace(old, new))
+    with refused(ValueError, f"x of {path}", "an array of numbers or text", "damaged"):
+        open_data(path)
+
+
+def test_a_shape_that_cannot_be(tmp_path):
+    path = save_raw(tmp_path, npy().replace(b"(3, 2), }" + b" " * 15, b"(3000000000000000, 2), }"))
+    with refused(ValueError, f"x of {path}", "fits into memory", "damaged"):
+        open_data(path)
 
 
 @pytest.mark.parametrize(

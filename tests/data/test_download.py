@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import http.server
 import io
-import resource
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from data_helpers import IDX_NAMES, idx_bytes, python2_pickle, random_bytes
+from data_helpers import IDX_NAMES, idx_bytes, largest_file, python2_pickle, random_bytes
 from refusals import refused
 
 from symloss.data import download, get, open_data
@@ -267,17 +266,6 @@ def test_a_file_that_is_not_there(tmp_path, blob):
     with refused(ConnectionError, f"{blob.url}/blob", "404 Not Found"):
         get("blob", tmp_path)
     assert len(blob.asked) == 1
-
-
-@contextlib.contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """To a program it is as if the disk were full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_keeps_what_arrived(tmp_path, blob):

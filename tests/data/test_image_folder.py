@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data_helpers import random_bytes, save_image
+from data_helpers import cut, random_bytes, save_image
 from PIL import Image
 from refusals import refused
 
@@ -226,7 +226,7 @@ def test_a_bad_file_is_named(tmp_path, content, reason):
     write_classes(tmp_path)
     path = tmp_path / "cat" / "0bad.png"
     path.write_bytes(content())
-    with refused(ValueError, path, "must be an image", reason, "skip_bad"):
+    with refused(ValueError, path, "must be an image", reason, "--skip-bad", "skip_bad=True"):
         open_data(str(tmp_path))
 
 
@@ -241,6 +241,34 @@ def test_bad_files_can_be_skipped(tmp_path, content, reason):
     assert data.train.labels.tolist() == [0, 0, 1, 1]
     assert [bad[0] for bad in told] == [path]
     assert reason in told[0][1]
+
+
+def test_skipping_decodes_streamed_files_too(tmp_path):
+    """One that is cut off has a good head; only its pixels tell."""
+    write_classes(tmp_path / "train")
+    write_classes(tmp_path / "test", shape=(50, 40, 3))
+    bad = [cut(save_image(tmp_path / part / "cat" / "0bad.png", random_bytes(50, 50, 3))) for part in ("train", "test")]
+    told = []
+    data = open_data(str(tmp_path), skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert data.streamed
+    for part in (data.train, data.test):
+        assert [path.name for path in part.inputs.paths] == ["0.png", "1.png", "0.png", "1.png"]
+        assert part.labels.tolist() == [0, 0, 1, 1]
+    assert [path for path, _ in told] == bad
+    assert all("a damaged image" in reason for _, reason in told)
+
+
+def test_what_is_skipped_changes_nothing(tmp_path):
+    """The bad file is of another size and in colour: the good ones are grey and fit into memory."""
+    written = write_classes(tmp_path, shape=(6, 5))
+    cut(save_image(tmp_path / "cat" / "0bad.png", random_bytes(50, 50, 3)))
+    np.testing.assert_array_equal(open_data(str(tmp_path), skip_bad=True).train.inputs.numpy(), written[:, None])
+
+
+def test_without_skipping_streamed_files_are_not_decoded(tmp_path):
+    write_classes(tmp_path)
+    cut(save_image(tmp_path / "cat" / "0bad.png", random_bytes(50, 50, 3)))
+    assert len(open_data(str(tmp_path)).train) == 5
 
 
 def test_a_bomb_that_pillow_only_warns_of(tmp_path, monkeypatch):

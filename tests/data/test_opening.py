@@ -55,6 +55,13 @@ def test_a_missing_file_here():
         open_data("nowhere.npz")
 
 
+def test_an_empty_text_is_not_the_current_folder(tmp_path):
+    with refused(ValueError, "data must be a known name or an existing folder or file", "got an empty text"):
+        open_data("")
+    with refused(ValueError, "test must be an existing folder or file", "got an empty text"):
+        open_data(str(tmp_path), test="")
+
+
 def test_another_kind_of_file(tmp_path):
     path = tmp_path / "x.xlsx"
     path.write_text("")

@@ -5,7 +5,9 @@ import csv
 import numpy as np
 import pytest
 import torch
+from data_helpers import cut, random_bytes, save_image
 from PIL import Image
+from refusals import refused
 
 from symloss.data.bad import BadFiles
 from symloss.data.dataset import ImageFiles
@@ -52,6 +54,31 @@ def test_a_file_that_is_no_image(pictures):
     assert len(open_inputs(str(folder), Wanted((3, 4, 5)), bad=BadFiles(skip=True)).names) == 3
 
 
+WANTED = pytest.mark.parametrize(
+    "wanted", [Wanted((3, 4, 5)), Wanted((3, 224, 224), size=224)], ids=["held", "streamed"]
+)
+
+
+@WANTED
+def test_names_and_images_stay_in_step_where_one_is_cut_off(pictures, wanted):
+    folder, pixels = pictures
+    told = []
+    bad = cut(folder / "a" / "d.png")
+    found = open_inputs(str(folder), wanted, bad=BadFiles(True, lambda *bad: told.append(bad)))
+    assert list(found.names) == ["a/c.png", "b.png"]
+    assert [path for path, _ in told] == [bad]
+    if wanted.size is None:
+        assert np.array_equal(found.inputs[1].numpy().transpose(1, 2, 0), pixels["b.png"])
+    else:
+        assert found.inputs == ImageFiles((folder / "a" / "c.png", folder / "b.png"))
+
+
+def test_an_image_that_is_cut_off_is_named(pictures):
+    bad = cut(pictures[0] / "a" / "d.png")
+    with refused(ValueError, bad, "must be an image", "damaged", "--skip-bad"):
+        open_inputs(str(pictures[0]), Wanted((3, 4, 5)))
+
+
 def write(path, rows):
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows(rows)
@@ -79,6 +106,29 @@ def test_a_table_of_image_files(pictures):
     assert np.array_equal(found.inputs[1].numpy().transpose(1, 2, 0), pixels["b.png"])
 
 
+def test_the_run_s_own_column_of_image_files(pictures):
+    folder, _ = pictures
+    rows = [["photo", "path"], ["a/d.png", "b.png"]]
+    path = write(folder / "list.csv", rows)
+    wanted = Wanted((3, 4, 5), image="photo")
+    assert list(open_inputs(path, wanted).names) == ["a/d.png"]
+    assert list(open_inputs(path, wanted, image="path").names) == ["b.png"]
+    other = write(folder / "other.csv", [row[1:] for row in rows])
+    assert list(open_inputs(other, wanted).names) == ["b.png"]
+
+
+def test_a_table_of_features_for_a_run_on_images(tmp_path):
+    path = write(tmp_path / "t.csv", [["a", "b"], ["2", "3"]])
+    with refused(ValueError, path, "trained on images", "photo or image or path or file", "--image", "columns a, b"):
+        open_inputs(path, Wanted((3, 4, 5), image="photo"))
+
+
+def test_a_table_for_a_run_on_an_array(tmp_path):
+    path = write(tmp_path / "t.csv", [["a", "b"], ["2", "3"]])
+    with refused(ValueError, "an .npz of 2 features", "without column names", f"got a table, {path}"):
+        open_inputs(path, Wanted((2,)))
+
+
 def test_arrays(tmp_path):
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     np.savez(tmp_path / "x.npz", x=x)
@@ -94,3 +144,30 @@ def test_images_for_a_run_on_features(pictures):
 
 def test_the_test_part_of_a_known_set():
     assert len(open_inputs("digits", Wanted((1, 8, 8))).names) == 360
+
+
+@pytest.fixture
+def webvision(tmp_path):
+    folder = tmp_path / "webvision"
+    (folder / "info").mkdir(parents=True)
+    (folder / "info" / "train_filelist_google.txt").write_text("google/a.png 0\n")
+    (folder / "info" / "val_filelist.txt").write_text("a.png 0\nb.png 1\nc.png 1\n")
+    for name in ("google/a.png", *(f"val_images_256/{letter}.png" for letter in "abc")):
+        save_image(folder / name, random_bytes(40, 40, 3))
+    return tmp_path
+
+
+def test_known_files_go_by_their_names(webvision):
+    wanted = Wanted((3, 224, 224), size=224)
+    assert open_inputs("webvision-mini", wanted, root=webvision).names == ["a.png", "b.png", "c.png"]
+    cut(webvision / "webvision" / "val_images_256" / "b.png")
+    found = open_inputs("webvision-mini", wanted, root=webvision, bad=BadFiles(skip=True))
+    assert found.names == ["a.png", "c.png"]
+    assert [path.name for path in found.inputs.paths] == found.names
+
+
+def test_known_files_for_a_run_on_small_images(webvision):
+    with refused(ValueError, "images of 8 x 9 pixels, as in the run", "got webvision-mini", "several sizes"):
+        open_inputs("webvision-mini", Wanted((1, 8, 9)), root=webvision)
+    with refused(ValueError, "6 features, as in the run", "got images"):
+        open_inputs("webvision-mini", Wanted((6,)), root=webvision)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from data_helpers import random_bytes, save_image
+from data_helpers import cut, random_bytes, save_image
 from refusals import refused
 
 from symloss.data import ImageFiles, open_data, open_webvision
@@ -108,6 +108,24 @@ def test_one_missing_image(root):
     data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
     assert data.train.labels.tolist() == [49, 0]
     assert told == [(path, "no such file")]
+
+
+def test_skipping_decodes_every_image(root):
+    bad = [cut(root / "webvision" / TRAIN[1][0]), cut(root / "webvision" / "val_images_256" / VAL[0][0])]
+    assert len(open_data("webvision-mini", root=root).train) == 3
+    told = []
+    data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert data.train.inputs == ImageFiles(tuple(root / "webvision" / TRAIN[k][0] for k in (0, 3)))
+    assert data.train.labels.tolist() == [49, 0]
+    assert data.test.labels.tolist() == [0]
+    assert [path for path, _ in told] == bad
+
+
+def test_only_bad_images(root):
+    for name, _ in TRAIN:
+        cut(root / "webvision" / name)
+    with refused(ValueError, "train_filelist_google.txt", "at least one image that can be read", "got none"):
+        open_data("webvision-mini", root=root, skip_bad=True)
 
 
 @pytest.mark.parametrize("line", ["google/a.jpg", "google/a.jpg -1", "google/a.jpg cat", "7"])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from symloss.cli.options import DataDir
+from symloss.cli.options import WHAT, DataDir, shared
 
 data = typer.Typer(help="Fetch published data sets, and look at data.", no_args_is_help=True)
 
@@ -23,8 +23,11 @@ def get(
 
     from symloss.data.download import get as fetch
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+    amounts = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), *amounts)
+    terminal = Console(stderr=True)
+    # Into a file it would write an empty line.
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         tasks: dict[str, int] = {}
 
         def show(file: str, here: int, total: int | None) -> None:
@@ -37,16 +40,17 @@ def get(
 
 
 @data.command("show")
+@shared({name: WHAT[name] for name in ("data_dir", "label", "image", "test", "skip_bad")})
 def show(
     spec: Annotated[str, typer.Argument(help="A name, or the path of your own data.", show_default=False)],
-    data_dir: DataDir = None,
-    label: Annotated[str, typer.Option(help="Column of the labels, in a table.")] = "label",
-    image: Annotated[str | None, typer.Option(help="Column of the image paths, in a table.")] = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Say what was found: how many examples of each class, their shape, where they are kept."""
     from symloss.data import open_data
+    from symloss.data.bad import warn
 
-    found = open_data(spec, root=data_dir, label=label, image=image)
+    found = open_data(spec, root=options.pop("data_dir"), on_bad=warn, **options)
     kind = "files, decoded when needed" if found.streamed else "in memory"
     typer.echo(f"{found.name}: inputs {' x '.join(map(str, found.input_shape))}, {kind}")
     counts = [part.labels.bincount(minlength=len(found.classes)) for part in (found.train, found.test) if part]

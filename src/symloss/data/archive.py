@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from symloss.writing import said
+
 
 def extract(archive: Path, target: Path, finish: Callable[[Path], None] | None = None) -> None:
     """Unpack the one folder in a tar archive, which must be named as the target, and put it there.
@@ -22,7 +24,8 @@ def extract(archive: Path, target: Path, finish: Callable[[Path], None] | None =
                 members = tar.getmembers()
                 for member in members:
                     _check(archive, member, target.name)
-                tar.extractall(scratch, members, filter="data")
+                with said(target):
+                    tar.extractall(scratch, members, filter="data")
         except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{archive} must be a whole tar archive; got a damaged one") from error
         unpacked = Path(scratch) / target.name

@@ -57,7 +57,7 @@ def _open(path: Path) -> Iterator[Any]:
     with path.open("rb") as stream:  # NumPy would leave a damaged file open
         try:
             file = np.load(stream, allow_pickle=False)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        except (ValueError, OSError, EOFError, NotImplementedError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} must be an .npz file; got a damaged one or another kind") from error
         if not isinstance(file, np.lib.npyio.NpzFile):
             raise ValueError(f"{path} must be an .npz file; got a single array")
@@ -90,13 +90,20 @@ def open_inputs_array(path: Path) -> Tensor:
 
 
 def _array(file: Any, name: str, path: Path) -> Array:
+    damaged = (
+        f"{name} of {path} must be an array of numbers or text; got a damaged one, or Python objects, "
+        "which are never loaded"
+    )
     try:
         array: Array = file[name]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except MemoryError as error:
         raise ValueError(
-            f"{name} of {path} must be an array of numbers or text; got a damaged one, or Python objects, "
-            "which are never loaded"
+            f"{name} of {path} must be an array that fits into memory; got a damaged one, or one that does not"
         ) from error
+    except Exception as error:  # NumPy and zipfile raise many kinds
+        raise ValueError(damaged) from error
+    if not isinstance(array, np.ndarray):  # NumPy hands out as bytes what does not start as an array does
+        raise ValueError(damaged)
     if array.ndim == 0:
         raise ValueError(f"{name} of {path} must be an array; got a single value")
     return array

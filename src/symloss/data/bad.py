@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+HINT = "(--skip-bad, or skip_bad=True, leaves such files out)"
+"""What ends every sentence about a bad file."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,16 @@ class BadFiles:
 
     def found(self, path: Path, reason: str) -> None:
         if not self.skip:
-            kind = ValueError if path.exists() else FileNotFoundError
-            raise kind(f"{path} must be an image that can be read; got {reason} (skip_bad goes on without such files)")
+            raise refusal(path, reason)
         if self.tell is not None:
             self.tell(path, reason)
+
+
+def refusal(path: Path, reason: str) -> ValueError | FileNotFoundError:
+    kind = ValueError if path.exists() else FileNotFoundError
+    return kind(f"{path} must be an image that can be read; got {reason} {HINT}")
+
+
+def warn(path: Path, reason: str) -> None:
+    """The usual ``tell``."""
+    warnings.warn(f"left out {path}: {reason}", stacklevel=2)

@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from symloss import checks
 from symloss.data.augment import Augmentation, fit, pixels
+from symloss.data.bad import HINT
 from symloss.data.dataset import Examples, ImageFiles, Scaling
 from symloss.data.images import NotAnImage, picture
 
@@ -242,4 +243,4 @@ def _decoded(path: Path) -> Image.Image:
     try:
         return picture(path)
     except NotAnImage as reason:
-        raise ValueError(f"{path} cannot be decoded as an image: {reason}") from None
+        raise ValueError(f"{path} cannot be decoded as an image: {reason} {HINT}") from None

@@ -89,6 +89,8 @@ class DataSet:
     augmentation: tuple[str, ...] = ()
     size: int | None = None
     columns: tuple[str, ...] = ()
+    labels_are_true: bool = True
+    """Whether somebody vouches for the training labels; not so where they were scraped, or are the user's."""
 
     @functools.cached_property
     def fingerprint(self) -> str:

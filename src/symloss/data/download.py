@@ -15,7 +15,7 @@ from symloss.checks import nearest
 from symloss.data.archive import extract
 from symloss.data.root import data_root
 from symloss.data.sources import BY_HAND, SOURCES, Remote, by_hand
-from symloss.writing import DiskFull, disk_is_full
+from symloss.writing import DiskFull, disk_is_full, said
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes that are here, and how many there will be, if the server says."""
@@ -62,7 +62,8 @@ def _fetch_archive(base_url: str, remote: Remote, folder: Path, progress: Progre
 def _write_sums(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = [f"{checksum(path, 'sha256')}  {path.relative_to(folder).as_posix()}\n" for path in files]
-    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
+    with said(folder / SUMS):
+        (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def _verify_folder(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -148,18 +148,26 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) ->
     )
 
 
-def _see(listed: Listed, bad: BadFiles) -> _Seen:
-    seen = _Seen([], [], [], listed.where)
-    for path, label in zip(listed.paths, listed.labels, strict=True):
+def readable(paths: Sequence[Path], where: Path, bad: BadFiles) -> dict[int, Look]:
+    """What is said by the head of each file that is an image, by its place among the paths."""
+    looks: dict[int, Look] = {}
+    for place, path in enumerate(paths):
         try:
-            seen.looks.append(look(path))
+            found = look(path)
+            if bad.skip:  # a file that is cut off has a good head
+                picture(path)
         except NotAnImage as reason:
             bad.found(path, str(reason))
             continue
-        seen.paths.append(path)
-        seen.labels.append(label)
-    _some(seen.paths, listed.where)
-    return seen
+        looks[place] = found
+    _some(looks, where)
+    return looks
+
+
+def _see(listed: Listed, bad: BadFiles) -> _Seen:
+    looks = readable(listed.paths, listed.where, bad)
+    paths, labels = [listed.paths[place] for place in looks], [listed.labels[place] for place in looks]
+    return _Seen(paths, labels, list(looks.values()), listed.where)
 
 
 def _load(seen: _Seen, grey: bool, bad: BadFiles) -> tuple[Inputs, list[str]]:
@@ -179,6 +187,6 @@ def _load(seen: _Seen, grey: bool, bad: BadFiles) -> tuple[Inputs, list[str]]:
     return images[: len(labels)], labels
 
 
-def _some(found: Sequence[object], where: Path) -> None:
+def _some(found: Collection[object], where: Path) -> None:
     if not found:
         raise ValueError(f"{where} must name at least one image that can be read; got none")

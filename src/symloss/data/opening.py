@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from symloss.checks import nearest
@@ -56,7 +57,8 @@ def open_data(
             raise ValueError(f"test must be left out for {spec}, which brings its own test data; got {str(test)!r}")
         return _open_known(spec, data_root() if root is None else root, bad)
     path = existing(spec)
-    return _open_own(path, None if test is None else _existing_test(Path(test), path), label, image, bad)
+    own = _open_own(path, None if test is None else _existing_test(test, path), label, image, bad)
+    return replace(own, labels_are_true=False)
 
 
 def _open_known(name: str, root: Path, bad: BadFiles) -> DataSet:
@@ -71,6 +73,8 @@ def _open_known(name: str, root: Path, bad: BadFiles) -> DataSet:
 
 def existing(spec: str) -> Path:
     """The path of the user's own data; what is no path must have been meant as a name."""
+    if not spec:  # as a path it would be the current folder
+        raise ValueError("data must be a known name or an existing folder or file; got an empty text")
     path = Path(spec)
     if path.exists():
         return path
@@ -79,7 +83,10 @@ def existing(spec: str) -> Path:
     raise ValueError(f"data must be a known name or an existing folder or file; got {spec!r}, {nearest(spec, KNOWN)}")
 
 
-def _existing_test(test: Path, train: Path) -> Path:
+def _existing_test(given: str | Path, train: Path) -> Path:
+    if given == "":
+        raise ValueError("test must be an existing folder or file; got an empty text")
+    test = Path(given)
     if not test.exists():
         raise FileNotFoundError(f"test must be an existing folder or file; got {str(test)!r}")
     kinds = [("folder" if path.is_dir() else _kind(path)) for path in (train, test)]

@@ -10,22 +10,26 @@ import torch
 from torch import Tensor
 
 from symloss.data.arrays import open_inputs_array
-from symloss.data.bad import BadFiles
+from symloss.data.bad import BadFiles, refusal
 from symloss.data.dataset import ImageFiles, Inputs
 from symloss.data.folder import list_files
-from symloss.data.images import NotAnImage, decode, look
-from symloss.data.manifest import image_column
+from symloss.data.images import NotAnImage, decode, readable
+from symloss.data.manifest import IMAGE_COLUMNS, image_column
 from symloss.data.opening import KNOWN, TABLES, existing, open_data
 from symloss.data.tables import Table, open_table
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a model was trained on: the shape of an input, the side that files are brought to, the columns of tables."""
+    """What a model was trained on.
+
+    The shape of an input, the side that files are brought to, the columns of features in a table, or that of images.
+    """
 
     shape: tuple[int, ...]
     size: int | None = None
     columns: tuple[str, ...] = ()
+    image: str | None = None
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,9 @@ def open_inputs(
     """The test part of a known data set, all images below a folder, or the rows of a table or an ``.npz``."""
     bad = bad or BadFiles()
     if spec in KNOWN:
-        test = open_data(spec, root=root).test
+        test = open_data(spec, root=root, skip_bad=bad.skip, on_bad=bad.tell).test
         assert test is not None
-        return _numbered(test.inputs, wanted, spec)
+        return _known(test.inputs, wanted, spec)
     path = existing(spec)
     if path.is_dir():
         return _images(list_files(path), path, wanted, bad)
@@ -52,47 +56,77 @@ def open_inputs(
     if path.suffix.lower() not in TABLES:
         raise ValueError(f"data must be a folder, a table or an .npz file; got {spec!r}")
     table = open_table(path)
+    if image is None and wanted.image in table.columns:
+        image = wanted.image
     column = image_column(table, image)
     if column is None:
         return _rows(table, wanted)
     return _images([path.parent / file for file in table.text(column)], path.parent, wanted, bad)
 
 
+def _known(inputs: Inputs, wanted: Wanted, name: str) -> Unlabelled:
+    if isinstance(inputs, Tensor):
+        return _numbered(inputs, wanted, name)
+    _want_images(wanted)
+    if wanted.size is None:
+        height, width = wanted.shape[1:]
+        raise ValueError(
+            f"data must be images of {height} x {width} pixels, as in the run; got {name}, files of several sizes"
+        )
+    # Their numbers would say nothing where bad files were left out.
+    return Unlabelled([path.name for path in inputs.paths], inputs)
+
+
 def _rows(table: Table, wanted: Wanted) -> Unlabelled:
+    if not wanted.columns:
+        raise _no_features(table, wanted)
     for column in wanted.columns:
         table.require(column, "feature")
     return _numbered(table.numbers(list(wanted.columns)), wanted, str(table.path))
 
 
-def _numbered(inputs: Inputs, wanted: Wanted, where: str) -> Unlabelled:
-    if isinstance(inputs, Tensor) and tuple(inputs.shape[1:]) != wanted.shape:
+def _no_features(table: Table, wanted: Wanted) -> ValueError:
+    """A run on images, or on an array, knows no columns of features."""
+    if len(wanted.shape) == 3:
+        usual = " or ".join(dict.fromkeys(name for name in (wanted.image, *IMAGE_COLUMNS) if name is not None))
+        return ValueError(
+            f"{table.path} must have a column of image files, as the run was trained on images: {usual}, or the one "
+            f"that --image names; got the columns {', '.join(table.columns)}"
+        )
+    return ValueError(
+        f"data must be an .npz of {wanted.shape[0]} features, as the run was trained on features without column names; "
+        f"got a table, {table.path}"
+    )
+
+
+def _numbered(inputs: Tensor, wanted: Wanted, where: str) -> Unlabelled:
+    if tuple(inputs.shape[1:]) != wanted.shape:
         raise ValueError(
             f"{where} must hold inputs like those of the run, of shape {wanted.shape}; got {tuple(inputs.shape[1:])}"
         )
     return Unlabelled([str(number) for number in range(len(inputs))], inputs)
 
 
-def _images(paths: Sequence[Path], below: Path, wanted: Wanted, bad: BadFiles) -> Unlabelled:
+def _want_images(wanted: Wanted) -> None:
     if len(wanted.shape) != 3:
         raise ValueError(f"data must be a table or an .npz of {wanted.shape[0]} features, as in the run; got images")
-    good: list[Path] = []
-    for path in paths:
-        try:
-            look(path)
-        except NotAnImage as reason:
-            bad.found(path, str(reason))
-            continue
-        good.append(path)
-    if not good:
-        raise ValueError(f"{below} must hold at least one image that can be read; got none")
+
+
+def _images(paths: Sequence[Path], below: Path, wanted: Wanted, bad: BadFiles) -> Unlabelled:
+    _want_images(wanted)
+    good = [paths[place] for place in readable(paths, below, bad)]
+    inputs: Inputs = ImageFiles(tuple(good)) if wanted.size is not None else _decoded(good, wanted.shape)
     names = [str(path.relative_to(below)) if path.is_relative_to(below) else str(path) for path in good]
-    return Unlabelled(names, ImageFiles(tuple(good)) if wanted.size is not None else _decoded(good, wanted.shape))
+    return Unlabelled(names, inputs)
 
 
 def _decoded(paths: Sequence[Path], shape: tuple[int, ...]) -> Tensor:
     images = torch.empty(len(paths), *shape, dtype=torch.uint8)
     for row, path in enumerate(paths):
-        pixels = decode(path, grey=shape[0] == 1)
+        try:
+            pixels = decode(path, grey=shape[0] == 1)
+        except NotAnImage as reason:
+            raise refusal(path, str(reason)) from None
         if pixels.shape != shape:
             raise ValueError(f"{path} must be of the size that the run was trained on, {shape}; got {pixels.shape}")
         images[row] = torch.from_numpy(pixels.copy())

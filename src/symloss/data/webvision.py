@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from symloss.checks import brief
-from symloss.data.bad import BadFiles
+from symloss.data.bad import BadFiles, refusal
 from symloss.data.dataset import DataSet, Examples, ImageFiles, labels_tensor
+from symloss.data.images import readable
 from symloss.data.scaling import IMAGENET
 from symloss.data.sources import by_hand
 
@@ -43,6 +44,7 @@ def open_webvision(root: Path, *, imagenet: bool = False, bad: BadFiles | None =
         scaling=IMAGENET,
         augmentation=("resized-crop:224", "flip", "jitter:0.4,0.4,0.4,0.2"),
         size=224,
+        labels_are_true=False,
     )
 
 
@@ -83,10 +85,9 @@ def _examples(paths: Sequence[Path], labels: Sequence[int], where: Path, help_: 
     there = [path.is_file() for path in paths]
     if not any(there):
         raise FileNotFoundError(f"the images of {where} must be on disk; got none of {len(paths)}: {help_}")
-    for path, found in zip(paths, there, strict=True):
-        if not found:
-            bad.found(path, "no such file")
-    kept = [place for place, found in enumerate(there) if found]
+    if not bad.skip and not all(there):
+        raise refusal(paths[there.index(False)], "no such file")
+    kept = readable(paths, where, bad) if bad.skip else range(len(paths))
     return Examples(ImageFiles(tuple(paths[k] for k in kept)), labels_tensor([labels[k] for k in kept]))
 
 

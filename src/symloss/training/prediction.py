@@ -11,13 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from symloss.data import open_data
-from symloss.data.bad import BadFiles
+from symloss.data.bad import BadFiles, warn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.models.create import is_built_in
 from symloss.training.build import build_loss, build_model
 from symloss.training.folder import BEST, DATA, SETTINGS, RunFolder, load_state
+
+DATA_HOLDS = ("classes", "input_shape", "size", "columns", "mean", "std")
 
 
 @dataclass
@@ -27,6 +29,8 @@ class Trained:
     model: nn.Module
     score_map: Any
     about: dict[str, Any]
+    image: str | None = None
+    """The column of the image files, in a table."""
 
     def scores(self, examples: Examples) -> Iterator[tuple[Tensor, Tensor]]:
         """The numbers of some examples, and the scores that the loss would see of them, batch by batch."""
@@ -48,7 +52,7 @@ def trained(run: Path | str, best: bool = False, model: str | None = None) -> Tr
     A model that is not built in must be named: the folder may be somebody else's, and its word alone runs no code.
     """
     folder = RunFolder(run)
-    settings, about = folder.settings(), folder.read(DATA)
+    settings, about = folder.settings(), folder.read(DATA, needs=DATA_HOLDS)
     if settings is None or about is None:
         raise FileNotFoundError(
             f"{run} must be the folder of a run; got one without {SETTINGS if settings is None else DATA}"
@@ -64,7 +68,7 @@ def trained(run: Path | str, best: bool = False, model: str | None = None) -> Tr
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
     network = build_model(settings, tuple(about["input_shape"]), len(about["classes"]))
     network.load_state_dict(state["model"])
-    return Trained(network, getattr(build_loss(settings), "score_map", None), about)
+    return Trained(network, getattr(build_loss(settings), "score_map", None), about, settings.image)
 
 
 def predictions(
@@ -83,8 +87,8 @@ def predictions(
     """
     found = trained(run, best, model)
     about = found.about
-    wanted = Wanted(tuple(about["input_shape"]), about["size"], tuple(about["columns"]))
-    inputs = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip))
+    wanted = Wanted(tuple(about["input_shape"]), about["size"], tuple(about["columns"]), found.image)
+    inputs = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip, warn))
     examples = Examples(inputs.inputs, torch.zeros(len(inputs.names), dtype=torch.int64))
     for index, scores in found.scores(examples):
         values, classes = scores.softmax(1).max(1)
