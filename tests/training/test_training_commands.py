@@ -1,12 +1,20 @@
 """``symloss train`` and ``compare``, each in a process of its own."""
 
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
+import numpy as np
 import pytest
+from rich.console import Console
 from training_helpers import command, metrics, one_sentence
+
+from symloss.cli.training import _table
+from symloss.training import resolve
 
 QUICK = ("--epochs", "2", "--subset", "400", "--accelerator", "cpu")
 
@@ -43,7 +51,7 @@ def test_options_reach_the_settings(tmp_path):
     given = {
         "counts": "floor", "subset": 300, "validation": 0.2, "seed": 3, "model": "mlp:hidden=8", "epochs": 1,
         "batch": 50, "optimizer": "nesterov", "lr": 0.02, "weight_decay": 0.01, "schedule": "constant",
-        "scores": "none", "noise": "pair:0.3",
+        "scores": "none", "noise": "pair:0.3", "momentum": 0.5, "penalty": 1e-6,
     }  # fmt: skip
     arguments = [text for name, value in given.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     done = command(tmp_path, "train", *arguments, "--clip", "0", "--no-augment", "--clean-validation", "--json")
@@ -58,8 +66,9 @@ def test_compare_prints_a_table_and_the_second_time_trains_nothing(tmp_path):
     first = command(tmp_path, *arguments)
     assert first.code == 0, first.stderr
     assert len(runs(tmp_path)) == 4
-    header = next(line for line in first.stdout.splitlines() if "weight decay" in line)
-    assert all(name in header for name in ("loss", "lr", "last epoch", "best epoch", "noise memorised"))
+    upper = next(line for line in first.stdout.splitlines() if "weight" in line).split()
+    assert [word for word in upper if word != "┃"] == ["weight", "last", "best", "noise", "s", "a"]
+    assert "mean(standard deviation) of 2 runs" in first.stdout
     for loss in ("ce", "sgce:q=0.5"):
         row = next(line for line in first.stdout.splitlines() if line.startswith(f"│ {loss} "))
         cells = [cell.strip() for cell in row.strip("│").split("│")]
@@ -70,6 +79,68 @@ def test_compare_prints_a_table_and_the_second_time_trains_nothing(tmp_path):
     written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*")}
     assert command(tmp_path, *arguments).stdout == first.stdout
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*")} == written
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_figures_are_never_cut_however_narrow_the_terminal(width):
+    settings = resolve("digits", "nce+agce:alpha=1,beta=4,a=6,q=1.5", noise="sym:0.6")
+    row = {"test_accuracy": 0.8, "memorised": 0.1234}
+    result = {
+        "settings": settings.to_dict(), "test": 360, "validation": 144, "validation_labels": "noisy", "train": 1293,
+        "noise_rate": 0.6, "last": row, "best": row | {"test_accuracy": 0.9}, "seconds": 123.4,
+    }  # fmt: skip
+    other = result | {"last": row | {"test_accuracy": 0.1}, "best": row}
+    screen = Console(width=width, record=True, file=io.StringIO())
+    screen.print(_table([[result, other]], settings))
+    shown = screen.export_text()
+    assert all(figure in shown for figure in ("45.00(49.50)", "85.00(7.07)", "12.34(0.00)", "123.4"))
+    assert "…" not in shown
+    folded = "".join(line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│"))
+    assert folded == settings.loss
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    arguments = [sys.executable, "-m", "symloss", "train", "--epochs", "5000", "--out", "here"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(arguments, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 100
+        while not (tmp_path / "here" / "checkpoint.pt").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert err == "stopped; the same command goes on after the last epoch that was finished\n"
+
+
+def test_a_matrix_that_changed_is_another_run(tmp_path):
+    def rate(flip):
+        np.save(tmp_path / "m.npy", (1 - flip) * np.eye(10) + flip / 10)
+        return json.loads(command(tmp_path, "train", *QUICK, "--noise", "matrix:m.npy", "--json").stdout)["noise_rate"]
+
+    assert [rate(0.0), rate(0.5), rate(0.0)] == [0.0, pytest.approx(0.45, abs=0.03), 0.0]
+    assert len(runs(tmp_path)) == 2
+
+
+def test_labels_that_nobody_vouches_for_are_not_called_clean(tmp_path):
+    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(40)))
+    own = ("train", "--data", "mine.csv", "--epochs", "1", "--model", "mlp:hidden=4")
+    one_sentence(
+        command(tmp_path, *own, "--clean-validation"), "clean_validation must be left out for mine.csv", "are true"
+    )
+    nothing = command(tmp_path, *own, "--validation", "0", "--noise", "CLEAN")
+    assert "accuracy in % on nothing, as nothing was held out" in " ".join(nothing.stdout.split())
+    assert "noise clean (how many labels are wrong is unknown)" in " ".join(nothing.stdout.split())
+
+
+@pytest.mark.slow
+def test_two_processes_of_torchrun_print_one_document(tmp_path):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    words = [*launcher, "-m", "symloss", "train", *QUICK, "--devices", "2", "--json"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["last"]["epoch"] == 2
 
 
 def test_compare_as_json_has_every_run(tmp_path):

@@ -60,6 +60,20 @@ def test_a_full_disk_is_said_in_one_sentence(tmp_path, monkeypatch):
         write_whole(tmp_path / "file", b"new")
 
 
+def test_a_file_without_what_it_must_hold_is_damaged(folder):
+    folder.write("result.json", {"last": {}})
+    assert folder.read("result.json", needs=["last"]) == {"last": {}}
+    with refused(ValueError, folder.path / "result.json", "is damaged: it must hold 'best'; got ['last']"):
+        folder.read("result.json", needs=["last", "best"])
+
+
+def test_a_checkpoint_without_a_model_is_none(folder):
+    folder.save_checkpoint(state(1))
+    folder.save_checkpoint({"epoch": 2})
+    with pytest.warns(UserWarning, match="it holds no model"):
+        assert folder.load_checkpoint()["epoch"] == 1
+
+
 def test_the_last_checkpoint_is_loaded(folder):
     assert folder.load_checkpoint() is None
     for epoch in (1, 2, 3):

@@ -44,6 +44,7 @@ def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
 def test_the_kind_is_seen_by_opening_it(tmp_path):
     assert resolve(table(tmp_path / "t.csv"), "mae").model == "mlp"
     assert resolve(str(images(tmp_path / "photos")), "mae").model == "cnn8"
+    assert resolve(images(tmp_path / "large", side=97), "mae").model == "resnet50"
 
 
 @pytest.mark.parametrize("name", ["webvision", "table", "streamed", "cifar100-step", "mnist-lenet5"])
@@ -72,7 +73,7 @@ def test_a_table_that_changed_is_another_run(tmp_path):
     assert folder_name(second) != folder_name(first)
     with refused(ValueError, "holds a run with other settings (fingerprint)"):
         train(second, tmp_path / folder_name(first))
-    with refused(ValueError, "mine.csv must be as it was when these settings were made", second.fingerprint):
+    with refused(ValueError, "mine.csv with noise clean must be as it was", second.fingerprint):
         train(first, tmp_path / "again")
     assert train(first, tmp_path / folder_name(first)) == found, "what is done needs no data"
 

@@ -18,7 +18,7 @@ from training_helpers import exit_code, metrics, run, same_weights, small, start
 import symloss
 from symloss.models import create_model
 from symloss.noise import load_corruption
-from symloss.training import Settings
+from symloss.training import Settings, train
 from symloss.training.build import build_model
 from symloss.training.folder import Busy, RunFolder
 from symloss.training.loop import fit
@@ -37,6 +37,27 @@ def own(tmp_path):
     rows = "".join(f"{i % 9},{math.sin(i):.4f},{'cat' if i % 9 < 4 else 'dog'}\n" for i in range(60))
     (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
     return {"data": str(tmp_path / "mine.csv"), "subset": None, "model": "mlp:hidden=8"}
+
+
+def few(input_shape, classes):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes - 1))
+
+
+def many(input_shape, classes):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes + 1))
+
+
+@pytest.mark.parametrize(("model", "given"), [("few", 9), ("many", 11)])
+def test_a_model_with_another_number_of_scores_is_refused(tmp_path, model, given):
+    name = f"test_training_runs:{model}"
+    with refused(ValueError, repr(name), "must return 10 scores for each example", f"{given})"):
+        run(small(model=name), tmp_path)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_an_accelerator_that_is_not_there_is_refused(tmp_path):
+    with refused(ValueError, "accelerator and devices must be such as this machine has", "'cuda'"):
+        train(small(), tmp_path, accelerator="cuda")
 
 
 def inputs(examples, data):

@@ -51,12 +51,16 @@ def test_settings_that_are_equal_have_the_same_key(name, value):
         ("optimizer", "lion"), ("precision", "16"), ("counts", "ceil"), ("scores", "softmax"), ("epochs", 0),
         ("epochs", 1.5), ("batch", 0), ("seed", -1), ("lr", 0), ("lr", float("nan")), ("lr", float("inf")),
         ("momentum", 1), ("weight_decay", -1e-9), ("penalty", -1), ("validation", 1), ("validation", -0.1),
-        ("clip", -1), ("subset", 1), ("noise_seed", -1), ("schedule", "linear"),
+        ("clip", -1), ("subset", 1), ("noise_seed", -1), ("seed", 2**32), ("schedule", "linear"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_in_one_sentence(name, value):
     with refused(ValueError, f"{name} must be", f"got {value!r}"):
         Settings(**{name: value})
+
+
+def test_a_noise_is_the_same_however_it_is_written():
+    assert [Settings(noise=text).noise for text in ("CLEAN", " sym:.60")] == ["clean", "sym:0.6"]
 
 
 def test_a_clip_of_zero_is_none():

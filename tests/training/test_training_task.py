@@ -5,11 +5,13 @@ import random
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from refusals import refused
 from training_helpers import small
 
 from symloss.data import open_data
 from symloss.noise import corrupt
+from symloss.training import Settings
 from symloss.training.task import prepare
 
 DIGITS = open_data("digits")
@@ -111,6 +113,15 @@ def test_of_data_that_we_corrupt_the_true_labels_are_known(table):
 def test_the_labels_of_a_known_set_are_true():
     task = prepare(small(noise="clean"))
     assert torch.equal(task.train.labels, task.clean)
+
+
+def test_noise_that_needs_inputs_is_refused_for_images_that_stay_in_files(tmp_path):
+    for place, name in enumerate(("cats", "dogs")):
+        (tmp_path / name).mkdir()
+        for side in (8, 9, 10):
+            Image.new("RGB", (side, side + place)).save(tmp_path / name / f"{side}.png")
+    with refused(ValueError, "noise must be of a kind that needs no inputs", "'instance:0.3'"):
+        prepare(Settings(data=str(tmp_path), noise="instance:0.3"))
 
 
 def test_the_global_random_state_is_not_touched():

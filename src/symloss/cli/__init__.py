@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -53,8 +54,14 @@ app.add_typer(data, name="data")
 app.add_typer(bench, name="bench")
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """One line, without the place in our code."""
+    typer.echo(f"symloss: {message}", err=True)
+
+
 def main() -> None:
     """Run a command; bad input ends in one sentence and exit code 2, not in a traceback."""
+    warnings.showwarning = _show_warning
     try:
         app()
     except BrokenPipeError:

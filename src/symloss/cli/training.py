@@ -14,6 +14,8 @@ from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, console, print_json
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from symloss.training import Settings
 
 Losses = Annotated[str, typer.Option("--losses", "-l", help="Losses, separated by commas.")]
@@ -35,10 +37,12 @@ def train(
     settings = settings_for(loss, options)
     folder = out or options["runs"] / folder_name(settings)
     result = train_shown(settings, folder, options)
+    if not _speaks(options):
+        return
     if as_json:
         print_json(result | {"folder": str(folder)})
         return
-    _print_table([[result]], settings)
+    console().print(_table([[result]], settings))
     typer.echo(f"written to {folder}")
 
 
@@ -67,10 +71,12 @@ def compare(
             done += 1
             folder = options["runs"] / comparison.folder_name(settings)
             results[-1].append(train_shown(settings, folder, options, f"{done}/{total} "))
+    if not _speaks(options):
+        return
     if as_json:
         print_json({"rows": comparison.rows(results), "runs": results})
     else:
-        _print_table(results, plans[0][0])
+        console().print(_table(results, plans[0][0]))
         typer.echo(f"runs are in {options['runs']}")
 
 
@@ -132,6 +138,13 @@ def settings_for(loss: str, options: dict[str, Any]) -> Settings:
     return resolve(options["data"], loss, root=options["data_dir"], **given)
 
 
+def _speaks(options: dict[str, Any]) -> bool:
+    """One process, of all that the same command was started in."""
+    from symloss.training.run import is_first
+
+    return options["devices"] * options["nodes"] == 1 or is_first()
+
+
 def default_noise(data: str, of_known: str) -> str:
     """To compare by on a known data set; labels of one's own are noisy already."""
     from symloss.data import KNOWN
@@ -151,10 +164,23 @@ def train_shown(
         raise ValueError(f"--log must be tensorboard; got {log!r}")
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers", "skip_bad")}
-    with _shown(settings, which, where["devices"] * where["nodes"] > 1) as show:
+    with _stop_said(), _shown(settings, which, where["devices"] * where["nodes"] > 1) as show:
         on_epoch = _Without(show, hide) if hide else show
         on_epoch = on_epoch if board is None else _Both(on_epoch, board)
-        return run(settings, folder, root=options["data_dir"], on_epoch=on_epoch, **where)
+        try:
+            return run(settings, folder, root=options["data_dir"], on_epoch=on_epoch, **where)
+        finally:
+            if board is not None:
+                board.close()
+
+
+@contextlib.contextmanager
+def _stop_said() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command goes on after the last epoch that was finished", err=True)
+        raise
 
 
 class _Both:
@@ -201,12 +227,15 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[Callable[[
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    status = TextColumn("{task.fields[status]}")
+    columns = (TextColumn("{task.description}"), BarColumn(10), MofNCompleteColumn(), TimeRemainingColumn())
+    # Where there is little room this is cut, and nothing else.
+    status = TextColumn("{task.fields[status]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
     terminal = Console(stderr=True)
     # Into a file it would write an empty line.
-    with Progress(*columns, status, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+    quiet = not terminal.is_terminal
+    with Progress(*columns, status, console=terminal, transient=True, expand=True, disable=quiet) as progress:
         task = progress.add_task(title, total=settings.epochs, status="")
 
         def show(row: dict[str, Any]) -> None:
@@ -215,33 +244,49 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[Callable[[
         yield show
 
 
-def _print_table(results: list[list[dict[str, Any]]], settings: Settings) -> None:
+def _table(results: list[list[dict[str, Any]]], settings: Settings) -> Table:
+    """Narrow enough for a terminal of 80 columns: names of losses are folded, figures never cut."""
     from rich.markup import escape
     from rich.table import Table
 
     from symloss.training.comparison import rows
 
     first = results[0][0]
-    rate = "unknown" if first["noise_rate"] is None else f"{100 * first['noise_rate']:.1f} %"
-    where = "clean test set" if first["test"] else f"{first['validation_labels']} validation labels"
+    rate = first["noise_rate"]
+    wrong = "how many labels are wrong is unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
     best = f"best epoch by {first['validation_labels']} validation labels" if first["validation"] else "no validation"
     table = Table(
-        title=escape(
-            f"{settings.data}, noise {settings.noise} ({rate} of the training labels are wrong): "
-            f"accuracy in % on the {where}"
+        title=escape(f"{settings.data}, noise {settings.noise} ({wrong}): accuracy in % {_measured_on(first)}"),
+        caption=escape(
+            f"{settings.model}, {settings.epochs} epochs, {first['train']} training examples; "
+            f"{_number_of_runs(len(results[0]))}; {best}"
         ),
-        caption=escape(f"{settings.model}, {settings.epochs} epochs, {first['train']} training examples; {best}"),
         title_justify="left",
         caption_justify="left",
     )
-    for heading in ("loss", "weight decay", "lr", "last epoch", "best epoch", "noise memorised", "runs", "s a run"):
-        table.add_column(heading, justify="left" if heading == "loss" else "right")
+    losses, lines = [], []
     for row in rows(results):
-        table.add_row(
-            escape(row["loss"]), f"{row['weight_decay']:g}", f"{row['lr']:g}", percent(row["last"]),
-            percent(row["best"]), percent(row["memorised"]), str(row["runs"]), f"{row['seconds']:.1f}",
-        )  # fmt: skip
-    console().print(table)
+        losses.append(escape(row["loss"]))
+        figures = (percent(row[name]) for name in ("last", "best", "memorised"))
+        lines.append([f"{row['weight_decay']:g}", f"{row['lr']:g}", *figures, f"{row['seconds']:.1f}"])
+    table.add_column("loss", overflow="fold")
+    headings = ("weight\ndecay", "lr", "last\nepoch", "best\nepoch", "noise\nmemorised", "s a\nrun")
+    for heading, cells in zip(headings, zip(*lines, strict=True), strict=True):
+        table.add_column(heading, justify="right", min_width=max(map(len, cells)))
+    for loss, line in zip(losses, lines, strict=True):
+        table.add_row(loss, *line)
+    return table
+
+
+def _measured_on(result: dict[str, Any]) -> str:
+    if result["test"]:
+        return "on the clean test set"
+    labels = result["validation_labels"]
+    return f"on {labels} validation labels" if result["validation"] else "on nothing, as nothing was held out"
+
+
+def _number_of_runs(runs: int) -> str:
+    return f"mean(standard deviation) of {runs} runs" if runs > 1 else "one run"
 
 
 def percent(value: dict[str, float | None] | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from symloss.losses.create import create_loss
 from symloss.losses.scores import BatchNormScores, append_scores
@@ -19,6 +19,14 @@ def build_model(settings: Settings, input_shape: tuple[int, ...], classes: int) 
     if settings.scores != "batch-norm":
         return model
     return append_scores(model, BatchNormScores(classes))
+
+
+def require_scores(scores: Tensor, classes: int, model: str) -> None:
+    if scores.dim() != 2 or scores.shape[1] != classes:
+        given = tuple(scores.shape)
+        raise ValueError(
+            f"model {model!r} must return {classes} scores for each example; got a tensor of shape {given}"
+        )
 
 
 def build_loss(settings: Settings) -> nn.Module:

@@ -9,7 +9,7 @@ import json
 import os
 import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,8 @@ class RunFolder:
                 raise Busy(f"{self.path} is being trained by another process; wait for it, or stop it") from None
             yield
 
-    def read(self, name: str) -> dict[str, Any] | None:
+    def read(self, name: str, needs: Iterable[str] = ()) -> dict[str, Any] | None:
+        """What a file holds; None if there is none."""
         try:
             found = json.loads((self.path / name).read_text())
         except FileNotFoundError:
@@ -88,6 +89,11 @@ class RunFolder:
             raise ValueError(f"{self.path / name} must hold JSON; {error}") from None
         if not isinstance(found, dict):
             raise ValueError(f"{self.path / name} must hold a JSON object; got {checks.brief(found)}")
+        for key in needs:
+            if key not in found:
+                raise ValueError(
+                    f"{self.path / name} is damaged: it must hold {key!r}; got {checks.brief(sorted(found))}"
+                )
         return found
 
     def write(self, name: str, data: dict[str, Any]) -> None:
@@ -152,4 +158,6 @@ def load_state(path: Path) -> dict[str, Any]:
     except (RuntimeError, EOFError, ValueError, LookupError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path} is no whole checkpoint ({reason})") from None
+    if not isinstance(state, dict) or "model" not in state:
+        raise ValueError(f"{path} is no whole checkpoint (it holds no model)")
     return state

@@ -15,13 +15,21 @@ class TensorBoard:
         except ImportError:
             raise ValueError("--log tensorboard needs a package: pip install symloss[tensorboard]") from None
         self.folder = folder / "tensorboard"
+        # Opened by the first epoch, in whichever process that is.
+        self.writer: Any = None
 
     def __call__(self, row: dict[str, Any]) -> None:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
 
         epoch = row["epoch"]
-        # What a run that was cut off wrote after its checkpoint is dropped by the reader.
-        with SummaryWriter(str(self.folder), purge_step=epoch) as writer:
-            for name, value in row.items():
-                if name != "epoch" and value is not None:
-                    writer.add_scalar(name, value, epoch)
+        if self.writer is None:
+            # What a run that was cut off wrote after its checkpoint is dropped by the reader.
+            self.writer = SummaryWriter(str(self.folder), purge_step=epoch)
+        for name, value in row.items():
+            if name != "epoch" and value is not None:
+                self.writer.add_scalar(name, value, epoch)
+        self.writer.flush()
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()

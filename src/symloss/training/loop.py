@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
 from symloss.losses.penalty import l1_penalty
-from symloss.training.build import build_loss, build_model, build_optimizer
+from symloss.training.build import build_loss, build_model, build_optimizer, require_scores
 from symloss.training.folder import RunFolder
 from symloss.training.schedule import Schedule
 from symloss.training.settings import Settings
@@ -110,6 +110,7 @@ class Trainer:
         return scores.detach(), loss.detach()
 
     def _loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+        require_scores(scores, len(self.task.data.classes), self.settings.model)
         try:
             loss: Tensor = self.loss(scores, labels)
         except ValueError as error:

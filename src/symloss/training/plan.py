@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from symloss.data import KNOWN
 from symloss.data.dataset import DataSet
 from symloss.training.protocols import protocol_of, resolved
 from symloss.training.settings import Settings
-from symloss.training.task import opened
+from symloss.training.task import fingerprint, opened
 
 WHERE = ("label", "image", "test")
 """Settings that say what of the user's own data is what."""
+LARGE = 96
+"""Pixels of a side from which on a network for small images is the wrong one: its last layers grow with the image."""
 
 
 def resolve(data: str | Path, loss: str, *, root: Path | None = None, skip_bad: bool = False, **given: Any) -> Settings:
@@ -24,15 +27,18 @@ def resolve(data: str | Path, loss: str, *, root: Path | None = None, skip_bad: 
     >>> found.loss, found.model, found.weight_decay
     ('sgce:q=0.8', 'cnn8', 0.005)
     """
-    data, kind = str(data), ""
-    if data not in KNOWN:
-        own = opened(data, root, skip_bad=skip_bad, **{name: given[name] for name in WHERE if name in given})
-        kind, given = _kind(own), given | {"fingerprint": own.fingerprint}
+    data = str(data)
+    where = {name: given[name] for name in WHERE if name in given}
+    own = functools.partial(opened, data, root, skip_bad=skip_bad, **where)
+    kind = "" if data in KNOWN else _kind(own())
+    noise = given.get("noise") or "clean"
+    given = given | {"fingerprint": fingerprint(data, noise, own)}
     return resolved(protocol_of(data, kind), data, loss, given).settings
 
 
 def _kind(data: DataSet) -> str:
     """Which protocol fits data that no protocol is published for."""
-    if data.streamed:
-        return "streamed"
-    return "table" if len(data.input_shape) == 1 else "images"
+    if len(data.input_shape) == 1:
+        return "table"
+    large = max(data.input_shape[1:]) > LARGE
+    return "streamed" if data.streamed or large else "images"

@@ -21,6 +21,7 @@ from symloss.training.task import Task, prepare
 from symloss.training.versions import versions
 from symloss.writing import DiskFull
 
+RESULT_HOLDS = ("settings", "train", "validation", "validation_labels", "test", "noise_rate", "last", "best", "seconds")
 OnEpoch = Callable[[Row], None]
 
 
@@ -50,19 +51,13 @@ def train(
     """
     run = RunFolder(folder)
     several = devices * nodes > 1
-    first = not several or int(os.environ.get("RANK", os.environ.get("NODE_RANK", "0"))) == 0
+    first = not several or is_first()
     if first:
         run.start(settings)
-    done = run.read(RESULT)
+    done = run.read(RESULT, needs=RESULT_HOLDS)
     if done is not None:
         return done
-    fabric = Fabric(
-        accelerator=accelerator,
-        devices=devices,
-        num_nodes=nodes,
-        strategy=("ddp" if "TORCHELASTIC_RUN_ID" in os.environ else "ddp_spawn") if several else "auto",
-        precision=PRECISIONS[settings.precision],  # type: ignore[arg-type]
-    )
+    fabric = _fabric(settings, accelerator, devices, nodes)
     work = _Work(settings, run.path, root, skip_bad, workers, on_epoch)
     # Where the same command was started many times, on each node or by torchrun, the first stands for all.
     with run.alone() if first else contextlib.nullcontext():
@@ -71,6 +66,28 @@ def train(
         except ProcessRaisedException as error:
             raise _retold(error) from None
         return found
+
+
+def is_first() -> bool:
+    """Whether this is the process that stands for all, where the same command was started many times."""
+    return int(os.environ.get("RANK", os.environ.get("NODE_RANK", "0"))) == 0
+
+
+def _fabric(settings: Settings, accelerator: str, devices: int, nodes: int) -> Fabric:
+    several = devices * nodes > 1
+    try:
+        return Fabric(
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=("ddp" if "TORCHELASTIC_RUN_ID" in os.environ else "ddp_spawn") if several else "auto",
+            precision=PRECISIONS[settings.precision],  # type: ignore[arg-type]
+        )
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"accelerator and devices must be such as this machine has; got {accelerator!r} and {devices} ({reason})"
+        ) from None
 
 
 def _retold(error: ProcessRaisedException) -> Exception:

@@ -12,6 +12,7 @@ from typing import Any
 
 from symloss import checks
 from symloss.noise.counts import METHODS
+from symloss.noise.spec import parse
 from symloss.training.schedule import Schedule
 
 OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")
@@ -84,6 +85,7 @@ class Settings:
             # 1 and 1.0 are the same, and must have the same key.
             object.__setattr__(self, name, checks.number(name, value, interval, whole=name in _WHOLE))
         object.__setattr__(self, "clip", self.clip or None)
+        object.__setattr__(self, "noise", str(parse(self.noise)))
         Schedule.parse(self.schedule)
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,8 +129,8 @@ _OPTIONAL = ("clip", "subset", "noise_seed")
 _WHOLE = {
     "epochs": "[1, inf)",
     "batch": "[1, inf)",
-    "seed": "[0, inf)",
-    "noise_seed": "[0, inf)",
+    "seed": "[0, 4294967296)",
+    "noise_seed": "[0, 4294967296)",
     "subset": "[2, inf)",
 }
 _NUMBERS = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import torch
 from torch import Tensor
 
 from symloss.data import KNOWN, data_root, open_data
+from symloss.data.bad import warn
 from symloss.data.dataset import DataSet, Examples
-from symloss.noise import Corruption, corrupt
+from symloss.noise import Corruption, corrupt, parse
 from symloss.training.settings import Settings
 
 
@@ -52,7 +54,7 @@ def opened(
 def _opened(
     data: str, root: Path | None, label: str, image: str | None, test: str | None, skip_bad: bool, state: object
 ) -> DataSet:
-    return open_data(data, root=root, label=label, image=image, test=test, skip_bad=skip_bad, on_bad=_warn)
+    return open_data(data, root=root, label=label, image=image, test=test, skip_bad=skip_bad, on_bad=warn)
 
 
 def _changed(path: str) -> tuple[int, ...]:
@@ -61,26 +63,20 @@ def _changed(path: str) -> tuple[int, ...]:
     return tuple(os.stat(place).st_mtime_ns for place in places if os.path.exists(place))
 
 
-def _warn(path: Path, reason: str) -> None:
-    warnings.warn(f"left out {path}: {reason}", stacklevel=2)
-
-
 def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False) -> Task:
     """Open the data, corrupt its labels (all of them), then take a subset if one is wanted, and hold some of it out."""
     data = opened(settings.data, root, settings.label, settings.image, settings.test, skip_bad)
-    if settings.fingerprint not in (None, data.fingerprint):
-        raise ValueError(
-            f"{settings.data} must be as it was when these settings were made, with the fingerprint "
-            f"{settings.fingerprint}; it has changed, and has {data.fingerprint}"
-        )
-    true, named = data.train.labels, settings.data in KNOWN
+    clean_is_known = data.labels_are_true or settings.noise != "clean"
+    _refuse_changed(settings, data)
+    _refuse_what_data_lacks(settings, data, clean_is_known)
+    true = data.train.labels
     corruption = corrupt(
         true.numpy(),
         settings.noise,
         classes=len(data.classes),
         seed=settings.seed if settings.noise_seed is None else settings.noise_seed,
         counts=settings.counts,
-        dataset=data.name if named else None,
+        dataset=data.name if settings.data in KNOWN else None,
         inputs=data.train.inputs if isinstance(data.train.inputs, Tensor) else None,
         root=data_root() if root is None else root,
         split="before" if settings.validation > 0 else None,
@@ -92,12 +88,38 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
     return Task(
         data=data,
         train=data.train.relabel(noisy) if len(rest) == len(true) else data.train.relabel(noisy).take(rest),
-        # The labels of one's own data are what they are; those of a known set, or of one that we corrupt, are true.
-        clean=true[rest] if named or settings.noise != "clean" else None,
+        # What was there before we corrupted it counts as true.
+        clean=true[rest] if clean_is_known else None,
         validation=data.train.relabel(held_labels).take(held) if len(held) else None,
         test=data.test,
         corruption=corruption,
     )
+
+
+def fingerprint(data: str, noise: str, opened: Callable[[], DataSet]) -> str | None:
+    """Of what a name stands for and may change under it: data of one's own, the matrix in a file; None if neither."""
+    spec, parts = parse(noise), [] if data in KNOWN else [opened().fingerprint]
+    if spec.kind == "matrix" and spec.path is not None and Path(spec.path).is_file():
+        parts.append(hashlib.sha256(Path(spec.path).read_bytes()).hexdigest()[:12])
+    return "-".join(parts) or None
+
+
+def _refuse_changed(settings: Settings, data: DataSet) -> None:
+    found = fingerprint(settings.data, settings.noise, lambda: data)
+    if settings.fingerprint not in (None, found):
+        raise ValueError(
+            f"{settings.data} with noise {settings.noise} must be as it was when these settings were made, with the "
+            f"fingerprint {settings.fingerprint}; it has changed, and has {found}"
+        )
+
+
+def _refuse_what_data_lacks(settings: Settings, data: DataSet, clean_is_known: bool) -> None:
+    if settings.clean_validation and not clean_is_known:
+        raise ValueError(f"clean_validation must be left out for {settings.data}: nobody knows which labels are true")
+    if data.streamed and parse(settings.noise).kind == "instance":
+        raise ValueError(
+            f"noise must be of a kind that needs no inputs, as images stay in files; got {settings.noise!r}"
+        )
 
 
 def _subset(count: int, size: int | None) -> Tensor:
