@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from symloss.cli.options import WHAT, DataDir, shared
+from symloss.cli.output import bar
 
 data = typer.Typer(help="Fetch published data sets, and look at data.", no_args_is_help=True)
 
@@ -18,16 +19,13 @@ def get(
     mirror: Annotated[str | None, typer.Option(help="Address of a mirror with the publisher's files.")] = None,
 ) -> None:
     """Download a data set from its publisher: checked, and resumed if it was cut off."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     from symloss.data.download import get as fetch
 
     amounts = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     columns = (TextColumn("{task.description}"), BarColumn(), *amounts)
-    terminal = Console(stderr=True)
-    # Into a file it would write an empty line.
-    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+    with bar(*columns) as progress:
         tasks: dict[str, int] = {}
 
         def show(file: str, here: int, total: int | None) -> None:

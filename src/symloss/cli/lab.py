@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symloss.cli.options import WHAT, WHERE, shared
-from symloss.cli.output import AsJson, console, print_json
+from symloss.cli.output import AsJson, bar, console, print_json
 from symloss.cli.training import percent
 
 if TYPE_CHECKING:
@@ -159,10 +159,10 @@ def _say(text: str) -> None:
 
 
 def _announce(table: str, profile: str, found: Survey) -> None:
-    cannot = sum(len(works) for works in found.missing.values())
-    begun = f" ({found.begun} of them begun)" if found.begun else ""
     from symloss.training.settings import profile_said
 
+    cannot = sum(len(works) for works in found.missing.values())
+    begun = f" ({found.begun} of them begun)" if found.begun else ""
     _say(
         f"{table}, {profile_said(profile)}: {len(found.done)} runs are done, {len(found.todo)} to do{begun}"
         + (f", {cannot} without data" if cannot else "")
@@ -196,14 +196,12 @@ def _events(todo: list[Work], jobs: int, ray: str | None, resources: tuple[float
 
 def _follow(events: Events, total: int) -> list[tuple[Work, str]]:
     """Show what happens; returns what failed."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     failed, started, over = [], time.perf_counter(), 0
-    terminal = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     lines: dict[str, Any] = {}
-    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+    with bar(*columns) as progress:
         every = progress.add_task("runs", total=total)
         for event in events:
             name = event.work.name
@@ -219,7 +217,7 @@ def _follow(events: Events, total: int) -> list[tuple[Work, str]]:
                 progress.remove_task(lines.pop(name))
             if event.kind == "failed":
                 failed.append((event.work, event.reason))
-            if not terminal.is_terminal or event.kind != "finished":
+            if progress.disable or event.kind != "finished":
                 said = event.kind if not event.reason else f"{event.kind}: {event.reason}"
                 elapsed = time.perf_counter() - started
                 print(f"{over}/{total} {name}: {said} ({elapsed:.0f} s)", file=sys.stderr, flush=True)

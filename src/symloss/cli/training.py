@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
-from symloss.cli.output import AsJson, console, print_json
+from symloss.cli.output import AsJson, bar, console, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -225,17 +225,13 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[Callable[[
     if several:
         yield _Line(title, settings.epochs)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.table import Column
 
     columns = (TextColumn("{task.description}"), BarColumn(10), MofNCompleteColumn(), TimeRemainingColumn())
     # Where there is little room this is cut, and nothing else.
     status = TextColumn("{task.fields[status]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
-    terminal = Console(stderr=True)
-    # Into a file it would write an empty line.
-    quiet = not terminal.is_terminal
-    with Progress(*columns, status, console=terminal, transient=True, expand=True, disable=quiet) as progress:
+    with bar(*columns, status, expand=True) as progress:
         task = progress.add_task(title, total=settings.epochs, status="")
 
         def show(row: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,9 @@ def resolve(data: str | Path, loss: str, *, root: Path | None = None, skip_bad: 
     """
     data = str(data)
     where = {name: given[name] for name in WHERE if name in given}
-    own = functools.partial(opened, data, root, skip_bad=skip_bad, **where)
-    kind = "" if data in KNOWN else _kind(own())
-    noise = given.get("noise") or "clean"
-    given = given | {"fingerprint": fingerprint(data, noise, own)}
+    own = None if data in KNOWN else opened(data, root, skip_bad=skip_bad, **where)
+    kind = "" if own is None else _kind(own)
+    given = given | {"fingerprint": fingerprint(own, given.get("noise") or "clean")}
     return resolved(protocol_of(data, kind), data, loss, given).settings
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -96,16 +95,16 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
     )
 
 
-def fingerprint(data: str, noise: str, opened: Callable[[], DataSet]) -> str | None:
+def fingerprint(own: DataSet | None, noise: str) -> str | None:
     """Of what a name stands for and may change under it: data of one's own, the matrix in a file; None if neither."""
-    spec, parts = parse(noise), [] if data in KNOWN else [opened().fingerprint]
+    spec, parts = parse(noise), [] if own is None else [own.fingerprint]
     if spec.kind == "matrix" and spec.path is not None and Path(spec.path).is_file():
         parts.append(hashlib.sha256(Path(spec.path).read_bytes()).hexdigest()[:12])
     return "-".join(parts) or None
 
 
 def _refuse_changed(settings: Settings, data: DataSet) -> None:
-    found = fingerprint(settings.data, settings.noise, lambda: data)
+    found = fingerprint(None if settings.data in KNOWN else data, settings.noise)
     if settings.fingerprint not in (None, found):
         raise ValueError(
             f"{settings.data} with noise {settings.noise} must be as it was when these settings were made, with the "
