@@ -82,7 +82,7 @@ def test_section_4_symmetrization_keeps_permutation_invariance(name, points):
 def test_section_4_1_symmetrized_cross_entropy_is_unhinged(points):
     unhinged = points.mean(1, keepdim=True) - points
     linear = symloss.symmetrize(lambda z, y: -z.gather(1, y[:, None]).squeeze(1))
-    for loss in (symloss.symmetrize(phi.CE()), linear.loss, symloss.symmetrize(torch.nn.CrossEntropyLoss()).loss):
+    for loss in (symloss.symmetrize(phi.CE()), linear, symloss.symmetrize(torch.nn.CrossEntropyLoss()).loss):
         assert torch.allclose(loss.per_class(points), unhinged, atol=1e-12)
 
 

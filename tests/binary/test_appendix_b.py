@@ -67,7 +67,7 @@ def test_the_binary_case_of_the_multi_class_symmetrization(name):
         margin = scores[:, 0] - scores[:, 1]
         return phi(torch.where(labels == 0, margin, -margin))
 
-    found = symloss.symmetrize(two_classes).loss.per_class(torch.stack([Z / 2, -Z / 2], 1))
+    found = symloss.symmetrize(two_classes).per_class(torch.stack([Z / 2, -Z / 2], 1))
     assert_close(found[:, 0], symmetrize_margin(phi)(Z), 1e-12)
 
 

@@ -111,6 +111,13 @@ def test_a_good_recipe():
     assert table.published("digits", "mae", "clean") is None
 
 
+def test_a_row_may_be_composed():
+    """Its title is the expression, as it is."""
+    text = GOOD.replace('"mae"]', '"0.5*ce + symmetrize(focal:gamma=2)"]')
+    composed = read_table("mine", text).rows[1]
+    assert (composed.title, composed.loss) == ("0.5*ce + symmetrize(focal:gamma=2)",) * 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -120,6 +127,7 @@ def test_a_good_recipe():
         ("seeds = 2", "seeds = 2\nepochs = 3", "has no 'epochs'"),
         ('"none"', '"variance"', "spread must be one of"),
         ('"mae"]', '"meo"]', "no loss named 'meo'"),
+        ('"mae"]', '"symmetrize(meo)"]', "character 12, holds 'meo'"),
         ('"mae"]', '"ce"]', "rows must be different"),
         ('["clean", "sym:0.4"]', "[]", "the noise of digits"),
         ('"sym:0.4"', '"symm:0.4"', "symm"),

@@ -6,8 +6,7 @@ import tomllib
 import pytest
 
 from symloss.lab.ranking import as_toml, leaders, ranked, remark, standard_error
-from symloss.losses.create import parse
-from symloss.training.protocols import spec
+from symloss.losses.spec import parse, write
 from symloss.training.settings import Settings
 
 
@@ -60,7 +59,7 @@ def test_what_was_found_can_be_read_as_toml(data, loss):
     name, parameters = parse(loss)
     found = tomllib.loads(text)[data]["losses"][name]
     assert (found["lr"], found["weight_decay"]) == (1e-5, 1e-3)
-    assert parse(spec(name, found.get("loss", {}))) == (name, parameters)
+    assert parse(write(name, found.get("loss", {}))) == (name, parameters)
     assert "0.7000 of 3 seeds, next 0.6000, of 2" in text
 
 

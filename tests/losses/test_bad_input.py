@@ -314,7 +314,6 @@ def test_scale_of_a_loss_without_a_slope(door, name):
         ("nce+rcee", "nce+rce"),
         ("alpha_mae", "alpha-mae"),
         ("GCE", "gce"),
-        ("gce q=.5", "gce"),
     ],
 )
 def test_an_unknown_name_gets_the_nearest(given, nearest):

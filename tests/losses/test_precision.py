@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import symloss
-from symloss.losses.create import parse
+from symloss.losses.spec import parse
 
 LEADS = (0.0, 1e-3, 1.0, 5.0, 8.0, 15.0, 30.0, 50.0, 80.0, 100.0, 1000.0, 2e4)
 MANY = 100

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import symloss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.create import parse
+from symloss.losses.spec import parse
 
 EXTREMES = {
     "sgce": ["q=1e-6", "q=0.2", "q=1"],

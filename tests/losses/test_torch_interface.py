@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import itertools
 import math
@@ -27,8 +28,9 @@ from torch.nn.functional import cross_entropy, multi_margin_loss
 import symloss
 from symloss import functional
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.create import FUNCTIONS, MODULES, function_name, parse
-from symloss.losses.potentials import CE
+from symloss.losses.create import FUNCTIONS, MODULES, function_name
+from symloss.losses.potentials import CE, MAE
+from symloss.losses.spec import parse
 
 REDUCTIONS = ("mean", "sum", "none")
 NORMALIZED = ("unhinged", "sgce", "alpha-mae")
@@ -651,8 +653,7 @@ def test_parts_are_symmetric_and_insensitive(key, prior):
     """The first sums to 0 over labels (drawn from the prior), the second is the same at every label."""
     single = FOREIGN[key][1]
     scores = random_scores(6, CLASSES)
-    symmetric, insensitive = symloss.decompose(single, prior)
-    symmetric.reduction = insensitive.reduction = "none"
+    symmetric, insensitive = (functools.partial(part, reduction="none") for part in symloss.decompose(single, prior))
     assert_close(mean_under(at_every_label(symmetric, scores), prior), torch.zeros(6, dtype=torch.float64))
     every = at_every_label(insensitive, scores)
     assert_close(every, every[:, :1].expand_as(every))
@@ -764,6 +765,15 @@ def test_symmetrize_of_an_expression_is_an_expression():
     assert isinstance(robust, symloss.Loss)
     scores, labels = random_scores(6, CLASSES), random_labels(6)
     assert torch.equal(robust(scores, labels), functional.unhinged(scores, labels, normalize=None))
+
+
+def test_a_symmetrized_function_joins_the_algebra():
+    robust = symloss.symmetrize(lambda z, y: cross_entropy(z, y, reduction="none"))
+    scores, labels = random_scores(6, CLASSES), random_labels(6)
+    raw, unit = functional.unhinged(scores, labels, normalize=None), functional.unhinged(scores, labels)
+    assert_close((0.5 * robust + MAE())(scores, labels), 0.5 * raw + functional.mae(scores, labels))
+    assert_close(symloss.Criterion(robust, normalize="l2")(scores, labels), unit)
+    assert_close(symloss.blend(robust, 0.3)(scores, labels), raw)
 
 
 def test_a_prior_leaves_out_masked_classes():

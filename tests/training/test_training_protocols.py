@@ -3,7 +3,7 @@
 import pytest
 from refusals import refused
 
-from symloss.losses.create import parse
+from symloss.losses.spec import parse
 from symloss.training import resolve
 from symloss.training.protocols import resolved
 

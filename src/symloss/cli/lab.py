@@ -151,7 +151,9 @@ def reproduce(
 
 
 def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",")]
+    from symloss.losses.spec import split
+
+    return None if text is None else split(text)
 
 
 def _say(text: str) -> None:

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
     from symloss.training import Settings
 
-Losses = Annotated[str, typer.Option("--losses", "-l", help="Losses, separated by commas.")]
+COMPOSED = "'symmetrize(focal:gamma=2)' or module:name of your own"
+Losses = Annotated[
+    str, typer.Option("--losses", "-l", help=f"Losses, separated by commas; such as gce:q=0.5, {COMPOSED}.")
+]
 
 
 @shared(WHAT, HOW, WHERE)
 def train(
-    loss: Annotated[str, typer.Option("--loss", "-l", help="A loss, such as sgce or gce:q=0.5.")] = "alpha-mae",
+    loss: Annotated[str, typer.Option("--loss", "-l", help=f"A loss, such as gce:q=0.5, {COMPOSED}.")] = "alpha-mae",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The run's folder (default: RUNS/a name made for it).")
     ] = None,
@@ -59,10 +62,11 @@ def compare(
     options: dict[str, Any],
 ) -> None:
     """Train with several losses on the same noisy labels, and print what came out, side by side."""
+    from symloss.losses.spec import split
     from symloss.training import comparison
 
     options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
-    plans = [comparison.with_seeds(settings_for(spec, options), seeds) for spec in split_losses(losses)]
+    plans = [comparison.with_seeds(settings_for(spec, options), seeds) for spec in split(losses)]
     total, done = seeds * len(plans), 0
     results: list[list[dict[str, Any]]] = []
     for plan in plans:
@@ -110,21 +114,6 @@ def predict(
         typer.echo(table.getvalue(), nl=False)
     else:
         write_whole(out, table.getvalue().encode())
-
-
-def split_losses(text: str) -> list[str]:
-    """Losses between commas; a comma before key=value belongs to the loss.
-
-    >>> split_losses("ce,nce+agce:alpha=1,beta=4,gce")
-    ['ce', 'nce+agce:alpha=1,beta=4', 'gce']
-    """
-    found: list[str] = []
-    for part in text.split(","):
-        if "=" in part and ":" not in part and found:
-            found[-1] += "," + part
-        else:
-            found.append(part.strip())
-    return found
 
 
 def settings_for(loss: str, options: dict[str, Any]) -> Settings:
@@ -221,7 +210,9 @@ def _status(row: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _shown(settings: Settings, which: str, several: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    title = f"{which}{settings.loss.partition(':')[0]}, seed {settings.seed}"
+    from symloss.losses.spec import parse
+
+    title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}"
     if several:
         yield _Line(title, settings.epochs)
         return

@@ -10,7 +10,7 @@ import typer
 
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, console, print_json
-from symloss.cli.training import Losses, default_noise, percent, settings_for, split_losses, train_shown
+from symloss.cli.training import Losses, default_noise, percent, settings_for, train_shown
 
 if TYPE_CHECKING:
     from symloss.lab.tuning import Progress, Question
@@ -65,6 +65,7 @@ def tune(
     processes share the work.
     """
     from symloss.lab.tuning import Method, tune
+    from symloss.losses.spec import split
 
     if options["nodes"] > 1:
         raise ValueError(
@@ -73,7 +74,7 @@ def tune(
         )
     method = Method(sampler, trials, finalists, final_seeds)
     options["noise"] = noise or default_noise(options["data"], of_known="sym:0.8")
-    questions = _questions(list(dict.fromkeys(split_losses(losses))), lrs, weight_decays, vary or [], seeds, options)
+    questions = _questions(list(dict.fromkeys(split(losses))), lrs, weight_decays, vary or [], seeds, options)
     found = tune(
         questions,
         method,
@@ -97,7 +98,7 @@ def _questions(
 ) -> list[Question]:
     from symloss.lab.search_space import space_of, variations
     from symloss.lab.tuning import Question
-    from symloss.losses.create import parse
+    from symloss.losses.spec import parse
 
     varied = variations(vary, losses)
     grids = {"lrs": _numbers("lrs", lrs), "weight_decays": _numbers("weight-decays", weight_decays)}

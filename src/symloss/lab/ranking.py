@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from symloss.losses.create import parse
+from symloss.losses.spec import parse
 
 Row = dict[str, Any]
 """``settings``, ``validation`` (mean and std), ``seeds``, ``held_out`` (examples of each seed), ``final``."""
@@ -71,7 +71,8 @@ def as_toml(data: str, rows: Sequence[Row]) -> Iterator[str]:
             f"# validation {best['validation']['mean']:.4f} of {best['seeds']} seed{'s' if best['seeds'] > 1 else ''}"
         )
         comment += f", next {others[0]['validation']['mean']:.4f}, of {len(others) + 1} settings" if others else ""
-        yield f'"{name}" = {{ lr = {settings["lr"]!r}, weight_decay = {settings["weight_decay"]!r}{loss} }}  {comment}'
+        found = f"lr = {settings['lr']!r}, weight_decay = {settings['weight_decay']!r}{loss}"
+        yield f"{_quoted(name)} = {{ {found} }}  {comment}"
 
 
 def _quoted(value: object) -> str:

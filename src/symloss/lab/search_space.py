@@ -16,7 +16,8 @@ from typing import Any
 from symloss import checks
 from symloss.data.opening import KNOWN
 from symloss.losses.catalogue import find
-from symloss.losses.create import parse
+from symloss.losses.create import describe
+from symloss.losses.spec import parse
 
 Point = dict[str, Any]
 """A value for each dimension, by its name."""
@@ -110,13 +111,13 @@ def space_of(
 
 def _of_loss(loss: str) -> Iterable[Dimension]:
     name, fixed = parse(loss)
-    grids = grids_of_search()["loss"].get(find(name).name, {})
+    grids = grids_of_search()["loss"].get(describe(name).name, {})
     return [] if "preset" in fixed else [grid for parameter, grid in grids.items() if parameter not in fixed]
 
 
 def _varied(loss: str, name: str, values: Sequence[Any]) -> Dimension:
     """Values of the user's own; how a parameter is scaled, and whether it is whole, is known of it."""
-    record = find(parse(loss)[0])
+    record = describe(parse(loss)[0])
     known = grids_of_search()["loss"].get(record.name, {}).get(name)
     whole = any(parameter.name == name and parameter.whole for parameter in record.parameters)
     return Dimension(name, tuple(values), log=known is not None and known.log, whole=whole)
@@ -128,7 +129,7 @@ def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[st
     >>> variations(["sgce:q=0.2,0.5", "sgce:normalize=none,l2"], ["ce", "sgce"])
     {'sgce': {'q': [0.2, 0.5], 'normalize': [None, 'l2']}}
     """
-    searched = {find(parse(loss)[0]).name for loss in losses}
+    searched = {describe(parse(loss)[0]).name for loss in losses}
     found: dict[str, dict[str, list[Any]]] = {}
     for line in lines:
         loss, _, rest = line.partition(":")

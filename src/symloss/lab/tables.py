@@ -10,8 +10,9 @@ from importlib import resources
 from typing import Any
 
 from symloss import checks, noise
-from symloss.losses.catalogue import find
-from symloss.losses.create import parse
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.create import describe
+from symloss.losses.spec import parse
 
 PROFILES = "profiles"
 SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
@@ -57,8 +58,8 @@ class Row:
     @property
     def title(self) -> str:
         """As people write it: "SGCE", "CE (clip 0.1)"."""
-        name = find(parse(self.loss)[0]).name
-        written = TITLES.get(name, name.upper())
+        name, _ = parse(self.loss)
+        written = TITLES.get(name, name.upper() if name in RECORDS else name)
         said = ", ".join(f"{key} {value}" for key, value in self.changes.items())
         return written + (f" ({said})" if said else "")
 
@@ -166,7 +167,7 @@ def _row(name: str, variant: dict[str, Any]) -> Row:
     if "loss" not in changes:
         raise ValueError(f"variant {name} must have a loss; got {', '.join(changes) or 'nothing'}")
     loss = changes.pop("loss")
-    find(parse(loss)[0])  # refuses what is no loss
+    describe(parse(loss)[0])  # refuses what is no loss
     return Row(name, loss, changes)
 
 

@@ -34,12 +34,11 @@ from symloss.lab.ranking import Row, ranked
 from symloss.lab.samplers import GRID, InOrder, SeededByTrial, distribution, rounded, samplers, short_name, suggest
 from symloss.lab.search_space import Point, Space
 from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said
-from symloss.losses.create import parse
+from symloss.losses.spec import parse, write
 from symloss.training.build import build_loss
 from symloss.training.comparison import folder_name, spread, with_seeds
 from symloss.training.folder import Busy
 from symloss.training.loop import Diverged
-from symloss.training.protocols import spec
 from symloss.training.settings import Settings
 
 Train = Callable[[Settings, Path, str], dict[str, Any]]
@@ -76,7 +75,7 @@ class Question:
         name, parameters = parse(self.base.loss)
         own = {key: value for key, value in point.items() if key not in ELSEWHERE}
         elsewhere = {key: value for key, value in point.items() if key in ELSEWHERE}
-        return replace(self.base, loss=spec(name, parameters | own), **elsewhere)
+        return replace(self.base, loss=write(name, parameters | own), **elsewhere)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that decides the answer; what is searched is no part of the settings."""
@@ -84,7 +83,7 @@ class Question:
         name, parameters = parse(self.base.loss)
         fixed = {key: value for key, value in parameters.items() if key not in searched}
         settings = {key: value for key, value in self.base.to_dict().items() if key not in searched}
-        return {"settings": settings | {"loss": spec(name, fixed)}, "seeds": self.seeds}
+        return {"settings": settings | {"loss": write(name, fixed)}, "seeds": self.seeds}
 
 
 @dataclass(frozen=True)

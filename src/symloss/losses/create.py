@@ -11,12 +11,16 @@ import torch
 from torch import Tensor
 
 from symloss import checks
+from symloss.losses import operators
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS, find
 from symloss.losses.criterion import Criterion, scaled, score_map
 from symloss.losses.deviations import deviate
 from symloss.losses.evaluate import Options, evaluate
+from symloss.losses.foreign import as_loss
 from symloss.losses.record import Record
+from symloss.losses.spec import Applied, Named, Own, Total, Tree, parse, tree_of
+from symloss.own_code import load
 
 _OPTIONS = [p for p in inspect.signature(Criterion).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
@@ -51,45 +55,50 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     for key in given.keys() & options.keys():
         raise TypeError(f"{key} is given twice: {given[key]!r} in {spec!r} and {options[key]!r} as a keyword")
     given |= options
-    record = find(name)
+    record = describe(name)
     deviation = given.pop("deviation", None)
     values = _preset(record, given.pop("preset", None)) | given
     _refuse_unknown(record, values, extra=("preset", "deviation"))
-    loss = MODULES[record.class_name](**values)
+    loss = MODULES[record.class_name](**values) if record.name in RECORDS else Criterion(record.loss(), **values)
     if deviation is not None:
         loss.loss = deviate(loss.loss, deviation)
     return loss
 
 
-def parse(spec: str) -> tuple[str, dict[str, Any]]:
-    """A spec string as name and keywords.
-
-    >>> parse("sgce:q=0.8,normalize=none")
-    ('sgce', {'q': 0.8, 'normalize': None})
-    """
-    if not isinstance(spec, str):
-        raise TypeError(f"spec must be a string such as 'gce:q=0.7'; got {spec!r}")
-    name, _, rest = spec.partition(":")
-    values: dict[str, Any] = {}
-    for item in filter(None, rest.split(",")):
-        key, equals, text = item.partition("=")
-        if not equals or not key.strip():
-            raise ValueError(f"spec {spec!r} holds {item!r}; each item after the colon must be key=value")
-        if key.strip() in values:
-            raise ValueError(f"spec {spec!r} gives {key.strip()} twice")
-        values[key.strip()] = _value(text.strip())
-    return name.strip(), values
+def describe(name: str) -> Record:
+    """The record of a loss, by its name as ``parse`` returns it: the catalogue's, or one made for an expression."""
+    tree = tree_of(name)
+    if isinstance(tree, Named):
+        return find(name)
+    source = "your own" if isinstance(tree, Own) else "composed"
+    return Record(name, "Criterion", lambda: build(tree), name, source)
 
 
-def _value(text: str) -> Any:
-    if text.lower() == "none":
-        return None
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            pass
-    return text
+def build(tree: Tree) -> Loss:
+    """The expression that a spec describes. Code of the user's own is imported here, from the working folder."""
+    if isinstance(tree, Own):
+        return as_loss(load(str(tree), "loss", "a function or module of (input, target)"))
+    if isinstance(tree, Total):
+        first, *others = (factor * build(term) for factor, term in tree.terms)
+        return sum(others, first)
+    inner = [build(tree.inner)] if isinstance(tree, Applied) else []
+    try:
+        return _OPERATORS[tree.operator](*inner, **tree.arguments) if isinstance(tree, Applied) else _named(tree)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{error} (in {tree})") from None
+
+
+def _named(tree: Named) -> Loss:
+    return create_loss(str(tree)).loss
+
+
+_OPERATORS: dict[str, Callable[..., Loss]] = {
+    "symmetrize": operators.Symmetrize,
+    "relative": operators.relative,
+    "complement": operators.complement,
+    "blend": operators.blend,
+    "dirichlet": operators.dirichlet,
+}
 
 
 def _preset(record: Record, name: str | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from symloss import checks
 from symloss.losses import tensors
 from symloss.losses.algebra import Loss, refuse_no_loss
 from symloss.losses.evaluate import Options, check_options, evaluate
-from symloss.losses.foreign import Foreign
+from symloss.losses.foreign import Foreign, as_loss
 from symloss.losses.operators import Insensitive, Symmetrize, UnitSlope
 from symloss.losses.scores import UnitScores
 
@@ -110,8 +110,8 @@ def symmetrize(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> 
     """The symmetric, noise-robust part of any loss: its value less its mean over labels (eq. 1).
 
     Takes a loss of the algebra, or any module or function of (input, target) that can return one value for each
-    example; that one is called once for each batch, with every label in turn (C times the rows). A loss of the
-    algebra gives another, anything else a :class:`Criterion`.
+    example; that one is called once for each batch, with every label in turn (C times the rows). A module gives a
+    :class:`Criterion`, anything else a loss of the algebra.
 
     With ``prior`` q the mean is taken under q: robust to noise that replaces labels by draws from q.
 
@@ -154,9 +154,9 @@ def _prior(prior: Tensor | Iterable[float] | None) -> Tensor | None:
 
 
 def _lift(loss: AnyLoss, operator: Callable[[Loss], Loss]) -> Any:
-    """An operator of the algebra, applied to anything: expressions give expressions, the rest a Criterion."""
-    if isinstance(loss, Loss):
-        return operator(loss)
+    """An operator of the algebra, applied to anything: functions join the algebra, modules stay modules."""
+    if not isinstance(loss, nn.Module):
+        return operator(as_loss(loss))
     if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0 and loss.scale is None:
         return Criterion(operator(loss.loss), **loss._options())
     kept = {name: getattr(loss, name) for name in ("reduction", "ignore_index") if hasattr(loss, name)}

@@ -44,7 +44,11 @@ class Foreign(Loss):
         return (self.function,) if isinstance(self.function, nn.Module) else ()
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        return s.select(self._every(s.z, s.dim), labels)
+        if labels is None:
+            return self._every(s.z, s.dim)
+        rows = s.z.movedim(s.dim, -1)
+        values = self._called(rows.reshape(-1, rows.shape[-1]), labels.movedim(s.dim, -1).reshape(-1))
+        return values.reshape(*rows.shape[:-1], 1).movedim(-1, s.dim)
 
     def _every(self, z: Tensor, dim: int) -> Tensor:
         """One call for all labels: the rows C times over, once with each label."""
@@ -52,18 +56,29 @@ class Foreign(Loss):
         classes = last.shape[-1]
         rows = last.reshape(-1, classes)
         labels = torch.arange(classes, device=z.device).repeat_interleave(rows.shape[0])
+        values = self._called(rows.repeat(classes, 1), labels)
+        return values.reshape(classes, *last.shape[:-1]).movedim(0, dim)
+
+    def _called(self, rows: Tensor, labels: Tensor) -> Tensor:
         function = self.first_copy if torch.compiler.is_compiling() else unreduced(self.function)
-        values = function(rows.repeat(classes, 1), labels)
+        values = function(rows, labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
             given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(
                 f"the loss {_name(self.function)} must return one value for each example (reduction='none'), "
                 f"shape {tuple(labels.shape)}; got {given}"
             )
-        return values.reshape(classes, *last.shape[:-1]).movedim(0, dim)
+        return values
 
     def germ(self, s: Scores) -> Germ:
         return germ_by_autograd(lambda z: self._every(z, -1), s)
+
+
+def as_loss(given: object) -> Loss:
+    """Anything that is a loss, as one of the algebra."""
+    if isinstance(given, Loss):
+        return given
+    return Foreign(given)  # type: ignore[arg-type]
 
 
 def germ_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> Germ:

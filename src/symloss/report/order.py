@@ -6,8 +6,9 @@ from typing import Any
 
 from symloss import noise
 from symloss.lab.tables import load_table
-from symloss.losses.catalogue import RECORDS, find
-from symloss.losses.create import parse
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.create import describe
+from symloss.losses.spec import parse
 from symloss.noise.spec import KINDS
 
 
@@ -34,7 +35,7 @@ def loss_parts(text: str) -> tuple[str, dict[str, Any]]:
     """
     try:
         name, given = parse(text)
-        record = find(name)
+        record = describe(name)
     except (ValueError, TypeError, KeyError):
         return text, {}
     return record.name, given if "preset" in given else record.defaults | given

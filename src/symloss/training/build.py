@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import create_loss
+from symloss.losses.criterion import Criterion, ScoreMap
 from symloss.losses.scores import BatchNormScores, append_scores
+from symloss.losses.spec import parse, write
 from symloss.models import create_model
 from symloss.training.settings import Settings
 
@@ -29,10 +33,17 @@ def require_scores(scores: Tensor, classes: int, model: str) -> None:
         )
 
 
-def build_loss(settings: Settings) -> nn.Module:
+def build_loss(settings: Settings) -> Criterion:
     if settings.scores == "loss":
         return create_loss(settings.loss)
     return create_loss(settings.loss, normalize="l2" if settings.scores == "l2" else None)
+
+
+def build_score_map(settings: Settings) -> ScoreMap | None:
+    """What the loss does to the scores. No code of the user's own is imported for it."""
+    name, options = parse(settings.loss)
+    loss = settings.loss if name in RECORDS else write("ce", options)
+    return build_loss(replace(settings, loss=loss)).score_map
 
 
 def build_optimizer(settings: Settings, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:

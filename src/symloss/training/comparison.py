@@ -8,12 +8,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from symloss.losses.spec import parse
 from symloss.training.settings import Settings
+
+LONGEST = 60
+"""Characters of a composed loss in the name of a folder; the key tells longer ones apart."""
 
 
 def folder_name(settings: Settings) -> str:
     """A name that people can read, and that no two settings share."""
-    parts = (Path(settings.data).stem, settings.noise, settings.loss.partition(":")[0], f"seed{settings.seed}")
+    parts = (Path(settings.data).stem, settings.noise, parse(settings.loss)[0][:LONGEST], f"seed{settings.seed}")
     readable = "-".join("".join(c if c.isalnum() or c in ".+-" else "_" for c in part) for part in parts)
     return f"{readable}-{settings.key}"
 

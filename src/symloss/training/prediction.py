@@ -16,7 +16,7 @@ from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.models.create import is_built_in
-from symloss.training.build import build_loss, build_model
+from symloss.training.build import build_model, build_score_map
 from symloss.training.folder import BEST, DATA, SETTINGS, RunFolder, load_state
 
 DATA_HOLDS = ("classes", "input_shape", "size", "columns", "mean", "std")
@@ -68,7 +68,7 @@ def trained(run: Path | str, best: bool = False, model: str | None = None) -> Tr
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
     network = build_model(settings, tuple(about["input_shape"]), len(about["classes"]))
     network.load_state_dict(state["model"])
-    return Trained(network, getattr(build_loss(settings), "score_map", None), about, settings.image)
+    return Trained(network, build_score_map(settings), about, settings.image)
 
 
 def predictions(

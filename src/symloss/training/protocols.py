@@ -10,9 +10,9 @@ from typing import Any
 
 from symloss import checks
 from symloss.data import KNOWN
-from symloss.losses.catalogue import find
-from symloss.losses.create import parse
+from symloss.losses.create import describe
 from symloss.losses.record import Preset, Record
+from symloss.losses.spec import parse, write
 from symloss.training.settings import Settings
 
 ABOUT = ("source", "losses_source", "presets", "like", "losses")
@@ -49,7 +49,7 @@ def protocol_of(data: str, kind: str) -> str:
 def resolved(name: str, data: str, loss: str, given: dict[str, Any]) -> Resolved:
     """Settings by a protocol, each with its source."""
     loss_name, parameters = parse(loss)
-    record = find(loss_name)
+    record = describe(loss_name)
     rules = protocol(name)
     known, sources = _from_protocol(rules, record.name)
     values = known.pop("loss", {})
@@ -66,7 +66,7 @@ def resolved(name: str, data: str, loss: str, given: dict[str, Any]) -> Resolved
             values.pop("normalize", None)
     if "preset" in parameters:
         values = {}
-    known |= {"data": data, "loss": spec(record.name, values | parameters)}
+    known |= {"data": data, "loss": write(record.name, values | parameters)}
     sources |= {"data": GIVEN, "loss": GIVEN if parameters else loss_source}
     given = {key: value for key, value in given.items() if value is not None}
     settings = Settings(**_plain_scores(record, known | given))
@@ -93,9 +93,3 @@ def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
     said = values.get("scores")
     anyhow = record.normalize or "none"
     return values | {"scores": "loss"} if said == anyhow and "normalize" not in parse(values["loss"])[1] else values
-
-
-def spec(name: str, values: dict[str, Any]) -> str:
-    """A loss and its parameters as one string."""
-    text = ",".join(f"{key}={value}" for key, value in values.items())
-    return f"{name}:{text}" if text else name

@@ -1,0 +1,182 @@
+"""Losses as text: composed losses and losses of one's own, what they are, and where a bad one is wrong."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from conftest import assert_close, random_labels, random_scores
+from refusals import refused
+from torch.nn.functional import cross_entropy, log_softmax, normalize
+
+import symloss
+from symloss import functional
+from symloss.losses.create import describe
+from symloss.losses.foreign import as_loss
+from symloss.losses.spec import parse, split, write
+
+SCORES, LABELS = random_scores(6, 4), random_labels(6)
+P = SCORES.softmax(1)
+P_Y = P.gather(1, LABELS[:, None]).squeeze(1)
+UNHINGED = (SCORES.mean(1) - SCORES.gather(1, LABELS[:, None]).squeeze(1)).mean()
+
+
+def focal(p):
+    return -((1 - p) ** 2) * p.log()
+
+
+def mse_at_label():
+    return 2 * (0.25 - P_Y)
+
+
+REFERENCE = {
+    "symmetrize(focal:gamma=2)": (focal(P_Y) - focal(P).mean(1)).mean(),
+    "blend(sgce:q=0.5, alpha=0.3)": 0.7 * UNHINGED + 0.3 * 4**0.5 * ((P**0.5).mean(1) - P_Y**0.5).mean() / 0.5,
+    "0.5*gce:q=0.7 + 0.5*symmetrize(mse)": (0.5 * (1 - P_Y**0.7) / 0.7 + 0.5 * mse_at_label()).mean(),
+    "2*(ce - 0.5*mae)": 2 * cross_entropy(SCORES, LABELS) - (1 - P_Y).mean(),
+    "symmetrize(2*ce)": 2 * UNHINGED,
+    "-1*mae + ce": cross_entropy(SCORES, LABELS) - (1 - P_Y).mean(),
+    "relative(ce)": (P_Y.log() / log_softmax(SCORES, 1).sum(1)).mean(),
+    "dirichlet((sce:beta=0), alpha=0.5)": cross_entropy(SCORES, LABELS) + 0.5 * log_softmax(SCORES, 1).sum(1).mean(),
+    "complement(mae, bound=1)": (1 - P_Y).mean(),
+    "symmetrize(ce):normalize=l2": functional.unhinged(normalize(SCORES), LABELS, normalize=None),
+    "symmetrize(ce, normalize=l2,temperature=0.5)": functional.unhinged(SCORES, LABELS, temperature=0.5),
+    "(ce + mae):reduction=sum": 6 * (cross_entropy(SCORES, LABELS) + (1 - P_Y).mean()),
+    "torch.nn.functional:cross_entropy": cross_entropy(SCORES, LABELS),
+    "symmetrize(torch.nn.functional:cross_entropy)": UNHINGED,
+    "0.5*torch.nn.functional:cross_entropy + mae": 0.5 * cross_entropy(SCORES, LABELS) + (1 - P_Y).mean(),
+}
+
+
+@pytest.mark.parametrize("spec", REFERENCE)
+def test_a_composed_loss_is_what_it_says(spec):
+    assert_close(symloss.create_loss(spec)(SCORES, LABELS), REFERENCE[spec])
+
+
+@pytest.mark.parametrize("spec", [*REFERENCE, "sgce:q=0.5,normalize=none", "dirichlet(ce + (sce:beta=1), alpha=2)"])
+def test_what_is_written_is_read_as_the_same(spec):
+    name, values = parse(spec)
+    assert parse(write(name, values)) == (name, values)
+    assert write(*parse(write(name, values))) == write(name, values)
+
+
+def test_one_loss_has_one_text():
+    """Two ways to write it are one run."""
+    texts = ["blend(sgce:q=0.5,alpha=0.3)", " blend( sgce:q=.5 , alpha = 0.30 ) ", "blend((sgce:q=0.5), alpha=0.3)"]
+    assert {write(*parse(text)) for text in texts} == {"blend(sgce:q=0.5, alpha=0.3)"}
+    assert write(*parse("symmetrize(ce, normalize=l2)")) == write(*parse("symmetrize(ce):normalize=l2"))
+    assert parse("(gce:q=0.5)") == parse("gce:q=0.5")
+
+
+def test_a_composed_loss_acts_on_raw_scores():
+    """Also where a loss inside it would take them divided by their norm."""
+    assert_close(symloss.create_loss("2*unhinged")(SCORES, LABELS), 2 * UNHINGED)
+    assert symloss.create_loss("2*unhinged", normalize="l2").normalize == "l2"
+
+
+def test_keywords_of_a_composed_loss():
+    loss = symloss.create_loss("symmetrize(ce)", reduction="none", label_smoothing=0.2)
+    assert (loss.reduction, loss.label_smoothing) == ("none", 0.2)
+    with refused(TypeError, "symmetrize(ce) has no parameter 'q'", "options are"):
+        symloss.create_loss("symmetrize(ce)", q=0.5)
+
+
+def test_commas_inside_brackets_never_separate_losses():
+    text = "ce, blend(sgce:q=0.5, alpha=0.3),0.5*sce:alpha=1,beta=2 + mae,mine:loss,symmetrize(ce),normalize=l2"
+    assert split(text) == [
+        "ce",
+        "blend(sgce:q=0.5, alpha=0.3)",
+        "0.5*sce:alpha=1,beta=2 + mae",
+        "mine:loss",
+        "symmetrize(ce),normalize=l2",
+    ]
+
+
+BAD = {
+    "symmetrize(focl:gamma=2)": (12, "'focl'", "did you mean 'focal'?"),
+    "symmetrize(focal:gama=2)": (18, "'gama'", "its parameters are: gamma"),
+    "symetrize(ce)": (1, "'symetrize'", "did you mean 'symmetrize'?"),
+    "symmetrize(ce": (11, "bracket", "close"),
+    "symmetrize(ce))": (15, "')'", "the end"),
+    "symmetrize()": (12, "a loss"),
+    "symmetrize(ce, mae)": (16, "'mae'", "key=value"),
+    "symmetrize(ce, alpha=3)": (16, "'alpha=3'", "options of the whole"),
+    "symmetrize(symmetrize(ce, normalize=l2))": (27, "'normalize=l2'", "options of the whole"),
+    "symmetrize(ce, normalize=l2) + mae": (14, "normalize", "the whole"),
+    "ce:normalize=l2 + mae": (17, "'+ mae'", "come last"),
+    "ce + ": (6, "a loss"),
+    "ce + foo": (6, "'foo'", "no loss named"),
+    "ce +mae": (4, "'+mae'", "' + '"),
+    "ce + mae:q=3": (10, "'q'", "its parameters are: none"),
+    "gce q=.5": (5, "'q=.5'"),
+    "gce*2": (4, "'*2'"),
+    "1e999*ce": (1, "'1e999*'", "finite"),
+    "blend(sgce)": (1, "alpha", "behind the loss"),
+    "dirichlet(sce:beta=1, alpha=0.5)": (1, "alpha", "brackets"),
+    "(" * 41 + "ce" + ")" * 41: (41, "more than 40 brackets"),
+    "(" * 100_000: (41, "more than 40 brackets"),
+}
+
+
+@pytest.mark.parametrize("spec", BAD, ids=lambda spec: spec[:40])
+def test_a_bad_spec_is_refused_at_its_place(spec):
+    place, *ingredients = BAD[spec]
+    with refused(ValueError, f"character {place},", *ingredients):
+        symloss.create_loss(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "exception", "ingredients"),
+    [
+        ("blend(gce:q=7, alpha=0.3)", ValueError, ["q must be a number in (0, 1]", "got 7", "(in gce:q=7)"]),
+        ("blend(ce, alpha=0.3)", ValueError, ["symmetric", "(in blend(ce, alpha=0.3))"]),
+        ("no_such_package.losses:mine", ValueError, ["no module 'no_such_package.losses'"]),
+        ("torch.nn:mine", ValueError, ["'torch.nn:mine'", "has no 'mine'"]),
+        ("torch.nn:CrossEntropyLoss", TypeError, ["the class CrossEntropyLoss", "an instance"]),
+        ("ce+mae", ValueError, ["no loss named 'ce+mae'", "did you mean 'nce+mae'?"]),
+    ],
+)
+def test_a_loss_that_cannot_be_built(spec, exception, ingredients):
+    with refused(exception, *ingredients):
+        symloss.create_loss(spec)
+
+
+@pytest.fixture
+def own_losses(tmp_path, monkeypatch):
+    (tmp_path / "losses_of_mine.py").write_text(
+        "import torch, symloss\n"
+        "def linear(input, target):\n    return -input.gather(1, target[:, None]).squeeze(1)\n"
+        "module = torch.nn.CrossEntropyLoss()\n"
+        "expression = symloss.symmetrize(linear)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    yield
+    sys.modules.pop("losses_of_mine", None)
+
+
+def test_a_loss_of_ones_own(own_losses):
+    at_label = SCORES.gather(1, LABELS[:, None]).squeeze(1)
+    assert_close(symloss.create_loss("losses_of_mine:linear")(SCORES, LABELS), -at_label.mean())
+    assert_close(symloss.create_loss("symmetrize(losses_of_mine:linear)")(SCORES, LABELS), UNHINGED)
+    assert_close(symloss.create_loss("losses_of_mine:expression")(SCORES, LABELS), UNHINGED)
+    assert_close(symloss.create_loss("2*losses_of_mine:module")(SCORES, LABELS), 2 * cross_entropy(SCORES, LABELS))
+    assert symloss.certify("symmetrize(losses_of_mine:linear)", 3).symmetric.holds
+    assert not symloss.certify("losses_of_mine:linear", 3).symmetric.holds
+
+
+def test_reading_a_spec_imports_nothing(own_losses):
+    assert describe(parse("symmetrize(losses_of_mine:linear)")[0]).name == "symmetrize(losses_of_mine:linear)"
+    assert "losses_of_mine" not in sys.modules
+
+
+def test_a_loss_at_its_labels_is_called_once_for_each_row():
+    """Only what needs every label calls a function of one's own with every label."""
+    rows = []
+
+    def counted(input, target):
+        rows.append(len(input))
+        return cross_entropy(input, target, reduction="none")
+
+    symloss.Criterion(as_loss(counted))(SCORES, LABELS)
+    symloss.symmetrize(counted)(SCORES, LABELS)
+    assert rows == [6, 24]
