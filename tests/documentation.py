@@ -1,0 +1,57 @@
+"""The code blocks of a page, and how they are run: as pasted, in order, in one folder.
+
+Long shell lines are shortened by a comment before their block, which readers of the page do not see::
+
+    <!-- shorter: train --epochs 1; reproduce --dry-run -->
+
+Each entry adds its options to the lines of one command (of ``symloss``, or another program).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+FENCED = re.compile(
+    r"(?:^<!-- shorter: (?P<shorter>[^>]*) -->\n+)?^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S
+)
+LANGUAGES = ("python", "sh")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    code: str
+    line: int
+    """Of the page, on which the code begins."""
+    shorter: dict[str, str]
+
+    @property
+    def shell(self) -> str:
+        """The code with the options that shorten it; each of them must be of use."""
+        lines = self.code.replace("\\\n", " ").splitlines()
+        for command, options in self.shorter.items():
+            call = re.compile(rf"(?<![\w/.-])((?:symloss )?{re.escape(command)}(?: [^#&;>]*)?)(?=$|[#&;>])")
+            changed = [call.sub(rf"\1 {options} ", line) for line in lines]
+            assert changed != lines, f"no line of the block calls {command!r}"
+            lines = changed
+        return "\n".join(lines)
+
+
+def blocks(text: str) -> Iterator[Block]:
+    for found in FENCED.finditer(text):
+        entries = [entry.strip().partition(" ") for entry in (found["shorter"] or "").split(";")]
+        shorter = {command: options for command, _, options in entries if command}
+        yield Block(found["language"], found["code"], 1 + text.count("\n", 0, found.start("code")), shorter)
+
+
+def run_python(page: list[Block], name: str) -> dict[str, object]:
+    """All blocks in one namespace; a traceback names the line of the page."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in page:
+        exec(compile("\n" * (block.line - 1) + block.code, name, "exec"), names)
+    return names

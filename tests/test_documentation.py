@@ -1,0 +1,82 @@
+"""What README and docs show runs as it stands there, page by page, in order; long shell lines are shortened."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from data_helpers import python3_pickle, random_bytes, save_image, write_idx
+from documentation import PAGES, ROOT, blocks, run_python
+
+FOUND = {str(page.relative_to(ROOT)): list(blocks(page.read_text())) for page in PAGES}
+SIZE = 40
+"""Images of a batch of the small CIFAR-10."""
+OWN = "def my_loss(input, target):\n    return 1 - input.softmax(1).gather(1, target[:, None]).squeeze(1)\n"
+
+
+def pages_with(language: str) -> list[str]:
+    return [name for name, page in FOUND.items() if any(block.language == language for block in page)]
+
+
+def test_every_block_is_python_or_shell():
+    assert {block.language for page in FOUND.values() for block in page} == {"python", "sh"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where a reader would try it: with photos, losses of their own and the files of the repository."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(24):
+        save_image(tmp_path / "photos" / f"class{number % 2}" / f"{number}.png", random_bytes(16, 16, 3, seed=number))
+    save_image(tmp_path / "new-photos" / "new.png", random_bytes(16, 16, 3))
+    for module in ("mylosses.py", "mypackage/losses.py"):
+        (tmp_path / module).parent.mkdir(exist_ok=True)
+        (tmp_path / module).write_text(OWN)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "examples", "benchmarks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Small files in the layouts of the published data sets."""
+    data = tmp_path / "data"
+    write_idx(data / "mnist", sizes=(200, 50))
+    write_cifar10(data)
+    return data
+
+
+def write_cifar10(root: Path) -> None:
+    batches = root / "cifar-10-batches-py"
+    batches.mkdir(parents=True)
+    clean: list[int] = []
+    for number, name in enumerate([*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]):
+        labels = random_bytes(SIZE, seed=number, high=10).tolist()
+        (batches / name).write_bytes(python3_pickle("labels", labels, random_bytes(SIZE, 3072, seed=number)))
+        clean += labels if name != "test_batch" else []
+    labels = np.array(clean)
+    torch.save({"clean_label": labels, "worse_label": (labels + 1) % 10}, root / "CIFAR-10_human.pt")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pages_with("python"))
+def test_python_blocks(name, folder):
+    run_python([block for block in FOUND[name] if block.language == "python"], name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pages_with("sh"))
+def test_shell_lines(name, folder, published):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = os.environ | {"SYMLOSS_DATA": str(published), "PATH": path, "OMP_NUM_THREADS": "1"}
+    for block in (block for block in FOUND[name] if block.language == "sh"):
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.shell], env=env, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, f"{name}, line {block.line}:\n{block.shell}\n{ran.stdout[-500:]}\n{ran.stderr}"
+        assert "Traceback" not in ran.stderr
