@@ -19,7 +19,6 @@ PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 FENCED = re.compile(
     r"(?:^<!-- shorter: (?P<shorter>[^>]*) -->\n+)?^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S
 )
-LANGUAGES = ("python", "sh")
 
 
 @dataclass(frozen=True)
