@@ -81,6 +81,66 @@ def test_a_prior_of_the_labels():
     assert_close(both, robust, 1e-10)
 
 
+# A prior that depends on x: alpha_k(x), here for examples x of two features.
+X = random_scores(16, 2, seed=5)
+TURN = random_scores(2, 4, seed=6)
+
+
+def alpha_of(x):
+    return 0.2 + (x @ TURN).sigmoid()
+
+
+def test_appendix_e_alpha_that_depends_on_x():
+    """Each example has the prior Dirichlet(alpha(x)): the log-posterior of all of them, but for a constant of x."""
+    penalty = DirichletPenalty(alpha_of, "none")
+    found = penalty(Z, X)
+    for z, x, value in zip(Z, X, found, strict=True):
+        assert_close(DirichletPenalty(alpha_of(x), "none")(z), value, 1e-10)
+    prior = torch.distributions.Dirichlet(alpha_of(X))
+    doubt = torch.zeros_like(Z)
+    density = prior.log_prob(Z.softmax(1)) - prior.log_prob(doubt.softmax(1))
+    assert_close(found - penalty(doubt, X), -density, 1e-9)
+    assert_close(DirichletPenalty(alpha_of)(Z, X), found.mean())
+
+
+def test_appendix_e_a_prior_of_the_labels_that_depends_on_x():
+    """With alpha_k(x) = 1 - q_k(x) the mean of the loss under q(x) is the same at all scores: lemma E.1 at each x."""
+    q = (X @ TURN).softmax(1)
+    for shift, symmetric in ((0.0, True), (0.1, False)):
+        penalty = DirichletPenalty(lambda x, shift=shift: 1 + shift - (x @ TURN).softmax(1), "none")
+        loss = torch.stack([F.cross_entropy(Z, torch.full((16,), k), reduction="none") for k in range(4)], 1)
+        mean = (q * (loss + penalty(Z, X)[:, None])).sum(1)
+        assert bool((mean.abs() < 1e-10).all()) == symmetric
+
+
+def test_shapes_of_alpha_of_x():
+    none = DirichletPenalty(0.5, "none")(Z)
+    image = Z.T.reshape(1, 4, 4, 4)
+    for shape in ((), (4,), (16, 1), (16, 4)):
+        assert_close(DirichletPenalty(lambda x, shape=shape: torch.full(shape, 0.5), "none")(Z, X), none)
+    for shape in ((), (4,), (1, 1, 4, 4), (1, 4, 4, 4)):
+        found = DirichletPenalty(lambda x, shape=shape: torch.full(shape, 0.5), "none")(image, X)
+        assert_close(found.flatten(), none)
+    network = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Softplus()).double()
+    module = DirichletPenalty(network)
+    module(Z, X).backward()
+    assert network[0].weight.grad is not None
+    assert "alpha=alpha_of(x)" in repr(DirichletPenalty(alpha_of))
+    assert "alpha=Sequential(x)" in repr(module)
+
+
+def test_bad_alpha_of_x():
+    with refused(TypeError, "x must be given", "None"):
+        DirichletPenalty(alpha_of)(Z)
+    with refused(ValueError, "alpha(x)", "(4,), (16, 1)", "(16, 4)", "(16, 2)"):
+        DirichletPenalty(lambda x: x.abs() + 1)(Z, X)
+    with refused(ValueError, "alpha(x)", "above 0", "-3"):
+        DirichletPenalty(lambda x: torch.tensor(-3.0))(Z, X)
+    for value, given in ((3, "int"), (torch.tensor(3), "torch.int64")):
+        with refused(TypeError, "alpha(x)", "floating-point tensor", given):
+            DirichletPenalty(lambda x, value=value: value)(Z, X)
+
+
 def test_shapes_masks_precision_and_reductions():
     none = DirichletPenalty(reduction="none")
     assert_close(DirichletPenalty()(Z), none(Z).mean())
@@ -110,6 +170,8 @@ def test_bad_input():
             DirichletPenalty(alpha)
     with refused(ValueError, "alpha", "above 0", "-1"):
         DirichletPenalty(torch.tensor([1.0, -1.0]))
+    with refused(ValueError, "alpha", "above 0", "inf"):
+        DirichletPenalty(torch.tensor([1.0, math.inf]))
     with refused(ValueError, "alpha", "(4,)", "(2,)"):
         DirichletPenalty(torch.ones(2))(Z)
     with refused(ValueError, "reduction", "'avg'"):

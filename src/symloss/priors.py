@@ -8,7 +8,7 @@ Beta(1/2, 1/2): a prior that favours confident outputs. See also ``symloss.diric
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,9 @@ class DirichletPenalty(nn.Module):
     loss. alpha below 1 favours confident outputs, and lets the penalty fall without end; above 1 the opposite.
 
     Args:
-        alpha: a number above 0, one for each class, or None for (C - 1) / C.
+        alpha: a number above 0, one for each class, a function of x, or None for (C - 1) / C. The function is the
+            alpha(x) of a data-dependent prior: it returns a tensor with one number, one for each class (C,), one for
+            each example (N, 1), or one for each class of each example (N, C). x is the second argument of the call.
         reduction: ``"mean"``, ``"sum"`` or ``"none"`` over examples.
 
     Shapes: scores (C,), (N, C) or (N, C, d1, ...). A score of ``-inf`` masks its class out.
@@ -64,32 +66,39 @@ class DirichletPenalty(nn.Module):
     >>> z, y = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2])
     >>> F.cross_entropy(z, y) + DirichletPenalty()(z)  # mean(z) - z_y
     tensor(-3.)
+    >>> doubtful = DirichletPenalty(lambda x: 1 + x)  # the larger x, the more the prior favours doubt
+    >>> doubtful(z, x=torch.tensor([[0.5]])) > 0
+    tensor(True)
     """
 
     alpha: Tensor | None
 
-    def __init__(self, alpha: float | Tensor | None = None, reduction: str = "mean"):
+    def __init__(self, alpha: float | Tensor | Callable[[Any], Tensor] | None = None, reduction: str = "mean"):
         super().__init__()
         checks.choice("reduction", reduction, REDUCTIONS)
+        self.alpha_of_x: Callable[[Any], Tensor] | None = None
         if isinstance(alpha, Tensor):
             tensors.class_vector("alpha", alpha)
-            if tensors.can_look(alpha) and not bool((alpha > 0).all() and alpha.isfinite().all()):
-                raise ValueError(f"alpha must be above 0 and finite; got {float(alpha.min()):g}")
+            _refuse_not_positive("alpha", alpha)
+        elif callable(alpha):
+            self.alpha_of_x, alpha = alpha, None
         elif alpha is not None:
             alpha = torch.tensor(checks.number("alpha", alpha, "(0, inf)"), dtype=torch.float64)
         self.register_buffer("alpha", alpha)
         self.reduction = reduction
 
-    def forward(self, scores: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, x: Any = None) -> Tensor:
         tensors.scores(scores)
         s = Scores(full_precision(scores), tensors.class_dim(scores))
-        values = s.sum(self._lack(s) * s.logp).squeeze(s.dim)
+        values = s.sum(self._lack(s, x) * s.logp).squeeze(s.dim)
         if self.reduction == "none":
             return values
         return values.sum() if self.reduction == "sum" else values.mean()
 
-    def _lack(self, s: Scores) -> Tensor:
+    def _lack(self, s: Scores, x: Any) -> Tensor:
         """1 - alpha_k."""
+        if self.alpha_of_x is not None:
+            return 1 - self._alpha_at(x, s)
         if self.alpha is None:
             return 1 / s.count
         if self.alpha.dim() == 0:
@@ -97,9 +106,38 @@ class DirichletPenalty(nn.Module):
         tensors.class_vector("alpha", self.alpha, s.classes)
         return s.align(1 - self.alpha.to(s.z))
 
+    def _alpha_at(self, x: Any, s: Scores) -> Tensor:
+        """alpha(x), shaped to broadcast against the scores."""
+        assert self.alpha_of_x is not None
+        if x is None:
+            raise TypeError("x must be given, because alpha is a function of x; got None")
+        alpha = self.alpha_of_x(x)
+        if not isinstance(alpha, Tensor) or not alpha.is_floating_point():
+            given = str(alpha.dtype) if isinstance(alpha, Tensor) else type(alpha).__name__
+            raise TypeError(f"alpha(x) must be a floating-point tensor; got {given}")
+        one_each = (*s.z.shape[: s.dim], 1, *s.z.shape[s.dim + 1 :])
+        if alpha.shape not in ((), (s.classes,), s.z.shape, one_each):
+            raise ValueError(
+                f"alpha(x) must have shape (), ({s.classes},), {one_each} or that of the scores, "
+                f"{tuple(s.z.shape)}; got {tuple(alpha.shape)}"
+            )
+        _refuse_not_positive("alpha(x)", alpha)
+        return s.align(alpha.to(s.z)) if alpha.dim() == 1 else alpha.to(s.z)
+
     def extra_repr(self) -> str:
-        alpha = "(C - 1) / C" if self.alpha is None else self.alpha.tolist()
+        if self.alpha_of_x is not None:
+            alpha = getattr(self.alpha_of_x, "__qualname__", type(self.alpha_of_x).__name__) + "(x)"
+        else:
+            alpha = "(C - 1) / C" if self.alpha is None else self.alpha.tolist()
         return f"alpha={alpha}, reduction={self.reduction!r}"
+
+
+def _refuse_not_positive(argument: str, alpha: Tensor) -> None:
+    if not tensors.can_look(alpha):
+        return
+    wrong = alpha[~((alpha > 0) & alpha.isfinite())]
+    if wrong.numel():
+        raise ValueError(f"{argument} must be above 0 and finite; got {float(wrong.flatten()[0]):g}")
 
 
 def plot_prior(classes: int = 2, path: str | Path | None = None) -> Figure:

@@ -5,9 +5,16 @@ import pytest
 import scipy.optimize
 import torch
 from closed_form_helpers import blobs, c_vectors, centroid, extended, relative, unhinged
+from conftest import assert_close
 
 import symloss
-from symloss.closed_form import KernelUnhingedClassifier, UnhingedClassifier, centroid_alignment
+from symloss.closed_form import (
+    KernelUnhingedClassifier,
+    UnhingedClassifier,
+    centroid_alignment,
+    squared_error_centroid,
+    unhinged_centroid,
+)
 
 OPTIONS = [{"fit_intercept": intercept, "center": center} for intercept in (True, False) for center in (True, False)]
 every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -127,14 +134,48 @@ def test_data_sets_with_the_same_centroid_have_the_same_loss_up_to_a_constant():
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-12)
 
 
-def test_mu_unh_from_mu_sq():
+@pytest.mark.parametrize("classes", [3, 5])
+def test_mu_sq_and_mu_unh_by_the_formula(classes):
+    """One outer product at a time; classes may have no examples."""
+    x, y = blobs()
+    features, labels = torch.from_numpy(x), torch.from_numpy(y)
+    square = sum(np.outer(np.eye(classes)[label], row) for row, label in zip(x, y, strict=True)) / len(x)
+    np.testing.assert_allclose(squared_error_centroid(features, labels, classes), square, atol=1e-12)
+    np.testing.assert_allclose(unhinged_centroid(features, labels, classes), centroid(x, y, classes), atol=1e-12)
+
+
+def test_mu_unh_is_mu_sq_corrected_by_the_mean():
     """mu^unh = mu^sq - 1/C 1 (1/N sum_i psi(x_i)^T)."""
     x, y = blobs()
-    square = np.eye(3)[y].T @ x / len(x)
-    corrected = square - np.outer(np.ones(3), x.mean(0)) / 3
-    np.testing.assert_allclose(centroid(x, y, 3), corrected, atol=1e-12)
+    features, labels = torch.from_numpy(x), torch.from_numpy(y)
+    corrected = squared_error_centroid(features, labels).numpy() - np.outer(np.ones(3), x.mean(0)) / 3
+    np.testing.assert_allclose(unhinged_centroid(features, labels), corrected, atol=1e-12)
     model = UnhingedClassifier(fit_intercept=False, center=False).fit(x, y)
     np.testing.assert_allclose(model.coef_ * model.centroid_norm_, corrected, atol=1e-12)
+    still = features - features.mean(0)  # features of mean 0 need no correction
+    assert_close(unhinged_centroid(still, labels), squared_error_centroid(still, labels))
+
+
+def test_mu_sq_decomposes_the_squared_error():
+    """1/N sum_i |W psi_i - y_i|^2 is 1 - 2 <W, mu^sq> and a term that reads no label (Ding et al. 2022)."""
+    x, y = blobs()
+    w = np.random.default_rng(1).standard_normal((3, 4))
+    mean_squared = np.square(x @ w.T - np.eye(3)[y]).sum(1).mean()
+    mu = squared_error_centroid(torch.from_numpy(x), torch.from_numpy(y)).numpy()
+    assert mean_squared == pytest.approx(1 - 2 * (w * mu).sum() + np.square(x @ w.T).sum(1).mean())
+
+
+def test_uniform_noise_shrinks_mu_unh_and_turns_mu_sq():
+    """In expectation, by examples that stand for every label with its probability."""
+    x, y = blobs(flipped=0.0)
+    clean, rate = (torch.from_numpy(x), torch.from_numpy(y)), 0.75
+    # A quarter of the copies keep the label; the others have each of the three labels as often.
+    noisy = clean[0].repeat(4, 1), torch.cat([clean[1], *(torch.full_like(clean[1], k) for k in range(3))])
+    assert_close(unhinged_centroid(*noisy), (1 - rate) * unhinged_centroid(*clean))
+    drift = rate / 3 * clean[0].mean(0)
+    assert_close(squared_error_centroid(*noisy), (1 - rate) * squared_error_centroid(*clean) + drift)
+    cosine = torch.cosine_similarity(squared_error_centroid(*noisy).ravel(), squared_error_centroid(*clean).ravel(), 0)
+    assert float(cosine) < 0.95
 
 
 def test_prop_c_1_the_squared_norm_of_the_centroid_is_a_double_sum_over_the_kernel():

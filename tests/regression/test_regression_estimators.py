@@ -192,6 +192,10 @@ def test_bad_input(data):
         UnhingedRegressor().fit(x * 1e300, y * 1e300)
     with refused(ValueError, "overflows", "scale"):
         UnhingedRegressor(1e-3).fit((x * 1e37).astype(np.float32), y * 100)
+    with refused(ValueError, "overflows", "scale"):
+        UnhingedRegressor(corruption_mean=-1.7e308).fit(x, 1e307 * y)
+    with refused(ValueError, "X", "predictions are finite in float32", "too large"):
+        UnhingedRegressor(1e-3).fit(x.astype(np.float32), y).predict(np.float32(1e37) * x.astype(np.float32))
     with pytest.raises(ValueError, match="NaN"):
         UnhingedRegressor().fit(x, np.where(y > 3, np.nan, y))
     with refused(TypeError, "f must be a function", "3"):

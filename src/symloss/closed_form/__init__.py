@@ -7,7 +7,7 @@
 0.87
 """
 
-from symloss.closed_form.alignment import centroid_alignment
+from symloss.closed_form.centroids import centroid_alignment, squared_error_centroid, unhinged_centroid
 from symloss.closed_form.distributed import fit_distributed
 from symloss.closed_form.head import refit_head
 from symloss.closed_form.kernel import KernelUnhingedClassifier
@@ -19,4 +19,6 @@ __all__ = [
     "centroid_alignment",
     "fit_distributed",
     "refit_head",
+    "squared_error_centroid",
+    "unhinged_centroid",
 ]

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from symloss.closed_form.inputs import checked_features, checked_labels, checked_weights, encode, two_classes
 from symloss.closed_form.sums import ClassSums, class_sums
 from symloss.closed_form.unhinged import UnhingedClassifier
+from symloss.fitting import all_or_nothing
 
 
 def fit_distributed(
@@ -35,7 +36,14 @@ def fit_distributed(
         raise RuntimeError(
             "fit_distributed must be called after torch.distributed.init_process_group; got no process group"
         )
-    part = _Part(estimator, X, y, sample_weight)
+    return _fit_together(estimator, X, y, sample_weight, group)
+
+
+@all_or_nothing
+def _fit_together(
+    estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any, group: Any
+) -> UnhingedClassifier:
+    part = _Part(estimator, features, labels, weights)
     classes = _agreed(part.summary(), group)
     totals = part.totals(classes)
     numbers = np.concatenate([totals.sums.ravel(), totals.weights])
@@ -43,11 +51,11 @@ def fit_distributed(
     # The largest rounding and, as 1 for float64, the widest precision.
     rounding, double = _reduced(np.array([totals.rounding, totals.dtype == np.float64]), dist.ReduceOp.MAX, group)
     sums = numbers[: totals.sums.size].reshape(totals.sums.shape)
-    weights = numbers[totals.sums.size :]
+    counts = numbers[totals.sums.size :]
     dtype = np.dtype(np.float64 if double else np.float32)
-    two_classes(classes[weights > 0], "the part of y with positive sample_weight")
+    two_classes(classes[counts > 0], "the part of y with positive sample_weight")
     estimator.n_features_in_ = totals.sums.shape[1]
-    return estimator.solve(ClassSums(sums, weights, float(rounding), dtype), classes)
+    return estimator.solve(ClassSums(sums, counts, float(rounding), dtype), classes)
 
 
 class _Part:

@@ -143,9 +143,15 @@ def _sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
 
 
 def _set(head: nn.Linear, weight: Any, bias: Any, center: bool) -> None:
+    weight, bias = (torch.from_numpy(part).to(head.weight) for part in (weight, bias))
+    if not bool(weight.isfinite().all() and bias.isfinite().all()):
+        raise ValueError(
+            f"the weights and biases must be finite in {head.weight.dtype}, the precision of the layer; "
+            "got features or a radius too large for that"
+        )
     with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(weight))
+        head.weight.copy_(weight)
         if head.bias is not None:
-            head.bias.copy_(torch.from_numpy(bias))
+            head.bias.copy_(bias)
         elif center:
-            head.bias = nn.Parameter(torch.from_numpy(bias).to(head.weight))
+            head.bias = nn.Parameter(bias)

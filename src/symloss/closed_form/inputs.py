@@ -17,7 +17,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 )
 from torch import Tensor
 
-from symloss.closed_form.sums import Codes, Floats
+from symloss.closed_form.sums import TOO_LARGE, Codes, Floats
 
 Labels = NDArray[Any]
 
@@ -71,7 +71,16 @@ def checked_weights(weights: Any, features: Any) -> Floats | None:
     if not np.asarray(weights).any():
         raise ValueError("sample_weight must have a positive sum; got weights that sum to zero")
     vector: Floats = _check_sample_weight(weights, np.empty((features.shape[0], 1)), ensure_non_negative=True)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(vector.sum()):
+            raise ValueError(TOO_LARGE)
     return vector
+
+
+def refuse_infinite_scores(scores: Any) -> None:
+    """Of finite features: they are too large for the precision of the scores."""
+    if not bool((scores.isfinite() if isinstance(scores, Tensor) else np.isfinite(scores)).all()):
+        raise ValueError(f"X must hold features whose scores are finite in {scores.dtype}; got features too large")
 
 
 def encode(labels: Labels, classes: Labels) -> Codes:

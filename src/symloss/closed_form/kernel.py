@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator  # type: ignore[import-untyped]
 from sklearn.metrics.pairwise import pairwise_kernels  # type: ignore[import-untyped]
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
 from symloss import checks
-from symloss.closed_form.inputs import checked_labels, checked_weights, two_classes
+from symloss.closed_form.inputs import checked_labels, checked_weights, refuse_infinite_scores, two_classes
 from symloss.closed_form.scores import ByScores
-from symloss.closed_form.solution import ZERO, Prior, prior_vector
+from symloss.closed_form.solution import ZERO, Prior, constant_column, prior_vector
 from symloss.closed_form.sums import Codes, Floats, precision
+from symloss.fitting import all_or_nothing, magnitude
 
 
 class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
@@ -74,6 +77,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         self.prior = prior
         self.block_size = block_size
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
         """Solve for the examples (N, d), or the kernel matrix (N, N) if it is precomputed."""
         radius = checks.number("radius", self.radius, "(0, inf)")
@@ -90,27 +94,38 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         prior = prior_vector(self.prior, shares)
         # Centring in the feature space changes no example, only how much each counts.
         alpha = _signed_shares(codes, given, shares if self.center else prior)
-        square, offset, scale = self._all_pairs(features, alpha, given / given.sum())
-        constant = shares - prior if self.fit_intercept else np.zeros_like(shares)
-        norm = _norm(square, constant, scale * float(np.square(np.abs(alpha).sum(0)).sum()))
+        constant = constant_column(shares, prior, self.fit_intercept)
+        unit = self._unit(features, constant)
+        square, offset, largest = self._all_pairs(features, unit, alpha, given / given.sum())
         dtype = precision(features)
+        if largest < float(np.finfo(dtype).tiny) and not constant.any():
+            raise ValueError(f"kernel must be above 0 in {dtype} for some pair of examples; got features too small")
+        norm = _norm(square, constant / unit, largest * float(np.square(np.abs(alpha).sum(0)).sum()))
+        with np.errstate(over="ignore", invalid="ignore"):
+            dual = radius / norm * (alpha / unit)
+            intercept = radius / norm * (constant / unit - (offset * unit if self.center else 0.0))
         self.classes_ = classes
-        self.centroid_norm_ = norm
-        self.dual_coef_ = (radius / norm * alpha).astype(dtype)
-        self.intercept_ = (radius / norm * (constant - (offset if self.center else 0.0))).astype(dtype)
+        self.centroid_norm_ = unit * norm
+        self.dual_coef_, self.intercept_ = _rounded(dual, intercept, dtype)
         self.X_fit_ = None if self.kernel == "precomputed" else features
         return self
 
-    def _all_pairs(self, features: Any, alpha: Floats, share: Floats) -> tuple[float, Floats, float]:
+    def _unit(self, features: Any, *others: Floats) -> float:
+        """By what features are divided: the linear kernel of large or small ones would overflow or vanish."""
+        if self.kernel != "linear":
+            return 1.0
+        return magnitude(features.data if scipy.sparse.issparse(features) else features, *others)
+
+    def _all_pairs(self, features: Any, unit: float, alpha: Floats, share: Floats) -> tuple[float, Floats, float]:
         """|mu|^2 without the constant, the scores of the mean of the examples, and the kernel's largest entry."""
         square, offset, largest = 0.0, np.zeros(alpha.shape[1]), 0.0
         for rows in self._blocks(features.shape[0]):
             for columns in self._blocks(features.shape[0]):
                 if columns.start < rows.start:
                     continue  # the kernel is symmetric
-                block = self._kernel(features, features, rows, columns)
+                block = self._kernel(features, features, rows, columns, unit, unit)
+                largest = max(largest, _largest(block))
                 there = block @ alpha[columns]
-                largest = max(largest, float(np.abs(block).max()))
                 if rows == columns:
                     square += float(np.vdot(alpha[rows], there))
                     offset += share[rows] @ there
@@ -123,7 +138,10 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         size = int(checks.number("block_size", self.block_size, "[1, inf)", whole=True))
         return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
-    def _kernel(self, left: Any, right: Any, rows: slice, columns: slice) -> Floats:
+    def _kernel(
+        self, left: Any, right: Any, rows: slice, columns: slice, left_unit: float, right_unit: float
+    ) -> Floats:
+        """A block of the kernel matrix of the features divided by their units."""
         if self.kernel == "precomputed":
             block = left[rows, columns]
             return np.asarray(block.toarray() if hasattr(block, "toarray") else block, dtype=np.float64)
@@ -131,18 +149,26 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         if not callable(self.kernel):
             options = {"degree": self.degree, "coef0": self.coef0}
             options |= {} if self.gamma is None else {"gamma": self.gamma}
-        block = pairwise_kernels(left[rows], right[columns], metric=self.kernel, filter_params=True, **options)
+        parts = _divided(left[rows], left_unit), _divided(right[columns], right_unit)
+        with np.errstate(over="ignore", invalid="ignore"):
+            block = pairwise_kernels(*parts, metric=self.kernel, filter_params=True, **options)
         return np.asarray(block, dtype=np.float64)
 
     def _scores(self, X: Any) -> Any:  # noqa: N803
         check_is_fitted(self)
         features = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        unit, fitted = self._unit(features), 1.0 if self.X_fit_ is None else self._unit(self.X_fit_)
         found = np.empty((features.shape[0], len(self.classes_)))
-        for rows in self._blocks(features.shape[0]):
-            found[rows] = self.intercept_
-            for columns in self._blocks(len(self.dual_coef_)):
-                found[rows] += self._kernel(features, self.X_fit_, rows, columns) @ self.dual_coef_[columns]
-        return found.astype(self.dual_coef_.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows in self._blocks(features.shape[0]):
+                found[rows] = self.intercept_
+                for columns in self._blocks(len(self.dual_coef_)):
+                    block = self._kernel(features, self.X_fit_, rows, columns, unit, fitted)
+                    weights = self.dual_coef_[columns].astype(np.float64)
+                    found[rows] += unit * (block @ (fitted * weights))
+            scores = found.astype(self.dual_coef_.dtype)
+        refuse_infinite_scores(scores)
+        return scores
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -159,12 +185,41 @@ def _signed_shares(codes: Codes, weights: Floats, prior: Floats) -> Floats:
     return found
 
 
-def _norm(square: float, constant: Floats, largest: float) -> float:
-    """|mu|, refused if the kernel gives no length or if rounding is all there is."""
-    rounding = 64 * float(np.finfo(np.float64).eps) * largest
+def _divided(features: Any, unit: float) -> Any:
+    if unit == 1:
+        return features
+    if not scipy.sparse.issparse(features):
+        return features / unit
+    scaled = features.copy()
+    scaled.data = features.data / unit
+    return scaled
+
+
+def _largest(block: Floats) -> float:
+    found = float(np.abs(block).max())
+    if not np.isfinite(found):
+        raise ValueError("kernel must be finite for every pair of examples; got features too large for it")
+    return found
+
+
+def _norm(square: float, constant: Floats, spread: float) -> float:
+    """|mu|, refused if the kernel gives no length or if rounding is all there is; ``spread`` is what |mu|^2 may be."""
+    rounding = 64 * float(np.finfo(np.float64).eps) * spread
     if square < -rounding:
         raise ValueError(f"kernel must be positive semi-definite; got one with |mu|^2 = {square:g}")
-    whole = max(square, 0.0) + float(constant @ constant)
-    if square <= rounding and whole <= rounding + np.finfo(np.float64).eps:
-        raise ValueError(ZERO)
-    return float(np.sqrt(whole))
+    if square <= rounding and not constant.any():
+        raise ValueError(f"{ZERO} in the feature space of the kernel, where small features may look alike")
+    return float(np.hypot(np.sqrt(max(square, 0.0)), np.linalg.norm(constant)))
+
+
+def _rounded(dual: Floats, intercept: Floats, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """In the precision of the features; refused if that cannot hold them, or not with all their digits."""
+    with np.errstate(over="ignore"):
+        found = dual.astype(dtype), intercept.astype(dtype)
+    largest = float(np.abs(dual).max())
+    if largest < float(np.finfo(dtype).tiny) or not all(np.isfinite(part).all() for part in found):
+        raise ValueError(
+            f"X and radius must give weights of the examples that {dtype} can hold; got weights of up to {largest:g}: "
+            "scale the features or the radius"
+        )
+    return found

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from symloss import checks
-from symloss.closed_form.sums import ROUNDING, ClassSums, Floats
+from symloss.closed_form.sums import ROUNDING, TOO_LARGE, ClassSums, Floats
+from symloss.fitting import magnitude
 
 FREQUENCIES = "frequencies"
 
@@ -32,22 +33,35 @@ class Centroid:
     @property
     def norm(self) -> float:
         """|mu|, the extended column included: minus the least loss of weights of norm 1."""
-        return float(np.hypot(np.linalg.norm(self.features), np.linalg.norm(self.constant)))
+        unit = magnitude(self.features, self.constant)
+        return unit * self._norm_in(unit)
 
     @property
     def zero(self) -> bool:
         """Whether all weights are as good as each other: the degenerate case."""
-        small = np.linalg.norm(self.features) <= self.rounding
-        return bool(small and np.linalg.norm(self.constant) <= ROUNDING[np.dtype(np.float64)])
+        return not self.constant.any() and self.norm <= self.rounding
 
     def solution(self, radius: float, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Weights (C, d) of norm ``radius`` for features that are not centred, and what to add to the scores (C,)."""
         if self.zero:
             raise ValueError(ZERO)
-        factor = radius / self.norm
-        weights = (factor * self.features).astype(dtype)
-        # The weights as they were rounded: their rounding must not be multiplied by the mean.
-        return weights, (factor * self.constant - weights.astype(np.float64) @ self.mean).astype(dtype)
+        unit = magnitude(self.features, self.constant)
+        length = self._norm_in(unit)
+        factor = radius / length
+        with np.errstate(over="ignore", invalid="ignore"):
+            weights = (factor * (self.features / unit)).astype(dtype)
+            # The weights as they were rounded: their rounding must not be multiplied by the mean.
+            drift = weights.astype(np.float64) @ self.mean
+            bias = (factor * (self.constant / unit) - drift).astype(dtype)
+        if not (np.isfinite(weights).all() and np.isfinite(bias).all() and np.isfinite(unit * length)):
+            raise ValueError(
+                f"X and radius must give weights and intercepts that are finite in {dtype}; got features or a radius "
+                f"too large for that (radius = {radius:g}): scale them down"
+            )
+        return weights, bias
+
+    def _norm_in(self, unit: float) -> float:
+        return float(np.hypot(np.linalg.norm(self.features / unit), np.linalg.norm(self.constant / unit)))
 
 
 ZERO = (
@@ -56,20 +70,31 @@ ZERO = (
 )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def centroid(totals: ClassSums, prior: Prior, fit_intercept: bool, center: bool) -> Centroid:
     """The data centroid from the sums of each class.
 
     Row k is (S_k - q_k sum_j S_j) / N with the sums S_k and the prior q. Centred features sum to zero, which leaves
-    (S_k - n_k m) / N with the mean m; the extended column is n_k / N - q_k.
+    (S_k - n_k m) / N with the mean m; the extended column is n_k / N - q_k. Sums are divided by N first: no sum of the
+    quotients exceeds the largest feature.
     """
     count = totals.weights.sum()
-    whole, shares = totals.sums.sum(0), totals.weights / count
+    if not (np.isfinite(totals.sums).all() and np.isfinite(count)):
+        raise ValueError(TOO_LARGE)
+    shares, means = totals.weights / count, totals.sums / count
+    whole = means.sum(0)
     given = prior_vector(prior, shares)
-    mean = whole / count if center else np.zeros_like(whole)
+    mean = whole if center else np.zeros_like(whole)
     drift = shares if center else given
-    features = (totals.sums - drift[:, None] * whole) / count
-    constant = shares - given if fit_intercept else np.zeros_like(shares)
-    return Centroid(features, constant, mean, totals.rounding)
+    features = means - drift[:, None] * whole
+    return Centroid(features, constant_column(shares, given, fit_intercept), mean, totals.rounding)
+
+
+def constant_column(shares: Floats, prior: Floats, fit_intercept: bool) -> Floats:
+    """The extended column of the centroid. What is rounding becomes zero: it may outweigh features that are small."""
+    column = shares - prior
+    nothing = not fit_intercept or np.linalg.norm(column) <= ROUNDING[np.dtype(np.float64)]
+    return np.zeros_like(shares) if nothing else column
 
 
 def prior_vector(prior: Prior, shares: Floats) -> Floats:

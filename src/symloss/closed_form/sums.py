@@ -31,6 +31,8 @@ FAR = 8
 ROUNDING = {np.dtype(np.float32): 3e-8, np.dtype(np.float64): 1e-13}
 """What rounding may leave of a mean that is zero, as a share of the largest feature, by the precision of a block."""
 
+TOO_LARGE = "X and sample_weight must have finite sums over the examples; got features or weights too large for that"
+
 
 @dataclass(frozen=True)
 class ClassSums:
@@ -46,9 +48,11 @@ class ClassSums:
     dtype: np.dtype[Any]
 
     def __add__(self, other: ClassSums) -> ClassSums:
+        with np.errstate(over="ignore"):
+            sums, weights = self.sums + other.sums, self.weights + other.weights
         return ClassSums(
-            self.sums + other.sums,
-            self.weights + other.weights,
+            sums,
+            weights,
             max(self.rounding, other.rounding),
             np.result_type(self.dtype, other.dtype),
         )
@@ -75,7 +79,7 @@ def class_sums(features: Any, codes: Codes, classes: int, weights: Floats | None
             refuse_what_is_not_finite(features)
             sums, rounding = _in_float64(features, codes, counts, weights)
     if not np.isfinite(sums).all():
-        raise ValueError("X must hold features whose sum over the examples is finite; got features too large for that")
+        raise ValueError(TOO_LARGE)
     return ClassSums(sums, counts, rounding, precision(features))
 
 

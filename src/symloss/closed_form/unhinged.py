@@ -18,11 +18,13 @@ from symloss.closed_form.inputs import (
     checked_labels,
     checked_weights,
     encode,
+    refuse_infinite_scores,
     two_classes,
 )
 from symloss.closed_form.scores import ByScores
 from symloss.closed_form.solution import ZERO, Prior, centroid
 from symloss.closed_form.sums import ClassSums, class_sums, precision, refuse_what_is_not_finite
+from symloss.fitting import all_or_nothing
 
 
 class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
@@ -72,6 +74,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         self.center = center
         self.prior = prior
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
         """Solve for the examples (N, d), their labels (N,), and the weights of examples (N,)."""
         features = checked_features(self, X, reset=True, finite=False)
@@ -83,6 +86,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         two_classes(classes[totals.weights > 0], "the part of y with positive sample_weight")
         return self.solve(totals, classes)
 
+    @all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
         """Add examples to those of all earlier calls: batches in any order give the weights of one ``fit``.
 
@@ -113,6 +117,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         two_classes(found, "y of a first partial_fit without classes=")
         return found
 
+    @all_or_nothing
     def merge(self, other: UnhingedClassifier) -> Self:
         """Add what another classifier has seen: shards fitted apart give the weights of one ``fit``.
 
@@ -159,12 +164,16 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "coef_"):
             raise ValueError(ZERO)
         if not isinstance(features, Tensor):
-            return safe_sparse_dot(features, self.coef_.T, dense_output=True) + self.intercept_
+            with np.errstate(over="ignore", invalid="ignore"):
+                scores = safe_sparse_dot(features, self.coef_.T, dense_output=True) + self.intercept_
+            refuse_infinite_scores(scores)
+            return scores
         dtype = torch.float32 if precision(features) == np.float32 else torch.float64
         weight, bias = (torch.as_tensor(part).to(features.device, dtype) for part in (self.coef_, self.intercept_))
         found = torch.nn.functional.linear(features.to(dtype), weight, bias)
         if not bool(found.isfinite().all()):
             refuse_what_is_not_finite(features)
+            refuse_infinite_scores(found)
         return found
 
     def __sklearn_is_fitted__(self) -> bool:

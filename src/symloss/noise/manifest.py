@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from symloss.noise import files
 from symloss.noise.counts import Labels
 from symloss.noise.labels import label_array, sha256
-from symloss.writing import write_whole
 
 JSON, NPZ = "noise.json", "noise.npz"
 SETTINGS = ("spec", "method", "seed", "classes", "split", "version")
@@ -78,7 +75,7 @@ class Manifest:
             "rate": self.rate,
             "rates": self.rates.tolist(),
         }
-        return _with_checksum(fields | derived)
+        return files.with_checksum(fields | derived)
 
 
 def describe(clean: Labels, noisy: Labels, **settings: Any) -> Manifest:
@@ -111,65 +108,25 @@ class Corruption:
         """Write noise.npz and noise.json, each of them whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        arrays = io.BytesIO()
-        np.savez_compressed(arrays, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
-        write_whole(folder / NPZ, arrays.getvalue())
-        write_whole(folder / JSON, _text(self.manifest.document()).encode())
+        files.write_arrays(folder / NPZ, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
+        files.write_document(folder / JSON, self.manifest.document())
 
 
 def load_corruption(folder: str | Path) -> Corruption:
     """What ``Corruption.save`` wrote, bit for bit; refused if the files are damaged or do not belong together."""
     folder = Path(folder)
-    document = _read_document(folder / JSON)
+    document = files.read_document(folder / JSON, SETTINGS)
     labels, clean = _read_labels(folder / NPZ, document["classes"])
     manifest = describe(clean, labels, **{name: document[name] for name in SETTINGS})
-    measured = manifest.document()
-    different = [name for name in measured if measured[name] != document.get(name)]
-    if different:
-        raise ValueError(
-            f"{JSON} and {NPZ} in {str(folder)!r} must belong together; got files that differ in {', '.join(different)}"
-        )
+    files.refuse_strangers(folder, JSON, NPZ, document, manifest.document())
     return Corruption(labels, clean, manifest)
 
 
-def _with_checksum(document: dict[str, Any]) -> dict[str, Any]:
-    rest = {name: value for name, value in document.items() if name != "sha256"}
-    return rest | {"sha256": hashlib.sha256(_text(rest).encode()).hexdigest()}
-
-
-def _text(document: dict[str, Any]) -> str:
-    lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise FileNotFoundError(f"folder must hold a saved corruption; got {str(path.parent)!r} without {path.name}")
-    return path
-
-
-def _read_document(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(_existing(path).read_text())
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r} must be a JSON document; got one that is damaged") from error
-    if not isinstance(document, dict) or not set(SETTINGS) <= set(document):
-        raise ValueError(f"{str(path)!r} must hold {', '.join(SETTINGS)}; got another document")
-    if document != _with_checksum(document):
-        raise ValueError(f"{str(path)!r} must be as it was written; got a document that does not match its sha256")
-    return document
-
-
 def _read_labels(path: Path, classes: int) -> tuple[Labels, Labels]:
-    content = io.BytesIO(_existing(path).read_bytes())
-    try:
-        with np.load(content, allow_pickle=False) as arrays:
-            labels, clean = arrays["labels"], arrays["clean"]
-    except Exception as error:  # a damaged archive raises anything from EOFError to zlib.error
-        raise ValueError(
-            f"{str(path)!r} must hold the arrays labels and clean; got a damaged file ({type(error).__name__})"
-        ) from error
-    labels, clean = label_array("labels", labels, classes), label_array("clean", clean, classes)
+    labels, clean = (
+        label_array(name, array, classes)
+        for name, array in zip(("labels", "clean"), files.read_arrays(path, "labels", "clean"), strict=True)
+    )
     if len(labels) != len(clean):
         raise ValueError(f"{str(path)!r} must hold as many labels as clean; got {len(labels)} and {len(clean)}")
     return labels, clean

@@ -17,12 +17,12 @@ from torch import Tensor
 from torch.distributions import Distribution, Laplace, MixtureSameFamily, Normal, Uniform
 
 from symloss import checks
-from symloss.regression.quadrature import Rule, rule
+from symloss.regression.quadrature import Rule, refuse_vectors, rule
 
 Fixed: TypeAlias = Distribution | Tensor | np.ndarray[Any, Any] | Sequence[float]
 AnyCorruption: TypeAlias = Fixed | Callable[[Any], Fixed]
 
-WANTED = "corruption must be a distribution of torch, a sample of corrupted targets or a function of x giving one"
+WANTED = "must be a distribution of torch, a sample of corrupted targets or a function of x giving one"
 
 
 class Corruption(ABC):
@@ -38,6 +38,10 @@ class Corruption(ABC):
     @abstractmethod
     def rule(self, nodes: int) -> Rule:
         """Points and weights for means of any function."""
+
+    @abstractmethod
+    def draw(self, shape: tuple[int, ...]) -> Tensor:
+        """Corrupted targets of this shape, independent of each other, by torch's global generator."""
 
     def below(self, s: Tensor, power: int) -> Tensor | None:
         """E (s - T)_+^power for power 1 or 2, or None where no formula is known."""
@@ -67,6 +71,14 @@ class Known(Corruption):
 
     def rule(self, nodes: int) -> Rule:
         return rule(self.distribution, nodes)
+
+    def draw(self, shape: tuple[int, ...]) -> Tensor:
+        refuse_vectors(self.distribution)
+        if self.batch in ((), shape):
+            found: Tensor = self.distribution.sample(torch.Size(shape[: len(shape) - len(self.batch)]))
+        else:
+            found = self.distribution.expand(torch.Size(shape)).sample()
+        return found
 
 
 class KnownNormal(Known):
@@ -178,6 +190,9 @@ class Sample(Corruption):
     def rule(self, nodes: int) -> Rule:
         return Rule(self.values, torch.full_like(self.values, 1 / len(self.values)), exact=True)
 
+    def draw(self, shape: tuple[int, ...]) -> Tensor:
+        return self.values[torch.randint(len(self.values), shape)]
+
     def below(self, s: Tensor, power: int) -> Tensor:
         return self._partial(self.values, s, power)
 
@@ -197,7 +212,7 @@ class Sample(Corruption):
         return found / len(values)
 
 
-def corruption(given: object) -> Corruption:
+def corruption(given: object, argument: str = "corruption") -> Corruption:
     """What was given, as a :class:`Corruption`; anything else is refused."""
     if isinstance(given, Corruption):
         return given
@@ -205,8 +220,8 @@ def corruption(given: object) -> Corruption:
         _refuse_not_finite(given)
         return _CLOSED.get(type(given), Known)(given)
     if isinstance(given, (Tensor, np.ndarray, list, tuple)):
-        return Sample(_sample(given))
-    raise TypeError(f"{WANTED}; got {checks.brief(given)}")
+        return Sample(_sample(given, argument))
+    raise TypeError(f"{argument} {WANTED}; got {checks.brief(given)}")
 
 
 _CLOSED: dict[type, type[Known]] = {
@@ -227,11 +242,11 @@ def _refuse_not_finite(distribution: Distribution) -> None:
             )
 
 
-def _sample(given: object) -> Tensor:
+def _sample(given: object, argument: str) -> Tensor:
     try:
         values = torch.as_tensor(given).detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{WANTED}; got {checks.brief(given)}") from error
+        raise TypeError(f"{argument} {WANTED}; got {checks.brief(given)}") from error
     if values.dtype == torch.bool or values.is_complex():
         raise TypeError(f"a sample of corrupted targets must hold real numbers; got {values.dtype}")
     values = values.double()

@@ -15,6 +15,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 )
 
 from symloss import checks
+from symloss.fitting import all_or_nothing
 from symloss.regression.corruption import AnyCorruption
 from symloss.regression.linear import LinearRegressionLoss
 
@@ -34,6 +35,7 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     fit_intercept: bool
     center: bool
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
         """Fit in one pass over the data.
 
@@ -45,8 +47,8 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         decay = _number("decay", self.decay, "(0, inf)")
         data, targets = validate_data(self, X, y, multi_output=True, y_numeric=True, **ACCEPTED)
         share = _shares(sample_weight, data)
-        slopes, origin = self._slopes(targets.reshape(len(targets), -1).astype(np.float64), share)
         with np.errstate(over="ignore", invalid="ignore"):
+            slopes, origin = self._slopes(targets.reshape(len(targets), -1).astype(np.float64), share)
             total = share @ slopes
             # The mean of the slopes meets features of mean 0, so it may go, and what rounding leaves of it: this keeps
             # digits where features and targets are far from 0.
@@ -67,7 +69,12 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """X coef + intercept, of shape (N,) or (N, K)."""
         check_is_fitted(self)
         data = validate_data(self, X, reset=False, **ACCEPTED)
-        found: Array = np.asarray(data @ self.coef_.T) + np.asarray(self.intercept_, dtype=self.coef_.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Array = np.asarray(data @ self.coef_.T) + np.asarray(self.intercept_, dtype=self.coef_.dtype)
+        if not np.isfinite(found).all():
+            raise ValueError(
+                f"X must hold features whose predictions are finite in {found.dtype}; got features too large"
+            )
         return found
 
     def _slopes(self, y: Array, share: Array) -> tuple[Array, Array]:

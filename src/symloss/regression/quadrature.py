@@ -48,11 +48,7 @@ def rule(distribution: Distribution, nodes: int) -> Rule:
     5.0
     """
     checks.number("nodes", nodes, "[2, 500]", whole=True)
-    if distribution.event_shape:
-        raise ValueError(
-            "corruption must be a distribution of single numbers; "
-            f"got {type(distribution).__name__} with event shape {tuple(distribution.event_shape)}"
-        )
+    refuse_vectors(distribution)
     if isinstance(distribution, MixtureSameFamily):
         return _mixture(distribution, nodes)
     if isinstance(distribution, Normal):
@@ -69,6 +65,14 @@ def rule(distribution: Distribution, nodes: int) -> Rule:
     if getattr(distribution.support, "is_discrete", False):
         return _counted(distribution)
     return _density(distribution, nodes)
+
+
+def refuse_vectors(distribution: Distribution) -> None:
+    if distribution.event_shape:
+        raise ValueError(
+            "corruption must be a distribution of single numbers; "
+            f"got {type(distribution).__name__} with event shape {tuple(distribution.event_shape)}"
+        )
 
 
 def _affine(start: Tensor, size: Tensor, x: Tensor, w: Tensor) -> Rule:

@@ -239,5 +239,5 @@ def symmetrize_regression(
     ('quadrature', True)
     """
     if corruption is None:
-        raise TypeError(f"{WANTED}; got None")
+        raise TypeError(f"corruption {WANTED}; got None")
     return SymmetrizedRegression(loss, corruption, nodes, reduction)

@@ -1,0 +1,206 @@
+"""Targets of regression that are wrong on purpose (definition F.1), with a manifest of what was done."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributions import Distribution
+
+from symloss import __version__, checks
+from symloss.noise import files
+
+if TYPE_CHECKING:
+    from symloss.regression.corruption import AnyCorruption, Corruption
+
+Targets = NDArray[np.float64]
+
+JSON, NPZ = "targets.json", "targets.npz"
+SETTINGS = ("rate", "distribution", "seed", "version")
+
+
+@dataclass(frozen=True)
+class TargetManifest:
+    """What was asked for, and what came out.
+
+    Attributes:
+        rate: p, the probability that a target is replaced.
+        distribution: q, as a text; a sample is named by its SHA-256.
+        version: of the package.
+        shape: of the targets.
+        replaced: how many targets were drawn from q.
+        clean_sha256, noisy_sha256: of the targets as little-endian 64-bit numbers.
+        replaced_sha256: of the mask of replaced targets, a byte for each.
+    """
+
+    rate: float
+    distribution: str
+    seed: int
+    version: str
+    shape: tuple[int, ...]
+    replaced: int
+    clean_sha256: str
+    noisy_sha256: str
+    replaced_sha256: str
+
+    @property
+    def share(self) -> float:
+        """The share of all targets that were replaced."""
+        return self.replaced / int(np.prod(self.shape))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it: with what follows from the counts, and with a checksum of everything before it."""
+        return files.with_checksum(asdict(self) | {"shape": list(self.shape), "share": self.share})
+
+
+@dataclass(frozen=True, eq=False)
+class TargetCorruption:
+    """Corrupted targets, the clean ones they come from, which were replaced, and the manifest."""
+
+    targets: Targets
+    clean: Targets
+    replaced: NDArray[np.bool_]
+    manifest: TargetManifest
+
+    def save(self, folder: str | Path) -> None:
+        """Write targets.npz and targets.json, each of them whole or not at all."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write_arrays(folder / NPZ, targets=self.targets, clean=self.clean, replaced=self.replaced)
+        files.write_document(folder / JSON, self.manifest.document())
+
+
+def load_target_corruption(folder: str | Path) -> TargetCorruption:
+    """What ``TargetCorruption.save`` wrote, bit for bit; refused if files are damaged or do not belong together."""
+    folder = Path(folder)
+    document = files.read_document(folder / JSON, SETTINGS)
+    targets, clean, replaced = files.read_arrays(folder / NPZ, "targets", "clean", "replaced")
+    targets, clean = _target_array("targets", targets), _target_array("clean", clean)
+    if replaced.dtype != np.bool_ or not targets.shape == clean.shape == replaced.shape:
+        raise ValueError(
+            f"{str(folder / NPZ)!r} must hold targets, clean and the mask replaced of one shape; "
+            f"got {targets.shape}, {clean.shape} and {replaced.dtype} of {replaced.shape}"
+        )
+    manifest = _describe(targets, clean, replaced, **{name: document[name] for name in SETTINGS})
+    files.refuse_strangers(folder, JSON, NPZ, document, manifest.document())
+    return TargetCorruption(targets, clean, replaced, manifest)
+
+
+def corrupt_targets(
+    y: object, rate: float, distribution: AnyCorruption, x: Any = None, *, seed: int
+) -> TargetCorruption:
+    """Replace each target with probability ``rate`` by a draw from a corruption distribution (definition F.1).
+
+    The targets then have the density p q_x + (1 - p) D_{y|x}. The same arguments give the same targets, on every call;
+    no global random state is read or changed. With a higher rate the same targets are replaced, by the same draws, and
+    more of them.
+
+    Args:
+        y: the clean targets, of shape (N,) or (N, ...); a numpy array, a tensor or a list. They become float64.
+        rate: p, in [0, 1).
+        distribution: q, as in :func:`symloss.regression.symmetrize_regression`: a distribution of torch (a batch of
+            them differs from example to example), a sample of corrupted targets (M,), or a function of x that returns
+            either.
+        x: the features, handed to a distribution that is a function of x.
+        seed: of the corruption alone.
+
+    >>> from torch.distributions import Normal
+    >>> noisy = corrupt_targets([1.0, 2.0, 3.0, 4.0], 0.5, Normal(0.0, 1.0), seed=0)
+    >>> noisy.replaced, bool((noisy.targets == noisy.clean)[~noisy.replaced].all())
+    (array([False,  True,  True,  True]), True)
+    """
+    rate = checks.number("rate", rate, "[0, 1)")
+    seed = int(checks.number("seed", int(seed) if isinstance(seed, np.integer) else seed, "[0, inf)", whole=True))
+    clean = _target_array("y", y)
+    q, text = _corruption(distribution, x)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    replaced = rng.random(clean.shape) < rate
+    targets = np.where(replaced, _draws(q, clean.shape, rng), clean)
+    if not np.isfinite(targets).all():
+        raise ValueError(f"distribution must draw finite targets; got NaN or infinity from {text}")
+    settings = {"rate": rate, "distribution": text, "seed": seed, "version": __version__}
+    return TargetCorruption(targets, clean, replaced, _describe(targets, clean, replaced, **settings))
+
+
+def _describe(targets: Targets, clean: Targets, replaced: NDArray[np.bool_], **settings: Any) -> TargetManifest:
+    return TargetManifest(
+        shape=clean.shape,
+        replaced=int(replaced.sum()),
+        clean_sha256=_sha256(clean),
+        noisy_sha256=_sha256(targets),
+        replaced_sha256=hashlib.sha256(replaced.tobytes()).hexdigest(),
+        **settings,
+    )
+
+
+def _sha256(targets: Targets) -> str:
+    return hashlib.sha256(targets.astype("<f8").tobytes()).hexdigest()
+
+
+def _target_array(argument: str, value: object) -> Targets:
+    """A copy in float64, refused unless it holds finite real numbers."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().to(torch.float64 if value.is_floating_point() else value.dtype).numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise TypeError(f"{argument} must be an array of numbers; got {checks.brief(value)}") from None
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{argument} must hold real numbers; got {array.dtype}")
+    if not array.ndim or not array.size:
+        raise ValueError(f"{argument} must have shape (N,) or (N, ...) with at least one target; got {array.shape}")
+    found: Targets = array.astype(np.float64)
+    if not np.isfinite(found).all():
+        raise ValueError(f"{argument} must hold finite numbers; got NaN or infinity")
+    return found
+
+
+def _corruption(given: AnyCorruption, x: Any) -> tuple[Corruption, str]:
+    """What targets are drawn from, at x where it is a function of x; and its name."""
+    # Here, as scikit-learn comes with it, which takes a second that labels should not have to wait for.
+    from symloss.regression.corruption import corruption  # noqa: PLC0415
+
+    if not callable(given) or isinstance(given, Distribution):
+        q = corruption(given, "distribution")
+        return q, _text(q)
+    if x is None:
+        raise TypeError("x must be given, because the distribution is a function of x; got None")
+    q = corruption(given(x), "distribution(x)")
+    return q, f"{getattr(given, '__qualname__', type(given).__name__)} of x: {_text(q)}"
+
+
+def _text(q: Corruption) -> str:
+    values = getattr(q, "values", None)
+    return repr(q) if values is None else f"{q!r}, sha256 {_sha256(values.numpy())}"
+
+
+def _draws(q: Corruption, shape: tuple[int, ...], rng: np.random.Generator) -> Targets:
+    """A draw for each target, whether it will be used or not."""
+    with _torch_seeded(int(rng.integers(2**63))):
+        try:
+            drawn = q.draw(shape)
+        except (RuntimeError, NotImplementedError) as error:
+            raise ValueError(
+                f"distribution must have a batch that broadcasts to the shape {shape} of y; got {q.batch} in {q!r}"
+            ) from error
+    found: Targets = drawn.detach().cpu().double().numpy()
+    return found
+
+
+@contextlib.contextmanager
+def _torch_seeded(seed: int) -> Iterator[None]:
+    """Distributions of torch draw from torch's global generators: they are seeded for a while, and put back."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed_all(seed)
+        yield

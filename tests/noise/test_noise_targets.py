@@ -1,0 +1,207 @@
+"""Targets of regression replaced by draws (definition F.1), and the manifest that says so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+
+import numpy as np
+import pytest
+import torch
+from refusals import refused
+from scipy import stats
+from torch import distributions as D  # noqa: N812
+
+import symloss
+from symloss.noise import corrupt_targets, load_target_corruption
+
+Y = np.random.default_rng(0).normal(size=4000)
+X = torch.linspace(-1, 1, 4000, dtype=torch.float64)
+
+
+def example(seed=3, rate=0.4):
+    return corrupt_targets(Y[:500], rate, D.Normal(5.0, 2.0), seed=seed)
+
+
+def q_of_x(x):
+    return D.Normal(5 - 4 * x, 0.5 + x.abs())
+
+
+DISTRIBUTIONS = {
+    "normal": (D.Normal(5.0, 2.0), stats.norm(5, 2).cdf),
+    "uniform": (D.Uniform(-3.0, 1.0), stats.uniform(-3, 4).cdf),
+    "no expand": (
+        type("Own", (D.Distribution,), {"sample": lambda _, shape: 3 * torch.rand(shape), "arg_constraints": {}})(),
+        stats.uniform(0, 3).cdf,
+    ),
+    "batch": (D.Normal(torch.full((4000,), 5.0), 2.0), stats.norm(5, 2).cdf),
+    "batch of one": (D.Normal(torch.full((1,), 5.0), 2.0), stats.norm(5, 2).cdf),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_definition_f_1_replaced_targets_are_independent_draws(name):
+    q, cdf = DISTRIBUTIONS[name]
+    noisy = corrupt_targets(Y, 0.7, q, seed=1)
+    assert stats.binomtest(int(noisy.replaced.sum()), 4000, 0.7).pvalue > 0.01
+    np.testing.assert_array_equal(noisy.targets[~noisy.replaced], Y[~noisy.replaced])
+    drawn = noisy.targets[noisy.replaced]
+    assert len(np.unique(drawn)) > 0.99 * len(drawn)
+    assert stats.kstest(drawn, cdf).pvalue > 0.01
+    # Which are replaced says nothing about the target.
+    assert stats.ks_2samp(Y[noisy.replaced], Y[~noisy.replaced]).pvalue > 0.01
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_definition_f_1_with_a_distribution_that_depends_on_x(seed):
+    noisy = corrupt_targets(Y, 0.5, q_of_x, X, seed=seed)
+    x, mask = X.numpy(), noisy.replaced
+    standard = (noisy.targets - (5 - 4 * x)) / (0.5 + abs(x))
+    assert stats.kstest(standard[mask], stats.norm().cdf).pvalue > 0.01
+    mixture = 0.5 * stats.norm(5 - 4 * x, 0.5 + abs(x)).cdf(noisy.targets) + 0.5 * stats.norm().cdf(noisy.targets)
+    assert stats.kstest(mixture, stats.uniform().cdf).pvalue > 0.01
+    assert noisy.manifest.distribution.startswith("q_of_x of x: Normal(loc: torch.Size([4000])")
+
+
+def test_a_sample_is_drawn_with_replacement():
+    noisy = corrupt_targets(Y, 0.9, [7.0, 8.0, 8.5], seed=0)
+    values, counts = np.unique(noisy.targets[noisy.replaced], return_counts=True)
+    assert values.tolist() == [7.0, 8.0, 8.5]
+    assert stats.chisquare(counts).pvalue > 0.01
+    assert hashlib.sha256(struct.pack("<3d", 7, 8, 8.5)).hexdigest() in noisy.manifest.distribution
+    by_x = corrupt_targets(Y, 0.9, lambda x: torch.tensor([7.0, 8.0, 8.5]) + 0 * x[0], X, seed=0)
+    np.testing.assert_array_equal(by_x.targets, noisy.targets)
+
+
+def test_the_same_arguments_give_the_same_targets_and_no_global_state_is_touched():
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first = example()
+    torch.rand(7)
+    np.testing.assert_array_equal(example().targets, first.targets)
+    torch.set_rng_state(states[0])
+    example()
+    assert torch.equal(torch.get_rng_state(), states[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], states[1])
+    assert (example(seed=4).targets != first.targets).any()
+    assert (example(seed=4).replaced != first.replaced).any()
+
+
+def test_a_higher_rate_replaces_the_same_targets_and_more():
+    low, high, none = example(rate=0.2), example(rate=0.6), example(rate=0)
+    assert high.replaced[low.replaced].all()
+    np.testing.assert_array_equal(high.targets[low.replaced], low.targets[low.replaced])
+    np.testing.assert_array_equal(none.targets, Y[:500])
+
+
+@pytest.mark.parametrize("shape", [(40, 3), (5, 4, 6)])
+def test_targets_of_any_kind_and_shape(shape):
+    y = np.arange(120.0).reshape(shape)
+    column = D.Normal(torch.full((shape[-1],), 1000.0), 1.0)
+    expected = corrupt_targets(y, 0.5, column, seed=0)
+    assert expected.targets.shape == shape
+    assert expected.targets.dtype == np.float64
+    assert len(np.unique(expected.targets)) == 120
+    for kind in (y.astype(np.float32), y.astype(int), y.tolist(), torch.from_numpy(y).bfloat16(), torch.from_numpy(y)):
+        np.testing.assert_array_equal(corrupt_targets(kind, 0.5, column, seed=np.int64(0)).targets, expected.targets)
+
+
+def test_what_the_manifest_says():
+    noisy = example()
+    manifest = noisy.manifest
+    assert (manifest.rate, manifest.seed, manifest.version) == (0.4, 3, symloss.__version__)
+    assert manifest.distribution == "Normal(loc: 5.0, scale: 2.0)"
+    assert manifest.shape == (500,)
+    assert manifest.replaced == (noisy.targets != Y[:500]).sum()
+    assert manifest.share == manifest.replaced / 500
+    for digest, array in ((manifest.clean_sha256, Y[:500]), (manifest.noisy_sha256, noisy.targets)):
+        assert digest == hashlib.sha256(struct.pack("<500d", *array)).hexdigest()
+
+
+def test_saved_loaded_and_applied_again(tmp_path):
+    noisy = example()
+    noisy.save(tmp_path / "new" / "folder")
+    assert sorted(file.name for file in (tmp_path / "new" / "folder").iterdir()) == ["targets.json", "targets.npz"]
+    loaded = load_target_corruption(tmp_path / "new" / "folder")
+    for name in ("targets", "clean", "replaced"):
+        assert getattr(loaded, name).tobytes() == getattr(noisy, name).tobytes()
+    assert loaded.manifest == noisy.manifest
+    again = corrupt_targets(loaded.clean, loaded.manifest.rate, D.Normal(5.0, 2.0), seed=loaded.manifest.seed)
+    assert again.manifest == noisy.manifest
+
+
+# --- Refused -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rate", "distribution", "seed", "version", "shape", "replaced", "share"])
+def test_an_edited_document(tmp_path, name):
+    example().save(tmp_path)
+    path = tmp_path / "targets.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: 1}))
+    with refused(ValueError, str(path), "must be as it was written", "does not match its sha256"):
+        load_target_corruption(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "sha"), [("targets", "noisy_sha256"), ("clean", "clean_sha256"), ("replaced", "replaced_sha256")]
+)
+def test_edited_arrays(tmp_path, name, sha):
+    noisy = example()
+    noisy.save(tmp_path)
+    arrays = {part: getattr(noisy, part).copy() for part in ("targets", "clean", "replaced")}
+    arrays[name][[0, 1]] = arrays[name][[1, 0]] if name != "replaced" else ~arrays[name][[0, 1]]
+    np.savez(tmp_path / "targets.npz", **arrays)
+    with refused(ValueError, "targets.json and targets.npz", "must belong together", "differ in", sha):
+        load_target_corruption(tmp_path)
+
+
+def test_damaged_and_other_files(tmp_path):
+    with refused(FileNotFoundError, "folder must hold a saved corruption", "without targets.json"):
+        load_target_corruption(tmp_path)
+    example().save(tmp_path)
+    path = tmp_path / "targets.npz"
+    whole = path.read_bytes()
+    for share in (0, 0.5, 0.99):
+        path.write_bytes(whole[: int(share * len(whole))])
+        with refused(ValueError, str(path), "targets, clean and replaced", "damaged"):
+            load_target_corruption(tmp_path)
+    bad = {"targets": np.zeros(3), "clean": np.zeros(3), "replaced": np.zeros(3, bool)}
+    for part, array in (("targets", np.zeros(2)), ("replaced", np.zeros(3))):
+        np.savez(path, **(bad | {part: array}))
+        with refused(ValueError, str(path), "one shape"):
+            load_target_corruption(tmp_path)
+    np.savez(path, **(bad | {"clean": np.array([{}, 1, 2], dtype=object)}))
+    with refused(ValueError, str(path), "damaged"):
+        load_target_corruption(tmp_path)
+    np.savez(path, **(bad | {"clean": np.array([np.nan, 1, 2])}))
+    with refused(ValueError, "clean", "finite"):
+        load_target_corruption(tmp_path)
+
+
+def test_bad_input():
+    q = D.Normal(0.0, 1.0)
+    for rate in (-0.1, 1, 1.5, np.nan):
+        with refused(ValueError, "rate", "[0, 1)", rate):
+            corrupt_targets(Y, rate, q, seed=0)
+    with refused(ValueError, "seed", "[0, inf)", -1):
+        corrupt_targets(Y, 0.5, q, seed=-1)
+    for bad in (np.array(["a"]), np.array([True]), np.array([1j]), [[1.0], [1.0, 2.0]], None):
+        with refused(TypeError, "y must"):
+            corrupt_targets(bad, 0.5, q, seed=0)
+    for bad in (1.0, []):
+        with refused(ValueError, "y", "(N,)", "at least one target"):
+            corrupt_targets(bad, 0.5, q, seed=0)
+    with refused(ValueError, "y", "finite"):
+        corrupt_targets([1.0, np.nan], 0.5, q, seed=0)
+    with refused(TypeError, "distribution must be a distribution of torch", "'normal'"):
+        corrupt_targets(Y, 0.5, "normal", seed=0)
+    with refused(TypeError, "x must be given"):
+        corrupt_targets(Y, 0.5, q_of_x, seed=0)
+    with refused(TypeError, "distribution(x) must be", "3"):
+        corrupt_targets(Y, 0.5, lambda x: 3, X, seed=0)
+    with refused(ValueError, "distribution", "batch", "(4000,)", "(7,)"):
+        corrupt_targets(Y, 0.5, D.Normal(torch.zeros(7), 1.0), seed=0)
+    with refused(ValueError, "single numbers", "(2,)"):
+        corrupt_targets(Y, 0.5, D.MultivariateNormal(torch.zeros(2), torch.eye(2)), seed=0)
+    with refused(ValueError, "distribution must draw finite targets", "LogNormal"):
+        corrupt_targets(Y, 0.5, D.LogNormal(200.0, 1.0), seed=0)
