@@ -10,7 +10,7 @@ Each entry adds its options to the lines of one command (of ``symloss``, or anot
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +48,9 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(found["language"], found["code"], 1 + text.count("\n", 0, found.start("code")), shorter)
 
 
-def run_python(page: list[Block], name: str) -> dict[str, object]:
-    """All blocks in one namespace; a traceback names the line of the page."""
-    names: dict[str, object] = {"__name__": "__main__"}
+def script(page: Iterable[Block]) -> str:
+    """All Python of a page, each line where it stands there, so that a traceback names the line."""
+    lines: list[str] = []
     for block in page:
-        exec(compile("\n" * (block.line - 1) + block.code, name, "exec"), names)
-    return names
+        lines += [""] * (block.line - 1 - len(lines)) + block.code.splitlines()
+    return "\n".join(lines) + "\n"

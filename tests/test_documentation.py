@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from data_helpers import python3_pickle, random_bytes, save_image, write_idx
-from documentation import PAGES, ROOT, blocks, run_python
+from documentation import PAGES, ROOT, Block, blocks, script
 
 FOUND = {str(page.relative_to(ROOT)): list(blocks(page.read_text())) for page in PAGES}
 SIZE = 40
@@ -19,8 +19,12 @@ SIZE = 40
 OWN = "def my_loss(input, target):\n    return 1 - input.softmax(1).gather(1, target[:, None]).squeeze(1)\n"
 
 
+def of(name: str, language: str) -> list[Block]:
+    return [block for block in FOUND[name] if block.language == language]
+
+
 def pages_with(language: str) -> list[str]:
-    return [name for name, page in FOUND.items() if any(block.language == language for block in page)]
+    return [name for name in FOUND if of(name, language)]
 
 
 def test_every_block_is_python_or_shell():
@@ -66,17 +70,21 @@ def write_cifar10(root: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pages_with("python"))
 def test_python_blocks(name, folder):
-    run_python([block for block in FOUND[name] if block.language == "python"], name)
+    page = folder / Path(name).name
+    page.write_text(script(of(name, "python")))
+    run([sys.executable, str(page)], {})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pages_with("sh"))
 def test_shell_lines(name, folder, published):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = os.environ | {"SYMLOSS_DATA": str(published), "PATH": path, "OMP_NUM_THREADS": "1"}
-    for block in (block for block in FOUND[name] if block.language == "sh"):
-        ran = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.shell], env=env, capture_output=True, text=True, check=False
-        )
-        assert ran.returncode == 0, f"{name}, line {block.line}:\n{block.shell}\n{ran.stdout[-500:]}\n{ran.stderr}"
-        assert "Traceback" not in ran.stderr
+    for block in of(name, "sh"):
+        run(["bash", "-euo", "pipefail", "-c", block.shell], {"SYMLOSS_DATA": str(published), "PATH": path})
+
+
+def run(command: list[str], env: dict[str, str]) -> None:
+    env = os.environ | {"OMP_NUM_THREADS": "1"} | env
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, f"{command[-1]}\n{ran.stdout[-500:]}\n{ran.stderr}"
+    assert "Traceback" not in ran.stderr, ran.stderr
