@@ -1,10 +1,16 @@
 """The planner: its cells are the tables', each with every setting and its source."""
 
 import hashlib
+import json
+import math
+import pathlib
+import re
 
 import pytest
 from refusals import refused
+from typer.testing import CliRunner
 
+from symloss.cli import app
 from symloss.lab import find_cell, load_table, plan
 from symloss.lab.cells import cells_by_key
 
@@ -19,6 +25,15 @@ def test_the_cells_are_those_of_the_tables(table, cells):
     if table != "digits":
         assert all(cell.published is not None for cell in found)
     assert len(plan(table)) == cells * load_table(table).seeds
+
+
+def test_the_docs_and_the_command_agree_on_the_number_of_runs():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "laboratory.md"
+    rows = re.findall(r"^\| `(\S+)` \|.*\| ([\dx ]+) \| (\d+) \|$", page.read_text(), re.MULTILINE)
+    said = {name: (math.prod(map(int, cells.split("x"))), int(runs)) for name, cells, runs in rows}
+    listed = json.loads(CliRunner().invoke(app, ["recipe", "--json"]).stdout)
+    assert said == {row["table"]: (row["cells"], row["runs"]) for row in listed}
+    assert said["table3"] == (16, 8)
 
 
 def test_the_ablation_compares_both_normalisations_under_both_schedules():

@@ -14,7 +14,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for other programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for other programs.", show_default="off")]
 
 
 def progress(what: str, work: Iterable[Any], pieces: Sequence[str]) -> list[Any]:

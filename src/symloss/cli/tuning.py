@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
+from symloss.cli.options import HOW, OFF, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, console, print_json
 from symloss.cli.training import Losses, default_noise, percent, settings_for, split_losses, train_shown
 
@@ -45,6 +45,7 @@ def tune(
             "--paper",
             help="The paper's search, on cifar10 or cifar100: its grids and protocol, symmetric noise 0.8 with counts "
             "rounded down, a tenth held out with true labels.",
+            show_default=OFF,
         ),
     ] = False,
     lrs: Annotated[
@@ -54,7 +55,10 @@ def tune(
         str | None, typer.Option(help="Weight decays to try (default: the paper's for CIFAR, ours for others).")
     ] = None,
     vary: Annotated[
-        list[str] | None, typer.Option(help="Values of a loss's parameter to try, as sgce:q=0.2,0.5,0.8; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Values of a loss's parameter to try, as sgce:q=0.2,0.5,0.8; repeatable.", show_default="by loss"
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 1,
     sampler: Annotated[
