@@ -3,8 +3,11 @@
 import json
 
 import pytest
+from typer.testing import CliRunner
 
 from symloss import bench
+from symloss.cli import app
+from symloss.cli.output import progress
 
 
 def test_losses_are_timed_against_cross_entropy():
@@ -47,3 +50,28 @@ def test_targets_of_heads():
     assert bench.head_failures({"ratios": ratios}, alone) == ["sgce head: at most 1.1 times the time"]
     alone[5] = {"way": "unhinged head", "c": 1_000_000, "extra_bytes": 100, "peak_bytes": 5e9}
     assert "a million classes in 4 GB" in bench.head_failures({"ratios": ratios}, alone)
+
+
+def test_heads_say_how_far_they_are(monkeypatch):
+    def at_once(job, settings):
+        if job["what"] == "heads":
+            return {"ratios": dict.fromkeys(bench.HEADS, 1.0)}
+        return {"way": job["way"], "c": job["c"], "seconds": 1.0, "extra_bytes": 8, "peak_bytes": 8}
+
+    monkeypatch.setattr(bench, "in_own_process", at_once)
+    done = CliRunner().invoke(app, ["bench", "heads"])
+    assert done.exit_code == 0, done.exception
+    lines = done.stderr.splitlines()
+    total = len(bench.head_jobs()) + 1
+    assert len(lines) == total
+    assert lines[0].startswith(f"timing heads: 1/{total} linear + cross_entropy, C 1,000 (")
+    assert lines[-1].startswith(f"timing heads: {total}/{total} all in turns, C 50,000 (")
+
+
+def test_a_terminal_shows_the_piece_at_hand(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    assert progress("timing", iter("ab"), ["the first", "the second"]) == ["a", "b"]
+    shown = capsys.readouterr().err
+    assert "the first" in shown
+    assert "(0 s)" not in shown

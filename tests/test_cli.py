@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 import symloss
+from symloss.cli import app
 
 
 def run(*arguments, cwd=None, module="symloss"):
@@ -27,6 +29,14 @@ def test_help_answers_without_torch(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "certify" in done.stdout
     assert "losses" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "tune", "reproduce"])
+def test_help_says_each_default_or_where_it_comes_from(command):
+    shown = CliRunner().invoke(app, [command, "--help"], terminal_width=400, env={"COLUMNS": "400"}).stdout
+    options = [line for line in shown.splitlines() if line.strip("│ ").startswith("--")]
+    assert len(options) > 10
+    assert [line for line in options if "default:" not in line and "--help" not in line] == []
 
 
 def test_importing_the_package_does_not_import_torch():

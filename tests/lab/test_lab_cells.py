@@ -1,8 +1,16 @@
 """The planner: its cells are the tables', each with every setting and its source."""
 
+import hashlib
+import json
+import math
+import pathlib
+import re
+
 import pytest
 from refusals import refused
+from typer.testing import CliRunner
 
+from symloss.cli import app
 from symloss.lab import find_cell, load_table, plan
 from symloss.lab.cells import cells_by_key
 
@@ -17,6 +25,15 @@ def test_the_cells_are_those_of_the_tables(table, cells):
     if table != "digits":
         assert all(cell.published is not None for cell in found)
     assert len(plan(table)) == cells * load_table(table).seeds
+
+
+def test_the_docs_and_the_command_agree_on_the_number_of_runs():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "laboratory.md"
+    rows = re.findall(r"^\| `(\S+)` \|.*\| ([\dx ]+) \| (\d+) \|$", page.read_text(), re.MULTILINE)
+    said = {name: (math.prod(map(int, cells.split("x"))), int(runs)) for name, cells, runs in rows}
+    listed = json.loads(CliRunner().invoke(app, ["recipe", "--json"]).stdout)
+    assert said == {row["table"]: (row["cells"], row["runs"]) for row in listed}
+    assert said["table3"] == (16, 8)
 
 
 def test_the_ablation_compares_both_normalisations_under_both_schedules():
@@ -48,6 +65,30 @@ def test_a_cell_resolves_with_its_sources():
     assert set(cell.sources) == set(cell.settings.to_dict())
     assert cell.sources["counts"] == "recipe table1"
     assert cell.published.text == "61.06(1.60)"
+
+
+def test_the_keys_of_all_runs_are_those_of_version_0_1():
+    text = " ".join(sorted(cells_by_key()))
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "fe37b74ce0855334"
+
+
+BLOCKS = "flips inside blocks of five label numbers, which are not the superclasses"
+
+
+@pytest.mark.parametrize(
+    ("cell", "in_blocks"),
+    [
+        ("table1/cifar100/sgce/asym:0.4", True),
+        ("table4/cifar100/ce/asym:0.2", True),
+        ("ablation/cifar100-step/sgce-bn/asym:0.3", True),
+        ("table1/cifar10/sgce/asym:0.4", False),
+        ("table1/cifar100/sgce/sym:0.4", False),
+    ],
+)
+def test_asymmetric_noise_on_cifar100_says_what_it_flips(cell, in_blocks):
+    source = find_cell(cell).sources["noise"]
+    assert source.startswith(f"recipe {cell.split('/')[0]}")
+    assert (BLOCKS in source) == in_blocks
 
 
 def test_titles_are_the_papers():

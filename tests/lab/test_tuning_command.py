@@ -8,7 +8,10 @@ import tomllib
 
 import pytest
 from training.training_helpers import command, one_sentence
+from typer.testing import CliRunner
 
+from symloss.cli import app
+from symloss.lab import tuning
 from symloss.training.folder import RunFolder
 
 QUICK = ("--epochs", "1", "--subset", "400", "--accelerator", "cpu", "--model", "mlp:hidden=8")
@@ -197,3 +200,64 @@ def test_nobody_sees_the_test_set(tmp_path):
     done = tunes(tmp_path, *grid)
     assert "validation 0." in done.stderr
     assert "test" not in done.stderr
+
+
+class Asked(Exception):  # noqa: N818
+    """Ends a command once it is known what it would search."""
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """What ``symloss tune`` would search on a CIFAR-10 of sixty pictures: the settings of each loss."""
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    for file in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
+        (folder / f"{file}.bin").write_bytes(b"".join(bytes([label]) + bytes(3072) for label in range(10)))
+
+    def stop(questions, method, **more):
+        raise Asked({question.loss: question for question in questions})
+
+    monkeypatch.setattr(tuning, "tune", stop)
+
+    def ask(*arguments):
+        words = ["tune", "--data", "cifar10", "--data-dir", str(tmp_path), *arguments]
+        raised = CliRunner().invoke(app, words).exception
+        return raised.args[0] if isinstance(raised, Asked) else raised
+
+    return ask
+
+
+def test_the_papers_search(asked):
+    found = asked("--paper", "--losses", "sgce,gce")
+    for question in found.values():
+        settings = question.base
+        assert (settings.noise, settings.counts) == ("sym:0.8", "floor")
+        assert (settings.validation, settings.clean_validation) == (0.1, True)
+        assert (settings.model, settings.epochs, settings.schedule) == ("cnn8", 120, "cosine")
+    searched = {loss: [each.name for each in question.space.dimensions] for loss, question in found.items()}
+    assert searched == {"sgce": ["q", "weight_decay"], "gce": ["weight_decay"]}
+    assert found["gce"].base.loss == "gce:q=0.7"
+
+
+def test_without_the_switch_it_is_another_search(asked):
+    settings = asked("--losses", "gce")["gce"].base
+    assert (settings.noise, settings.counts, settings.clean_validation) == ("sym:0.8", "exact", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--counts", "exact"], "--counts must be left out with --paper, which fixes it; got exact"),
+        (["--noise", "sym:0.4"], "--noise must be left out"),
+        (["--weight-decays", "0.1"], "--weight-decays must be left out"),
+        (["--sampler", "tpe"], "--sampler must be left out"),
+        (["--no-augment"], "--augment must be left out"),
+    ],
+)
+def test_what_the_papers_search_fixes_is_refused(asked, arguments, said):
+    assert str(asked("--paper", "--losses", "gce", *arguments)).startswith(said)
+
+
+def test_what_agrees_with_the_papers_search_may_be_said(asked):
+    same = ("--counts", "floor", "--noise", "sym:0.8", "--clean-validation")
+    assert asked("--paper", "--losses", "gce", *same) == asked("--paper", "--losses", "gce")

@@ -3,7 +3,15 @@
 import pytest
 from refusals import refused
 
-from symloss.lab.search_space import Dimension, Space, grids_of_search, read_grids, space_of, variations
+from symloss.lab.search_space import (
+    Dimension,
+    Space,
+    grids_of_search,
+    papers_space,
+    read_grids,
+    space_of,
+    variations,
+)
 from symloss.losses.catalogue import RECORDS
 
 OTHER = '[weight-decay.other]\nvalues = [1e-4]\nscale = "log"\nsource = "ours"\n'
@@ -24,6 +32,14 @@ def test_the_grids_of_the_paper():
         "weight_decay": (1e-5, 5e-5, 1e-4, 5e-4, 1e-3),
     }
     assert values(space_of("cifar10", "unhinged")).keys() == {"weight_decay"}
+
+
+def test_the_papers_search_has_the_papers_grids_alone():
+    assert papers_space("cifar100", "sgce") == space_of("cifar100", "sgce")
+    assert values(space_of("cifar10", "gce")).keys() == {"q", "weight_decay"}
+    assert values(papers_space("cifar10", "gce")).keys() == {"weight_decay"}
+    with refused(ValueError, "--paper must go with cifar10 or cifar100", "got 'digits'"):
+        papers_space("digits", "gce")
 
 
 def test_every_grid_says_whose_it_is():

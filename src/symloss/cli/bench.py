@@ -20,7 +20,8 @@ def bench_losses(repeats: Repeats = 15, as_json: AsJson = False, check: Check = 
     """Time every loss forward and backward, at three sizes and with recycled and fresh memory pages."""
     from symloss import bench as benchmarks
 
-    rows = progress("timing losses", benchmarks.losses(repeats), len(benchmarks.SIZES) * len(benchmarks.REGIMES))
+    pieces = [f"{n} x {c}, {regime}" for n, c in benchmarks.SIZES for regime in benchmarks.REGIMES]
+    rows = progress("timing losses", benchmarks.losses(repeats), pieces)
     if as_json:
         print_json({"environment": benchmarks.environment(), "results": rows})
     else:
@@ -34,8 +35,9 @@ def bench_heads(repeats: Repeats = 11, as_json: AsJson = False, check: Check = F
     """Time linear layers with a loss, and their memory, from 1,000 to 1,000,000 classes."""
     from symloss import bench as benchmarks
 
-    jobs = [{"what": "heads", "c": 50_000, "repeats": repeats}, *benchmarks.head_jobs()]
-    timed, *alone = progress("timing heads", (benchmarks.in_own_process(job, {}) for job in jobs), len(jobs))
+    jobs = [*benchmarks.head_jobs(), {"what": "heads", "c": 50_000, "repeats": repeats}]
+    pieces = [f"{job.get('way', 'all in turns')}, C {job['c']:,}" for job in jobs]
+    *alone, timed = progress("timing heads", (benchmarks.in_own_process(job, {}) for job in jobs), pieces)
     if as_json:
         print_json({"environment": benchmarks.environment(), "at_50000": timed, "alone": alone})
     else:
@@ -58,7 +60,8 @@ def bench_training(
     from symloss.bench import environment
     from symloss.training import benchmark
 
-    rows = progress("timing the loop", benchmark.overhead(loss, steps, rounds, model, data_dir), rounds)
+    pieces = [f"round {number}" for number in range(1, rounds + 1)]
+    rows = progress("timing the loop", benchmark.overhead(loss, steps, rounds, model, data_dir), pieces)
     share = benchmark.speed(rows)
     if as_json:
         print_json({"environment": environment(), "rounds": rows, "speed": share})
@@ -85,7 +88,7 @@ def bench_closed_form(
     from symloss.closed_form import benchmark
 
     work = benchmark.measurements(repeats, data_dir, examples, rows)
-    digits, matrix = progress("timing the closed form", work, 2)
+    digits, matrix = progress("timing the closed form", work, ["digits", "one large matrix"])
     if as_json:
         print_json({"environment": benchmark.environment(), "digits": digits, "matrix": matrix})
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.options import WHAT, WHERE, shared
+from symloss.cli.options import OFF, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_json
 from symloss.cli.training import percent
 
@@ -22,9 +22,15 @@ if TYPE_CHECKING:
 Profile = Annotated[
     str, typer.Option(help="full: as published; mini: model, data and schedule shrunk for a CPU, and marked so.")
 ]
-Datasets = Annotated[str | None, typer.Option("--dataset", help="Only these data sets of the table, by commas.")]
-Losses = Annotated[str | None, typer.Option("--losses", "-l", help="Only these rows, separated by commas.")]
-Noises = Annotated[str | None, typer.Option("--noise", "-n", help="Only these columns, as clean,sym:0.6.")]
+Datasets = Annotated[
+    str | None, typer.Option("--dataset", help="Only these data sets of the table, by commas.", show_default="all")
+]
+Losses = Annotated[
+    str | None, typer.Option("--losses", "-l", help="Only these rows, separated by commas.", show_default="all")
+]
+Noises = Annotated[
+    str | None, typer.Option("--noise", "-n", help="Only these columns, as clean,sym:0.6.", show_default="all")
+]
 
 
 def recipe(
@@ -50,13 +56,18 @@ def _print_tables(as_json: bool) -> None:
     from symloss.lab import list_tables, load_table, plan
 
     rows = [
-        {"table": name, "title": load_table(name).title, "cells": len(plan(name, seeds=1)), "runs": len(plan(name))}
+        {"table": name, "title": load_table(name).title, "cells": len(plan(name, seeds=1)), "runs": _runs(plan(name))}
         for name in list_tables()
     ]
     if as_json:
         print_json(rows)
     else:
         _print_rows(rows)
+
+
+def _runs(cells: list[Cell]) -> int:
+    """How many are trained: cells that are only tested on something else share a run."""
+    return len({cell.settings.key for cell in cells})
 
 
 def _print_cells(table: str, profile: str, as_json: bool) -> None:
@@ -113,11 +124,16 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each cell (default: the table's).")] = None,
     profile: Profile = "full",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Cells at a time, each in its own process.")] = 1,
-    ray: Annotated[str | None, typer.Option(help="Address of a Ray cluster to train the cells on, or auto.")] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Address of a Ray cluster to train the cells on, or auto.", show_default="this machine"),
+    ] = None,
     cpus: Annotated[float, typer.Option(help="Cores of each cell, on Ray.", min=0)] = 1,
     gpus: Annotated[float, typer.Option(help="GPUs of each cell, on Ray.", min=0)] = 0,
     retries: Annotated[int, typer.Option(help="How often a cell that lost its machine is tried again.", min=0)] = 3,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and what it would take.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and what it would take.", show_default=OFF)
+    ] = False,
     as_json: AsJson = False,
     *,
     options: dict[str, Any],

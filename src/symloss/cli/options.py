@@ -10,12 +10,24 @@ from typing import Annotated, Any
 
 import typer
 
+OFF = "off"
+"""What help says of a switch that is not given."""
+BY_PROTOCOL = "by data and loss"
+"""What help says of a setting that comes from protocols.toml unless it is given."""
 
-def _option(type_: Any, default: Any, help: str, *names: str, **more: Any) -> tuple[Any, Any]:
-    return Annotated[type_, typer.Option(*names, help=help, **more)], default
+
+def _option(type_: Any, default: Any, help: str, *names: str, shown: str | None = None, **more: Any) -> tuple[Any, Any]:
+    """``shown`` is what happens where the default says nothing to the reader."""
+    said = shown or (OFF if default is False else True)
+    return Annotated[type_, typer.Option(*names, help=help, show_default=said, **more)], default
 
 
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where data sets are kept.", envvar="SYMLOSS_DATA")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", help="Where data sets are kept.", envvar="SYMLOSS_DATA", show_default="~/.cache/symloss/data"
+    ),
+]
 DATA = "digits, mnist, fashion-mnist, cifar10, cifar100, webvision-mini; or a folder, CSV, Parquet or npz of your own."
 
 WHAT = {
@@ -25,27 +37,35 @@ WHAT = {
     ),
     "counts": _option(str, "exact", "How many labels are flipped: exact, floor (published tables) or sampled."),
     "label": _option(str, "label", "Column of the labels, in a table."),
-    "image": _option(str | None, None, "Column of the image paths, in a table."),
-    "test": _option(str | None, None, "Clean data of your own to test on."),
+    "image": _option(str | None, None, "Column of the image paths, in a table.", shown="image, if there is one"),
+    "test": _option(
+        str | None, None, "Clean data of your own to test on.", shown="what comes with the data, if anything"
+    ),
     "data_dir": (DataDir, None),
     "skip_bad": _option(bool, False, "Leave out files that are no images.", "--skip-bad"),
-    "subset": _option(int | None, None, "Train on so many examples only: a reduced protocol."),
-    "validation": _option(float | None, None, "Share of the training data to hold out (default: 0.1)."),
+    "subset": _option(int | None, None, "Train on so many examples only: a reduced protocol.", shown="all"),
+    "validation": _option(float | None, None, "Share of the training data to hold out.", shown="0.1"),
     "clean_validation": _option(bool, False, "Hold out with true labels, not noisy ones.", "--clean-validation"),
     "seed": _option(int, 0, "Of the noise, the split, the weights and the order.", min=0),
 }
 HOW = {
-    "model": _option(str | None, None, "cnn4, cnn8, lenet5, resnet34, resnet50, mlp, or module:function."),
-    "epochs": _option(int | None, None, "Passes over the training data.", min=1),
-    "batch": _option(int | None, None, "Examples of a step, over all devices.", min=1),
-    "optimizer": _option(str | None, None, "sgd, nesterov, adam or adamw."),
-    "lr": _option(float | None, None, "Learning rate."),
-    "momentum": _option(float | None, None, "Of SGD."),
-    "weight_decay": _option(float | None, None, "Weight decay."),
-    "penalty": _option(float | None, None, "Weight of the sum of absolute parameters, as ANL was published with."),
-    "schedule": _option(str | None, None, "constant, cosine, step:190, exponential:0.1/10000, epochs:0.97."),
-    "scores": _option(str | None, None, "What is done to scores: loss (what the loss says), none, l2, batch-norm."),
-    "clip": _option(float | None, None, "Largest norm of the gradient; 0 for none (default: 5)."),
+    "model": _option(
+        str | None, None, "cnn4, cnn8, lenet5, resnet34, resnet50, mlp, or module:function.", shown=BY_PROTOCOL
+    ),
+    "epochs": _option(int | None, None, "Passes over the training data.", min=1, shown=BY_PROTOCOL),
+    "batch": _option(int | None, None, "Examples of a step, over all devices.", min=1, shown=BY_PROTOCOL),
+    "optimizer": _option(str | None, None, "sgd, nesterov, adam or adamw.", shown=BY_PROTOCOL),
+    "lr": _option(float | None, None, "Learning rate.", shown=BY_PROTOCOL),
+    "momentum": _option(float | None, None, "Of SGD.", shown=BY_PROTOCOL),
+    "weight_decay": _option(float | None, None, "Weight decay.", shown=BY_PROTOCOL),
+    "penalty": _option(float | None, None, "Weight of the sum of absolute parameters (ANL).", shown=BY_PROTOCOL),
+    "schedule": _option(
+        str | None, None, "constant, cosine, step:190, exponential:0.1/10000, epochs:0.97.", shown=BY_PROTOCOL
+    ),
+    "scores": _option(
+        str | None, None, "What is done to scores: loss (what the loss says), none, l2, batch-norm.", shown=BY_PROTOCOL
+    ),
+    "clip": _option(float | None, None, "Largest norm of the gradient; 0 for none.", shown=BY_PROTOCOL),
     "augment": _option(bool, True, "The data set's augmentation.", "--augment/--no-augment"),
     "precision": _option(str, "32", "32 or bf16-mixed."),
     "channels_last": _option(bool, False, "Memory layout of images.", "--channels-last"),
@@ -56,7 +76,7 @@ WHERE = {
     "devices": _option(int, 1, "Processes on this machine, one for each device.", min=1),
     "nodes": _option(int, 1, "Machines; start the same command on each.", min=1),
     "workers": _option(int, 0, "Processes that decode images which do not fit into memory.", min=0),
-    "log": _option(str | None, None, "tensorboard: write event files into the run's folder too."),
+    "log": _option(str | None, None, "tensorboard: write event files into the run's folder too.", shown="none"),
     "runs": _option(Path, Path("runs"), "Folder of all runs.", "--runs"),
 }
 SETTINGS = (*WHAT, *HOW)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,13 +14,25 @@ from rich.console import Console
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for other programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for other programs.", show_default="off")]
 
 
-def progress(what: str, work: Iterable[Any], total: int) -> list[Any]:
-    from rich.progress import track
+def progress(what: str, work: Iterable[Any], pieces: Sequence[str]) -> list[Any]:
+    """Do the work, a result for each of the pieces: a bar on the side names the one at hand, a file gets lines."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    return list(track(work, description=what, total=total, console=Console(stderr=True), transient=True))
+    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
+    found: list[Any] = []
+    started = time.perf_counter()
+    with bar(*columns, TextColumn("{task.fields[piece]}")) as shown:
+        task = shown.add_task(what, total=len(pieces), piece=pieces[0])
+        for result in work:
+            found.append(result)
+            shown.update(task, completed=len(found), piece=(*pieces, "")[len(found)])
+            if shown.disable:
+                done = f"{what}: {len(found)}/{len(pieces)} {pieces[len(found) - 1]}"
+                typer.echo(f"{done} ({time.perf_counter() - started:.0f} s)", err=True)
+    return found
 
 
 def bar(*columns: ProgressColumn, **more: Any) -> Progress:

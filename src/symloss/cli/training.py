@@ -28,13 +28,17 @@ Losses = Annotated[
 def train(
     loss: Annotated[str, typer.Option("--loss", "-l", help=f"A loss, such as gce:q=0.5, {COMPOSED}.")] = "alpha-mae",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run's folder (default: RUNS/a name made for it).")
+        Path | None, typer.Option("--out", "-o", help="The run's folder.", show_default="RUNS/a name made for it")
     ] = None,
     as_json: AsJson = False,
     *,
     options: dict[str, Any],
 ) -> None:
-    """Train with one loss. The same command again goes on where it was cut off, or prints what it found."""
+    """Train with one loss. The same command again goes on where it was cut off, or prints what it found.
+
+    A default "by data and loss" is that of the data set's protocol, which holds what was published or found for this
+    loss on it, with its source; the settings.json of the run has them all.
+    """
     from symloss.training.comparison import folder_name
 
     settings = settings_for(loss, options)

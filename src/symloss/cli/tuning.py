@@ -8,21 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
+from symloss.cli.options import HOW, OFF, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, console, print_json
 from symloss.cli.training import Losses, default_noise, percent, settings_for, train_shown
 
 if TYPE_CHECKING:
+    from symloss.lab.search_space import Space
     from symloss.lab.tuning import Progress, Question
     from symloss.training import Settings
 
 TUNED = {name: option for name, option in (WHAT | HOW | WHERE).items() if name not in ("lr", "weight_decay", "log")}
+NOISE = "sym:0.8"
+PAPER: dict[str, Any] = {"noise": NOISE, "counts": "floor", "validation": 0.1, "clean_validation": True}
+"""How the paper's search made its labels noisy, and what it held out."""
+FIXED_BY_PAPER = (
+    *PAPER, "lrs", "weight_decays", "vary", "sampler", "trials", "subset", "model", "epochs", "batch", "optimizer",
+    "momentum", "penalty", "schedule", "scores", "clip", "augment",
+)  # fmt: skip
 SHOWN = 20
 """Rows of the table; --json has all."""
 
 
 @shared(TUNED, runs=Path("runs/tune"))
 def tune(
+    ctx: typer.Context,
     losses: Losses = "ce,gce,sgce,alpha-mae",
     noise: Annotated[
         str | None,
@@ -30,6 +39,15 @@ def tune(
             "--noise", "-n", help="As in train (default: sym:0.8, the paper's; your own data is left as it is)."
         ),
     ] = None,
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper",
+            help="The paper's search, on cifar10 or cifar100: its grids and protocol, symmetric noise 0.8 with counts "
+            "rounded down, a tenth held out with true labels.",
+            show_default=OFF,
+        ),
+    ] = False,
     lrs: Annotated[
         str | None, typer.Option(help="Learning rates to try (default: that of the protocol alone).")
     ] = None,
@@ -37,7 +55,10 @@ def tune(
         str | None, typer.Option(help="Weight decays to try (default: the paper's for CIFAR, ours for others).")
     ] = None,
     vary: Annotated[
-        list[str] | None, typer.Option(help="Values of a loss's parameter to try, as sgce:q=0.2,0.5,0.8; repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Values of a loss's parameter to try, as sgce:q=0.2,0.5,0.8; repeatable.", show_default="by loss"
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 1,
     sampler: Annotated[
@@ -61,8 +82,8 @@ def tune(
     """Search for the settings of each loss, by accuracy on held-out examples with noisy labels, on Optuna.
 
     Choosing by noisy labels is sound under symmetric noise, and needs nothing that a practitioner has not got. The
-    test set plays no part in it. The same command goes on where it was cut off; started several times at once, its
-    processes share the work.
+    paper chose by true ones, as --paper does. The test set plays no part in it. The same command goes on where it was
+    cut off; started several times at once, its processes share the work.
     """
     from symloss.lab.tuning import Method, tune
     from symloss.losses.spec import split
@@ -73,8 +94,15 @@ def tune(
             f"machine; got {options['nodes']}"
         )
     method = Method(sampler, trials, finalists, final_seeds)
-    options["noise"] = noise or default_noise(options["data"], of_known="sym:0.8")
-    questions = _questions(list(dict.fromkeys(split(losses))), lrs, weight_decays, vary or [], seeds, options)
+    options["noise"] = noise or default_noise(options["data"], of_known=NOISE)
+    names = list(dict.fromkeys(split(losses)))
+    if paper:
+        _refuse_what_paper_fixes(ctx)
+        spaces = _papers_spaces(names, options["data"])
+        options |= PAPER
+    else:
+        spaces = _spaces(names, lrs, weight_decays, vary or [], options["data"])
+    questions = _questions(spaces, seeds, options)
     found = tune(
         questions,
         method,
@@ -88,26 +116,35 @@ def tune(
     _report(found, questions[0].base, options, as_json)
 
 
-def _questions(
-    losses: list[str],
-    lrs: str | None,
-    weight_decays: str | None,
-    vary: list[str],
-    seeds: int,
-    options: dict[str, Any],
-) -> list[Question]:
+def _refuse_what_paper_fixes(ctx: typer.Context) -> None:
+    for name in FIXED_BY_PAPER:
+        source, given = ctx.get_parameter_source(name), ctx.params[name]
+        if source is not None and source.name == "COMMANDLINE" and given != PAPER.get(name):
+            raise ValueError(f"--{name.replace('_', '-')} must be left out with --paper, which fixes it; got {given}")
+
+
+def _papers_spaces(losses: list[str], data: str) -> dict[str, Space]:
+    from symloss.lab.search_space import papers_space
+
+    return {loss: papers_space(data, loss) for loss in losses}
+
+
+def _spaces(
+    losses: list[str], lrs: str | None, weight_decays: str | None, vary: list[str], data: str
+) -> dict[str, Space]:
     from symloss.lab.search_space import space_of, variations
-    from symloss.lab.tuning import Question
     from symloss.losses.spec import parse
 
     varied = variations(vary, losses)
     grids = {"lrs": _numbers("lrs", lrs), "weight_decays": _numbers("weight-decays", weight_decays)}
-    found = []
-    for loss in losses:
-        space = space_of(options["data"], loss, varied=varied.get(parse(loss)[0]), **grids)
-        base = settings_for(loss, options | {"lr": None, "weight_decay": None})
-        found.append(Question(loss, base, space, seeds))
-    return found
+    return {loss: space_of(data, loss, varied=varied.get(parse(loss)[0]), **grids) for loss in losses}
+
+
+def _questions(spaces: dict[str, Space], seeds: int, options: dict[str, Any]) -> list[Question]:
+    from symloss.lab.tuning import Question
+
+    settings = options | {"lr": None, "weight_decay": None}
+    return [Question(loss, settings_for(loss, settings), space, seeds) for loss, space in spaces.items()]
 
 
 def _numbers(argument: str, text: str | None) -> list[float] | None:

@@ -10,6 +10,8 @@ from typing import Any
 
 from symloss import checks
 from symloss.lab.tables import Column, Published, Row, Table, list_tables, load_table, profiles
+from symloss.noise.asymmetric import plain_kind
+from symloss.noise.spec import parse
 from symloss.training.comparison import folder_name
 from symloss.training.protocols import GIVEN, resolved
 from symloss.training.settings import Settings
@@ -100,6 +102,7 @@ def _cell(table: Table, column: Column, row: Row, noise: str, seed: int, profile
     given = recipe | shrunk | {"profile": profile}
     found = resolved(column.protocol, column.data, row.loss, given)
     named = {**dict.fromkeys(recipe, f"recipe {table.name}"), **dict.fromkeys(shrunk, f"profile {profile}")}
+    named["noise"] += _what_it_flips(noise, column.data)
     sources = {
         key: named.get(key, table.source if source == GIVEN else source) for key, source in found.sources.items()
     }
@@ -108,6 +111,13 @@ def _cell(table: Table, column: Column, row: Row, noise: str, seed: int, profile
         table.name, column.name, row.name, title, noise, found.settings, sources, column.evaluate,
         table.published(column.name, row.name, noise),
     )  # fmt: skip
+
+
+def _what_it_flips(noise: str, data: str) -> str:
+    """What a reader would take for something else."""
+    kind = parse(noise).kind
+    in_blocks = kind == "asym" and plain_kind(kind, data) == "asym-blocks"
+    return "; flips inside blocks of five label numbers, which are not the superclasses" if in_blocks else ""
 
 
 @functools.cache

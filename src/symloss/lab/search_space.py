@@ -45,6 +45,10 @@ class Dimension:
             raise ValueError(f"the grid of {self.name} must hold each value once; got {_listed(self.values)}")
 
     @property
+    def is_the_papers(self) -> bool:
+        return self.source.startswith("the paper")
+
+    @property
     def numeric(self) -> bool:
         return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.values)
 
@@ -107,6 +111,20 @@ def space_of(
         grids = grids_of_search()["weight-decay"]
         found["weight_decay"] = grids.get(data.removesuffix("-imagenet"), grids[OTHER])
     return Space(tuple(found.values()))
+
+
+def papers_space(data: str, loss: str) -> Space:
+    """What the paper searched: the weight decay of every loss, and the parameters of its own.
+
+    >>> [dimension.name for dimension in papers_space("cifar10", "sgce").dimensions]
+    ['q', 'weight_decay']
+    >>> [dimension.name for dimension in papers_space("cifar10", "gce").dimensions]
+    ['weight_decay']
+    """
+    decays = {name: grid for name, grid in grids_of_search()["weight-decay"].items() if grid.is_the_papers}
+    if data not in decays:
+        raise ValueError(f"--paper must go with {' or '.join(decays)}, where the paper searched; got {data!r}")
+    return Space((*(grid for grid in _of_loss(loss) if grid.is_the_papers), decays[data]))
 
 
 def _of_loss(loss: str) -> Iterable[Dimension]:

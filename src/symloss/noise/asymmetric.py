@@ -58,12 +58,21 @@ def rotation(groups: list[int]) -> dict[int, int]:
     return target
 
 
+def plain_kind(kind: str, dataset: str | None) -> str:
+    """What ``asym`` stands for: on CIFAR-100 ``asym-blocks``, as in published tables.
+
+    >>> plain_kind("asym", "cifar100"), plain_kind("asym", "cifar10")
+    ('asym-blocks', 'asym')
+    """
+    return "asym-blocks" if kind == "asym" and _plain(dataset) == "cifar100" else kind
+
+
 def mistakes(kind: str, classes: int, dataset: str | None) -> dict[int, int]:
     """Which class each class is mistaken for; a class that is left out keeps its labels."""
     if kind == "pair":
         return rotation([0] * classes)
-    name = _plain(dataset)
-    if kind == "asym-blocks" or (kind == "asym" and name == "cifar100"):
+    name, kind = _plain(dataset), plain_kind(kind, dataset)
+    if kind == "asym-blocks":
         if classes % 5:
             raise ValueError(f"classes must be a multiple of five for asym-blocks noise; got {classes}")
         return rotation([label // 5 for label in range(classes)])

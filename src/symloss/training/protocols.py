@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -15,9 +15,12 @@ from symloss.losses.record import Preset, Record
 from symloss.losses.spec import parse, write
 from symloss.training.settings import Settings
 
-ABOUT = ("source", "losses_source", "presets", "like", "losses")
+ABOUT = ("source", "sources", "losses_source", "presets", "borrowed", "like", "losses")
+ABOUT_A_LOSS = ("source", "sources", "configuration")
+CONFIGURATION = ("epochs", "batch", "optimizer", "lr", "momentum", "weight_decay", "clip", "schedule")
+"""What a table prints that says how a loss was trained."""
 SCORES = {"l2": "divided by their norm", None: "as they are"}
-GIVEN, DEFAULT = "as given", "the default"
+GIVEN, DEFAULT, OURS = "as given", "the default", "not published; ours"
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ def protocol(name: str) -> dict[str, Any]:
     if name not in known:
         raise ValueError(f"there is no protocol {name!r}; {checks.nearest(name, known)}")
     own = known[name]
-    return (protocol(own["like"]) if "like" in own else {}) | own
+    other = protocol(own["like"]) if "like" in own else {}
+    return other | own | {"sources": other.get("sources", {}) | own.get("sources", {})}
 
 
 def protocol_of(data: str, kind: str) -> str:
@@ -53,10 +57,12 @@ def resolved(name: str, data: str, loss: str, given: dict[str, Any]) -> Resolved
     rules = protocol(name)
     known, sources = _from_protocol(rules, record.name)
     values = known.pop("loss", {})
-    loss_source = sources.pop("loss", record.source + ", its defaults" if record.parameters else record.source)
-    preset = None if "preset" in parameters else _preset(record, rules.get("presets", [data] if data in KNOWN else []))
-    if preset is not None:
-        values, loss_source = dict(preset.values) | values, preset.source if not values else loss_source
+    preset = None if "preset" in parameters else _preset(record, rules, data)
+    if preset is None:
+        sources.setdefault("loss", OURS if record.parameters else record.source)
+    else:
+        values = dict(preset.values) | values
+        sources.setdefault("loss", preset.source)
         if preset.penalty is not None:
             known.setdefault("penalty", preset.penalty)
             sources.setdefault("penalty", preset.source)
@@ -67,7 +73,7 @@ def resolved(name: str, data: str, loss: str, given: dict[str, Any]) -> Resolved
     if "preset" in parameters:
         values = {}
     known |= {"data": data, "loss": write(record.name, values | parameters)}
-    sources |= {"data": GIVEN, "loss": GIVEN if parameters else loss_source}
+    sources |= {"data": GIVEN} | ({"loss": GIVEN} if parameters else {})
     given = {key: value for key, value in given.items() if value is not None}
     settings = Settings(**_plain_scores(record, known | given))
     everything = dict.fromkeys(settings.to_dict(), DEFAULT) | sources | dict.fromkeys(given, GIVEN)
@@ -77,15 +83,28 @@ def resolved(name: str, data: str, loss: str, given: dict[str, Any]) -> Resolved
 
 
 def _from_protocol(rules: dict[str, Any], loss: str) -> tuple[dict[str, Any], dict[str, str]]:
-    common = {key: value for key, value in rules.items() if key not in ABOUT}
-    own = dict(rules.get("losses", {}).get(loss, {}))
+    """What a protocol says of a loss, and where that comes from."""
     source = rules["source"]
-    sources = dict.fromkeys(common, source) | dict.fromkeys(own, rules.get("losses_source", source))
-    return common | own, sources
+    common = {key: value for key, value in rules.items() if key not in ABOUT}
+    entry = rules.get("losses", {}).get(loss, {})
+    own = {key: value for key, value in entry.items() if key not in ABOUT_A_LOSS}
+    sources = dict.fromkeys(common, source) | rules["sources"]
+    sources |= dict.fromkeys(own, entry.get("source", rules.get("losses_source", source)))
+    if "configuration" in entry:
+        sources |= dict.fromkeys(CONFIGURATION, entry["configuration"])
+    return common | own, sources | entry.get("sources", {})
 
 
-def _preset(record: Record, names: list[str]) -> Preset | None:
-    return next((record.presets[name] for name in names if name in record.presets), None)
+def _preset(record: Record, rules: dict[str, Any], data: str) -> Preset | None:
+    """The preset of a loss for a data set, or else one that is borrowed, whose source then says so."""
+    for name in rules.get("presets", [data] if data in KNOWN else []):
+        if name in record.presets:
+            return record.presets[name]
+    for name in rules.get("borrowed", []):
+        if name in record.presets:
+            found = record.presets[name]
+            return replace(found, source=f"{found.source}, for {name}")
+    return None
 
 
 def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
