@@ -76,8 +76,8 @@ class Scaling:
 class DataSet:
     """Examples to train on and, where there are any, clean ones to test on.
 
-    ``augmentation`` names what the published protocol does to training images: "crop:4", "flip", "rotate:20",
-    "resized-crop:224", "jitter:0.4,0.4,0.4,0.2". ``size`` is the side that streamed images are brought to,
+    ``augmentation`` names what is done to training images, by the published protocol if there is one: "crop:4", "flip",
+    "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2". ``size`` is the side that streamed images are brought to,
     ``columns`` names the features of a table.
     """
 
