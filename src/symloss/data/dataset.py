@@ -90,7 +90,7 @@ class DataSet:
     size: int | None = None
     columns: tuple[str, ...] = ()
     labels_are_true: bool = True
-    """Whether somebody vouches for the training labels; not so where they were scraped, or are the user's."""
+    """Whether somebody vouches for the training labels."""
 
     @functools.cached_property
     def fingerprint(self) -> str:

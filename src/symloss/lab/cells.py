@@ -10,7 +10,7 @@ from typing import Any
 
 from symloss import checks
 from symloss.lab.tables import Column, Published, Row, Table, list_tables, load_table, profiles
-from symloss.training.comparison import folder_name
+from symloss.training.comparison import run_folder
 from symloss.training.protocols import GIVEN, resolved
 from symloss.training.settings import Settings
 
@@ -39,7 +39,7 @@ class Cell:
         return self.settings.seed
 
     def folder(self, runs: Path) -> Path:
-        return runs / folder_name(self.settings)
+        return run_folder(runs, self.settings)
 
 
 def plan(

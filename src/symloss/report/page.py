@@ -150,9 +150,9 @@ def _noise(block: Block, section: Section, where: str) -> str:
         if found is None:
             continue
         draws = "1 draw" if found.draws == 1 else f"{found.draws} draws together"
-        caption = f"<b>{escape(head.noise)}</b> {100 * found.rate:.1f} % of the labels are wrong; {draws}"
+        caption = f"<b>{escape(head.said)}</b> {100 * found.rate:.1f} % of the labels are wrong; {draws}"
         if found.rate == 0:
-            unchanged.append(head.noise)
+            unchanged.append(head.said)
             continue
         if len(found.classes) > CELLS:
             pairs = (f"{true} → {label} {100 * rate:.1f} %" for true, label, rate in found.largest(8))

@@ -10,6 +10,7 @@ from symloss.report import provenance
 from symloss.report.document import Block, Entry, Section
 from symloss.report.figures import Figure, signed
 from symloss.report.runs import Run
+from symloss.training.settings import noise_said
 
 FAR = 2.0
 """Differences beyond so many standard deviations stand out."""
@@ -20,7 +21,7 @@ def main_table(block: Block, section: Section) -> str:
     extra = list(block.lines[0].settings)
     several = len({head.dataset for head in block.heads}) > 1
     heads = [_sortable("loss"), *(_sortable(name, number=name != "scores") for name in extra)]
-    heads += [_sortable(head.noise, above=head.dataset if several else "", number=True) for head in block.heads]
+    heads += [_sortable(head.said, above=head.dataset if several else "", number=True) for head in block.heads]
     rows = []
     for line in block.lines:
         cells = [f'<th scope="row">{escape(line.title)}</th>']
@@ -105,7 +106,7 @@ def _difference(value: float | None) -> str:
 def runs_table(section: Section) -> str:
     """What all runs of a section share, and a line for each with what it does not."""
     runs = section.runs
-    settings = [run.settings.to_dict() for run in runs]
+    settings = [_settings(run) for run in runs]
     shared = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}
     differing = [name for name in settings[0] if name not in shared]
     made = [f"{provenance.software(run)}; {provenance.hardware(run)}" for run in runs]
@@ -126,8 +127,12 @@ def runs_table(section: Section) -> str:
     )
 
 
+def _settings(run: Run) -> dict[str, Any]:
+    return run.settings.to_dict() | {"noise": noise_said(run.settings.data, run.settings.noise)}
+
+
 def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
-    settings = run.settings.to_dict()
+    settings = _settings(run)
     last, best = run.found["last"], run.found["best"]
     figures = [
         _percent(last.get(run.measure or "")),

@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Any
 
 from symloss import checks
+from symloss.data.opening import VOUCHED
 from symloss.noise.counts import METHODS
 from symloss.noise.spec import parse
 from symloss.training.schedule import Schedule
@@ -112,6 +113,18 @@ class Settings:
         said = {name: v for name, v in self.to_dict().items() if name not in _LATER or v != defaults[name]}
         text = json.dumps(said, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+AS_GIVEN = "as given"
+
+
+def noise_said(data: str, noise: str) -> str:
+    """How noise is named to people: labels that nobody vouches for are not called clean where nothing was added.
+
+    >>> noise_said("digits", "clean"), noise_said("photos/", "clean"), noise_said("photos/", "sym:0.4")
+    ('clean', 'as given', 'sym:0.4')
+    """
+    return AS_GIVEN if noise == "clean" and data not in VOUCHED else noise
 
 
 def profile_said(profile: str) -> str:
