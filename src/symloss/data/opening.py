@@ -45,9 +45,9 @@ def open_data(
     - a ``.csv`` or ``.parquet`` table of features with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
-    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images are left
-    out, and ``on_bad`` is told each one's path and what is wrong with it. A name goes before a path: ``./digits`` is
-    the path.
+    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images and class
+    folders without images are left out, and ``on_bad`` is told each one's path and what is wrong with it. A name goes
+    before a path: ``./digits`` is the path.
 
     >>> digits = open_data("digits")
     >>> len(digits.train), digits.input_shape, digits.classes[:3]

@@ -92,6 +92,6 @@ def _missing(report: Report) -> Iterator[dict[str, Any]]:
         yield {
             "profile": profile_said(settings.profile), "dataset": settings.data, "loss": settings.loss,
             "status": reason, "noise": noise_said(settings.data, settings.noise), "n": 0,
-            "seeds": str(settings.seed), "runs": run.name, "lr": settings.lr, "weight_decay": settings.weight_decay, "model": settings.model,
-            "epochs": settings.epochs,
+            "seeds": str(settings.seed), "runs": run.name, "lr": settings.lr, "weight_decay": settings.weight_decay,
+            "model": settings.model, "epochs": settings.epochs,
         }  # fmt: skip
