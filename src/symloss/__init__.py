@@ -35,12 +35,18 @@ _HOME = {
     "LinearLoss": "symloss.losses.heads",
     "certify": "symloss.certificates",
 }
+_MODULES = (
+    "binary", "bounds", "certificates", "closed_form", "data", "functional", "lab", "losses", "models", "noise",
+    "priors", "regression", "report", "training",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    # A class of a loss; whatever else is wanted may be a module, which Python imports once this fails.
+    if name in _MODULES:
+        return importlib.import_module(f"symloss.{name}")
+    # A class of a loss; whatever else is wanted may be a private module, which Python imports once this fails.
     modules = importlib.import_module("symloss.losses.create").MODULES if name[:1].isupper() else {}
     if name in modules:
         return modules[name]
@@ -49,4 +55,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     modules = importlib.import_module("symloss.losses.create").MODULES
-    return sorted([*_HOME, *modules, "functional", "__version__"])
+    return sorted([*_HOME, *_MODULES, *modules, "__version__"])

@@ -304,8 +304,28 @@ def test_no_classes(tmp_path):
 def test_an_empty_class(tmp_path):
     write_classes(tmp_path)
     (tmp_path / "emu").mkdir()
-    with refused(ValueError, tmp_path, "images in each class's folder", "'emu'"):
+    with refused(ValueError, tmp_path, "images in each class's folder", "'emu'", "--skip-bad", "skip_bad=True"):
         open_data(str(tmp_path))
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_an_empty_class_can_be_skipped(tmp_path, part):
+    for folder in ("train", "test"):
+        write_classes(tmp_path / folder)
+    (tmp_path / part / "emu").mkdir()
+    (tmp_path / part / "emu" / ".DS_Store").write_text("litter")
+    told = []
+    data = open_data(str(tmp_path), skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert told == [(tmp_path / part / "emu", "a folder without images")]
+    assert data.classes == ("cat", "dog")
+    assert (len(data.train), len(data.test)) == (4, 4)
+
+
+def test_nothing_but_empty_classes(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+    with refused(ValueError, tmp_path, "at least one image"):
+        open_data(str(tmp_path), skip_bad=True)
 
 
 def test_a_class_only_in_the_test_folder(tmp_path):

@@ -377,6 +377,7 @@ def test_which_labels_are_said():
     assert held_out_labels(Settings(data="digits", noise="sym:0.8", clean_validation=True)) == "true labels"
     assert "no noise" in held_out_labels(Settings(data="digits"))
     assert held_out_labels(Settings(data="my.csv")) == "your labels as they are"
+    assert held_out_labels(Settings(data="webvision-mini")) == "labels as given"
     assert "before noise" in held_out_labels(Settings(data="my.csv", noise="sym:0.2", clean_validation=True))
 
 

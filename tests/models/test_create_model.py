@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 
 from symloss.models import create_model, list_models
@@ -58,6 +59,15 @@ def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         "def not_a_model(input_shape, classes):\n"
         "    return 3\n"
         "number = 4\n"
+        "def of_a_number(num_classes=10):\n"
+        "    return nn.Linear(4, num_classes)\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "def passes_on(**options):\n"
+        "    return of_a_number(**options)\n"
+        "def goes_wrong(input_shape, classes):\n"
+        "    return nn.Linear('three', classes)\n"
     )
     package = tmp_path / "own_package_of_a_test"
     package.mkdir()
@@ -108,6 +118,26 @@ def test_an_error_inside_the_users_module_passes_through(own_models: Path) -> No
 def test_names_that_are_refused(own_models: Path, name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         create_model(name, input_shape=SHAPE, classes=4)
+
+
+@pytest.mark.parametrize(
+    ("function", "given"),
+    [
+        ("of_a_number", "got one of (num_classes=10)"),
+        ("Net", "got one of ()"),
+        ("passes_on", "got one that passes them on (of_a_number() got an unexpected keyword argument 'input_shape')"),
+    ],
+)
+def test_a_function_of_another_form_is_told_which_one_is_wanted(own_models: Path, function: str, given: str) -> None:
+    name = f"own_model_of_a_test:{function}"
+    wanted = "must be a function of input_shape and classes", f"input_shape={SHAPE}, classes=4"
+    with refused(TypeError, repr(name), *wanted, given):
+        create_model(name, input_shape=SHAPE, classes=4)
+
+
+def test_a_mistake_inside_the_users_function_is_not_taken_for_another_form(own_models: Path) -> None:
+    with pytest.raises(TypeError, match="empty"):
+        create_model("own_model_of_a_test:goes_wrong", input_shape=SHAPE, classes=4)
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,89 @@ def file(tmp_path_factory):
 @pytest.fixture
 def opened(browser, file):
     """The page as it is on a desk, in light."""
+    return on_a_desk(browser, file)
+
+
+def on_a_desk(browser, file):
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     scheme(browser, "light")
     browser.get(file.as_uri())
     return browser
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """What `symloss compare` leaves behind: losses with parameters and settings of their own, one noise or two."""
+    folder = tmp_path_factory.mktemp("usual")
+    losses = {"ce": 0.03, "nce+agce:alpha=1.0,beta=4.0,a=6.0,q=1.5": 0.001, "alpha-mae:alpha=2": 0.01}
+    for loss, weight_decay in losses.items():
+        for epochs, noise in ((6, "sym:0.4"), (60, "sym:0.4"), (60, "asym:0.4")):
+            for seed in range(2):
+                settings = Settings(
+                    loss=loss, noise=noise, seed=seed, epochs=epochs, weight_decay=weight_decay, lr=10 * weight_decay
+                )
+                write_run(folder / "runs" / settings.key, settings, 0.9 + 0.01 * seed)
+    file = folder / "page.html"
+    file.write_text(page.render(compose(read_runs(folder / "runs"))))
+    return file
+
+
+def sized(browser, file, width, *, mobile=False):
+    on_a_desk(browser, file)
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": mobile}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    return browser
+
+
+@pytest.mark.parametrize("width", [1100, 1400, 1920])
+def test_charts_fill_the_page_on_a_desk(browser, usual, width):
+    sized(browser, usual, width)
+    content, charts, letters = browser.execute_script(
+        "const box = (e) => e.getBoundingClientRect();"
+        "return [box(document.querySelector('section.table')).width,"
+        "[...document.querySelectorAll('.charts svg')].filter(s => s.closest('figure'))"
+        ".map(s => [box(s).width, box(s).left, box(s).top]),"
+        "[...document.querySelectorAll('.charts figure svg text')].map(t => box(t).height)]"
+    )
+    assert len(charts) == 3 + 3 * 2
+    assert all(wide >= 0.45 * content for wide, _, _ in charts)
+    # Two stand side by side, whether they show two measures of one noise or one measure of two.
+    for first, second in ((0, 1), (3, 4)):
+        assert charts[second][1] > charts[first][1]
+        assert charts[second][2] == charts[first][2]
+    assert min(letters) >= 9
+    assert max(letters) <= 20
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_phone_shows_every_figure_and_breaks_no_word(browser, usual, width):
+    sized(browser, usual, width, mobile=True)
+    clipped = browser.execute_script(
+        "return [...document.querySelectorAll('table.figures td, table.figures th')].filter(c => {"
+        " const box = c.getBoundingClientRect(), frame = c.closest('.scroll').getBoundingClientRect();"
+        " return box.width && (box.right > frame.right + 1 || box.right > innerWidth); }).map(c => c.innerText)"
+    )
+    assert clipped == []
+    assert "weight decay 0.03" in browser.find_element("css selector", "table.figures tbody th").text
+    letters = browser.execute_script(
+        "return [...document.querySelectorAll('.charts figure svg text')].map(t => t.getBoundingClientRect().height)"
+    )
+    assert min(letters) >= 9
+    broken = browser.execute_script("""
+        const broken = [];
+        for (const name of document.querySelectorAll('table.figures tbody th, .legend span')) {
+          const walker = document.createTreeWalker(name, NodeFilter.SHOW_TEXT);
+          while (walker.nextNode()) {
+            for (const word of walker.currentNode.data.matchAll(/[\\w.=]+/g)) {
+              const range = document.createRange();
+              range.setStart(walker.currentNode, word.index);
+              range.setEnd(walker.currentNode, word.index + word[0].length);
+              if (new Set([...range.getClientRects()].map(r => r.top)).size > 1) broken.push(word[0]);
+            }
+          }
+        }
+        return broken;""")
+    assert broken == []
 
 
 def scheme(browser, name):

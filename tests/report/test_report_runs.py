@@ -79,7 +79,7 @@ def test_a_place_without_runs_is_refused(tmp_path):
         ("settings.json", {"format": 1, "data": 5}, "data must be a text"),
         ("settings.json", {"format": 1, "test": ["x"]}, "test must be"),
         ("settings.json", {"format": 1, "schedule": 5}, "schedule must be a text"),
-        ("settings.json", {"format": 1, "augment": "yes"}, "augment must be true or false"),
+        ("settings.json", {"format": 1, "augment": "yes"}, "augment must be one of"),
         ("settings.json", [1], "JSON object"),
         ("result.json", [1], "JSON object"),
         ("result.json", {"last": {}}, "best"),

@@ -326,6 +326,29 @@ def test_own_runs_stand_together_if_they_differ_in_loss_noise_and_seed_only(tmp_
             assert best == "best " + text(pairs[:, 1].mean(), pairs[:, 1].std(ddof=1))
 
 
+@pytest.mark.parametrize(("data", "said"), [("mine.csv", "as given"), ("digits", "clean")])
+@pytest.mark.parametrize("format", FORMATS)
+def test_labels_that_nobody_vouches_for_are_said_to_be_as_given(tmp_path, format, data, said):
+    """And stand before those with noise, as clean ones do; the data's own test part is not called clean either."""
+    for noise in ("sym:0.4", "clean"):
+        for q in (0.2, 0.4):
+            settings = own(data=data, noise=noise, loss=f"sgce:q={q}")
+            write_run(tmp_path / settings.key, settings, 0.5)
+    write_run(tmp_path / "cut-off", own(data=data, noise="clean", seed=1), 0.5, finished=False)
+    content = written(tmp_path, format).lower().replace("clean validation", "")  # a setting
+    assert ("clean" in content) == (said == "clean")
+    assert said in content
+    if format != "csv":
+        assert content.index(said) < content.index("0.4" if format == "latex" else "sym:0.4")
+
+
+def test_the_scraped_labels_of_webvision_are_not_called_clean(tmp_path):
+    for cell in plan("table3", losses=["sgce"], datasets=["webvision-mini"], seeds=1):
+        write_cell(tmp_path, cell, 0.7)
+    head, _ = markdown_tables(written(tmp_path, "markdown"))
+    assert head == [["loss"], ["as given"]]
+
+
 def test_own_data_without_a_test_set_is_measured_on_validation(tmp_path):
     settings = own(data="mine.csv")
     folder = write_run(tmp_path / "run", settings, 0.5)

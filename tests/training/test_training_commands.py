@@ -130,7 +130,23 @@ def test_labels_that_nobody_vouches_for_are_not_called_clean(tmp_path):
     )
     nothing = command(tmp_path, *own, "--validation", "0", "--noise", "CLEAN")
     assert "accuracy in % on nothing, as nothing was held out" in " ".join(nothing.stdout.split())
-    assert "noise clean (how many labels are wrong is unknown)" in " ".join(nothing.stdout.split())
+    assert "noise as given (how many labels are wrong is unknown)" in " ".join(nothing.stdout.split())
+    assert {folder.name.rpartition("-")[0] for folder in runs(tmp_path)} == {"mine-as-given-alpha-mae-seed0"}
+    tested = command(tmp_path, *own, "--validation", "0", "--test", "mine.csv")
+    assert "accuracy in % on the test data" in " ".join(tested.stdout.split())
+    assert "clean" not in tested.stdout
+
+
+def test_a_run_that_version_0_1_called_clean_is_found_again(tmp_path):
+    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(40)))
+    own = ("train", "--data", "mine.csv", "--epochs", "1", "--model", "mlp:hidden=4", "--json")
+    first = json.loads(command(tmp_path, *own).stdout)
+    (folder,) = runs(tmp_path)
+    before = folder.with_name(folder.name.replace("as-given", "clean"))
+    folder.rename(before)
+    again = json.loads(command(tmp_path, *own).stdout)
+    assert runs(tmp_path) == [before]
+    assert again == first | {"folder": str(before.relative_to(tmp_path))}
 
 
 @pytest.mark.slow

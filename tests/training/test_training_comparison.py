@@ -38,5 +38,26 @@ def test_no_two_settings_share_a_folder_and_names_are_plain():
     assert names[0].startswith("digits-sym_0.4-alpha-mae-seed0-")
 
 
+@pytest.mark.parametrize(
+    ("data", "noise", "said"),
+    [
+        ("digits", "clean", "clean"),
+        ("webvision-mini", "clean", "as-given"),
+        ("photos", "clean", "as-given"),
+        ("photos", "sym:0.4", "sym_0.4"),
+    ],
+)
+def test_only_labels_that_somebody_vouches_for_are_called_clean(tmp_path, data, noise, said):
+    settings = small("ce", data=data, noise=noise)
+    name = f"{data}-{said}-ce-seed0-{settings.key}"
+    assert comparison.folder_name(settings) == name
+    assert comparison.run_folder(tmp_path, settings) == tmp_path / name
+    before = tmp_path / f"{data}-{noise.replace(':', '_')}-ce-seed0-{settings.key}"
+    before.mkdir()
+    assert comparison.run_folder(tmp_path, settings) == before
+    (tmp_path / name).mkdir(exist_ok=True)
+    assert comparison.run_folder(tmp_path, settings) == tmp_path / name
+
+
 def test_seeds_follow_one_another():
     assert [settings.seed for settings in comparison.with_seeds(small(seed=4), 3)] == [4, 5, 6]

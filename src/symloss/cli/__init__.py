@@ -13,6 +13,7 @@ from symloss.cli.bench import bench
 from symloss.cli.data import data
 from symloss.cli.lab import recipe, reproduce
 from symloss.cli.losses import certify, losses
+from symloss.cli.options import Trains
 from symloss.cli.report import report
 from symloss.cli.training import compare, predict, train
 from symloss.cli.tuning import tune
@@ -43,10 +44,10 @@ def _root(
 
 app.command()(losses)
 app.command()(certify)
-app.command()(train)
-app.command()(compare)
+app.command(cls=Trains)(train)
+app.command(cls=Trains)(compare)
 app.command()(predict)
-app.command()(tune)
+app.command(cls=Trains)(tune)
 app.command()(recipe)
 app.command()(reproduce)
 app.command()(report)

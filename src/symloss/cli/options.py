@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 OFF = "off"
 """What help says of a switch that is not given."""
@@ -66,7 +67,12 @@ HOW = {
         str | None, None, "What is done to scores: loss (what the loss says), none, l2, batch-norm.", shown=BY_PROTOCOL
     ),
     "clip": _option(float | None, None, "Largest norm of the gradient; 0 for none.", shown=BY_PROTOCOL),
-    "augment": _option(bool, True, "The data set's augmentation.", "--augment/--no-augment"),
+    "augment": _option(
+        str,
+        "all",
+        "Random changes to training images: all (the data set's), crop (never flip), none (--no-augment).",
+        "--augment",
+    ),
     "precision": _option(str, "32", "32 or bf16-mixed."),
     "channels_last": _option(bool, False, "Memory layout of images.", "--channels-last"),
     "compile": _option(bool, False, "torch.compile the model.", "--compile"),
@@ -80,6 +86,27 @@ WHERE = {
     "runs": _option(Path, Path("runs"), "Folder of all runs.", "--runs"),
 }
 SETTINGS = (*WHAT, *HOW)
+
+
+class Trains(TyperCommand):
+    """A command with ``--augment``: alone it means all, and ``--no-augment`` none, as before it took a word."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spelled_out(args))
+
+
+def spelled_out(arguments: list[str]) -> list[str]:
+    """
+    >>> spelled_out(["--augment", "--epochs", "3", "--no-augment"])
+    ['--augment=all', '--epochs', '3', '--augment=none']
+    >>> spelled_out(["--augment", "crop"])
+    ['--augment', 'crop']
+    """
+    found = []
+    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+        alone = argument == "--augment" and following.startswith("-")
+        found.append("--augment=all" if alone else "--augment=none" if argument == "--no-augment" else argument)
+    return found
 
 
 Command = Callable[..., None]

@@ -39,10 +39,10 @@ def train(
     A default "by data and loss" is that of the data set's protocol, which holds what was published or found for this
     loss on it, with its source; the settings.json of the run has them all.
     """
-    from symloss.training.comparison import folder_name
+    from symloss.training.comparison import run_folder
 
     settings = settings_for(loss, options)
-    folder = out or options["runs"] / folder_name(settings)
+    folder = out or run_folder(options["runs"], settings)
     result = train_shown(settings, folder, options)
     if not _speaks(options):
         return
@@ -77,7 +77,7 @@ def compare(
         results.append([])
         for settings in plan:
             done += 1
-            folder = options["runs"] / comparison.folder_name(settings)
+            folder = comparison.run_folder(options["runs"], settings)
             results[-1].append(train_shown(settings, folder, options, f"{done}/{total} "))
     if not _speaks(options):
         return
@@ -241,13 +241,15 @@ def _table(results: list[list[dict[str, Any]]], settings: Settings) -> Table:
     from rich.table import Table
 
     from symloss.training.comparison import rows
+    from symloss.training.settings import noise_said
 
     first = results[0][0]
+    noise = noise_said(settings.data, settings.noise)
     rate = first["noise_rate"]
     wrong = "how many labels are wrong is unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
     best = f"best epoch by {first['validation_labels']} validation labels" if first["validation"] else "no validation"
     table = Table(
-        title=escape(f"{settings.data}, noise {settings.noise} ({wrong}): accuracy in % {_measured_on(first)}"),
+        title=escape(f"{settings.data}, noise {noise} ({wrong}): accuracy in % {_measured_on(first)}"),
         caption=escape(
             f"{settings.model}, {settings.epochs} epochs, {first['train']} training examples; "
             f"{_number_of_runs(len(results[0]))}; {best}"
@@ -270,8 +272,10 @@ def _table(results: list[list[dict[str, Any]]], settings: Settings) -> Table:
 
 
 def _measured_on(result: dict[str, Any]) -> str:
+    from symloss.data import KNOWN
+
     if result["test"]:
-        return "on the clean test set"
+        return "on the clean test set" if result["settings"]["data"] in KNOWN else "on the test data"
     labels = result["validation_labels"]
     return f"on {labels} validation labels" if result["validation"] else "on nothing, as nothing was held out"
 

@@ -207,11 +207,13 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     from rich.markup import escape
     from rich.table import Table
 
+    from symloss.training.settings import noise_said
+
     more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""
     table = Table(
         title=escape(
-            f"{base.data}, noise {base.noise}: accuracy in % on held-out examples, by {labels}; mean(standard "
-            "deviation) of the last epoch"
+            f"{base.data}, noise {noise_said(base.data, base.noise)}: accuracy in % on held-out examples, by {labels}; "
+            "mean(standard deviation) of the last epoch"
         ),
         caption=escape(
             f"{base.model}, {base.epochs} epochs, {rows[0]['held_out']} examples held out of each run; the test set "

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from symloss.data.augment import usual
 from symloss.data.dataset import DataSet, Examples
 from symloss.data.labels import class_names, class_numbers
 from symloss.data.scaling import scaling_of_features, scaling_of_images
@@ -39,6 +40,7 @@ def open_arrays(path: Path, test: Path | None) -> DataSet:
         test=Examples(test_part[0], class_numbers(test_part[1], classes, where)) if test_part is not None else None,
         classes=classes,
         scaling=scaling_of_images(inputs) if inputs.dtype == torch.uint8 else scaling_of_features(inputs),
+        augmentation=usual(tuple(inputs.shape[1:])),
     )
 
 

@@ -251,6 +251,40 @@ class Augmentation:
         return images
 
 
+OF_THE_SIDE = 8
+"""The black frame of images that no protocol is published for is one part in so many of the shorter side: 4 of 32."""
+CROPS = ("crop", "resized-crop")
+
+
+def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """For images of one's own: what CIFAR-10 is given, with a frame in proportion; nothing for features.
+
+    >>> usual((3, 32, 32)), usual((1, 5, 7)), usual((20,))
+    (('crop:4', 'flip'), ('flip',), ())
+    """
+    if len(shape) != 3:
+        return ()
+    frame = min(shape[1:]) // OF_THE_SIDE
+    return (f"crop:{frame}", "flip") if frame else ("flip",)
+
+
+def chosen(augment: bool | str, steps: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Of a data set's steps all, none, or its crops alone: for images that mean something else when they are flipped.
+
+    >>> chosen(True, ("crop:4", "flip", "rotate:20"), (3, 32, 32)), chosen("crop", ("crop:4", "flip"), (3, 32, 32))
+    (('crop:4', 'flip', 'rotate:20'), ('crop:4',))
+    """
+    if isinstance(augment, bool):
+        return steps if augment else ()
+    crops = tuple(step for step in steps or usual(shape) if step.partition(":")[0] in CROPS)
+    if not crops:
+        raise ValueError(
+            f"augment must be all or none unless the data are images of at least {OF_THE_SIDE} x {OF_THE_SIDE} pixels; "
+            f"got {augment!r} for inputs of shape {shape}"
+        )
+    return crops
+
+
 def _step(name: str) -> Step:
     head, _, rest = name.partition(":")
     if head not in STEPS:

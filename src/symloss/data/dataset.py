@@ -76,8 +76,8 @@ class Scaling:
 class DataSet:
     """Examples to train on and, where there are any, clean ones to test on.
 
-    ``augmentation`` names what the published protocol does to training images: "crop:4", "flip", "rotate:20",
-    "resized-crop:224", "jitter:0.4,0.4,0.4,0.2". ``size`` is the side that streamed images are brought to,
+    ``augmentation`` names what is done to training images, by the published protocol if there is one: "crop:4", "flip",
+    "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2". ``size`` is the side that streamed images are brought to,
     ``columns`` names the features of a table.
     """
 
@@ -90,7 +90,7 @@ class DataSet:
     size: int | None = None
     columns: tuple[str, ...] = ()
     labels_are_true: bool = True
-    """Whether somebody vouches for the training labels; not so where they were scraped, or are the user's."""
+    """Whether somebody vouches for the training labels."""
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from symloss.data.bad import BadFiles
+from symloss.data.bad import HINT, BadFiles
 from symloss.data.dataset import DataSet
 from symloss.data.images import Listed, open_images
 
@@ -16,7 +16,7 @@ def open_folder(folder: Path, test: Path | None, bad: BadFiles) -> DataSet:
     """A subfolder for each class; or ``train/`` and ``test/`` (or ``val/``) with a subfolder for each class."""
     train, own_test = _parts(folder)
     test = test or own_test
-    return open_images(folder.resolve().name, list_folder(train), list_folder(test) if test else None, bad)
+    return open_images(folder.resolve().name, list_folder(train, bad), list_folder(test, bad) if test else None, bad)
 
 
 def _parts(folder: Path) -> tuple[Path, Path | None]:
@@ -27,8 +27,8 @@ def _parts(folder: Path) -> tuple[Path, Path | None]:
     return train, next((part for part in (folder / "test", folder / "val") if part.is_dir()), None)
 
 
-def list_folder(folder: Path) -> Listed:
-    """Every file below each class's folder, in order of their names."""
+def list_folder(folder: Path, bad: BadFiles) -> Listed:
+    """Every file below each class's folder, in order of their names; a class without any is as bad as a bad file."""
     if not folder.is_dir():
         raise ValueError(f"test data for a folder of images must be a folder of images too; got {folder}")
     classes = _subfolders(folder)
@@ -37,8 +37,13 @@ def list_folder(folder: Path) -> Listed:
     paths, labels = [], []
     for place in classes:
         files = list_files(place)
+        if not files and not bad.skip:
+            raise ValueError(
+                f"{folder} must have images in each class's folder; got an empty one, {place.name!r} "
+                f"{HINT.replace('files', 'folders')}"
+            )
         if not files:
-            raise ValueError(f"{folder} must have images in each class's folder; got an empty one, {place.name!r}")
+            bad.found(place, "a folder without images")
         paths += files
         labels += [place.name] * len(files)
     return Listed(paths, labels, folder)

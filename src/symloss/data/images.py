@@ -13,6 +13,7 @@ import torch
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from symloss.data.augment import usual
 from symloss.data.bad import BadFiles
 from symloss.data.dataset import DataSet, Examples, ImageFiles, Inputs
 from symloss.data.labels import class_names, class_numbers
@@ -138,12 +139,14 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) ->
         for part, (inputs, labels) in zip(parts, loaded, strict=True)
     ]
     inputs = examples[0].inputs
+    shape = tuple(inputs.shape[1:]) if isinstance(inputs, Tensor) else (3, STREAMED_SIZE, STREAMED_SIZE)
     return DataSet(
         name=name,
         train=examples[0],
         test=examples[1] if test is not None else None,
         classes=classes,
         scaling=scaling_of_images(inputs) if isinstance(inputs, Tensor) else IMAGENET,
+        augmentation=usual(shape),
         size=None if resident else STREAMED_SIZE,
     )
 

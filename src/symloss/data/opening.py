@@ -21,7 +21,9 @@ from symloss.data.root import data_root
 from symloss.data.tables import open_table
 from symloss.data.webvision import open_webvision
 
-KNOWN = ("digits", *IDX, *CIFAR, "webvision-mini", "webvision-mini-imagenet")
+VOUCHED = ("digits", *IDX, *CIFAR)
+"""Data sets whose publishers vouch for the training labels; those of WebVision were scraped, others are the user's."""
+KNOWN = (*VOUCHED, "webvision-mini", "webvision-mini-imagenet")
 TABLES = (".csv", ".parquet")
 FILES = (*TABLES, ".npz")
 
@@ -43,9 +45,9 @@ def open_data(
     - a ``.csv`` or ``.parquet`` table of features with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
-    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images are left
-    out, and ``on_bad`` is told each one's path and what is wrong with it. A name goes before a path: ``./digits`` is
-    the path.
+    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images and class
+    folders without images are left out, and ``on_bad`` is told each one's path and what is wrong with it. A name goes
+    before a path: ``./digits`` is the path.
 
     >>> digits = open_data("digits")
     >>> len(digits.train), digits.input_shape, digits.classes[:3]
@@ -55,10 +57,11 @@ def open_data(
     if spec in KNOWN:
         if test is not None:
             raise ValueError(f"test must be left out for {spec}, which brings its own test data; got {str(test)!r}")
-        return _open_known(spec, data_root() if root is None else root, bad)
-    path = existing(spec)
-    own = _open_own(path, None if test is None else _existing_test(test, path), label, image, bad)
-    return replace(own, labels_are_true=False)
+        found = _open_known(spec, data_root() if root is None else root, bad)
+    else:
+        path = existing(spec)
+        found = _open_own(path, None if test is None else _existing_test(test, path), label, image, bad)
+    return replace(found, labels_are_true=spec in VOUCHED)
 
 
 def _open_known(name: str, root: Path, bad: BadFiles) -> DataSet:

@@ -44,7 +44,6 @@ def open_webvision(root: Path, *, imagenet: bool = False, bad: BadFiles | None =
         scaling=IMAGENET,
         augmentation=("resized-crop:224", "flip", "jitter:0.4,0.4,0.4,0.2"),
         size=224,
-        labels_are_true=False,
     )
 
 

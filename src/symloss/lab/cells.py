@@ -12,7 +12,7 @@ from symloss import checks
 from symloss.lab.tables import Column, Published, Row, Table, list_tables, load_table, profiles
 from symloss.noise.asymmetric import plain_kind
 from symloss.noise.spec import parse
-from symloss.training.comparison import folder_name
+from symloss.training.comparison import run_folder
 from symloss.training.protocols import GIVEN, resolved
 from symloss.training.settings import Settings
 
@@ -41,7 +41,7 @@ class Cell:
         return self.settings.seed
 
     def folder(self, runs: Path) -> Path:
-        return runs / folder_name(self.settings)
+        return run_folder(runs, self.settings)
 
 
 def plan(

@@ -29,6 +29,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from symloss.data import KNOWN
+from symloss.data.opening import VOUCHED
 from symloss.lab.claims import Claim, Claims, Place
 from symloss.lab.ranking import Row, ranked
 from symloss.lab.samplers import GRID, InOrder, SeededByTrial, distribution, rounded, samplers, short_name, suggest
@@ -36,7 +37,7 @@ from symloss.lab.search_space import Point, Space
 from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said
 from symloss.losses.spec import parse, write
 from symloss.training.build import build_loss
-from symloss.training.comparison import folder_name, spread, with_seeds
+from symloss.training.comparison import run_folder, spread, with_seeds
 from symloss.training.folder import Busy
 from symloss.training.loop import Diverged
 from symloss.training.settings import Settings
@@ -128,8 +129,10 @@ class Progress:
 def held_out_labels(settings: Settings) -> str:
     """Which labels the choice is made by, for people."""
     known = settings.data in KNOWN
+    if settings.noise == "clean" and settings.data in VOUCHED:
+        return "true labels (no noise was added)"
     if settings.noise == "clean":
-        return "true labels (no noise was added)" if known else "your labels as they are"
+        return "labels as given" if known else "your labels as they are"
     if settings.clean_validation:
         return "true labels" if known else "your labels, before noise was added"
     return "noisy labels"
@@ -349,7 +352,7 @@ class _Worker:
         """Train, or wait for another process that trains the same run (of another search, it may be)."""
         while True:
             try:
-                return self.train(settings, self.runs / folder_name(settings), title)
+                return self.train(settings, run_folder(self.runs, settings), title)
             except Busy:
                 time.sleep(POLL)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -92,10 +93,41 @@ def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed:
     classes = int(checks.number("classes", classes, "[2, inf)", whole=True))
     with _seeded(seed), _current_directory():
         build, options = _find(name)
-        model = build(input_shape=shape, classes=classes, **options)
+        model = _built(name, build, {"input_shape": shape, "classes": classes} | options)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model {name!r} must return a torch.nn.Module; got {type(model).__name__}")
     return model
+
+
+def _built(name: str, build: Builder, arguments: dict[str, Any]) -> object:
+    """What the builder returns; a user's own of another form is told which one is wanted."""
+    if is_built_in(name):
+        return build(**arguments)
+    given = _signature(build)
+    wanted = f"model {name!r} must be a function of input_shape and classes, called with {_call(arguments)}"
+    try:
+        if given is not None:
+            given.bind(**arguments)
+    except TypeError:
+        raise TypeError(f"{wanted}; got one of {given}") from None
+    try:
+        return build(**arguments)
+    except TypeError as error:
+        # Passed on by a function that takes everything, as those of torchvision do.
+        if not any(f"unexpected keyword argument '{key}'" in str(error) for key in arguments):
+            raise
+        raise TypeError(f"{wanted}; got one that passes them on ({error})") from error
+
+
+def _signature(build: Builder) -> inspect.Signature | None:
+    try:
+        return inspect.signature(build)
+    except ValueError:  # of some functions that are not written in Python
+        return None
+
+
+def _call(arguments: dict[str, Any]) -> str:
+    return f"({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def _shape(value: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from symloss.report.curves import Curve, Point
 
-WIDTH, HEIGHT = 320, 190
-LEFT, RIGHT, TOP, BOTTOM = 34, 10, 10, 34
+WIDTH, HEIGHT = 560, 310
+"""In pixels where two charts stand side by side on a desk; a phone shows them smaller, with larger letters."""
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 44
 COLOURS = 7
 """As many as the page has; further lines are dashed."""
 
@@ -72,7 +74,7 @@ def line_chart(
     y_ticks = ticks(*y_range)
     frame = _Frame([point.x for curve in curves for point in curve.points], y_ticks)
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
         *_axes(frame, y_ticks, x_ticks, x_title),
         *(_drawn(curve, frame, markers) for curve in curves),
         "</svg>",
@@ -85,9 +87,9 @@ def _axes(frame: _Frame, y_ticks: Sequence[float], x_ticks: Sequence[float], x_t
     for value in y_ticks:
         y = frame.y(value)
         yield f'<path class="grid" d="M{LEFT} {y}H{right}"/>'
-        yield f'<text x="{LEFT - 5}" y="{y + 3.5}" class="end">{value:g}</text>'
+        yield f'<text x="{LEFT - 6}" y="{y + 4}" class="end">{value:g}</text>'
     for value in x_ticks:
-        yield f'<text x="{frame.x(value)}" y="{floor + 14}" class="mid">{value:g}</text>'
+        yield f'<text x="{frame.x(value)}" y="{floor + 17}" class="mid">{value:g}</text>'
     yield f'<text x="{(LEFT + right) / 2}" y="{HEIGHT - 4}" class="mid axis">{escape(x_title)}</text>'
 
 
@@ -101,7 +103,7 @@ def _drawn(curve: Curve, frame: _Frame, markers: bool) -> str:
         band = f'<path class="band" d="{_path(frame, upper + lower)}Z"/>'
     dotted = points if markers or len(points) == 1 else ()
     dots = "".join(
-        f'<circle cx="{frame.x(point.x)}" cy="{frame.y(point.mean)}" r="2.6">'
+        f'<circle cx="{frame.x(point.x)}" cy="{frame.y(point.mean)}" r="3.5">'
         f"<title>{_said(curve, point)}</title></circle>"
         for point in dotted
     )
@@ -125,11 +127,20 @@ def colour(series: int) -> str:
     return f"c{series % COLOURS} d{series // COLOURS % 4}"
 
 
+def breakable(text: str) -> str:
+    """A name, such as that of a loss with its parameters, that may go on in the next line between its parts.
+
+    >>> breakable("gce:q=0.7,<x>")
+    'gce:<wbr>q=0.7,<wbr>&lt;x&gt;'
+    """
+    return re.sub(r"([,:+/_])", r"\1<wbr>", escape(text))
+
+
 def legend(entries: Sequence[tuple[int, str]]) -> str:
     """Buttons that show and hide lines."""
     buttons = "".join(
         f'<button type="button" aria-pressed="true" data-toggle="{series}"><svg viewBox="0 0 22 8" aria-hidden="true" '
-        f'class="{colour(series)}"><path class="line" d="M1 4H21"/></svg>{escape(title)}</button>'
+        f'class="{colour(series)}"><path class="line" d="M1 4H21"/></svg><span>{breakable(title)}</span></button>'
         for series, title in entries
     )
     return f'<div class="legend" role="group" aria-label="Lines to show">{buttons}</div>'

@@ -76,7 +76,7 @@ def learning_curves(block: Block, metric: str, lines: Iterable[int]) -> list[tup
             if points:
                 curves.append(Curve(i, block.lines[i].title, points))
         if curves:
-            found.append((head.noise, curves))
+            found.append((head.said, curves))
     return found
 
 
@@ -104,14 +104,14 @@ def sensitivities(block: Block) -> list[Sensitivity]:
                 continue
             fixed = {key: other for key, other in parameters.items() if key != parameter} | others
             place = name, parameter, ", ".join(f"{key.replace('_', ' ')} {other}" for key, other in fixed.items())
-            values = found.setdefault(place, {}).setdefault(head.noise, {})
+            values = found.setdefault(place, {}).setdefault(head.said, {})
             values.setdefault(float(value), []).extend(entry.last.values)
-    noises = sorted({head.noise for head in block.heads}, key=noise_key)
+    noises = list(dict.fromkeys(head.said for head in sorted(block.heads, key=lambda head: noise_key(head.noise))))
     charts = []
     for (name, parameter, rest), by_noise in found.items():
         curves = tuple(
             Curve(noises.index(noise), noise, tuple(_point(x, by_noise[noise][x]) for x in sorted(by_noise[noise])))
-            for noise in sorted(by_noise, key=noise_key)
+            for noise in sorted(by_noise, key=noises.index)
             if len(by_noise[noise]) > 1
         )
         if curves:

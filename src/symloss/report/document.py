@@ -14,10 +14,11 @@ from symloss.training.settings import FULL, profile_said
 
 @dataclass(frozen=True)
 class Head:
-    """A column: a data set under a noise."""
+    """A column: a data set under a noise, and how that is named to people."""
 
     dataset: str
     noise: str
+    said: str
 
 
 @dataclass(frozen=True)

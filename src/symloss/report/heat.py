@@ -31,7 +31,7 @@ def _cells(found: Transitions) -> str:
     size = edge + count * SIZE + 2
     middle = edge + count * SIZE / 2
     parts = [
-        f'<svg class="heat" viewBox="0 0 {size} {size}" style="max-width:{1.15 * size:.0f}px" role="img" '
+        f'<svg class="heat" viewBox="0 0 {size} {size}" style="max-width:{1.4 * size:.0f}px" role="img" '
         f'aria-label="{escape(_said(found))}"><text x="{middle}" y="11" class="mid axis">label</text>'
         f'<text transform="translate(11 {middle}) rotate(-90)" class="mid axis">true class</text>'
     ]

@@ -94,14 +94,14 @@ def _caption(section: Section) -> str:
 def _group(head: Head, heads: tuple[Head, ...]) -> tuple[str | None, str]:
     """What stands above a column, if anything, and its own title."""
     if len({other.dataset for other in heads}) > 1:
-        return escape(head.dataset), escape(head.noise)
+        return escape(head.dataset), escape(head.said)
     try:
         spec = noise.parse(head.noise)
     except (ValueError, TypeError):
-        return None, escape(head.noise)
+        return None, escape(head.said)
     if spec.kind in GROUPS:
         return GROUPS[spec.kind], f"{spec.rate:g}"
-    return None, escape(head.noise.capitalize() if spec.kind == "clean" else head.noise)
+    return None, escape(head.said.capitalize() if spec.kind == "clean" else head.said)
 
 
 def _alignment(groups: list[tuple[str | None, str]]) -> str:

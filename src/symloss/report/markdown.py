@@ -53,7 +53,7 @@ def _section(section: Section) -> Iterator[str]:
 def _table(block: Block, section: Section) -> Iterator[str]:
     extra = list(block.lines[0].settings)
     several = len({head.dataset for head in block.heads}) > 1
-    heads = [escape(f"{head.dataset}, {head.noise}" if several else head.noise) for head in block.heads]
+    heads = [escape(f"{head.dataset}, {head.said}" if several else head.said) for head in block.heads]
     yield _row(["loss", *extra, *heads])
     yield _row(["---", *["--:"] * (len(extra) + len(heads))])
     for line in block.lines:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from symloss.data import KNOWN
 from symloss.report.document import Block, Entry, Head, Line, Section
 from symloss.report.figures import figure
 from symloss.report.order import loss_key, noise_key
 from symloss.report.runs import Run
-from symloss.training.settings import Settings
+from symloss.training.settings import Settings, noise_said
 
 OF_A_ROW = ("loss", "weight_decay", "lr", "scores", "penalty")
 """Settings that a loss has presets for; runs that differ in them are rows of the same table."""
@@ -54,7 +55,7 @@ def _section(name: str, runs: list[Run], told_apart: str) -> Section:
 
 def measured_on(run: Run) -> str:
     if run.measure == "test_accuracy":
-        return "the clean test set" if run.settings.test is None else "the test data"
+        return "the clean test set" if run.settings.data in KNOWN else "the test data"
     return f"held-out examples with {run.validation_labels} labels" if run.measure else "nothing (no data was held out)"
 
 
@@ -94,7 +95,7 @@ def _block(runs: list[Run]) -> Block:
         entries = tuple(_entry([run for run in own if run.settings.noise == noise]) for noise in noises)
         lines.append(Line(values["loss"], values["loss"], said, entries))
     data = runs[0].settings.data
-    return Block(data, tuple(Head(data, noise) for noise in noises), tuple(lines))
+    return Block(data, tuple(Head(data, noise, noise_said(data, noise)) for noise in noises), tuple(lines))
 
 
 def _entry(runs: list[Run]) -> Entry:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from html import escape
 from importlib import resources
 
@@ -115,9 +116,11 @@ def _curves(block: Block, section: Section, where: str) -> str:
     if len(lines) < len(block.lines):
         note += f" Drawn are the {len(lines)} best of {len(block.lines)} rows."
     parts.append(f'<p class="caption">{note}</p>{legend(entries)}')
-    for metric, columns in drawn.items():
-        if columns:
-            parts.append(f"<h4>{METRICS[metric]}</h4>{_multiples(columns, METRICS[metric])}")
+    found = {METRICS[metric]: columns for metric, columns in drawn.items() if columns}
+    if len(block.heads) == 1:  # what is measured, side by side, as there are no noises to compare
+        parts.append(_multiples(_figures(columns, what, f"{what}, ") for what, columns in found.items()))
+    else:
+        parts += [f"<h4>{what}</h4>{_multiples([_figures(columns, what)])}" for what, columns in found.items()]
     return "".join(parts) + "</div>"
 
 
@@ -129,18 +132,21 @@ def _said(block: Block, line: int) -> str:
     return "".join(f", {key} {own.settings[key]}" for key in differing)
 
 
-def _multiples(columns: list[tuple[str, list[Curve]]], what: str) -> str:
+def _multiples(figures: Iterable[Iterable[str]]) -> str:
+    return f'<div class="multiples">{"".join(itertools.chain.from_iterable(figures))}</div>'
+
+
+def _figures(columns: list[tuple[str, list[Curve]]], what: str, before: str = "") -> list[str]:
     """A chart for each noise, all with the same scale."""
     low, high = extent(curve for _, curves in columns for curve in curves)
     last = max(point.x for _, curves in columns for curve in curves for point in curve.points)
     shown = range(1, int(last) + 1) if last <= 6 else [1, *(tick for tick in ticks(0, last) if 1 < tick <= last)]
-    figures = [
-        f"<figure><figcaption>{escape(noise)}</figcaption>"
+    return [
+        f"<figure><figcaption>{escape(before + noise)}</figcaption>"
         + line_chart(f"{what} by epoch, noise {noise}", curves, y_range=(low, high), x_title="epoch", x_ticks=shown)
         + "</figure>"
         for noise, curves in columns
     ]
-    return f'<div class="multiples">{"".join(figures)}</div>'
 
 
 def _noise(block: Block, section: Section, where: str) -> str:
@@ -150,9 +156,9 @@ def _noise(block: Block, section: Section, where: str) -> str:
         if found is None:
             continue
         draws = "1 draw" if found.draws == 1 else f"{found.draws} draws together"
-        caption = f"<b>{escape(head.noise)}</b> {100 * found.rate:.1f} % of the labels are wrong; {draws}"
+        caption = f"<b>{escape(head.said)}</b> {100 * found.rate:.1f} % of the labels are wrong; {draws}"
         if found.rate == 0:
-            unchanged.append(head.noise)
+            unchanged.append(head.said)
             continue
         if len(found.classes) > CELLS:
             pairs = (f"{true} → {label} {100 * rate:.1f} %" for true, label, rate in found.largest(8))
@@ -197,7 +203,7 @@ def _sensitivity(block: Block, section: Section, where: str) -> str:
     return (
         f'<div class="charts"><h3>{escape(where)}Sensitivity{_reduced(section)}</h3>'
         f'<p class="caption">{escape(note)}</p>{legend(sorted(entries.items()))}'
-        f'<div class="multiples">{"".join(figures)}</div></div>'
+        f"{_multiples([figures])}</div>"
     )
 
 

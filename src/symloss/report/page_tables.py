@@ -7,9 +7,11 @@ from html import escape
 from typing import Any
 
 from symloss.report import provenance
-from symloss.report.document import Block, Entry, Section
+from symloss.report.charts import breakable
+from symloss.report.document import Block, Entry, Line, Section
 from symloss.report.figures import Figure, signed
 from symloss.report.runs import Run
+from symloss.training.settings import noise_said
 
 FAR = 2.0
 """Differences beyond so many standard deviations stand out."""
@@ -19,16 +21,23 @@ def main_table(block: Block, section: Section) -> str:
     """Rows are losses, columns data set and noise; every column can be sorted by."""
     extra = list(block.lines[0].settings)
     several = len({head.dataset for head in block.heads}) > 1
-    heads = [_sortable("loss"), *(_sortable(name, number=name != "scores") for name in extra)]
-    heads += [_sortable(head.noise, above=head.dataset if several else "", number=True) for head in block.heads]
+    heads = [_sortable("loss"), *(_sortable(name, number=name != "scores", setting=True) for name in extra)]
+    heads += [_sortable(head.said, above=head.dataset if several else "", number=True) for head in block.heads]
     rows = []
     for line in block.lines:
-        cells = [f'<th scope="row">{escape(line.title)}</th>']
+        cells = [_row_head(line)]
         cells += [
             f'<td data-value="{escape(value)}" class="setting">{escape(value)}</td>' for value in line.settings.values()
         ]
         rows.append(f"<tr>{''.join(cells)}{''.join(_cell(entry, section) for entry in line.entries)}</tr>")
     return _scrolling(f"Accuracy on {block.title}", "figures", _key(section), heads, rows)
+
+
+def _row_head(line: Line) -> str:
+    """A loss; its settings stand below it where there is no room for columns of theirs."""
+    settings = ", ".join(f"{name} {value}" for name, value in line.settings.items())
+    below = f'<div class="settings">{escape(settings)}</div>' if settings else ""
+    return f'<th scope="row" data-value="{escape(line.title)}">{breakable(line.title)}{below}</th>'
 
 
 def _scrolling(label: str, kind: str, key: str, heads: Sequence[str], rows: Sequence[str]) -> str:
@@ -40,11 +49,12 @@ def _scrolling(label: str, kind: str, key: str, heads: Sequence[str], rows: Sequ
     )
 
 
-def _sortable(title: str, *, above: str = "", number: bool = False) -> str:
+def _sortable(title: str, *, above: str = "", number: bool = False, setting: bool = False) -> str:
     over = f'<span class="over">{escape(above)}</span>' if above else ""
     kind = "number" if number else "text"
+    own = ' class="setting"' if setting else ""
     return (
-        f'<th scope="col" aria-sort="none" data-kind="{kind}"><button type="button">{over}{escape(title)}'
+        f'<th{own} scope="col" aria-sort="none" data-kind="{kind}"><button type="button">{over}{escape(title)}'
         f'<span class="arrow" aria-hidden="true"></span></button></th>'
     )
 
@@ -105,7 +115,7 @@ def _difference(value: float | None) -> str:
 def runs_table(section: Section) -> str:
     """What all runs of a section share, and a line for each with what it does not."""
     runs = section.runs
-    settings = [run.settings.to_dict() for run in runs]
+    settings = [_settings(run) for run in runs]
     shared = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}
     differing = [name for name in settings[0] if name not in shared]
     made = [f"{provenance.software(run)}; {provenance.hardware(run)}" for run in runs]
@@ -126,8 +136,12 @@ def runs_table(section: Section) -> str:
     )
 
 
+def _settings(run: Run) -> dict[str, Any]:
+    return run.settings.to_dict() | {"noise": noise_said(run.settings.data, run.settings.noise)}
+
+
 def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
-    settings = run.settings.to_dict()
+    settings = _settings(run)
     last, best = run.found["last"], run.found["best"]
     figures = [
         _percent(last.get(run.measure or "")),
@@ -135,7 +149,7 @@ def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
         _percent(last.get("memorised")),
         f"{run.found.get('seconds', 0.0):.1f}",
     ]
-    cells = [f'<th scope="row">{escape(run.name)}</th>']
+    cells = [f'<th scope="row">{breakable(run.name)}</th>']
     cells += [_td(_said(value), isinstance(value, str)) for value in (settings[name] for name in differing)]
     cells += [_td(text) for text in figures] + ([] if versions is None else [_td(versions, text=True)])
     return f"<tr>{''.join(cells)}</tr>"

@@ -10,6 +10,7 @@ from symloss.lab.tables import SPREADS, Column, Table, load_table
 from symloss.report.document import Block, Entry, Head, Line, Section
 from symloss.report.figures import difference, figure
 from symloss.report.runs import Run
+from symloss.training.settings import noise_said
 
 Place = tuple[str, str, str]
 """Data set, row and noise."""
@@ -82,7 +83,7 @@ class Gathered:
         used = {(dataset, noise) for dataset, _, noise in self.runs}
         noises = {noise for _, noise in used}
         return tuple(
-            Head(column.name, noise)
+            Head(column.name, noise, noise_said(column.data, noise))
             for column in columns
             for noise in column.noise
             if (column.name, noise) in used or (stacked and noise in noises)

@@ -10,7 +10,7 @@ from typing import Any
 from symloss.lab.tables import SPREADS
 from symloss.report.document import Block, Entry, Head, Line, Report, Section
 from symloss.report.figures import Figure
-from symloss.training.settings import profile_said
+from symloss.training.settings import noise_said, profile_said
 
 COLUMNS = (
     "table", "profile", "dataset", "loss", "title", "noise", "status", "measure", "n", "seeds", "mean", "std",
@@ -59,7 +59,7 @@ def _rows(section: Section, block: Block) -> Iterator[dict[str, Any]]:
 def _row(section: Section, line: Line, head: Head, entry: Entry) -> dict[str, Any]:
     row: dict[str, Any] = {
         "table": section.name, "profile": profile_said(section.profile), "dataset": head.dataset, "loss": line.loss,
-        "title": line.title, "noise": head.noise, "status": "finished" if entry.runs else "not run",
+        "title": line.title, "noise": head.said, "status": "finished" if entry.runs else "not run",
         "measure": section.measure, "n": len(entry.runs), "difference": entry.difference, "top": int(entry.top),
     }  # fmt: skip
     row |= _pair("mean", "std", entry.last) | _pair("best_epoch_mean", "best_epoch_std", entry.best)
@@ -91,7 +91,7 @@ def _missing(report: Report) -> Iterator[dict[str, Any]]:
         settings = run.settings
         yield {
             "profile": profile_said(settings.profile), "dataset": settings.data, "loss": settings.loss,
-            "status": reason, "noise": settings.noise, "n": 0, "seeds": str(settings.seed), "runs": run.name,
-            "lr": settings.lr, "weight_decay": settings.weight_decay, "model": settings.model,
-            "epochs": settings.epochs,
+            "status": reason, "noise": noise_said(settings.data, settings.noise), "n": 0,
+            "seeds": str(settings.seed), "runs": run.name, "lr": settings.lr, "weight_decay": settings.weight_decay,
+            "model": settings.model, "epochs": settings.epochs,
         }  # fmt: skip

@@ -9,15 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from symloss.losses.spec import parse
-from symloss.training.settings import Settings
+from symloss.training.settings import Settings, noise_said
 
 LONGEST = 60
 """Characters of a composed loss in the name of a folder; the key tells longer ones apart."""
 
 
+def run_folder(runs: Path, settings: Settings) -> Path:
+    """Where a run is, or will be; version 0.1 called all labels clean that it added no noise to."""
+    folder, before = (runs / _name(settings, noise) for noise in (_noise(settings), settings.noise))
+    return before if before.exists() and not folder.exists() else folder
+
+
 def folder_name(settings: Settings) -> str:
     """A name that people can read, and that no two settings share."""
-    parts = (Path(settings.data).stem, settings.noise, parse(settings.loss)[0][:LONGEST], f"seed{settings.seed}")
+    return _name(settings, _noise(settings))
+
+
+def _noise(settings: Settings) -> str:
+    return noise_said(settings.data, settings.noise).replace(" ", "-")
+
+
+def _name(settings: Settings, noise: str) -> str:
+    parts = (Path(settings.data).stem, noise, parse(settings.loss)[0][:LONGEST], f"seed{settings.seed}")
     readable = "-".join("".join(c if c.isalnum() or c in ".+-" else "_" for c in part) for part in parts)
     return f"{readable}-{settings.key}"
 

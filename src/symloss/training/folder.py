@@ -131,6 +131,9 @@ class RunFolder:
     def save_best(self, state: dict[str, Any]) -> None:
         write_whole(self.path / BEST, _packed(state))
 
+    def has_checkpoint(self) -> bool:
+        return any((self.path / name).exists() for name in (CHECKPOINT, PREVIOUS))
+
     def load_checkpoint(self) -> dict[str, Any] | None:
         """The last good one; None if there is none."""
         for name in (CHECKPOINT, PREVIOUS):

@@ -20,7 +20,7 @@ from symloss.training.folder import RunFolder
 from symloss.training.schedule import Schedule
 from symloss.training.settings import Settings
 from symloss.training.tally import Tally
-from symloss.training.task import Task
+from symloss.training.task import Task, augmentation
 
 Row = dict[str, Any]
 
@@ -60,7 +60,7 @@ class Trainer:
         data, settings = self.task.data, self.settings
         return Batches(
             examples, batch=size, scaling=data.scaling,
-            augmentation=data.augmentation if training and settings.augment else (),
+            augmentation=augmentation(settings, data) if training else (),
             shuffle=training, seed=settings.seed, device=self.fabric.device,
             rank=self.fabric.global_rank, world=self.fabric.world_size,
             size=data.size, workers=self.workers, channels_last=settings.channels_last,

@@ -9,7 +9,7 @@ from symloss.data import KNOWN
 from symloss.data.dataset import DataSet
 from symloss.training.protocols import protocol_of, resolved
 from symloss.training.settings import Settings
-from symloss.training.task import fingerprint, opened
+from symloss.training.task import augmentation, fingerprint, opened
 
 WHERE = ("label", "image", "test")
 """Settings that say what of the user's own data is what."""
@@ -31,7 +31,10 @@ def resolve(data: str | Path, loss: str, *, root: Path | None = None, skip_bad: 
     own = None if data in KNOWN else opened(data, root, skip_bad=skip_bad, **where)
     kind = "" if own is None else _kind(own)
     given = given | {"fingerprint": fingerprint(own, given.get("noise") or "clean")}
-    return resolved(protocol_of(data, kind), data, loss, given).settings
+    settings = resolved(protocol_of(data, kind), data, loss, given).settings
+    if own is not None:
+        augmentation(settings, own)  # refuses what cannot be done to it, before a run is begun
+    return settings
 
 
 def _kind(data: DataSet) -> str:

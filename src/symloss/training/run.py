@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import torch
 from lightning_fabric import Fabric
 from torch.multiprocessing.spawn import ProcessRaisedException
 
+from symloss.data import KNOWN
 from symloss.training.denormals import flushed_denormals
 from symloss.training.folder import DATA, RESULT, RunFolder
 from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import PRECISIONS, Settings
-from symloss.training.task import Task, prepare
+from symloss.training.task import Task, augmentation, prepare
 from symloss.training.versions import versions
 from symloss.writing import DiskFull
 
@@ -54,6 +56,12 @@ def train(
     first = not several or is_first()
     if first:
         run.start(settings)
+        if begun_unaugmented(run, settings):
+            warnings.warn(
+                f"{folder} was begun by version 0.1, which left images of one's own as they are, and stays so; "
+                "remove it to train on augmented images",
+                stacklevel=2,
+            )
     done = run.read(RESULT, needs=RESULT_HOLDS)
     if done is not None:
         return done
@@ -111,9 +119,11 @@ class _Work:
 
     def __call__(self, fabric: Fabric) -> dict[str, Any]:
         folder, task = RunFolder(self.path), prepare(self.settings, self.root, self.skip_bad)
+        if begun_unaugmented(folder, self.settings):
+            task = replace(task, data=replace(task.data, augmentation=()))
         if fabric.is_global_zero:
             task.corruption.save(self.path)
-            folder.write(DATA, _description(task))
+            folder.write(DATA, _description(self.settings, task))
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
             best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)
@@ -123,8 +133,17 @@ class _Work:
         return result
 
 
-def _description(task: Task) -> dict[str, Any]:
-    """What has to be known of the data to predict on other data."""
+def begun_unaugmented(run: RunFolder, settings: Settings) -> bool:
+    """Whether its settings say "augment" and its images were not changed: it ends as it was begun, bit for bit."""
+    if settings.data in KNOWN or not settings.augment or not run.has_checkpoint():
+        return False
+    about = run.read(DATA) or {}
+    shape = about.get("input_shape")
+    return not about.get("augmentation") and isinstance(shape, list) and len(shape) == 3
+
+
+def _description(settings: Settings, task: Task) -> dict[str, Any]:
+    """What has to be known of the data to predict on other data, and what was done to it."""
     data = task.data
     return {
         "name": data.name,
@@ -134,6 +153,7 @@ def _description(task: Task) -> dict[str, Any]:
         "columns": list(data.columns),
         "mean": list(data.scaling.mean),
         "std": list(data.scaling.std),
+        "augmentation": list(augmentation(settings, data)),
     }
 
 

@@ -11,6 +11,7 @@ from types import NoneType
 from typing import Any
 
 from symloss import checks
+from symloss.data.opening import VOUCHED
 from symloss.noise.counts import METHODS
 from symloss.noise.spec import parse
 from symloss.training.schedule import Schedule
@@ -20,6 +21,8 @@ PRECISIONS = {"32": "32-true", "bf16-mixed": "bf16-mixed"}
 """And what Lightning Fabric calls them."""
 SCORES = ("loss", "none", "l2", "batch-norm")
 FULL = "full"
+AUGMENT: dict[str, bool | str] = {"all": True, "crop": "crop", "none": False}
+"""Words for what is done to training images, and the settings: two are as they were before there were words."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Settings:
     schedule: str = "cosine"
     clip: float | None = 5.0
     """Largest norm of the gradient; 0 and None are none."""
-    augment: bool = True
+    augment: bool | str = True
+    """Whether training images are changed at random: as the data set says, not at all, or "crop", which never flips."""
     subset: int | None = None
     """Only so many training examples, drawn once (the same for every seed): a reduced protocol."""
     validation: float = 0.1
@@ -78,6 +82,9 @@ class Settings:
         checks.choice("precision", self.precision, PRECISIONS)
         checks.choice("counts", self.counts, METHODS)
         checks.choice("scores", self.scores, SCORES)
+        if isinstance(self.augment, str):
+            checks.choice("augment", self.augment, AUGMENT)
+            object.__setattr__(self, "augment", AUGMENT[self.augment])
         for name, interval in (_WHOLE | _NUMBERS).items():
             value = getattr(self, name)
             if value is None and name in _OPTIONAL:
@@ -108,6 +115,18 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+AS_GIVEN = "as given"
+
+
+def noise_said(data: str, noise: str) -> str:
+    """How noise is named to people: labels that nobody vouches for are not called clean where nothing was added.
+
+    >>> noise_said("digits", "clean"), noise_said("photos/", "clean"), noise_said("photos/", "sym:0.4")
+    ('clean', 'as given', 'sym:0.4')
+    """
+    return AS_GIVEN if noise == "clean" and data not in VOUCHED else noise
+
+
 def profile_said(profile: str) -> str:
     """How a profile is named wherever its figures show.
 
@@ -123,6 +142,7 @@ _KINDS: dict[str, tuple[str, Any]] = {
     "str": ("a text", str),
     "str | None": ("a text or nothing", (str, NoneType)),
     "bool": ("true or false", bool),
+    "bool | str": ("true, false or a text", (bool, str)),
 }
 """Of the fields that are no numbers."""
 _OPTIONAL = ("clip", "subset", "noise_seed")

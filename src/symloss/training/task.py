@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from symloss.data import KNOWN, data_root, open_data
+from symloss.data.augment import chosen
 from symloss.data.bad import warn
 from symloss.data.dataset import DataSet, Examples
 from symloss.noise import Corruption, corrupt, parse
@@ -93,6 +94,11 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
         test=data.test,
         corruption=corruption,
     )
+
+
+def augmentation(settings: Settings, data: DataSet) -> tuple[str, ...]:
+    """What is done to training images."""
+    return chosen(settings.augment, data.augmentation, data.input_shape)
 
 
 def fingerprint(own: DataSet | None, noise: str) -> str | None:

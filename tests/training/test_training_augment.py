@@ -1,0 +1,201 @@
+"""Images of one's own are changed at random from epoch to epoch, and only as the settings say."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+from PIL import Image
+from refusals import refused
+from training_helpers import metrics, run, same_weights, without_time
+from typer.testing import CliRunner
+
+from symloss.cli import app
+from symloss.training import Settings, resolve
+from symloss.training.loop import Trainer
+from symloss.training.task import prepare
+
+COUNT, SIDE = 24, 16
+
+
+def rising(count=COUNT, height=SIDE, width=SIDE):
+    """Every image grows brighter from left to right, and is black nowhere: a flip and a frame are seen at once."""
+    bright = np.linspace(40, 200, width).astype(np.uint8)
+    return np.stack([np.broadcast_to(bright + number, (height, width)) for number in range(count)])
+
+
+def save(folder, images):
+    for number, image in enumerate(images):
+        place = folder / ("even" if number % 2 == 0 else "odd")
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place / f"{number:02}.png")
+    return str(folder)
+
+
+@pytest.fixture
+def in_memory(tmp_path):
+    return save(tmp_path / "photos", rising())
+
+
+@pytest.fixture
+def in_files(tmp_path):
+    """Of two sizes, so that they are decoded epoch by epoch."""
+    return save(tmp_path / "photos", [*rising(5), *rising(3, 20, 24)])
+
+
+@pytest.fixture
+def in_arrays(tmp_path):
+    np.savez(tmp_path / "photos.npz", x=rising(), y=np.arange(COUNT) % 2)
+    return str(tmp_path / "photos.npz")
+
+
+def settings(data, **given):
+    common = {"model": "training_helpers:drops", "epochs": 2, "batch": 8, "lr": 0.01, "validation": 0.0}
+    return resolve(data, "ce", **common | given)
+
+
+def seen(data, epoch, **given):
+    """Each training image as the model sees it in an epoch, by its number: up to scale, 0 where it is black."""
+    own = settings(data, **given)
+    task = prepare(own)
+    trainer = Trainer(Fabric(accelerator="cpu", devices=1), own, task)
+    found = {}
+    for batch in trainer.train_batches.epoch(epoch):
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (task.data.scaling.mean, task.data.scaling.std))
+        raw = batch.inputs * std + mean
+        found |= dict(zip(batch.index.tolist(), raw, strict=True))
+    return torch.stack([found[number] for number in sorted(found)])
+
+
+def flipped(images):
+    """Of each image, whether it grows darker from left to right, its frame apart."""
+    falls = []
+    for image in images:
+        row = image[0, image.shape[1] // 2]
+        row = row[row > 0.1]
+        falls.append(bool(row[0] > row[-1]))
+    return falls
+
+
+@pytest.mark.parametrize("data", ["in_memory", "in_files", "in_arrays"])
+def test_two_epochs_see_different_pixels(data, request):
+    data = request.getfixturevalue(data)
+    first, second = seen(data, 0), seen(data, 1)
+    same = sum(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    assert same < len(first) / 4  # small images have few windows
+    assert torch.equal(seen(data, 0), first)
+    assert 0 < sum(flipped([*first, *second])) < 2 * len(first)
+    frame = first.shape[-1] // 8
+    assert frame in (2, 28)
+    black = (torch.cat([first, second])[:, 0] < 0.01).all(dim=1).sum(dim=1)
+    assert 0 < black.max() <= frame
+
+
+@pytest.mark.parametrize("data", ["in_memory", "in_files", "in_arrays"])
+def test_without_augmentation_every_epoch_sees_the_same(data, request):
+    data = request.getfixturevalue(data)
+    assert torch.equal(seen(data, 0, augment=False), seen(data, 1, augment=False))
+    assert not any(flipped(seen(data, 0, augment="none")))
+
+
+@pytest.mark.parametrize("data", ["in_memory", "in_files", "in_arrays"])
+def test_crop_never_flips(data, request):
+    data = request.getfixturevalue(data)
+    first, second = seen(data, 0, augment="crop"), seen(data, 1, augment="crop")
+    assert not torch.equal(first, second)
+    assert not any(flipped([*first, *second]))
+
+
+def test_crop_of_a_published_set_is_its_own_or_one_in_proportion():
+    assert not torch.equal(seen("digits", 0, augment="crop", subset=40), seen("digits", 1, augment="crop", subset=40))
+    assert torch.equal(seen("digits", 0, subset=40), seen("digits", 1, subset=40))  # its protocol has none
+
+
+def test_a_table_cannot_be_cropped(tmp_path):
+    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20)))
+    with refused(ValueError, "augment must be all or none", "'crop'", "(1,)"):
+        settings(str(tmp_path / "mine.csv"), augment="crop")
+    done = CliRunner().invoke(app, ["train", "--data", str(tmp_path / "mine.csv"), "--augment", "crop"])
+    assert isinstance(done.exception, ValueError)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_true_and_false_have_the_keys_they_always_had():
+    digits = {"data": "digits", "noise": "clean"}
+    assert Settings(**digits).key == "409d90e4caff"
+    assert Settings(**digits, augment=False).key == "2ef8a76b3f24"
+    assert Settings(augment="all") == Settings(augment=True)
+    assert Settings(augment="none") == Settings(augment=False)
+    assert len({Settings(augment=value).key for value in (True, False, "crop")}) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], True),
+        (["--augment"], True),
+        (["--augment", "all"], True),
+        (["--no-augment"], False),
+        (["--augment", "none"], False),
+        (["--augment=crop"], "crop"),
+        (["--augment", "crop"], "crop"),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_the_option_alone_or_with_a_word(tmp_path, monkeypatch, words, expected, last):
+    found = []
+    monkeypatch.setattr("symloss.cli.training.train_shown", lambda settings, *_: found.append(settings) or 1 / 0)
+    rest = ["--epochs", "1"]
+    done = CliRunner().invoke(app, ["train", *(rest + words if last else words + rest)])
+    assert isinstance(done.exception, ZeroDivisionError), done.output
+    assert found[0].augment == expected
+
+
+def test_an_unknown_word_is_refused():
+    with refused(ValueError, "augment must be one of 'all', 'crop', 'none'", "got 'flip'"):
+        Settings(augment="flip")
+
+
+class _Stopped(Exception):  # noqa: N818
+    pass
+
+
+def cut_off(row):
+    if row["epoch"] == 1:
+        raise _Stopped
+
+
+@pytest.mark.parametrize("data", ["in_memory", "in_files"])
+def test_a_run_on_changed_images_goes_on_bit_for_bit(tmp_path, data, request):
+    own = settings(request.getfixturevalue(data))
+    run(own, tmp_path / "whole")
+    with pytest.raises(_Stopped):
+        run(own, tmp_path / "cut", on_epoch=cut_off)
+    run(own, tmp_path / "cut")
+    assert same_weights(tmp_path / "whole", tmp_path / "cut")
+    assert without_time(metrics(tmp_path / "whole")) == without_time(metrics(tmp_path / "cut"))
+
+
+def test_a_run_says_what_was_done_to_its_images(tmp_path, in_memory):
+    for augment, steps in ((True, ["crop:2", "flip"]), ("crop", ["crop:2"]), (False, [])):
+        run(settings(in_memory, augment=augment, epochs=1), tmp_path / str(augment))
+        assert json.loads((tmp_path / str(augment) / "data.json").read_text())["augmentation"] == steps
+
+
+def test_a_run_of_version_0_1_ends_as_it_was_begun_and_says_so(tmp_path, in_memory):
+    """Its settings say "augment", but its images were left as they were, and nothing in its folder tells of it."""
+    own, folder = settings(in_memory), tmp_path / "run"
+    run(dataclasses.replace(own, augment=False), tmp_path / "plain")
+    with pytest.raises(_Stopped):
+        run(dataclasses.replace(own, augment=False), folder, on_epoch=cut_off)
+    (folder / "settings.json").write_text(json.dumps({"format": 1} | own.to_dict()))
+    about = json.loads((folder / "data.json").read_text())
+    del about["augmentation"]
+    (folder / "data.json").write_text(json.dumps(about))
+    for _ in ("unfinished", "finished"):
+        with pytest.warns(UserWarning, match=r"run was begun by version 0\.1, which left images of one's own as they"):
+            run(own, folder)
+    assert same_weights(folder, tmp_path / "plain")
+    assert json.loads((folder / "data.json").read_text())["augmentation"] == []
