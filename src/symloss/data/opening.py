@@ -77,7 +77,7 @@ def existing(spec: str) -> Path:
         raise ValueError("data must be a known name or an existing folder or file; got an empty text")
     path = Path(spec)
     if path.exists():
-        return path
+        return _no_pipe(path, "data")
     if path.name != spec or path.suffix in FILES:
         raise FileNotFoundError(f"data must be an existing folder or file, or one of {', '.join(KNOWN)}; got {spec!r}")
     raise ValueError(f"data must be a known name or an existing folder or file; got {spec!r}, {nearest(spec, KNOWN)}")
@@ -89,10 +89,18 @@ def _existing_test(given: str | Path, train: Path) -> Path:
     test = Path(given)
     if not test.exists():
         raise FileNotFoundError(f"test must be an existing folder or file; got {str(test)!r}")
+    _no_pipe(test, "test")
     kinds = [("folder" if path.is_dir() else _kind(path)) for path in (train, test)]
     if kinds[0] != kinds[1]:
         raise ValueError(f"test must be of the same kind as the training data, a {kinds[0]}; got a {kinds[1]}, {test}")
     return test
+
+
+def _no_pipe(path: Path, what: str) -> Path:
+    """Pipes and devices would be waited for, and cannot be read twice."""
+    if not (path.is_dir() or path.is_file()):
+        raise ValueError(f"{what} must be a folder or a file; got a pipe or a device, {str(path)!r}")
+    return path
 
 
 def _kind(path: Path) -> str:
