@@ -28,7 +28,7 @@ WHAT = {
     "image": _option(str | None, None, "Column of the image paths, in a table."),
     "test": _option(str | None, None, "Clean data of your own to test on."),
     "data_dir": (DataDir, None),
-    "skip_bad": _option(bool, False, "Leave out files that are no images.", "--skip-bad"),
+    "skip_bad": _option(bool, False, "Leave out files that are no images, and rows without a label.", "--skip-bad"),
     "subset": _option(int | None, None, "Train on so many examples only: a reduced protocol."),
     "validation": _option(float | None, None, "Share of the training data to hold out (default: 0.1)."),
     "clean_validation": _option(bool, False, "Hold out with true labels, not noisy ones.", "--clean-validation"),

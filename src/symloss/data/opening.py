@@ -43,9 +43,9 @@ def open_data(
     - a ``.csv`` or ``.parquet`` table of features with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
-    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images are left
-    out, and ``on_bad`` is told each one's path and what is wrong with it. A name goes before a path: ``./digits`` is
-    the path.
+    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images, and rows
+    without a label, are left out, and ``on_bad`` is told each one's path and what is wrong with it. A name goes before
+    a path: ``./digits`` is the path.
 
     >>> digits = open_data("digits")
     >>> len(digits.train), digits.input_shape, digits.classes[:3]
@@ -113,7 +113,7 @@ def _open_own(path: Path, test: Path | None, label: str, image: str | None, bad:
     if path.is_dir():
         return open_folder(path, test, bad)
     if suffix == ".npz":
-        return open_arrays(path, test)
+        return open_arrays(path, test, bad)
     if suffix in TABLES:
         return _open_table(path, test, label, image, bad)
     raise ValueError(f"data must be a folder or a file ending in {', '.join(FILES)}; got {str(path)!r}")
@@ -126,5 +126,5 @@ def _open_table(path: Path, test: Path | None, label: str, image: str | None, ba
     train, clean = tables[0], tables[1] if test is not None else None
     images = image_column(train, image)
     if images is None:
-        return open_features(train, clean, label)
+        return open_features(train, clean, label, bad)
     return open_manifest(train, clean, label, images, bad)
