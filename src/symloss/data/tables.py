@@ -196,7 +196,7 @@ class ParquetTable(Table):
 
     @contextlib.contextmanager
     def _damage_said(self) -> Iterator[None]:
-        import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415
+        import pyarrow as pa  # noqa: PLC0415
 
         try:
             yield
