@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from data_helpers import largest_file
 from refusals import refused
 
-from symloss.data import download
+from symloss.data import archive, download
 from symloss.data.archive import extract
 from symloss.writing import DiskFull
 
@@ -68,6 +69,48 @@ def test_hostile_members(tmp_path, info, said):
         extract(archive, home / "good")
     assert list(home.iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar.gz", "data"]
+
+
+def bomb(path: Path, *members: tuple[tarfile.TarInfo, int]) -> Path:
+    """An archive of zeros, packed to a thousandth; the size that is announced, and the bytes that are there."""
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for info, size in members:
+            file.write(info.tobuf(tarfile.GNU_FORMAT))
+            file.write(bytes(size))
+        file.write(bytes(1024))
+    return path
+
+
+def test_too_many_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "LARGEST", 100_000)
+    good = bomb(tmp_path / "a.tar.gz", (member("good/a", size=51_200), 51_200))
+    extract(good, tmp_path / "data" / "good")
+    several = [(member(f"good/{name}", size=51_200), 51_200) for name in "ab"]
+    for members in (several, [(member("good/a", size=10**12), 0)]):
+        path = bomb(tmp_path / "b.tar.gz", *members)
+        with refused(ValueError, path, "no more than 100000 bytes", "got more"):
+            extract(path, tmp_path / "more" / "good")
+        assert list((tmp_path / "more").iterdir()) == []
+
+
+def test_too_many_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "MEMBERS", 5)
+    path = bomb(tmp_path / "a.tar.gz", *((member(f"good/{k}"), 0) for k in range(6)))
+    with refused(ValueError, path, "in 5 files", "got more"):
+        extract(path, tmp_path / "good")
+
+
+def test_a_head_that_would_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive, "_AT_ONCE", 10_000)
+    path = bomb(tmp_path / "a.tar.gz", (member("good/a", tarfile.XHDTYPE, size=51_200), 51_200))
+    with refused(ValueError, path, "must unpack to no more than"):
+        extract(path, tmp_path / "good")
+
+
+def test_heads_without_end(tmp_path):
+    heads = [(member("good/a", tarfile.XHDTYPE), 0)] * 3000
+    with refused(ValueError, "whole tar archive"):
+        extract(bomb(tmp_path / "a.tar.gz", *heads), tmp_path / "good")
 
 
 def test_the_wrong_folder(tmp_path):

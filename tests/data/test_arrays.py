@@ -91,6 +91,35 @@ class Hostile:
         return os.mkdir, (self.path,)
 
 
+@pytest.mark.parametrize(
+    "y", [np.array([1.0, np.nan, 2.0, np.nan]), np.array(["a", "nan", "b", ""]), np.array([b"a", b"NaN", b"b", b""])]
+)
+def test_a_missing_label_is_no_class(tmp_path, y):
+    x = np.arange(8.0).reshape(4, 2)
+    np.savez(tmp_path / "x.npz", x=x, y=y)
+    with refused(ValueError, "y of", tmp_path / "x.npz", "a label for each", "in row 1", "--skip-bad"):
+        open_data(str(tmp_path / "x.npz"))
+    told = []
+    data = open_data(str(tmp_path / "x.npz"), skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert data.train.inputs.tolist() == x[[0, 2]].tolist()
+    assert data.train.labels.tolist() == [0, 1]
+    assert told == [(tmp_path / "x.npz", "no label in row 1 and 1 more rows of y")]
+
+
+@pytest.mark.parametrize(
+    ("y", "ingredients"),
+    [
+        (["1", "1.0", "2"], ("'1' and '1.0'", "the same number")),
+        ([1.0, np.inf, 2.0], ("a label for each", "got inf")),
+        ([b"a", b"\xff", b"b"], ("names in UTF-8",)),
+    ],
+)
+def test_labels_that_are_none(tmp_path, y, ingredients):
+    np.savez(tmp_path / "x.npz", x=X, y=np.array(y))
+    with refused(ValueError, "y of", tmp_path / "x.npz", *ingredients):
+        open_data(str(tmp_path / "x.npz"))
+
+
 @pytest.mark.parametrize("name", ["x", "y"])
 def test_objects_are_never_loaded(tmp_path, name):
     arrays = {"x": X, "y": Y} | {name: np.array([Hostile(tmp_path / "trace")] * 3, dtype=object)}
@@ -110,7 +139,7 @@ def test_objects_are_never_loaded(tmp_path, name):
         ({"x": X[:0], "y": Y[:0]}, ("and some", "got 0 inputs and 0 labels")),
         ({"x": X, "y": Y[:, None]}, ("y of", "one row", "shape (3, 1)")),
         ({"x": X, "y": Y > 0}, ("y of", "numbers or names", "got bool")),
-        ({"x": X, "y": np.array([0, 1, np.nan])}, ("y of", "a label for each", "got nan")),
+        ({"x": X, "y": np.array([0, 1, np.nan])}, ("y of", "a label for each", "got 'nan' in row 2")),
         ({"x": X, "y": np.array([0.5, 1, 2])}, ("names or whole numbers", "got 0.5")),
         ({"x": X, "y": np.zeros(3)}, ("at least two classes", "got only '0.0'")),
         ({"x": X[:, 0], "y": Y}, ("x of", "(N, d)", "shape (3,)")),

@@ -29,10 +29,14 @@ class Shop:
     ranges: bool = True
     cut_after: int | None = None
     silent: bool = False
+    length: bool = True
+    moved: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     url: str = ""
 
     def answer(self, name: str, wanted: str | None) -> tuple[int, dict[str, str], bytes]:
+        if name in self.moved:
+            return 302, {"Location": self.moved[name]}, b""
         content = self.files.get(name)
         if content is None:
             return 404, {}, b""
@@ -55,7 +59,8 @@ def serving(shop: Shop) -> Iterator[Shop]:
                 return
             code, headers, content = shop.answer(self.path.removeprefix("/data/"), wanted)
             self.send_response(code)
-            for key, value in (headers | {"Content-Length": str(len(content))}).items():
+            length = {"Content-Length": str(len(content))} if shop.length else {}
+            for key, value in (headers | length).items():
                 self.send_header(key, value)
             self.end_headers()
             self.wfile.write(content[: shop.cut_after])
@@ -279,6 +284,35 @@ def test_a_full_disk_keeps_what_arrived(tmp_path, blob):
     get("blob", tmp_path)
     assert whole(tmp_path)
     assert blob.asked[-1] == ("/data/blob", "bytes=600000-")
+
+
+@pytest.mark.parametrize("length", [True, False], ids=["announced", "found out"])
+def test_a_file_that_is_too_large(tmp_path, blob, monkeypatch, length):
+    monkeypatch.setattr(download, "LARGEST", len(CONTENT) - 1)
+    blob.length = length
+    put_part(tmp_path, CONTENT[:300_000])
+    with refused(ValueError, f"{blob.url}/blob", f"no more than {len(CONTENT) - 1} bytes", "nothing of it is kept"):
+        get("blob", tmp_path)
+    assert list((tmp_path / "blob").iterdir()) == []
+    monkeypatch.setattr(download, "LARGEST", len(CONTENT))
+    get("blob", tmp_path)
+    assert whole(tmp_path)
+
+
+@pytest.mark.parametrize("address", ["ftp://127.0.0.1:9/blob", "file:///etc/passwd", "FTP://127.0.0.1:9/blob"])
+def test_only_http_is_followed(tmp_path, blob, address):
+    blob.moved = {"blob": address}
+    with refused(ConnectionError, f"{blob.url}/blob", "302", address.lower()):
+        get("blob", tmp_path)
+    assert len(blob.asked) == 1
+
+
+def test_another_address_is_followed(tmp_path, blob):
+    blob.files["other"] = CONTENT
+    blob.moved = {"blob": f"{blob.url}/other"}
+    get("blob", tmp_path)
+    assert whole(tmp_path)
+    assert [path for path, _ in blob.asked] == ["/data/blob", "/data/other"]
 
 
 # --- Archives ----------------------------------------------------------------------------------------------------

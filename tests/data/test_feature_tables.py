@@ -13,7 +13,9 @@ import torch
 from data_helpers import random_bytes, save_image
 from refusals import refused
 
-from symloss.data import ImageFiles, open_data
+from symloss.data import ImageFiles, open_data, tables
+from symloss.data.tables import CsvTable
+from symloss.data.unlabelled import Wanted, open_inputs
 
 FLOWERS = """width,label,height
 1.5,rose,2
@@ -144,6 +146,16 @@ def test_no_parquet(tmp_path):
         open_data(write(tmp_path / "x.parquet", "a,label\n1,x\n"))
 
 
+def test_damaged_parquet(tmp_path):
+    """Its head is at the end, and still good."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": np.arange(500.0), "label": ["x", "y"] * 250}), path)
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + b"\xff" * 1000 + content[1100:])
+    with refused(ValueError, path, "must be a Parquet file"):
+        open_data(str(path))
+
+
 # --- Bad CSV -----------------------------------------------------------------------------------------------------
 
 
@@ -207,6 +219,153 @@ def test_bad_test_tables(tmp_path, text, ingredients):
     train = write(tmp_path / "x.csv", "a,b,label\n1,2,x\n3,4,y\n")
     with refused(ValueError, tmp_path / "t.csv", *ingredients):
         open_data(train, test=write(tmp_path / "t.csv", text))
+
+
+# --- Wide tables -------------------------------------------------------------------------------------------------
+
+
+class Name(str):
+    """A column's name that counts how often it is compared with another one."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def write_wide(path: Path, columns: int) -> str:
+    names = [f"c{k}" for k in range(columns)]
+    rows = [",".join([*(str(k + row) for k in range(columns)), "xy"[row]]) for row in range(2)]
+    return write(path, "\n".join([",".join([*names, "label"]), *rows]) + "\n")
+
+
+def comparisons(path: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """In training, in testing on a second table, and in predicting."""
+    read = CsvTable._header
+    with monkeypatch.context() as patch:
+        patch.setattr(CsvTable, "_header", lambda table: [Name(name) for name in read(table)])
+        train, test = write_wide(path / "x.csv", columns), write_wide(path / "t.csv", columns)
+        Name.compared = 0
+        data = open_data(train, test=test)
+        open_inputs(test, Wanted((columns,), columns=data.columns))
+    assert data.test.inputs[1, -1] == columns
+    return Name.compared
+
+
+def test_the_work_on_names_grows_with_their_number_only(tmp_path, monkeypatch):
+    few, many = (comparisons(tmp_path, columns, monkeypatch) for columns in (20, 200))
+    assert many <= 11 * few
+
+
+def test_a_parquet_file_is_opened_as_often_whatever_its_width(tmp_path, monkeypatch):
+    opened, read = pq.ParquetFile, []
+
+    class Counted(opened):
+        def read(self, columns, **options):
+            read.append(len(columns))
+            return super().read(columns=columns, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", Counted)
+    expected = np.random.default_rng(0).standard_normal((3, 500)).astype(np.float32)
+    columns = {f"c{k}": expected[:, k] for k in range(500)}
+    pq.write_table(pa.table({"label": ["x", "y", "x"]} | columns), tmp_path / "x.parquet")
+    data = open_data(str(tmp_path / "x.parquet"))
+    assert read == [1, 500]
+    np.testing.assert_array_equal(data.train.inputs.numpy(), expected)
+    np.testing.assert_allclose(data.scaling.std, expected.astype(np.float64).std(0), rtol=1e-12)
+    # Where not all of it fits, some columns at a time, in any order.
+    monkeypatch.setattr(tables, "_CELLS", 3 * 128)
+    inputs = open_inputs(str(tmp_path / "x.parquet"), Wanted((500,), columns=data.columns[::-1])).inputs
+    np.testing.assert_array_equal(inputs.numpy(), expected[:, ::-1])
+    assert read[2:] == [128, 128, 128, 116]
+
+
+def test_a_message_does_not_name_a_thousand_columns(tmp_path):
+    path = write_wide(tmp_path / "x.csv", 1000)
+    with refused(ValueError, "label column 'target'", "got the columns c0, c1, ", "c19 and 981 more"):
+        open_data(path, label="target")
+
+
+# --- Labels that are missing, or written in two ways -------------------------------------------------------------
+
+
+def parquet(path: Path, labels: pa.Array) -> str:
+    pq.write_table(pa.table({"a": [float(k) for k in range(len(labels))], "label": labels}), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("missing", ["nan", "NaN", "-nan", ""])
+def test_a_missing_label_is_no_class(tmp_path, missing):
+    path = write(tmp_path / "x.csv", f"a,label\n0,x\n1,{missing}\n2,y\n3,{missing}\n4,x\n")
+    given = repr(missing) if missing else "an empty cell"
+    with refused(ValueError, "'label'", path, "a label", f"got {given} in line 3", "--skip-bad", "skip_bad=True"):
+        open_data(path)
+    told = []
+    data = open_data(path, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert (data.classes, data.train.labels.tolist()) == (("x", "y"), [0, 1, 0])
+    assert data.train.inputs.tolist() == [[0], [2], [4]]
+    assert told == [(tmp_path / "x.csv", "no label in line 3 and 1 more lines")]
+
+
+@pytest.mark.parametrize(
+    "labels", [pa.array([1.0, float("nan"), None, 2.0]), pa.array(["1.0", "nan", None, "2.0"])], ids=["numbers", "text"]
+)
+def test_a_missing_label_in_parquet(tmp_path, labels):
+    path = parquet(tmp_path / "x.parquet", labels)
+    with refused(ValueError, "'label'", path, "'nan' in row 2", "--skip-bad"):
+        open_data(path)
+    data = open_data(path, skip_bad=True)
+    assert (data.classes, data.train.inputs.tolist()) == (("1.0", "2.0"), [[0], [3]])
+
+
+def test_features_of_a_row_without_a_label_are_not_looked_at(tmp_path):
+    pq.write_table(pa.table({"a": [1.0, 1e300, 2.0], "label": ["x", None, "y"]}), tmp_path / "x.parquet")
+    assert open_data(str(tmp_path / "x.parquet"), skip_bad=True).train.inputs.tolist() == [[1], [2]]
+    assert len(open_data(write(tmp_path / "x.csv", "a,label\n1,x\n,\n2,y\n"), skip_bad=True).train) == 2
+
+
+def test_an_image_without_a_label(tmp_path):
+    written = write_images(tmp_path)
+    path = write(tmp_path / "list.csv", "image,label\npictures/0.png,x\npictures/1.png,nan\npictures/2.png,y\n")
+    with refused(ValueError, "'nan' in line 3"):
+        open_data(path)
+    np.testing.assert_array_equal(open_data(path, skip_bad=True).train.inputs.numpy(), written[[0, 2]])
+
+
+@pytest.mark.parametrize("labels", [("1", "1.0", "2"), ("1", "+1", "x"), ("1e1", "10", "2")])
+def test_a_number_that_is_written_in_two_ways(tmp_path, labels):
+    path = write(tmp_path / "x.csv", "a,label\n" + "".join(f"{k},{label}\n" for k, label in enumerate(labels)))
+    with refused(ValueError, "'label'", path, "in one way", repr(labels[0]), repr(labels[1]), "the same number"):
+        open_data(path)
+    with refused(ValueError, "'label'", "in one way", "the same number"):
+        open_data(parquet(tmp_path / "x.parquet", pa.array(labels)))
+
+
+def test_codes_with_zeros_in_front_are_classes_of_their_own(tmp_path):
+    path = write(tmp_path / "x.csv", "a,label\n1,007\n2,7\n3,-9007199254740993\n4,-9007199254740992\n")
+    assert len(open_data(path).classes) == 4
+
+
+def test_a_test_label_that_is_written_in_another_way(tmp_path):
+    train = write(tmp_path / "x.csv", "a,label\n1,1\n2,2\n")
+    with refused(ValueError, "got '1.0', which is the number of '1', written in another way"):
+        open_data(train, test=write(tmp_path / "t.csv", "a,label\n1,1.0\n"))
+
+
+def test_digits_of_other_scripts_are_text(tmp_path):
+    arabic = [chr(0x660 + digit) for digit in (1, 2)]
+    path = write(tmp_path / "x.csv", f"a,label\n1,{arabic[1]}\n2,{arabic[0]}\n3,1\n4,10\n5,9\n")
+    assert open_data(path).classes == ("1", "10", "9", *arabic)
+    for cell in (arabic[0], "1_000"):
+        with refused(ValueError, "'a'", "a finite number", repr(cell), "line 3"):
+            open_data(write(tmp_path / "y.csv", f"a,label\n1,x\n{cell},y\n"))
+    # Spaces that are not ASCII are spaces all the same.
+    spaced = open_data(write(tmp_path / "z.csv", "a,label\n1\u00a0,x\n\u30002,y\n"))
+    assert spaced.train.inputs.tolist() == [[1], [2]]
 
 
 # --- Tables of image files ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from data_helpers import cut, random_bytes, save_image
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 from refusals import refused
 
 from symloss.data import ImageFiles, images, open_data
@@ -276,6 +277,52 @@ def test_a_bomb_that_pillow_only_warns_of(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)  # of 30; refused by Pillow above 40
     with refused(ValueError, tmp_path / "cat" / "0.png", "more than the allowed 20 pixels"):
         open_data(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["0bad.png", "0bad.jpg", "0bad.eps"])
+def test_no_program_is_started(tmp_path, monkeypatch, name):
+    """Pillow hands PostScript to Ghostscript, by its content, whatever the file is called."""
+
+    def start(*_: object, **__: object) -> None:
+        pytest.fail("Ghostscript was called")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", start)
+    write_classes(tmp_path)
+    path = tmp_path / "cat" / name
+    path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 6\n%%EndComments\nshowpage\n%%EOF\n")
+    with refused(ValueError, path, "a file that is no image", "PNG, JPEG", "--skip-bad"):
+        open_data(str(tmp_path))
+    assert len(open_data(str(tmp_path), skip_bad=True).train) == 4
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "MPO", "WEBP", "TIFF", "GIF", "BMP", "PPM", "TGA", "JPEG2000"])
+def test_formats_of_pixels(tmp_path, format):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (5, 6), (200, 100, 50)).save(tmp_path / name / "picture", format)
+    assert open_data(str(tmp_path)).train.inputs.shape == (2, 3, 6, 5)
+
+
+def test_a_listed_file_that_is_a_pipe_or_a_device(tmp_path):
+    written = write_classes(tmp_path / "all")
+    os.mkfifo(tmp_path / "pipe")
+    lines = [f"all/{name}/{k}.png,{name}\n" for name in ("cat", "dog") for k in (0, 1)]
+    for odd in ("pipe", "/dev/zero", "all"):
+        table = tmp_path / "list.csv"
+        table.write_text(f"image,label\n{odd},cat\n" + "".join(lines))
+        with refused(ValueError, tmp_path / odd, "must be an image", "got a folder, a pipe or a device"):
+            open_data(str(table))
+        data = open_data(str(table), skip_bad=True)
+        np.testing.assert_array_equal(data.train.inputs.numpy(), channels_first(written))
+
+
+def test_data_that_is_a_pipe(tmp_path):
+    write_classes(tmp_path / "all")
+    os.mkfifo(tmp_path / "x.csv")
+    with refused(ValueError, "data must be a folder or a file", "pipe", tmp_path / "x.csv"):
+        open_data(str(tmp_path / "x.csv"))
+    with refused(ValueError, "test must be a folder or a file", "pipe", tmp_path / "x.csv"):
+        open_data(str(tmp_path / "all"), test=tmp_path / "x.csv")
 
 
 def test_only_bad_files(tmp_path):

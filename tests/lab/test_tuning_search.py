@@ -4,6 +4,7 @@ import time
 
 import optuna
 import pytest
+import sqlalchemy
 from refusals import refused
 
 from symloss.lab import claims as claiming
@@ -11,7 +12,7 @@ from symloss.lab import tuning
 from symloss.lab.claims import Claims, Place
 from symloss.lab.samplers import InOrder, samplers, short_name
 from symloss.lab.search_space import Dimension, Space, space_of
-from symloss.lab.storages import open_storage, sqlite_url, without_password
+from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said, without_password
 from symloss.lab.tuning import Method, Question, held_out_labels, tune
 from symloss.training.folder import Busy
 from symloss.training.loop import Diverged
@@ -340,6 +341,41 @@ def test_a_password_is_not_shown():
     with pytest.raises(ValueError, match="me:\\*\\*\\*@host") as caught:
         open_storage("nosuch://me:secret@host/x")
     assert "secret" not in str(caught.value)
+
+
+SECRETS = [
+    "nosuch://me:secret@host/x",
+    "nosuch://me@corp:secret@host/x",
+    "nosuch://:secret@host",
+    "nosuch://host/x?user=me&password=secret",
+    "nosuch:/me:secret@host",
+    "me:secret@host",
+    "postgresql://me:secret@host:no-number/x",
+    "redis://me:secret/secret@host",
+    "sqlite://me:secret@/:memory:",
+]
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("url", SECRETS)
+def test_no_message_has_a_password(url):
+    assert "secret" not in without_password(url)
+    with pytest.raises(ValueError, match="--storage must") as caught:
+        open_storage(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///a/b.db", "postgresql://me@host:5432/x", "journal:/a/b.log", "nonsense"])
+def test_what_holds_no_password_is_shown_whole(url):
+    assert without_password(url) == url
+
+
+def test_what_a_database_says_is_shown_without_the_password():
+    """Drivers quote it as it was given, or as they read it."""
+    for said in ("no s%2Fcr t+t for me", "no s/cr t+t for me", "no s/cr t t for me", "no hush"):
+        url = "postgresql://me:s%2Fcr t+t@host/x?sslpassword=hush"
+        with refused(OSError, "postgresql://me:***@host/x?sslpassword=***", "(no ***"), storage_trouble_said(url):
+            raise sqlalchemy.exc.OperationalError("SELECT", {}, Exception(said))
 
 
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -104,3 +105,13 @@ def test_a_draw_of_the_noise_counts_once(tmp_path):
     true, label, rate = found.largest(1)[0]
     off = found.rates - np.diag(np.diag(found.rates))
     assert rate == off.max() == off[int(true), int(label)]
+
+
+def test_a_curve_has_shares_only(tmp_path):
+    """Whatever else a file holds would be no place on a chart."""
+    folder = write_run(tmp_path / "run", Settings(epochs=7, validation=0.0), 0.8)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for row, value in zip(rows, ("x", 10**400, -1, 1e308, float("nan"), None), strict=False):
+        row["test_accuracy"] = value
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [point.x for point in learning_curve([read_run(folder)], "test_accuracy")] == [7]

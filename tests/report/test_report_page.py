@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,7 @@ from symloss.lab import plan
 from symloss.report import compose, page, read_runs
 from symloss.training.settings import Settings
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="there is no chromium with its chromedriver here"),
-]
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run", "--no-default-browser-check", "--window-size=1280,900",
-)  # fmt: skip
+pytestmark = pytest.mark.slow
 QS = (0.2, 0.5, 0.8)
 
 
@@ -42,21 +33,6 @@ def write_page(folder: Path) -> Path:
     file = folder / "page.html"
     file.write_text(page.render(compose(read_runs(runs))))
     return file
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    try:
-        yield driver
-    finally:
-        driver.quit()
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from symloss.cli.options import Trains
 from symloss.cli.report import report
 from symloss.cli.training import compare, predict, train
 from symloss.cli.tuning import tune
+from symloss.text import visible
 
 app = typer.Typer(
     name="symloss",
@@ -57,7 +58,12 @@ app.add_typer(bench, name="bench")
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """One line, without the place in our code."""
-    typer.echo(f"symloss: {message}", err=True)
+    _say(message)
+
+
+def _say(trouble: object) -> None:
+    """One line, whatever names it holds."""
+    typer.echo(f"symloss: {visible(str(trouble))}", err=True)
 
 
 def main() -> None:
@@ -69,5 +75,5 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except (ValueError, TypeError, OSError) as error:
-        typer.echo(f"symloss: {error}", err=True)
+        _say(error)
         sys.exit(2)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from symloss.cli.options import WHAT, DataDir, shared
-from symloss.cli.output import bar
+from symloss.cli.output import bar, say
+from symloss.text import visible
 
 data = typer.Typer(help="Fetch published data sets, and look at data.", no_args_is_help=True)
 
@@ -34,7 +35,7 @@ def get(
             progress.update(tasks[file], completed=here, total=total)  # type: ignore[arg-type]
 
         folder = fetch(name, data_dir, progress=show, base_url=mirror)
-    typer.echo(folder)
+    say(str(folder))
 
 
 @data.command("show")
@@ -50,8 +51,8 @@ def show(
 
     found = open_data(spec, root=options.pop("data_dir"), on_bad=warn, **options)
     kind = "files, decoded when needed" if found.streamed else "in memory"
-    typer.echo(f"{found.name}: inputs {' x '.join(map(str, found.input_shape))}, {kind}")
+    say(f"{visible(found.name)}: inputs {' x '.join(map(str, found.input_shape))}, {kind}")
     counts = [part.labels.bincount(minlength=len(found.classes)) for part in (found.train, found.test) if part]
-    typer.echo("\t".join(["class", "train", "test"][: 1 + len(counts)]))
+    say("\t".join(["class", "train", "test"][: 1 + len(counts)]))
     for number, name in enumerate(found.classes):
-        typer.echo("\t".join([name, *(str(int(count[number])) for count in counts)]))
+        say("\t".join([visible(name), *(str(int(count[number])) for count in counts)]))

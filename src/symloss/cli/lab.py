@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symloss.cli.options import OFF, WHAT, WHERE, shared
-from symloss.cli.output import AsJson, bar, console, print_json
+from symloss.cli.output import AsJson, bar, console, print_json, say
 from symloss.cli.training import percent
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    say(text, err=True)
 
 
 def _announce(table: str, profile: str, found: Survey) -> None:
@@ -238,7 +237,7 @@ def _follow(events: Events, total: int) -> list[tuple[Work, str]]:
             if progress.disable or event.kind != "finished":
                 said = event.kind if not event.reason else f"{event.kind}: {event.reason}"
                 elapsed = time.perf_counter() - started
-                print(f"{over}/{total} {name}: {said} ({elapsed:.0f} s)", file=sys.stderr, flush=True)
+                _say(f"{over}/{total} {name}: {said} ({elapsed:.0f} s)")
     return failed
 
 

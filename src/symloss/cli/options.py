@@ -43,7 +43,9 @@ WHAT = {
         str | None, None, "Clean data of your own to test on.", shown="what comes with the data, if anything"
     ),
     "data_dir": (DataDir, None),
-    "skip_bad": _option(bool, False, "Leave out files that are no images.", "--skip-bad"),
+    "skip_bad": _option(
+        bool, False, "Leave out files that are no images, empty class folders and rows without a label.", "--skip-bad"
+    ),
     "subset": _option(int | None, None, "Train on so many examples only: a reduced protocol.", shown="all"),
     "validation": _option(float | None, None, "Share of the training data to hold out.", shown="0.1"),
     "clean_validation": _option(bool, False, "Hold out with true labels, not noisy ones.", "--clean-validation"),

@@ -10,11 +10,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
+
+from symloss.text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for other programs.", show_default="off")]
+
+
+LINES = "\n\t"
+"""Control characters of our own making."""
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line. Whatever name it holds, of a class, a file or a server's answer, it steers no terminal."""
+    typer.echo(visible(text, keep=LINES), err=err)
+
+
+def print_data(text: str) -> None:
+    """Print a whole document: as it is for another program, harmless in a terminal."""
+    # Not by echo, which takes some of it out.
+    sys.stdout.write(visible(text, keep=LINES) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+class _Harmless(Console):
+    """Tables whose cells and titles steer no terminal either."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text, keep=LINES), **options)
 
 
 def progress(what: str, work: Iterable[Any], pieces: Sequence[str]) -> list[Any]:
@@ -31,7 +57,7 @@ def progress(what: str, work: Iterable[Any], pieces: Sequence[str]) -> list[Any]
             shown.update(task, completed=len(found), piece=(*pieces, "")[len(found)])
             if shown.disable:
                 done = f"{what}: {len(found)}/{len(pieces)} {pieces[len(found) - 1]}"
-                typer.echo(f"{done} ({time.perf_counter() - started:.0f} s)", err=True)
+                say(f"{done} ({time.perf_counter() - started:.0f} s)", err=True)
     return found
 
 
@@ -39,14 +65,14 @@ def bar(*columns: ProgressColumn, **more: Any) -> Progress:
     """A progress bar beside the output, gone at the end; into a file it would write an empty line, so there is none."""
     from rich.progress import Progress
 
-    terminal = Console(stderr=True)
+    terminal = _Harmless(stderr=True)
     return Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal, **more)
 
 
 def console() -> Console:
     """Wide enough for whole rows when the output goes to a file or another program."""
-    return Console() if sys.stdout.isatty() else Console(width=160)
+    return _Harmless() if sys.stdout.isatty() else _Harmless(width=160)
 
 
 def print_json(data: Any) -> None:
-    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    typer.echo(visible_json(json.dumps(data, indent=2, ensure_ascii=False)))

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from symloss.cli.output import print_data, say
+from symloss.text import visible
+
 if TYPE_CHECKING:
     from symloss.report import Report
 
@@ -42,7 +45,7 @@ def report(
     found = compose(read_runs(runs), table or None, shlex.join(words))
     _write(found, targets)
     for line in found.missing:
-        typer.echo(f"without a figure: {line}", err=True)
+        say(f"without a figure: {visible(line)}", err=True)
 
 
 def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
@@ -74,9 +77,9 @@ def _write(found: Report, targets: dict[str, Path | None]) -> None:
     texts = {name: FORMATS[name](found).encode(errors="replace") for name in targets}
     for name, path in targets.items():
         if path is None:
-            typer.echo(texts[name].decode(), nl=False)
+            print_data(texts[name].decode())
             continue
         with said(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, texts[name])
-        typer.echo(f"written to {path}", err=True)
+        say(f"written to {path}", err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
-from symloss.cli.output import AsJson, bar, console, print_json
+from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,7 +50,7 @@ def train(
         print_json(result | {"folder": str(folder)})
         return
     console().print(_table([[result]], settings))
-    typer.echo(f"written to {folder}")
+    say(f"written to {folder}")
 
 
 @shared(WHAT, HOW, WHERE)
@@ -85,7 +85,7 @@ def compare(
         print_json({"rows": comparison.rows(results), "runs": results})
     else:
         console().print(_table(results, plans[0][0]))
-        typer.echo(f"runs are in {options['runs']}")
+        say(f"runs are in {options['runs']}")
 
 
 @shared({name: WHAT[name] for name in ("image", "data_dir", "skip_bad")})
@@ -104,6 +104,7 @@ def predict(
     import csv
     import io
 
+    from symloss.text import plain
     from symloss.training.prediction import predictions
     from symloss.writing import write_whole
 
@@ -113,11 +114,13 @@ def predict(
     root, skip_bad = options["data_dir"], options["skip_bad"]
     found = predictions(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
     for name, prediction, probability in found:
-        writer.writerow([name, prediction, f"{probability:.6f}"])
+        writer.writerow([plain(name), plain(str(prediction)), f"{probability:.6f}"])
+    # The name of a file may be no Unicode, and must not stop the others.
+    written = table.getvalue().encode(errors="backslashreplace")
     if out is None:
-        typer.echo(table.getvalue(), nl=False)
+        print_data(written.decode())
     else:
-        write_whole(out, table.getvalue().encode())
+        write_whole(out, written)
 
 
 def settings_for(loss: str, options: dict[str, Any]) -> Settings:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symloss.cli.options import HOW, OFF, SETTINGS, WHAT, WHERE, shared
-from symloss.cli.output import AsJson, console, print_json
+from symloss.cli.output import AsJson, console, print_json, say
 from symloss.cli.training import Losses, default_noise, percent, settings_for, train_shown
 
 if TYPE_CHECKING:
@@ -173,9 +173,7 @@ def _say_waiting() -> None:
 
 
 def _to_people(line: str) -> None:
-    from rich.console import Console
-
-    Console(stderr=True, soft_wrap=True).print(line, markup=False, highlight=False)
+    say(line, err=True)
 
 
 def _report(found: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:
@@ -195,7 +193,7 @@ def _report(found: list[dict[str, Any]], base: Settings, options: dict[str, Any]
         return
     _print_table(rows, base, labels)
     for row in diverged:
-        typer.echo(f"diverged: {_where(row['settings'])} ({row['reason']})")
+        say(f"diverged: {_where(row['settings'])} ({row['reason']})")
     typer.echo(remark(rows))
     typer.echo("\nThe best of each loss, as lines of protocols.toml:\n")
     for line in as_toml(base.data, rows):

@@ -12,9 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from symloss.checks import brief
 from symloss.data.augment import usual
+from symloss.data.bad import ROWS_HINT, BadFiles
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.labels import class_names, class_numbers
+from symloss.data.labels import check_spelling, class_names, class_numbers, is_missing
 from symloss.data.scaling import scaling_of_features, scaling_of_images
 
 PAIRS = (("x", "y"), ("x_train", "y_train"), ("inputs", "labels"))
@@ -24,10 +26,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Part = tuple[Tensor, list[str]]
 
 
-def open_arrays(path: Path, test: Path | None) -> DataSet:
+def open_arrays(path: Path, test: Path | None, bad: BadFiles) -> DataSet:
     """uint8 images, (N, height, width), (N, channels, height, width) or channels last; or features, (N, d)."""
-    inputs, labels = _part(path, PAIRS)
-    test_part = _part(test, PAIRS) if test is not None else _own_test(path)
+    inputs, labels = _part(path, PAIRS, bad)
+    test_part = _part(test, PAIRS, bad) if test is not None else _own_test(path, bad)
     classes = class_names(labels, path)
     where = test or path
     if test_part is not None and (test_part[0].shape[1:], test_part[0].dtype) != (inputs.shape[1:], inputs.dtype):
@@ -48,10 +50,10 @@ def _kind(inputs: Tensor) -> str:
     return f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape[1:])} each"
 
 
-def _own_test(path: Path) -> Part | None:
+def _own_test(path: Path, bad: BadFiles) -> Part | None:
     with _open(path) as file:
         there = any(name in file.files for name in TEST_PAIR)
-    return _part(path, (TEST_PAIR,)) if there else None
+    return _part(path, (TEST_PAIR,), bad) if there else None
 
 
 @contextlib.contextmanager
@@ -67,7 +69,7 @@ def _open(path: Path) -> Iterator[Any]:
             yield file
 
 
-def _part(path: Path, pairs: tuple[tuple[str, str], ...]) -> Part:
+def _part(path: Path, pairs: tuple[tuple[str, str], ...], bad: BadFiles) -> Part:
     with _open(path) as file:
         pair = next((pair for pair in pairs if set(pair) <= set(file.files)), None)
         if pair is None:
@@ -78,7 +80,17 @@ def _part(path: Path, pairs: tuple[tuple[str, str], ...]) -> Part:
         raise ValueError(
             f"{path} must hold as many inputs as labels, and some; got {len(x)} inputs and {len(y)} labels"
         )
-    return _inputs(x, f"{pair[0]} of {path}"), _labels(y, f"{pair[1]} of {path}")
+    where = f"{pair[1]} of {path}"
+    labels = _labels(y, where)
+    without = [row for row, label in enumerate(labels) if is_missing(label.strip())]
+    if without:
+        first = f"{brief(labels[without[0]])} in row {without[0]}"
+        wrong = ValueError(f"{where} must hold a label for each example; got {first} {ROWS_HINT}")
+        more = f" and {len(without) - 1} more rows" if len(without) > 1 else ""
+        bad.leave_out(path, f"no label in row {without[0]}{more} of {pair[1]}", wrong)
+        x, labels = np.delete(x, without, axis=0), np.delete(labels, without).tolist()
+    check_spelling(labels, where)
+    return _inputs(x, f"{pair[0]} of {path}"), labels
 
 
 def open_inputs_array(path: Path) -> Tensor:
@@ -114,9 +126,12 @@ def _array(file: Any, name: str, path: Path) -> Array:
 def _labels(y: Array, where: str) -> list[str]:
     if y.ndim != 1 or y.dtype.kind not in "iufUS":
         raise ValueError(f"{where} must be one row of numbers or names; got {y.dtype} of shape {y.shape}")
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise ValueError(f"{where} must hold a label for each example; got {y[~np.isfinite(y)][0]}")
-    text: list[str] = y.astype(np.str_).tolist()
+    if y.dtype.kind == "f" and np.isinf(y).any():
+        raise ValueError(f"{where} must hold a label for each example; got {y[np.isinf(y)][0]}")
+    try:
+        text: list[str] = (np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y.astype(np.str_)).tolist()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where} must hold names in UTF-8; got {error}") from None
     return text
 
 

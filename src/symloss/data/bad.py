@@ -1,4 +1,4 @@
-"""What to do with a file that is no image: stop and name it, or go on without it."""
+"""What to do with a file that is no image, or a row without a label: stop and name it, or go on without it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 HINT = "(--skip-bad, or skip_bad=True, leaves such files out)"
 """What ends every sentence about a bad file."""
+ROWS_HINT = "(--skip-bad, or skip_bad=True, leaves such rows out)"
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,12 @@ class BadFiles:
     tell: Callable[[Path, str], None] | None = None
 
     def found(self, path: Path, reason: str) -> None:
+        self.leave_out(path, reason, refusal(path, reason))
+
+    def leave_out(self, path: Path, reason: str, error: Exception) -> None:
+        """Something in a file or all of it, unless the error is to be raised."""
         if not self.skip:
-            raise refusal(path, reason)
+            raise error
         if self.tell is not None:
             self.tell(path, reason)
 

@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 from symloss.checks import nearest
 from symloss.data.archive import extract
@@ -22,6 +22,9 @@ Progress = Callable[[str, int, int | None], None]
 
 TIMEOUT = 60.0
 """Seconds of silence after which a connection is given up."""
+
+LARGEST = 2**30
+"""Bytes of a file; the largest that is published has 170 million."""
 
 TRIES = 3
 SUMS = "SHA256SUMS"
@@ -111,6 +114,9 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             raise ConnectionError(f"{url} must be there to be fetched; got {error.code} {error.reason}") from error
         except DiskFull:
             raise
+        except _TooLarge as error:
+            part.unlink(missing_ok=True)
+            raise ValueError(str(error)) from None
         except (OSError, http.client.HTTPException) as error:
             problem = str(getattr(error, "reason", error)) or type(error).__name__
     have = part.stat().st_size if part.exists() else 0
@@ -119,24 +125,57 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
     )
 
 
+class _TooLarge(ValueError):  # noqa: N818
+    """More than any data set has."""
+
+
+class _OnlyHttp(urllib.request.HTTPRedirectHandler):
+    """Follows an answer to another address, as urllib does, but not to one of FTP."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if not newurl.lower().startswith(("http://", "https://")):
+            reason = f"a redirect to {newurl!r}, and only http and https are followed"
+            raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _open(url: str, headers: dict[str, str]) -> Any:
+    return urllib.request.build_opener(_OnlyHttp).open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+
+
 def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "symloss", "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT) as answer:
+    with _open(url, headers) as answer:
         continued = re.match(rf"bytes {have}-", answer.headers.get("Content-Range", ""))
         if answer.status != http.client.PARTIAL_CONTENT or not continued:
             have = 0  # the server sends the whole file
-        length = answer.headers.get("Content-Length")
-        total = have + int(length) if length else None
+        length = answer.headers.get("Content-Length", "")
+        total = have + int(length) if length.isascii() and length.isdecimal() else None
         with part.open("ab", buffering=0) as file:
             file.truncate(have)
             progress(have, total)
+            _check_size(url, total or have)
             while block := answer.read(_BLOCK):
-                _write(file, block, part)
                 have += len(block)
+                _check_size(url, have)
+                _write(file, block, part)
                 progress(have, total)
     if total is not None and have < total:
         raise ConnectionError(f"a connection that ended after {have} of {total} bytes")
+
+
+def _check_size(url: str, size: int) -> None:
+    if size > LARGEST:
+        raise _TooLarge(f"{url} must have no more than {LARGEST} bytes; got {size} or more, and nothing of it is kept")
 
 
 def _write(file: BinaryIO, block: bytes, part: Path) -> None:

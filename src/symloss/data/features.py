@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from symloss.data.bad import BadFiles
 from symloss.data.dataset import DataSet, Examples
 from symloss.data.labels import class_names, class_numbers
 from symloss.data.scaling import scaling_of_features
 from symloss.data.tables import Table
 
 
-def open_features(train: Table, test: Table | None, label: str) -> DataSet:
+def open_features(train: Table, test: Table | None, label: str, bad: BadFiles) -> DataSet:
     columns = [column for column in train.columns if column != label]
     if not columns:
         raise ValueError(f"{train.path} must have a column of features beside {label!r}; got none")
-    features, labels = _read(train, columns, label)
+    features, labels = _read(train, columns, label, bad)
     classes = class_names(labels, train.path)
     return DataSet(
         name=train.path.stem,
         train=Examples(features, class_numbers(labels, classes, train.path)),
-        test=_test(test, columns, label, classes) if test is not None else None,
+        test=_test(test, columns, label, classes, bad) if test is not None else None,
         classes=classes,
         scaling=scaling_of_features(features),
         columns=tuple(columns),
     )
 
 
-def _test(table: Table, columns: list[str], label: str, classes: tuple[str, ...]) -> Examples:
+def _test(table: Table, columns: list[str], label: str, classes: tuple[str, ...], bad: BadFiles) -> Examples:
     for column in columns:
         table.require(column, "feature")
-    features, labels = _read(table, columns, label)
+    features, labels = _read(table, columns, label, bad)
     return Examples(features, class_numbers(labels, classes, table.path))
 
 
-def _read(table: Table, columns: list[str], label: str) -> tuple[Tensor, list[str]]:
-    return table.numbers(columns), table.text(label)
+def _read(table: Table, columns: list[str], label: str, bad: BadFiles) -> tuple[Tensor, list[str]]:
+    labels, without = table.labels(label, bad)
+    return table.numbers(columns, without), labels

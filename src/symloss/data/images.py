@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ RESIDENT_BYTES = 2 * 2**30
 
 STREAMED_SIZE = 224
 """The side that other images are brought to when they are needed."""
+
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "JPEG2000", "AVIF", "PCX", "QOI", "SGI", "TGA")
+"""Kinds of pixels that are read, whatever a file is called. Pillow knows others that run programs, such as EPS."""
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Result = TypeVar("Result")
@@ -82,20 +86,29 @@ def _with_image(path: Path, use: Callable[[Image.Image], Result]) -> Result:
         with warnings.catch_warnings():
             # Pillow refuses images of twice the limit and only warns of those in between.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise NotAnImage("a folder, a pipe or a device")
+            with Image.open(path, formats=_formats()) as image:
                 return use(image)
     except NotAnImage:
         raise
     except FileNotFoundError:
         raise NotAnImage("no such file") from None
     except UnidentifiedImageError:
-        raise NotAnImage("a file that is no image") from None
+        raise NotAnImage(f"a file that is no image ({', '.join(_formats())} are read)") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise NotAnImage(f"more than the allowed {Image.MAX_IMAGE_PIXELS} pixels") from None
     except MemoryError:
         raise
     except Exception as error:  # Pillow's decoders raise many kinds
         raise NotAnImage(f"a damaged image ({' '.join(str(error).split())})") from error
+
+
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    """Those among them that this Pillow was built with."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def _look(image: Image.Image) -> Look:

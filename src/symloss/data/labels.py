@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from torch import Tensor
@@ -21,10 +22,10 @@ def class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
     if len(distinct) < 2:
         given = f"only {brief(*distinct)}" if distinct else "none"
         raise ValueError(f"the labels of {where} must name at least two classes; got {given}")
-    numbers = [_number(text) for text in distinct]
+    numbers = [number(text) for text in distinct]
     if None in numbers:
         return tuple(sorted(distinct))
-    fractions = [number for number in numbers if number is not None and number != int(number)]
+    fractions = [value for value in numbers if value is not None and value != int(value)]
     if fractions:
         raise ValueError(
             f"the labels of {where} must be names or whole numbers, one for each class; got {min(fractions)}"
@@ -37,16 +38,44 @@ def class_numbers(labels: Sequence[str], classes: Sequence[str], where: object) 
     place = {name: number for number, name in enumerate(classes)}
     unknown = sorted(set(labels) - set(classes))
     if unknown:
+        value = number(unknown[0])
+        same = next((name for name in classes if value is not None and number(name) == value), None)
         raise ValueError(
             f"the labels of {where} must be among the {len(classes)} classes of the training data, "
             f"{brief(list(classes))}; got {brief(unknown[0])}"
+            + ("" if same is None else f", which is the number of {same!r}, written in another way")
         )
     return labels_tensor([place[label] for label in labels])
 
 
-def _number(text: str) -> float | None:
+def is_missing(text: str) -> bool:
+    """Whether a cell of a table says that there is no label. (A folder may be called nan.)"""
+    return not text or text.lstrip("+-").lower() == "nan"
+
+
+def check_spelling(labels: Iterable[str], where: object) -> None:
+    """Refuse a number that is written in two ways, as 1 and 1.0; codes such as 7 and 007 may be two classes."""
+    spelt: dict[float, str] = {}
+    for text in sorted(set(labels)):
+        value = number(text)
+        other = text if value is None else spelt.setdefault(value, text)
+        if other != text and not (_CODE.fullmatch(text) and _CODE.fullmatch(other)):
+            raise ValueError(
+                f"{where} must write the label of a class in one way; got {other!r} and {text!r}, the same number"
+            )
+
+
+_CODE = re.compile("-?[0-9]+")
+
+
+def number(text: str) -> float | None:
+    """The finite number that a text is, in ASCII; digits of other scripts, and 1_000, are text.
+
+    >>> number("1e3"), number("1_000"), number("nan"), number(chr(0x661))
+    (1000.0, None, None, None)
+    """
     try:
-        value = float(text)
+        value = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         return None
     return value if math.isfinite(value) else None

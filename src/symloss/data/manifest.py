@@ -15,19 +15,20 @@ def image_column(table: Table, image: str | None) -> str | None:
     if image is not None:
         table.require(image, "image")
         return image
-    return next((column for column in IMAGE_COLUMNS if column in table.columns), None)
+    return next((column for column in IMAGE_COLUMNS if column in table.places), None)
 
 
 def open_manifest(train: Table, test: Table | None, label: str, image: str, bad: BadFiles) -> DataSet:
     return open_images(
         train.path.stem,
-        _listed(train, label, image),
-        _listed(test, label, image) if test is not None else None,
+        _listed(train, label, image, bad),
+        _listed(test, label, image, bad) if test is not None else None,
         bad,
     )
 
 
-def _listed(table: Table, label: str, image: str) -> Listed:
+def _listed(table: Table, label: str, image: str, bad: BadFiles) -> Listed:
     table.require(image, "image")
-    folder = table.path.parent
-    return Listed([folder / path for path in table.text(image)], table.text(label), table.path)
+    labels, without = table.labels(label, bad)
+    paths = [table.path.parent / name for row, name in enumerate(table.text(image)) if row not in without]
+    return Listed(paths, labels, table.path)

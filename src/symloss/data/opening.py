@@ -45,9 +45,9 @@ def open_data(
     - a ``.csv`` or ``.parquet`` table of features with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
-    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images and class
-    folders without images are left out, and ``on_bad`` is told each one's path and what is wrong with it. A name goes
-    before a path: ``./digits`` is the path.
+    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images, class
+    folders without images and rows without a label are left out, and ``on_bad`` is told each one's path and what is
+    wrong with it. A name goes before a path: ``./digits`` is the path.
 
     >>> digits = open_data("digits")
     >>> len(digits.train), digits.input_shape, digits.classes[:3]
@@ -80,7 +80,7 @@ def existing(spec: str) -> Path:
         raise ValueError("data must be a known name or an existing folder or file; got an empty text")
     path = Path(spec)
     if path.exists():
-        return path
+        return _no_pipe(path, "data")
     if path.name != spec or path.suffix in FILES:
         raise FileNotFoundError(f"data must be an existing folder or file, or one of {', '.join(KNOWN)}; got {spec!r}")
     raise ValueError(f"data must be a known name or an existing folder or file; got {spec!r}, {nearest(spec, KNOWN)}")
@@ -92,10 +92,18 @@ def _existing_test(given: str | Path, train: Path) -> Path:
     test = Path(given)
     if not test.exists():
         raise FileNotFoundError(f"test must be an existing folder or file; got {str(test)!r}")
+    _no_pipe(test, "test")
     kinds = [("folder" if path.is_dir() else _kind(path)) for path in (train, test)]
     if kinds[0] != kinds[1]:
         raise ValueError(f"test must be of the same kind as the training data, a {kinds[0]}; got a {kinds[1]}, {test}")
     return test
+
+
+def _no_pipe(path: Path, what: str) -> Path:
+    """Pipes and devices would be waited for, and cannot be read twice."""
+    if not (path.is_dir() or path.is_file()):
+        raise ValueError(f"{what} must be a folder or a file; got a pipe or a device, {str(path)!r}")
+    return path
 
 
 def _kind(path: Path) -> str:
@@ -108,7 +116,7 @@ def _open_own(path: Path, test: Path | None, label: str, image: str | None, bad:
     if path.is_dir():
         return open_folder(path, test, bad)
     if suffix == ".npz":
-        return open_arrays(path, test)
+        return open_arrays(path, test, bad)
     if suffix in TABLES:
         return _open_table(path, test, label, image, bad)
     raise ValueError(f"data must be a folder or a file ending in {', '.join(FILES)}; got {str(path)!r}")
@@ -121,5 +129,5 @@ def _open_table(path: Path, test: Path | None, label: str, image: str | None, ba
     train, clean = tables[0], tables[1] if test is not None else None
     images = image_column(train, image)
     if images is None:
-        return open_features(train, clean, label)
+        return open_features(train, clean, label, bad)
     return open_manifest(train, clean, label, images, bad)

@@ -9,7 +9,7 @@ from symloss.data.dataset import Scaling
 
 IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
-# As many pixels are counted at once.
+# As many pixels, or cells of a table, are counted at once.
 _BLOCK = 2**22
 
 
@@ -29,10 +29,12 @@ def scaling_of_images(images: Tensor) -> Scaling:
 
 def scaling_of_features(features: Tensor) -> Scaling:
     """For each column of (N, d) features."""
-    columns = [column.double() for column in features.T]
-    mean = torch.stack([column.mean() for column in columns])
-    std = torch.stack([column.std(correction=0) for column in columns])
-    return _scaling(mean, std)
+    means, stds = [], []
+    for block in features.split(max(1, _BLOCK // len(features)), dim=1):  # type: ignore[no-untyped-call]
+        columns = block.T.double().contiguous()
+        means.append(columns.mean(1))
+        stds.append(columns.std(1, correction=0))
+    return _scaling(torch.cat(means), torch.cat(stds))
 
 
 def _scaling(mean: Tensor, std: Tensor) -> Scaling:

@@ -56,7 +56,7 @@ def open_inputs(
     if path.suffix.lower() not in TABLES:
         raise ValueError(f"data must be a folder, a table or an .npz file; got {spec!r}")
     table = open_table(path)
-    if image is None and wanted.image in table.columns:
+    if image is None and wanted.image in table.places:
         image = wanted.image
     column = image_column(table, image)
     if column is None:
@@ -91,7 +91,7 @@ def _no_features(table: Table, wanted: Wanted) -> ValueError:
         usual = " or ".join(dict.fromkeys(name for name in (wanted.image, *IMAGE_COLUMNS) if name is not None))
         return ValueError(
             f"{table.path} must have a column of image files, as the run was trained on images: {usual}, or the one "
-            f"that --image names; got the columns {', '.join(table.columns)}"
+            f"that --image names; got the columns {table.named()}"
         )
     return ValueError(
         f"data must be an .npz of {wanted.shape[0]} features, as the run was trained on features without column names; "

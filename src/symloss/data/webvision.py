@@ -57,7 +57,7 @@ def _from_list(listing: Path, folder: Path, help_: str, bad: BadFiles) -> Exampl
             if not line.strip():
                 continue
             name, _, label = line.strip().rpartition(" ")
-            if not name or not label.isdecimal():
+            if not name or not (label.isascii() and label.isdecimal()):
                 raise ValueError(f"line {number} of {listing} must be `path label`; got {brief(line.strip())}")
             if int(label) < CLASSES:
                 paths.append(folder / name.strip())

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, unquote_plus
 
 import sqlalchemy
 from optuna.exceptions import StorageInternalError
@@ -33,21 +34,21 @@ def open_storage(url: str) -> BaseStorage:
             return JournalStorage(JournalRedisBackend(url))
         if url.startswith(JOURNAL):
             return JournalStorage(JournalFileBackend(url.removeprefix(JOURNAL)))
-        return _database(url)
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError, OSError, RuntimeError) as error:
+        parsed = sqlalchemy.make_url(url)
+        if parsed.get_backend_name() != "sqlite":
+            return RDBStorage(url)
+        if parsed.database not in (None, "", ":memory:"):
+            return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": PATIENCE}})
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError, OSError, RuntimeError, ValueError) as error:
+        # A part of a password may be what could not be read as a port.
+        reason = "it cannot be read" if isinstance(error, ValueError) else _reason(error, url)
         raise ValueError(
             f"--storage must be a URL that can be opened, such as sqlite:///FILE, postgresql://USER@HOST/NAME, "
-            f"redis://HOST or {JOURNAL}FILE; got {without_password(url)!r} ({_reason(error)})"
+            f"redis://HOST or {JOURNAL}FILE; got {without_password(url)!r} ({reason})"
         ) from None
-
-
-def _database(url: str) -> BaseStorage:
-    parsed = sqlalchemy.make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return RDBStorage(url)
-    if parsed.database in (None, "", ":memory:"):
-        raise ValueError(f"--storage must outlive the process, so a SQLite URL must name a file; got {url!r}")
-    return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": PATIENCE}})
+    raise ValueError(
+        f"--storage must outlive the process, so a SQLite URL must name a file; got {without_password(url)!r}"
+    )
 
 
 @contextlib.contextmanager
@@ -57,22 +58,39 @@ def storage_trouble_said(url: str) -> Iterator[None]:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
         raise OSError(
-            f"the storage {without_password(url)} failed ({_reason(error)}); what is finished is kept, and the same "
-            "command goes on"
+            f"the storage {without_password(url)} failed ({_reason(error, url)}); what is finished is kept, and the "
+            "same command goes on"
         ) from None
+
+
+_SECRET_OPTION = re.compile(r"([?&;][^?&;=]*(?:pass|pwd|secret|token|key)[^?&;=]*=)([^&;\s]*)", re.IGNORECASE)
 
 
 def without_password(url: str) -> str:
     """A URL as it may be shown.
 
-    >>> without_password("postgresql://me:secret@host/studies")
-    'postgresql://me:***@host/studies'
+    >>> without_password("postgresql://me:secret@host/studies?sslpassword=secret")
+    'postgresql://me:***@host/studies?sslpassword=***'
     """
-    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", url)
+    before, password, behind = _around_password(_SECRET_OPTION.sub(r"\1***", url))
+    return f"{before}:***{behind}" if password else before + behind
 
 
-def _reason(error: BaseException) -> str:
-    """The first line, of what the database itself said if it did."""
+def _around_password(url: str) -> tuple[str, str, str]:
+    """Scheme and user, the password, and the rest. A password may hold any sign, and the slashes may be forgotten."""
+    start = url.find("://") + 3 if "://" in url else 0
+    scheme, rest = url[:start], url[start:]
+    before, at, behind = rest.rpartition("@")
+    user, _, password = before.partition(":")
+    return scheme + user, password, at + behind
+
+
+def _reason(error: BaseException, url: str) -> str:
+    """The first line, of what the database itself said if it did; without any password of the URL."""
     said = getattr(error, "orig", None) or error.__cause__ or error
-    lines = str(said).strip().splitlines()
-    return without_password(lines[0].rstrip(".")) if lines else type(error).__name__
+    line = next(iter(str(said).strip().splitlines()), type(error).__name__).rstrip(".")
+    secrets = [_around_password(url)[1], *(found[2] for found in _SECRET_OPTION.finditer(url))]
+    forms = {form for secret in secrets for form in (secret, unquote(secret), unquote_plus(secret)) if form}
+    for form in sorted(forms, key=len, reverse=True):
+        line = line.replace(form, "***")
+    return line

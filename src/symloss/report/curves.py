@@ -45,7 +45,7 @@ def learning_curve(runs: Iterable[Run], metric: str) -> tuple[Point, ...]:
     for run in runs:
         for row in run.epochs:
             value = row.get(metric)
-            if isinstance(value, (int, float)) and math.isfinite(value):
+            if isinstance(value, (int, float)) and 0 <= value <= 1:
                 values.setdefault(row["epoch"], []).append(100 * value)
     epochs = thinned(sorted(values), POINTS)
     return tuple(_point(epoch, values[epoch]) for epoch in epochs)

@@ -135,9 +135,8 @@ def _body(block: Block, section: Section, stacked: bool) -> Iterator[str]:
 
 
 def _rows(line: Line, section: Section) -> Iterator[list[str]]:
-    title = (
-        "$\\alpha$-" + line.title.removeprefix("alpha-") if line.title.startswith("alpha-MAE") else escape(line.title)
-    )
+    title = escape(line.title)
+    title = "$\\alpha$-" + title.removeprefix("alpha-") if title.startswith("alpha-MAE") else title
     yield [title, *(escape(value) for value in line.settings.values()), *(_ours(e, section) for e in line.entries)]
     blank = [""] * len(line.settings)
     if any(entry.published for entry in line.entries):

@@ -26,7 +26,10 @@ def render(report: Report) -> str:
     style, script = _asset("page.css"), _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Whatever a name may hold, nothing runs but our script, and nothing is fetched.
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
     title = _title(report)
     body = "\n".join([*_header(report), *_sections(report), *_missing(report)])
     return (
@@ -72,7 +75,7 @@ def _sections(report: Report) -> Iterator[str]:
 
 
 def _id(section: Section) -> str:
-    return f"{section.name}-{section.profile}"
+    return escape(f"{section.name}-{section.profile}")
 
 
 def _section(section: Section, alone: bool) -> str:

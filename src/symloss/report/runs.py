@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
+from symloss.lab.tables import profiles
 from symloss.lab.work import evaluation_file
 from symloss.noise.manifest import JSON as NOISE
 from symloss.training.folder import DATA, FAILURE, RESULT, SETTINGS, RunFolder
@@ -146,6 +147,10 @@ def _settings(folder: Path) -> Settings:
     settings = RunFolder(folder).settings()
     if settings is None:
         raise ValueError(f"{folder / SETTINGS} must be there; it was removed while the runs were read")
+    try:
+        checks.choice("profile", settings.profile, profiles())
+    except ValueError as error:
+        raise ValueError(f"{folder / SETTINGS} holds no settings of a run; {error}") from None
     return settings
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from symloss.lab.tables import SPREADS
 from symloss.report.document import Block, Entry, Head, Line, Report, Section
 from symloss.report.figures import Figure
+from symloss.text import plain
 from symloss.training.settings import noise_said, profile_said
 
 COLUMNS = (
@@ -18,15 +19,6 @@ COLUMNS = (
     "published_spread_kind", "published_bold", "difference", "top", "lr", "weight_decay", "validation_labels", "model",
     "epochs", "subset", "runs",
 )  # fmt: skip
-
-
-def plain(value: str) -> str:
-    """A text that no spreadsheet takes for a formula.
-
-    >>> plain("=1+1"), plain("ce")
-    ("'=1+1", 'ce')
-    """
-    return f"'{value}" if value.lstrip()[:1] in tuple("=+-@") or value[:1] in ("\t", "\r", "\n") else value
 
 
 def render(report: Report) -> str:
