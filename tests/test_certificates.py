@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from conftest import certified
 
 import symloss
 from symloss.losses.catalogue import RECORDS
@@ -57,7 +58,7 @@ def test_declared_facts_at_special_parameters(name, values):
 def check_facts(name, classes, **values):
     record = RECORDS[name]
     loss = record.loss(**values)
-    certificate = symloss.certify(loss, classes)
+    certificate = certified(name, classes) if not values else symloss.certify(loss, classes)
     measured = {fact: bool(finding) for fact, finding in certificate.findings.items()}
     assert measured == record.facts.at(classes, **(record.defaults | values)), certificate
     for fact, finding in certificate.findings.items():
@@ -65,6 +66,10 @@ def check_facts(name, classes, **values):
             assert violation(loss, fact, finding.counter_example) == pytest.approx(finding.measure, rel=1e-2), fact
     # The weighting of classes relies on what the construction says: it must never claim too much.
     assert loss.symmetric <= measured["symmetric"]
+    for constant, known in record.constants.at(classes, **(record.defaults | values)).items():
+        if known is not None:
+            assert getattr(certificate, constant) == pytest.approx(known, rel=1e-4), constant
+            assert getattr(certificate, constant).exact
     # What blend and scale='ce' divide by is the slope that is measured.
     if "cosine" not in name:
         assert loss.slope(classes) == pytest.approx(certificate.slope, rel=1e-9)
@@ -147,6 +152,47 @@ def test_losses_of_raw_scores():
     assert not by_class.permutation_invariant
     example = by_class.permutation_invariant.counter_example
     assert sorted(example.scores["a"]) == sorted(example.scores["b"])
+
+
+def next_score_less_own(z, y):
+    """z_(y+1) - z_y: linear, symmetric, unchanged by the cyclic shift of the classes, and not unhinged."""
+    return pick(z, (y + 1) % z.shape[1]) - pick(z, y)
+
+
+def last_class_apart(z, y):
+    """Unchanged when the first two classes are swapped, but not when the last one takes part."""
+    return -torch.where(y == z.shape[1] - 1, 2.0, 1.0) * pick(z, y)
+
+
+@pytest.mark.parametrize("classes", [3, 4, 7])
+@pytest.mark.parametrize("loss", [next_score_less_own, last_class_apart])
+def test_one_renaming_is_not_enough(loss, classes):
+    """Each of these is unchanged by one of the two renamings that make up all others, and changed by the other."""
+    finding = symloss.certify(loss, classes).permutation_invariant
+    assert not finding
+    a, b = (torch.tensor(finding.counter_example.scores[name], dtype=torch.float64) for name in "ab")
+    label = finding.counter_example.label
+    assert torch.equal(a.sort().values, b.sort().values)
+    new_label = int(finding.counter_example.seen.split("label ")[1].split(",")[0])
+    every = [loss(point[None], torch.tensor([y])) for point, y in ((a, label), (b, new_label))]
+    assert a[label] == b[new_label]
+    assert float((every[0] - every[1]).abs()) == pytest.approx(finding.measure)
+
+
+def test_two_classes_have_one_renaming():
+    assert symloss.certify(next_score_less_own, 2).permutation_invariant
+
+
+def test_a_jump_upwards_is_no_decrease():
+    """The derivative is -0.001 wherever there is one; the value jumps up by 1 at 0.1."""
+    finding = symloss.certify(lambda z, y: (pick(z, y) > 0.1).double() - 0.001 * pick(z, y), 3).non_increasing
+    assert not finding
+    example = finding.counter_example
+    a, b = example.scores["a"], example.scores["b"]
+    assert [k for k in range(3) if a[k] != b[k]] == [example.label]
+    assert a[example.label] <= 0.1 < b[example.label]
+    assert finding.measure == pytest.approx(1, abs=1e-3)
+    assert symloss.certify(lambda z, y: (pick(z, y) < 0.1).double() - 0.001 * pick(z, y), 3).non_increasing
 
 
 def test_a_kink_is_no_bounded_curvature():
