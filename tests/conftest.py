@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import symloss
+from symloss.certificates import Certificate
 from symloss.losses.catalogue import RECORDS
 
 LOSSES = symloss.list_losses()
@@ -29,7 +30,7 @@ def _same_random_numbers() -> None:
 
 
 @functools.cache
-def certified(name: str, classes: int) -> symloss.Certificate:
+def certified(name: str, classes: int) -> Certificate:
     """The certificate of a loss at its defaults. Several tests read it, and it takes half a second."""
     return symloss.certify(RECORDS[name].loss(), classes)
 

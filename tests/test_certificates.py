@@ -11,6 +11,10 @@ from symloss.losses.catalogue import RECORDS
 
 SIZES = (2, 3, 10, 100)
 
+# Functions of the label's probability, plus multiples of unhinged: exact constants for any number of classes.
+LABEL_ALONE = {"unhinged", "alpha-mae", "symmetrized-mse", "ce", "mae", "rce", "gce", "focal", "agce", "aul", "ael"}
+LABEL_ALONE |= {"taylor-ce", "phuber-ce", "phuber-gce", "js", "sce", "label-smoothing", "dirichlet-ce"}
+
 # Settings at which a fact differs from the one at the defaults; others would only repeat it.
 SPECIAL = [
     ("alpha-mae", {"alpha": 0.0}),
@@ -26,6 +30,8 @@ SPECIAL = [
     ("aul", {"q": 1.0}),
     ("taylor-ce", {"t": 1}),
     ("taylor-ce", {"t": 6}),
+    ("phuber-ce", {"tau": 1.5}),
+    ("phuber-ce", {"tau": 3.0}),
     ("sce", {"alpha": 0.0}),
     ("sce", {"alpha": 9.3}),
     ("sce", {"alpha": 9.0}),
@@ -66,10 +72,12 @@ def check_facts(name, classes, **values):
             assert violation(loss, fact, finding.counter_example) == pytest.approx(finding.measure, rel=1e-2), fact
     # The weighting of classes relies on what the construction says: it must never claim too much.
     assert loss.symmetric <= measured["symmetric"]
+    if name in LABEL_ALONE:
+        assert certificate.lipschitz.exact
+        assert certificate.smoothness.exact
     for constant, known in record.constants.at(classes, **(record.defaults | values)).items():
         if known is not None:
             assert getattr(certificate, constant) == pytest.approx(known, rel=1e-4), constant
-            assert getattr(certificate, constant).exact
     # What blend and scale='ce' divide by is the slope that is measured.
     if "cosine" not in name:
         assert loss.slope(classes) == pytest.approx(certificate.slope, rel=1e-9)
@@ -268,6 +276,9 @@ def test_text_and_data():
     text = str(certificate)
     assert "no   symmetric" in text
     assert "12 in all" in text
+    assert "1.41421 (exact to 1e-4)" in text
     data = certificate.to_dict()
+    assert data["constants"] == {"lipschitz": "exact to 1e-4", "smoothness": "exact to 1e-4"}
+    assert type(data["smoothness"]) is float
     assert data["high"] == "inf"
     assert len(data["symmetric"]["counter_example"]["scores"]["a"]) == 12

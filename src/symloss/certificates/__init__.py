@@ -45,6 +45,10 @@ def certify(
 ) -> Certificate:
     """Measure the properties of a loss, in float64, by a search for the worst case.
 
+    Lipschitz constant and smoothness say whether they are exact to 1e-4, or lower bounds, the largest values found.
+    They are exact for functions of the label's probability (and multiples of the unhinged loss added to them), and for
+    other losses built of such functions where there are at most four classes.
+
     Args:
         loss: a spec string, a loss of this package, or any differentiable function or module of (input, target).
             The loss itself is measured, on raw scores: what a loss of this package does to the scores before (L2
