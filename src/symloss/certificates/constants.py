@@ -60,7 +60,6 @@ class Places(NamedTuple):
 
     def best(self, values: Tensor, keep: int) -> Places:
         """The places of largest value, and the best of those that no neighbour on the grid exceeds."""
-        values = values.nan_to_num(-torch.inf)
         around = torch.nn.functional.max_pool3d(values.reshape(1, *self.grid), 3, 1, 1).flatten()
         peaks = torch.where(values >= around, values, -torch.inf)
         chosen = torch.cat([rank.topk(min(keep, len(values))).indices for rank in (values, peaks)])
@@ -111,7 +110,7 @@ def _two_rivals(classes: int) -> list[Places]:
     """The label at every margin that double precision has, the rest on two classes: evenly, or one far ahead."""
     margins = torch.arange(-740, 40, 0.5, dtype=torch.float64)
     second = [-level for level in LEVELS[::4]] if classes > 2 else [0.0]
-    return [_places([margins.tolist(), second, [GONE]], [1.0, 1.0, 1.0, classes - 3.0])]
+    return [_places([margins.tolist(), second, [GONE]], [1.0, 1.0, 1.0, classes - 3.0][:classes])]
 
 
 def _grid(classes: int) -> list[Places]:
@@ -148,7 +147,7 @@ def _search(objective: Callable[[Places], Tensor], starts: list[Places]) -> floa
     for _ in range(60):
         near = z[:, None, :] + step * around
         values = objective(Places(near.flatten(0, 1), sizes.repeat_interleave(len(around), 0)))
-        top = values.nan_to_num(-torch.inf).reshape(len(z), -1).max(1)
+        top = values.reshape(len(z), -1).max(1)
         z, largest = near[rows, top.indices], max(largest, float(top.values.max()))
         step = torch.where(top.indices[:, None, None] == 0, step / 3, step * 2)
         if float(step.max()) < 1e-6:
@@ -165,9 +164,10 @@ def _slopes(loss: Loss, at: Places, create_graph: bool) -> tuple[Tensor, Tensor]
 
 
 def _gradient_norm(loss: Loss, at: Places) -> Tensor:
-    """A group of n classes shares its derivative: each has 1/n of it."""
+    """A group of n classes shares its derivative: each has 1/n of it. 0 where rounding has left no number."""
     _, slopes = _slopes(loss, at, False)
-    return (slopes.square() / at.sizes).sum(1).sqrt()
+    norms = (slopes.square() / at.sizes).sum(1).sqrt()
+    return torch.where(norms.isfinite(), norms, 0.0)
 
 
 def _curvature(loss: Loss, at: Places) -> Tensor:
@@ -178,4 +178,4 @@ def _curvature(loss: Loss, at: Places) -> Tensor:
     matrix = torch.stack(rows, 1) / (unit[:, :, None] * unit[:, None, :])
     finite = matrix.isfinite().all((1, 2))
     values = torch.linalg.eigvalsh(torch.where(finite[:, None, None], matrix, 0.0)).abs().amax(1)
-    return torch.where(finite, values, torch.nan)
+    return torch.where(finite, values, 0.0)
