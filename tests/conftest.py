@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 import symloss
+from symloss.certificates import Certificate
+from symloss.losses.catalogue import RECORDS
 
 LOSSES = symloss.list_losses()
 CLASSES = 4
@@ -24,6 +27,12 @@ torch.set_num_threads(1)
 def _same_random_numbers() -> None:
     """Weights of models are the same in every run, in any order of tests."""
     torch.manual_seed(0)
+
+
+@functools.cache
+def certified(name: str, classes: int) -> Certificate:
+    """The certificate of a loss at its defaults. Several tests read it, and it takes half a second."""
+    return symloss.certify(RECORDS[name].loss(), classes)
 
 
 def generator(seed: int) -> torch.Generator:

@@ -4,11 +4,16 @@ import math
 
 import pytest
 import torch
+from conftest import certified
 
 import symloss
 from symloss.losses.catalogue import RECORDS
 
 SIZES = (2, 3, 10, 100)
+
+# Functions of the label's probability, plus multiples of unhinged: exact constants for any number of classes.
+LABEL_ALONE = {"unhinged", "alpha-mae", "symmetrized-mse", "ce", "mae", "rce", "gce", "focal", "agce", "aul", "ael"}
+LABEL_ALONE |= {"taylor-ce", "phuber-ce", "phuber-gce", "js", "sce", "label-smoothing", "dirichlet-ce"}
 
 # Settings at which a fact differs from the one at the defaults; others would only repeat it.
 SPECIAL = [
@@ -25,6 +30,8 @@ SPECIAL = [
     ("aul", {"q": 1.0}),
     ("taylor-ce", {"t": 1}),
     ("taylor-ce", {"t": 6}),
+    ("phuber-ce", {"tau": 1.5}),
+    ("phuber-ce", {"tau": 3.0}),
     ("sce", {"alpha": 0.0}),
     ("sce", {"alpha": 9.3}),
     ("sce", {"alpha": 9.0}),
@@ -57,7 +64,7 @@ def test_declared_facts_at_special_parameters(name, values):
 def check_facts(name, classes, **values):
     record = RECORDS[name]
     loss = record.loss(**values)
-    certificate = symloss.certify(loss, classes)
+    certificate = certified(name, classes) if not values else symloss.certify(loss, classes)
     measured = {fact: bool(finding) for fact, finding in certificate.findings.items()}
     assert measured == record.facts.at(classes, **(record.defaults | values)), certificate
     for fact, finding in certificate.findings.items():
@@ -65,6 +72,12 @@ def check_facts(name, classes, **values):
             assert violation(loss, fact, finding.counter_example) == pytest.approx(finding.measure, rel=1e-2), fact
     # The weighting of classes relies on what the construction says: it must never claim too much.
     assert loss.symmetric <= measured["symmetric"]
+    if name in LABEL_ALONE:
+        assert certificate.lipschitz.exact
+        assert certificate.smoothness.exact
+    for constant, known in record.constants.at(classes, **(record.defaults | values)).items():
+        if known is not None:
+            assert getattr(certificate, constant) == pytest.approx(known, rel=1e-4), constant
     # What blend and scale='ce' divide by is the slope that is measured.
     if "cosine" not in name:
         assert loss.slope(classes) == pytest.approx(certificate.slope, rel=1e-9)
@@ -149,6 +162,47 @@ def test_losses_of_raw_scores():
     assert sorted(example.scores["a"]) == sorted(example.scores["b"])
 
 
+def next_score_less_own(z, y):
+    """z_(y+1) - z_y: linear, symmetric, unchanged by the cyclic shift of the classes, and not unhinged."""
+    return pick(z, (y + 1) % z.shape[1]) - pick(z, y)
+
+
+def last_class_apart(z, y):
+    """Unchanged when the first two classes are swapped, but not when the last one takes part."""
+    return -torch.where(y == z.shape[1] - 1, 2.0, 1.0) * pick(z, y)
+
+
+@pytest.mark.parametrize("classes", [3, 4, 7])
+@pytest.mark.parametrize("loss", [next_score_less_own, last_class_apart])
+def test_one_renaming_is_not_enough(loss, classes):
+    """Each of these is unchanged by one of the two renamings that make up all others, and changed by the other."""
+    finding = symloss.certify(loss, classes).permutation_invariant
+    assert not finding
+    a, b = (torch.tensor(finding.counter_example.scores[name], dtype=torch.float64) for name in "ab")
+    label = finding.counter_example.label
+    assert torch.equal(a.sort().values, b.sort().values)
+    new_label = int(finding.counter_example.seen.split("label ")[1].split(",")[0])
+    every = [loss(point[None], torch.tensor([y])) for point, y in ((a, label), (b, new_label))]
+    assert a[label] == b[new_label]
+    assert float((every[0] - every[1]).abs()) == pytest.approx(finding.measure)
+
+
+def test_two_classes_have_one_renaming():
+    assert symloss.certify(next_score_less_own, 2).permutation_invariant
+
+
+def test_a_jump_upwards_is_no_decrease():
+    """The derivative is -0.001 wherever there is one; the value jumps up by 1 at 0.1."""
+    finding = symloss.certify(lambda z, y: (pick(z, y) > 0.1).double() - 0.001 * pick(z, y), 3).non_increasing
+    assert not finding
+    example = finding.counter_example
+    a, b = example.scores["a"], example.scores["b"]
+    assert [k for k in range(3) if a[k] != b[k]] == [example.label]
+    assert a[example.label] <= 0.1 < b[example.label]
+    assert finding.measure == pytest.approx(1, abs=1e-3)
+    assert symloss.certify(lambda z, y: (pick(z, y) < 0.1).double() - 0.001 * pick(z, y), 3).non_increasing
+
+
 def test_a_kink_is_no_bounded_curvature():
     margin = torch.nn.MultiMarginLoss()
     certificate = symloss.certify(margin, 4)
@@ -222,6 +276,9 @@ def test_text_and_data():
     text = str(certificate)
     assert "no   symmetric" in text
     assert "12 in all" in text
+    assert "1.41421 (exact to 1e-4)" in text
     data = certificate.to_dict()
+    assert data["constants"] == {"lipschitz": "exact to 1e-4", "smoothness": "exact to 1e-4"}
+    assert type(data["smoothness"]) is float
     assert data["high"] == "inf"
     assert len(data["symmetric"]["counter_example"]["scores"]["a"]) == 12

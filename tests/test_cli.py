@@ -67,6 +67,7 @@ def test_certify_card_and_json():
     assert card.returncode == 0, card.stderr
     assert "gce:q=0.5, 3 classes" in card.stdout
     assert "sum over labels" in card.stdout
+    assert "(exact to 1e-4)" in card.stdout
     data = json.loads(run("certify", "gce:q=0.5", "--classes", "3", "--json").stdout)
     assert data["symmetric"]["holds"] is False
     assert data["slope"] == pytest.approx(3**-0.5)
@@ -77,6 +78,7 @@ def test_certify_a_loss_of_the_users_own(tmp_path):
     data = json.loads(run("certify", "--own", "mine:loss", "-c", "3", "--json", cwd=tmp_path).stdout)
     assert data["convex"]["holds"] is True
     assert data["symmetric"]["holds"] is False
+    assert data["constants"] == {"lipschitz": "at least", "smoothness": "at least"}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from conftest import certified
 
 import symloss
 from symloss.losses import potentials as phi
@@ -135,14 +136,39 @@ def test_theorem_5_1_convex_and_symmetric_implies_affine(name, points):
     assert (scale <= 1e-6) == (name == "unhinged")
 
 
-def test_theorem_5_1_only_unhinged_is_all_of_it():
-    """Of the declared facts; that they are true is tested for every certificate."""
-    complete = [name for name, record in RECORDS.items() if all_but_bounded(record.facts.at(5, **record.defaults))]
-    assert complete == ["unhinged"]
+def cyclic_difference(z, y):
+    """Linear, non-increasing and symmetric, but not unhinged: the counter-example if renaming were not required."""
+    return z.gather(1, ((y + 1) % 3)[:, None]).squeeze(1) - z.gather(1, y[:, None]).squeeze(1)
 
 
-def all_but_bounded(facts):
-    return all(holds for fact, holds in facts.items() if fact != "bounded")
+def within_theorem_5_1(certificate):
+    findings = (certificate.convex, certificate.non_increasing, certificate.symmetric)
+    return all(findings) and bool(certificate.permutation_invariant)
+
+
+@pytest.mark.parametrize("name", symloss.list_losses())
+def test_theorem_5_1_only_unhinged_is_all_of_it(name):
+    """As certified: nothing else in the catalogue fulfils the assumptions, and unhinged does."""
+    assert within_theorem_5_1(certified(name, 3)) == (name == "unhinged")
+
+
+def test_theorem_5_1_up_to_constants():
+    certificate = symloss.certify(lambda z, y: 3 * UNHINGED.per_class(z).gather(1, y[:, None]).squeeze(1) + 2, 3)
+    assert within_theorem_5_1(certificate)
+    assert certificate.slope == pytest.approx(3)
+    assert certificate.distance_from_unhinged < 1e-12
+
+
+def test_theorem_5_1_needs_invariance_to_permutations():
+    """A loss that is unchanged by cyclic shifts alone has all the other properties, and is not certified."""
+    certificate = symloss.certify(cyclic_difference, 3)
+    assert certificate.convex
+    assert certificate.non_increasing
+    assert certificate.symmetric
+    assert not certificate.permutation_invariant
+    assert certificate.distance_from_unhinged > 0.1
+    with pytest.raises(ValueError, match="blend takes a permutation-invariant loss"):
+        symloss.blend(symloss.symmetrize(cyclic_difference).loss, 0.5).per_class(torch.zeros(1, 3))
 
 
 @pytest.mark.parametrize("level", [-3.0, 0.0, 8.0])

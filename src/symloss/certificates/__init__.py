@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.certificates.certificate import Certificate, CounterExample, Finding
+from symloss.certificates.certificate import TOLERANCE, Certificate, Constant, CounterExample, Finding
+from symloss.certificates.constants import Derivatives, largest_derivatives
 from symloss.certificates.search import (
     Subject,
     bends,
@@ -18,15 +19,17 @@ from symloss.certificates.search import (
     derivative,
     directions,
     grows,
+    largest_rise,
     sharpest_jump,
     starting_points,
 )
+from symloss.losses import tensors
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
 from symloss.losses.foreign import Foreign
 
-__all__ = ["Certificate", "CounterExample", "Finding", "certify"]
+__all__ = ["Certificate", "Constant", "CounterExample", "Finding", "certify"]
 
 ROUNDING = 1e-9
 """Violations below this, relative to the size of the values, are rounding."""
@@ -41,6 +44,10 @@ def certify(
     seed: int = 0,
 ) -> Certificate:
     """Measure the properties of a loss, in float64, by a search for the worst case.
+
+    Lipschitz constant and smoothness say whether they are exact to 1e-4, or lower bounds, the largest values found.
+    They are exact for functions of the label's probability (and multiples of the unhinged loss added to them), and for
+    other losses built of such functions where there are at most four classes.
 
     Args:
         loss: a spec string, a loss of this package, or any differentiable function or module of (input, target).
@@ -61,8 +68,10 @@ def certify(
     z, y = starting_points(classes, torch.Generator().manual_seed(seed))
     _refuse_flat_values(subject, z, y)
     finding_bounded, low, high = _bounded(subject, z, y)
-    lipschitz = _lipschitz(subject, z, y)
     curved = [_most_curved(subject, z, y, sign) for sign in (-1.0, 1.0)] if bends(subject, z, y) else []
+    known = largest_derivatives(expression, classes) if scores is None else None
+    lipschitz = _constant(_lipschitz(subject, z, y), known and known.lipschitz, known)
+    smoothness = _smoothness(subject, z, y, lipschitz, curved)
     return Certificate(
         loss=loss if isinstance(loss, str) else repr(expression),
         classes=classes,
@@ -74,7 +83,7 @@ def certify(
         low=low,
         high=high,
         lipschitz=lipschitz,
-        smoothness=_smoothness(subject, z, y, lipschitz, curved),
+        smoothness=_constant(smoothness, known and known.smoothness, known),
         **_at_equal_scores(subject),
     )
 
@@ -121,37 +130,48 @@ def _symmetric(subject: Subject, z: Tensor, y: Tensor) -> Finding:
 
 
 def _permutation_invariant(subject: Subject, z: Tensor, y: Tensor) -> Finding:
-    order = torch.randperm(subject.classes, generator=torch.Generator().manual_seed(1))
-    if subject.classes == 2:
-        order = torch.tensor([1, 0])
-    position = order.argsort()
+    """Two renamings of the classes that make up all others, at every label."""
+    worst = [_renamed(subject, z, y, order) for order in tensors.renamings(subject.classes)]
+    return max(worst, key=lambda finding: (not finding.holds, finding.measure))
 
-    def difference(z: Tensor, y: Tensor) -> Tensor:
-        return (subject.value(z[:, order], position[y]) - subject.value(z, y)).abs()
 
-    found, label, worst = climb(difference, z, y)
-    size = 1 + float(subject.value(found, label).abs().max())
-    holds = float(worst[0]) <= ROUNDING * size
-    example = None
-    if not holds:
-        renamed, new_label = found[:1, order], position[label[:1]]
-        a, b = float(subject.value(found, label)[0]), float(subject.value(renamed, new_label)[0])
-        seen = f"{a:.6g} at a, and {b:.6g} at b with label {int(new_label[0])}, which is a with the classes renamed"
-        example = CounterExample(seen, int(label[0]), _vectors(a=found[0], b=renamed[0]))
-    return Finding(holds, float(worst[0]), example)
+def _renamed(subject: Subject, z: Tensor, y: Tensor, order: Tensor) -> Finding:
+    def difference(z: Tensor, _: Tensor) -> Tensor:
+        return (subject.per_class(z[:, order]) - subject.per_class(z)[:, order]).abs()
+
+    found, _, worst = climb(lambda z, y: difference(z, y).amax(1), z, y)
+    a, b = found[:1], found[:1, order]
+    before, after = subject.per_class(a)[0], subject.per_class(b)[0]
+    new_label = int(difference(a, y)[0].argmax())
+    label = int(order[new_label])
+    measure = float(worst[0])
+    if measure <= ROUNDING * (1 + float(before.abs().max())):
+        return Finding(True, measure)
+    seen = (
+        f"{float(before[label]):.6g} at a, and {float(after[new_label]):.6g} at b with label {new_label}, "
+        "which is a with the classes renamed"
+    )
+    return Finding(False, measure, CounterExample(seen, label, _vectors(a=a[0], b=b[0])))
 
 
 def _non_increasing(subject: Subject, z: Tensor, y: Tensor) -> Finding:
+    """The derivative in the label's own score, and values along rays in it: a jump has no derivative."""
+
     def rise(z: Tensor, y: Tensor) -> Tensor:
         return subject.gradient(z, y).gather(1, y[:, None]).squeeze(1)
 
     found, label, worst = climb(rise, z, y)
     size = 1e-3 + float(subject.gradient(z, y).abs().max())
     steepest = max(0.0, float(worst[0]))
-    holds = steepest <= ROUNDING * size
-    seen = f"the derivative in the label's own score is {steepest:.6g} at a"
-    example = None if holds else CounterExample(seen, int(label[0]), _vectors(a=found[0]))
-    return Finding(holds, steepest, example)
+    if steepest > ROUNDING * size:
+        seen = f"the derivative in the label's own score is {steepest:.6g} at a"
+        return Finding(False, steepest, CounterExample(seen, int(label[0]), _vectors(a=found[0])))
+    low, high, own = largest_rise(subject, z, y)
+    before, after = (float(value) for value in subject.value(torch.stack([low, high]), own.repeat(2)))
+    if after - before <= ROUNDING * (1 + abs(before)):
+        return Finding(True, steepest)
+    seen = f"{before:.6g} at a and {after:.6g} at b, where only the label's own score is higher"
+    return Finding(False, after - before, CounterExample(seen, int(own), _vectors(a=low, b=high)))
 
 
 def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: list[Curved]) -> Finding:
@@ -254,6 +274,13 @@ def _bounded(subject: Subject, z: Tensor, y: Tensor) -> tuple[Finding, float, fl
         seen = f"{end.value:.6g} at a, and on without end along it"
         example = CounterExample(seen, end.label, _vectors(a=end.point))
     return Finding(example is None, high - low, example), low, high
+
+
+def _constant(climbed: float, searched: float | None, known: Derivatives | None) -> Constant:
+    """The larger of what the two searches found; exact if the finer one says so and the other does not contradict."""
+    if known is None or searched is None or not math.isfinite(climbed):
+        return Constant(climbed)
+    return Constant(max(climbed, searched), known.exact and climbed <= searched * (1 + TOLERANCE) + ROUNDING)
 
 
 def _lipschitz(subject: Subject, z: Tensor, y: Tensor) -> float:

@@ -12,6 +12,43 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+TOLERANCE = 1e-4
+"""How close, relative to the value, an exact constant is."""
+
+
+class Constant(float):
+    """A measured constant: a number that knows whether it is exact or the largest value found. Multiples know it too.
+
+    >>> Constant(0.5, exact=False) * 2
+    1.0 (at least)
+    """
+
+    exact: bool
+
+    def __new__(cls, value: float, exact: bool = False) -> Constant:
+        constant = super().__new__(cls, value)
+        constant.exact = exact or value == math.inf  # more than that it cannot be
+        return constant
+
+    @property
+    def meaning(self) -> str:
+        return f"exact to {TOLERANCE:.0e}".replace("e-0", "e-") if self.exact else "at least"
+
+    def __mul__(self, factor: float) -> Constant:
+        return Constant(float(self) * factor, self.exact) if isinstance(factor, (int, float)) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Constant:
+        return Constant(float(self) / divisor, self.exact) if isinstance(divisor, (int, float)) else NotImplemented
+
+    def __str__(self) -> str:
+        number = f"{float(self):.6g}"
+        return f"{number} ({self.meaning})" if math.isfinite(self) else number
+
+    def __repr__(self) -> str:
+        return f"{float(self)!r} ({self.meaning})"
+
 
 @dataclass(frozen=True)
 class CounterExample:
@@ -41,7 +78,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The measured properties of a loss of raw scores. Constants are the largest values found: lower bounds."""
+    """The measured properties of a loss of raw scores. Each constant says whether it is exact or a lower bound."""
 
     loss: str
     classes: int
@@ -57,9 +94,9 @@ class Certificate:
     """Are all values within a range? Measured: the width of the range."""
     low: float
     high: float
-    lipschitz: float
+    lipschitz: Constant
     """Largest norm of the gradient in the scores."""
-    smoothness: float
+    smoothness: Constant
     """Largest curvature (beta); infinite where the gradient jumps, NaN where it has no derivative to measure."""
     slope: float
     """At equal scores: the multiple of the unhinged loss that the linear approximation is (prop. 5.2); 1 for CE."""
@@ -75,8 +112,9 @@ class Certificate:
         return {f.name: v for f in dataclasses.fields(self) if isinstance(v := getattr(self, f.name), Finding)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; infinities as strings, since JSON has none."""
-        return _plain(dataclasses.asdict(self))  # type: ignore[no-any-return]
+        """Plain data for JSON; infinities as strings, since JSON has none. ``constants`` says how sure they are."""
+        sure = {name: getattr(self, name).meaning for name in ("lipschitz", "smoothness")}
+        return _plain(dataclasses.asdict(self) | {"constants": sure})  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         lines = [f"{self.loss}, {self.classes} classes, raw scores"]
@@ -92,8 +130,8 @@ class Certificate:
     @property
     def constants(self) -> dict[str, str]:
         return {
-            "Lipschitz constant": f"{self.lipschitz:.6g}",
-            "beta-smoothness": f"{self.smoothness:.6g}",
+            "Lipschitz constant": str(self.lipschitz),
+            "beta-smoothness": str(self.smoothness),
             "slope at equal scores": f"{self.slope:.6g} times unhinged (distance {self.distance_from_unhinged:.1g})",
             "locally symmetric there": "yes" if self.locally_symmetric else "no",
             "gradient there, CE = 1": f"{self.gradient_against_ce:.6g}",
@@ -136,6 +174,6 @@ def _plain(value: Any) -> Any:
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -114,6 +115,27 @@ def grows(size_at: Callable[[float], Tensor]) -> bool:
 def directions(z: Tensor) -> Tensor:
     """The points scaled so that the largest score is 1, for looks at infinity."""
     return z / z.abs().amax(1, keepdim=True).clamp_min(1e-9)
+
+
+def largest_rise(subject: Subject, z: Tensor, y: Tensor, rays: int = 32) -> tuple[Tensor, Tensor, Tensor]:
+    """Two points that differ in the label's own score alone, between which the loss rises most, and the label.
+
+    The rays pass through starting points; their grid is fine near 0 and reaches as far as the search does.
+    """
+    chosen = torch.linspace(0, len(z) - 1, min(rays, len(z))).long()
+    z, y = z[chosen], y[chosen]
+    grid = torch.linspace(-1, 1, 161, dtype=z.dtype)
+    grid = grid.sign() * (grid.abs() * math.log1p(REACH)).expm1()
+    own = torch.nn.functional.one_hot(y, subject.classes).bool()
+    points = torch.where(own[:, None, :], grid[None, :, None], z[:, None, :])
+    with torch.no_grad():
+        values = torch.stack(
+            [subject.value(ray, label.expand(len(grid))) for ray, label in zip(points, y, strict=True)]
+        )
+    lowest = values.cummin(1)
+    rise = values - lowest.values
+    ray, end = divmod(int(rise.nan_to_num(0.0).argmax()), len(grid))
+    return points[ray, lowest.indices[ray, end]], points[ray, end], y[ray]
 
 
 def sharpest_jump(subject: Subject, z: Tensor, y: Tensor) -> float:

@@ -60,6 +60,7 @@ def _row(record: Any) -> dict[str, Any]:
         "parameters": [vars(parameter) for parameter in record.parameters],
         "normalize": record.normalize,
         "facts": facts,
+        "constants": record.constants.at(10, **record.defaults),
         "presets": {
             name: {
                 "values": dict(p.values),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from symloss import checks
@@ -15,7 +15,7 @@ from symloss.losses import potentials as phi
 from symloss.losses import whole
 from symloss.losses.algebra import Loss
 from symloss.losses.operators import Insensitive, Symmetrize, blend, complement, dirichlet, relative
-from symloss.losses.record import Facts, Parameter, Preset, Record
+from symloss.losses.record import Constants, Facts, Parameter, Preset, Record
 
 PAPER = "Lemire Paquin 2026"
 SOURCES = {
@@ -51,6 +51,10 @@ AUL_A = Parameter("a", 5.5, "(1, inf)", "what the probability is taken from")
 AUL_Q = Parameter("q", 3.0, "(0, inf)", "exponent; at 1 MAE")
 AEL_A = Parameter("a", 2.5, "(0, inf)", "scale of the probability")
 TAU = Parameter("tau", 10.0, "(1, inf)", "largest slope in p")
+
+ROOT = math.sqrt(2)
+MAE_STEEPEST, MAE_MOST_BENT = ROOT / 4, math.sqrt(3) / 9
+"""sup sqrt 2 (1 - p) p, and sup 2 p (1 - p) (2 p - 1)."""
 
 BASELINES = "the settings of the baselines in the public implementation of Ye 2023"
 SYMMETRIC = Facts(symmetric=True)
@@ -91,6 +95,28 @@ def _nfl(gamma: float) -> Loss:
     return relative(phi.Focal(gamma))
 
 
+def _steepest_phuber(at: SimpleNamespace) -> float:
+    tau: float = at.tau
+    return ROOT * (1 - 1 / tau) if tau >= 2 else tau * MAE_STEEPEST
+
+
+def _most_bent_phuber(at: SimpleNamespace) -> float | None:
+    """Where the linear part ends, if that is before tau MAE bends most."""
+    return 2 * (1 - 1 / at.tau) * (1 - 2 / at.tau) if at.tau >= 3 + math.sqrt(3) else None
+
+
+def _steepest_sce(at: SimpleNamespace) -> float:
+    """sup sqrt 2 (1 - p) (alpha + beta A p)."""
+    alpha, slope = float(at.alpha), float(at.beta * LOG_ZERO)
+    return ROOT * (alpha if slope <= alpha else (alpha + slope) ** 2 / (4 * slope))
+
+
+def _steepest_smoothed(at: SimpleNamespace) -> float:
+    """The distance of a wrong one-hot vector to the smoothed label."""
+    other = at.r / at.C
+    return math.sqrt((1 - other) ** 2 + (1 - at.r + other) ** 2 + (at.C - 2) * other**2)
+
+
 _RECORDS = (
     # Of the paper.
     Record(
@@ -102,6 +128,7 @@ _RECORDS = (
         facts=Facts(symmetric=True, convex=True, bounded=False),
         normalize="l2",
         presets={where: _paper({}, "table 7") for where in ("cifar10", "cifar100", "cifar100-step")},
+        constants=Constants(lambda at: math.sqrt(1 - 1 / at.C), 0.0),
     ),
     Record(
         "sgce",
@@ -138,6 +165,7 @@ _RECORDS = (
             "cifar100": _paper({"alpha": 2.0}, "table 6"),
             "cifar100-step": _paper({"alpha": 0.25}, "table 6"),
         },
+        constants=Constants(smoothness=lambda at: at.alpha * at.C * MAE_MOST_BENT),
     ),
     Record(
         "symmetrized-mse",
@@ -146,6 +174,7 @@ _RECORDS = (
         "2 (mean_k p_k - p_y)",
         PAPER,
         facts=SYMMETRIC,
+        constants=Constants(2 * MAE_STEEPEST, 2 * MAE_MOST_BENT),
     ),
     Record(
         "symmetrized-cosine",
@@ -156,9 +185,33 @@ _RECORDS = (
         facts=Facts(symmetric=True, non_increasing=False),
     ),
     # Functions of the label's probability.
-    Record("ce", "CE", phi.CE, "-log p_y", "textbook", facts=Facts(convex=True, bounded=False)),
-    Record("mae", "MAE", _mae, "1 - p_y", "Ghosh 2017", facts=SYMMETRIC),
-    Record("rce", "RCE", _rce, "A (1 - p_y), A = -log 1e-4", "Wang 2019", facts=SYMMETRIC),
+    Record(
+        "ce",
+        "CE",
+        phi.CE,
+        "-log p_y",
+        "textbook",
+        facts=Facts(convex=True, bounded=False),
+        constants=Constants(ROOT, 0.5),
+    ),
+    Record(
+        "mae",
+        "MAE",
+        _mae,
+        "1 - p_y",
+        "Ghosh 2017",
+        facts=SYMMETRIC,
+        constants=Constants(MAE_STEEPEST, MAE_MOST_BENT),
+    ),
+    Record(
+        "rce",
+        "RCE",
+        _rce,
+        "A (1 - p_y), A = -log 1e-4",
+        "Wang 2019",
+        facts=SYMMETRIC,
+        constants=Constants(LOG_ZERO * MAE_STEEPEST, LOG_ZERO * MAE_MOST_BENT),
+    ),
     Record(
         "gce",
         "GCE",
@@ -168,6 +221,7 @@ _RECORDS = (
         (Q,),
         Facts(symmetric=lambda at: at.q == 1),
         _everywhere(q=0.7),
+        constants=Constants(lambda at: ROOT * at.q**at.q / (1 + at.q) ** (1 + at.q)),
     ),
     Record(
         "focal",
@@ -215,6 +269,7 @@ _RECORDS = (
         "Feng 2020",
         (Parameter("t", 2, "[1, 100]", "order; 1 is MAE", whole=True),),
         Facts(symmetric=lambda at: at.t == 1),
+        constants=Constants(lambda at: ROOT * (1 + at.t) ** (-1 / at.t) * at.t / (1 + at.t)),
     ),
     Record(
         "phuber-ce",
@@ -224,6 +279,7 @@ _RECORDS = (
         "Menon 2020",
         (TAU,),
         presets=_pairs("mnist: 10; cifar10: 2; cifar100: 10", "tau", "Menon 2020"),
+        constants=Constants(_steepest_phuber, _most_bent_phuber),
     ),
     Record(
         "phuber-gce",
@@ -291,6 +347,7 @@ _RECORDS = (
             bounded=lambda at: at.alpha == 0,
         ),
         _pairs("mnist: .01 1; cifar10: .1 1; cifar100: 6 .1; webvision: 10 1", "alpha beta"),
+        constants=Constants(_steepest_sce),
     ),
     Record(
         "nce+mae",
@@ -389,6 +446,7 @@ _RECORDS = (
         "Wei 2022",
         (Parameter("r", 0.1, "(-inf, 1]", "rate; below 0 labels are sharpened"),),
         Facts(convex=True, bounded=False, non_increasing=lambda at: at.r <= 0),
+        constants=Constants(_steepest_smoothed, 0.5),
     ),
     Record(
         "dirichlet-ce",
@@ -403,6 +461,7 @@ _RECORDS = (
             convex=lambda at: at.alpha >= (1 - 1 / at.C) * (1 - 1e-12),
             bounded=False,
         ),
+        constants=Constants(smoothness=lambda at: abs(1 + (at.alpha - 1) * at.C) / 2),
     ),
 )
 

@@ -339,17 +339,18 @@ class Blend(Operator):
 
 def _refuse_unblendable(loss: Loss, classes: int) -> None:
     """Symmetric, permutation-invariant and not flat at equal scores, or an error."""
-    steps = torch.arange(16 * classes, dtype=torch.float64).reshape(16, classes)
-    points = 3 * (steps.square() + steps.sin()).cos()
+    steps = torch.arange(32 * classes, dtype=torch.float64).reshape(32, classes)
+    sizes = torch.tensor([0.1, 1.0, 3.0, 10.0], dtype=torch.float64).repeat(8)
+    points = sizes[:, None] * (steps.square() + steps.sin()).cos()
     with torch.no_grad():
         every = loss.per_class(points)
         total = every.sum(-1)
         tolerance = 1e-8 * (1 + every.abs().max())
         if (total.max() - total.min()) > tolerance:
             raise ValueError(f"blend takes a symmetric loss; the sum over labels of {loss!r} is not constant")
-        order = torch.arange(1, classes + 1) % classes
-        if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
-            raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
+        for order in tensors.renamings(classes):
+            if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
+                raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
     _slope(loss, Scores(points[:1]), "blend")
 
 

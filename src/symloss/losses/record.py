@@ -37,6 +37,21 @@ class Facts:
         return {name: fact if isinstance(fact, bool) else fact(point) for name, fact in vars(self).items()}
 
 
+Known = float | Callable[[SimpleNamespace], float | None] | None
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Constants of a loss of raw scores for which there is a formula; None where there is none."""
+
+    lipschitz: Known = None
+    smoothness: Known = None
+
+    def at(self, classes: int, **parameters: float) -> dict[str, float | None]:
+        point = SimpleNamespace(C=classes, **parameters)
+        return {name: known(point) if callable(known) else known for name, known in vars(self).items()}
+
+
 @dataclass(frozen=True)
 class Preset:
     """Published settings of a loss, with their source."""
@@ -60,6 +75,7 @@ class Record:
     facts: Facts = Facts()
     presets: Mapping[str, Preset] = field(default_factory=lambda: MappingProxyType({}))
     normalize: str | None = None
+    constants: Constants = Constants()
 
     @property
     def defaults(self) -> dict[str, float]:

@@ -27,6 +27,16 @@ def class_dim(scores: Tensor) -> int:
     return 0 if scores.dim() == 1 else 1
 
 
+def renamings(classes: int) -> list[Tensor]:
+    """A transposition and the full cycle, as orders of the classes: all other permutations are made of these two."""
+    cycle = torch.arange(1, classes + 1) % classes
+    if classes == 2:
+        return [cycle]
+    swap = torch.arange(classes)
+    swap[:2] = torch.tensor([1, 0])
+    return [swap, cycle]
+
+
 def scores(value: object) -> None:
     if not isinstance(value, Tensor):
         raise TypeError(f"input must be a tensor of scores; got {type(value).__name__}")
