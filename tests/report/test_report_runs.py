@@ -143,3 +143,11 @@ def test_lines_of_metrics_that_are_none_are_skipped(tmp_path):
         file.write('5\n{"epoch": "x"}\n{"epoch": 9, "test_acc')
     (run,) = read_runs(tmp_path).finished
     assert [row["epoch"] for row in run.epochs] == [1, 2, 3, 4]
+
+
+def test_metrics_that_are_garbled_are_one_sentence(tmp_path):
+    folder = write_run(tmp_path / "one", settings(), 0.5)
+    (folder / "metrics.jsonl").write_text('{"epoch": 1}\nzzz\n{"epoch": 3}\n')
+    (run,) = read_runs(tmp_path).finished
+    with refused(ValueError, folder / "metrics.jsonl", "is damaged: line 2 must hold the metrics of an epoch"):
+        _ = run.epochs

@@ -114,11 +114,19 @@ def _losses_markdown(rows: list[dict[str, Any]]) -> str:
 def _import(name: str) -> Any:
     import importlib
 
+    from symloss.own_code import own_code
+
     module, _, attribute = name.partition(":")
-    if not attribute:
+    if not all(part.isidentifier() for part in [*module.split("."), attribute]):
         raise ValueError(f"with --own, SPEC must read package.module:name; got {name!r}")
     sys.path.insert(0, "")
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"with --own, SPEC must name what Python can import; got {name!r}: {error}") from error
+        with own_code(name):
+            found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):  # one that the user's own module wants
+            raise
+        raise ValueError(f"with --own, SPEC must name what Python can import; got {name!r}: {error}") from None
+    if not hasattr(found, attribute):
+        raise ValueError(f"with --own, SPEC must name what is in the module {module}; got {name!r}, which is not")
+    return getattr(found, attribute)

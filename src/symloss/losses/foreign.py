@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from symloss import checks
 from symloss.losses.algebra import Germ, Loss
 from symloss.losses.scores import Scores
+from symloss.own_code import own_code
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,8 +53,11 @@ class Foreign(Loss):
         classes = last.shape[-1]
         rows = last.reshape(-1, classes)
         labels = torch.arange(classes, device=z.device).repeat_interleave(rows.shape[0])
-        function = self.first_copy if torch.compiler.is_compiling() else unreduced(self.function)
-        values = function(rows.repeat(classes, 1), labels)
+        if torch.compiler.is_compiling():
+            values = self.first_copy(rows.repeat(classes, 1), labels)
+        else:
+            with own_code(_name(self.function)):
+                values = unreduced(self.function)(rows.repeat(classes, 1), labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
             given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(

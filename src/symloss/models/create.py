@@ -18,6 +18,7 @@ from symloss.models.cnn import cnn4, cnn8
 from symloss.models.lenet import lenet5
 from symloss.models.mlp import mlp
 from symloss.models.resnet import resnet34, resnet50
+from symloss.own_code import own_code
 
 Builder = Callable[..., nn.Module]
 """Called with ``input_shape`` and ``classes``, and for ours with the options."""
@@ -92,7 +93,8 @@ def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed:
     classes = int(checks.number("classes", classes, "[2, inf)", whole=True))
     with _seeded(seed), _current_directory():
         build, options = _find(name)
-        model = build(input_shape=shape, classes=classes, **options)
+        with own_code(None if is_built_in(name) else name):
+            model = build(input_shape=shape, classes=classes, **options)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model {name!r} must return a torch.nn.Module; got {type(model).__name__}")
     return model
@@ -155,11 +157,12 @@ def _options(model: str, text: str) -> dict[str, Any]:
 
 
 def _users(module: str, function: str) -> Builder:
-    """What ``module:function`` names; an error inside the user's own module passes through."""
+    """What ``module:function`` names; an error inside the user's own module passes through, with a note."""
     if not all(part.isidentifier() for part in [*module.split("."), function]):
         raise _unknown(module, function)
     try:
-        found = getattr(importlib.import_module(module), function, None)
+        with own_code(f"{module}:{function}"):
+            found = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         if f"{module}.".startswith(f"{error.name}."):
             raise _unknown(module, function) from None

@@ -151,7 +151,7 @@ def _existing(path: Path) -> Path:
 def _read_document(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(_existing(path).read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} must be a JSON document; got one that is damaged") from error
     if not isinstance(document, dict) or not set(SETTINGS) <= set(document):
         raise ValueError(f"{str(path)!r} must hold {', '.join(SETTINGS)}; got another document")
