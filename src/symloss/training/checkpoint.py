@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import os
 import pickle
 import zipfile
 import zlib
@@ -34,8 +35,10 @@ def packed(state: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     # A zip file ends with the length of its comment, and the comment.
-    body = buffer.getvalue()[:-2] + _SEAL.to_bytes(2, "little")
-    return body + _MARK + hashlib.sha256(body).hexdigest().encode()
+    buffer.seek(-2, os.SEEK_END)
+    buffer.write(_SEAL.to_bytes(2, "little"))
+    buffer.write(_MARK + hashlib.sha256(buffer.getbuffer()).hexdigest().encode())
+    return buffer.getvalue()
 
 
 def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
@@ -59,9 +62,9 @@ def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
 
 def _damage(data: bytes) -> str | None:
     """What is wrong with the bytes. Version 0.1 wrote no checksum of them all, but a zip file has one of each part."""
-    body, seal = data[:-_SEAL], data[-_SEAL:]
+    seal = data[-_SEAL:]
     if seal.startswith(_MARK):
-        whole = seal[len(_MARK) :] == hashlib.sha256(body).hexdigest().encode()
+        whole = seal[len(_MARK) :] == hashlib.sha256(memoryview(data)[:-_SEAL]).hexdigest().encode()
         return None if whole else "its bytes are not those that were written"
     with zipfile.ZipFile(io.BytesIO(data)) as parts:
         damaged = parts.testzip()
