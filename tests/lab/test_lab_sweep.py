@@ -8,6 +8,7 @@ import pickle
 import resource
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,30 @@ def test_a_run_of_another_process_that_stands_still_is_left_to_it(tmp_path):
         events = list(run_in_processes([mine, other], jobs=1, patience=0.3))
     assert kinds(events) == {"ce seed 0": "finished", "mae seed 0": "elsewhere"}
     assert other.result() is None
+
+
+@pytest.mark.slow
+def test_processes_of_a_cell_end_with_the_sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    where = {"devices": 2, "accelerator": "cpu"}
+    one = replace(work(tmp_path, "ce", model="fatal_model:stands"), where=where)
+    events = run_in_processes([one], jobs=1)
+    assert any(event.kind == "epoch" for event in events)
+    events.close()
+    started = [int(path.name.removeprefix("pid-")) for path in Path.cwd().glob("pid-*")]
+    assert len(started) == 2
+    deadline = time.monotonic() + 20
+    while any(map(_lives, started)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _lives(number):
+    """A process that ended, and nobody asked how, lives no more."""
+    status = Path(f"/proc/{number}/stat")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def test_a_run_that_is_left_to_another_process_is_missing_and_the_code_is_1(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +142,8 @@ class _Work:
     on_epoch: OnEpoch | None
 
     def __call__(self, fabric: Fabric) -> dict[str, Any]:
+        if fabric.world_size > 1:
+            _hear_the_end_of_the_parent()
         folder, task = self.folder, prepare(self.settings, self.root, self.skip_bad)
         if fabric.is_global_zero:
             _refuse_other_labels(folder, task)
@@ -154,6 +157,12 @@ class _Work:
         if fabric.is_global_zero:
             folder.write(RESULT, result)
         return result
+
+
+def _hear_the_end_of_the_parent() -> None:
+    """torch sends SIGINT to the processes of one that dies, but whoever ignores it hands that down to them."""
+    if multiprocessing.parent_process() is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _refuse_other_labels(folder: RunFolder, task: Task) -> None:
