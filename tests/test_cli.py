@@ -82,13 +82,41 @@ def test_certify_a_loss_of_the_users_own(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("def loss(z, y):\n    return z.no_such_thing\n", "AttributeError: 'Tensor' object has no attribute"),
+        ("def loss(z, y):\n    raise ValueError('mine')\n", "ValueError: mine"),
+        ("import no_such_module_anywhere\n", "ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
+    ],
+)
+def test_a_loss_of_the_users_own_has_its_traceback_after_one_line(tmp_path, source, line):
+    (tmp_path / "mine.py").write_text(source)
+    done = run("certify", "--own", "mine:loss", "-c", "3", cwd=tmp_path)
+    first, second, *rest = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert first in (f"symloss: this was raised in code of your own, {name}:" for name in ("loss", "mine:loss"))
+    assert second == "Traceback (most recent call last):"
+    assert any("mine.py" in each for each in rest)
+    assert any(each.startswith(line) for each in rest)
+
+
+def test_what_we_refuse_of_a_users_own_loss_is_one_sentence(tmp_path):
+    (tmp_path / "mine.py").write_text("def loss(z, y):\n    return z\n")
+    for name, message in (("loss", "must return one value for each example"), ("none", "the module has no 'none'")):
+        done = run("certify", "--own", f"mine:{name}", "-c", "3", cwd=tmp_path)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["certify", "gec"], "there is no loss named 'gec'; did you mean 'gce'?"),
         (["certify", "gce:q=0"], "q must be a number in (0, 1]; got 0"),
         (["certify", "gce:p=1"], "gce has no parameter 'p'; its parameters are: q"),
         (["certify", "ce", "--classes", "1"], "classes must be a whole number in [2, inf); got 1"),
-        (["certify", "--own", "nothing"], "SPEC must read package.module:name; got 'nothing'"),
+        (["certify", "--own", "nothing"], "SPEC must be module:name of a function or module"),
         (["certify", "--own", "no_such_module:loss"], "got 'no_such_module:loss'"),
     ],
 )

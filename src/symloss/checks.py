@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 def brief(value: object) -> str:
     """What was given, on one line of a message."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deeply"
     return text if len(text) <= 100 else text[:97] + "..."
 
 

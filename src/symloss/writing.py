@@ -43,3 +43,13 @@ def write_whole(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             part.unlink()
         raise
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names of its files last too, where the file system can."""
+    with contextlib.suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,5 +1,6 @@
 """Sweeps on one machine: whatever happens to one cell, the others are trained, and nothing is lost."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -7,19 +8,24 @@ import pickle
 import resource
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lab_helpers import LOSSES, command, kinds, results, small, work
 from refusals import refused
+from typer.testing import CliRunner
 
+from symloss.cli import app
 from symloss.lab import find_cell, plan
 from symloss.lab.cost import expected_seconds
+from symloss.lab.events import Event
 from symloss.lab.processes import run_in_processes
-from symloss.lab.sweep import survey
+from symloss.lab.sweep import as_found, survey
 from symloss.lab.work import Work
 from symloss.training import train
 from symloss.training.folder import RunFolder
+from symloss.training.task import prepare
 from symloss.writing import disk_is_full, said
 
 PART = ("reproduce", "digits", "--profile", "mini", "--noise", "clean,sym:0.6", "--losses", "ce,mae", "--seeds", 1)
@@ -67,14 +73,67 @@ def test_a_failure_is_forgotten_once_the_run_succeeds(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
+def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
+    other, mine = work(tmp_path, "mae"), work(tmp_path, "ce")
+    folder, seen = RunFolder(other.folder), []
+    folder.start(other.settings)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder.alone())
+        for event in run_in_processes([other, mine], jobs=1):
+            seen.append(event)
+            if event.kind == "finished":  # ours; now the other process dies
+                stack.close()
+    assert [(event.work.name, event.kind) for event in seen if event.kind not in ("started", "epoch")] == [
+        ("mae seed 0", "waiting"), ("ce seed 0", "finished"), ("mae seed 0", "finished"),
+    ]  # fmt: skip
+    assert other.result() is not None
+
+
+@pytest.mark.slow
+def test_a_run_of_another_process_that_stands_still_is_left_to_it(tmp_path):
     mine, other = work(tmp_path, "ce"), work(tmp_path, "mae")
     folder = RunFolder(other.folder)
     folder.start(other.settings)
     with folder.alone():
-        events = list(run_in_processes([mine, other], jobs=1))
+        events = list(run_in_processes([mine, other], jobs=1, patience=0.3))
     assert kinds(events) == {"ce seed 0": "finished", "mae seed 0": "elsewhere"}
     assert other.result() is None
+
+
+@pytest.mark.slow
+def test_processes_of_a_cell_end_with_the_sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    where = {"devices": 2, "accelerator": "cpu"}
+    one = replace(work(tmp_path, "ce", model="fatal_model:stands"), where=where)
+    events = run_in_processes([one], jobs=1)
+    assert any(event.kind == "epoch" for event in events)
+    events.close()
+    started = [int(path.name.removeprefix("pid-")) for path in Path.cwd().glob("pid-*")]
+    assert len(started) == 2
+    deadline = time.monotonic() + 20
+    while any(map(_lives, started)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _lives(number):
+    """A process that ended, and nobody asked how, lives no more."""
+    status = Path(f"/proc/{number}/stat")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_a_run_that_is_left_to_another_process_is_missing_and_the_code_is_1(tmp_path, monkeypatch):
+    def left(works, jobs):
+        return (Event("elsewhere", each, reason="it is being trained by another process") for each in works)
+
+    monkeypatch.setattr("symloss.lab.processes.run_in_processes", left)
+    done = CliRunner().invoke(app, [*map(str, PART), "--runs", str(tmp_path)])
+    assert done.exit_code == 1
+    missing = [line for line in done.stderr.splitlines() if line.startswith("missing: ")]
+    assert len(missing) == 4
+    assert missing[0] == "missing: digits/digits/ce/clean seed 0: it is being trained by another process"
 
 
 @pytest.mark.slow
@@ -149,6 +208,26 @@ def test_cells_without_data_say_what_to_fetch(tmp_path, table, fetch):
     assert not found.todo
     assert any(fetch in sentence for sentence in found.missing)
     assert all("\n" not in sentence for sentence in found.missing)
+
+
+def test_cells_on_files_that_are_not_the_publishers_are_other_runs(tmp_path):
+    cells = plan("table1", datasets=["cifar10"], losses=["ce"], noise=["clean"], seeds=1)
+    assert as_found(cells, tmp_path) == cells, "no files, nothing to say"
+    write_binary(tmp_path, images=20)
+    (found,) = as_found(cells, tmp_path)
+    assert found.settings.fingerprint is not None
+    assert found.folder(tmp_path) != cells[0].folder(tmp_path)
+    survey([found], tmp_path / "runs", tmp_path)
+    assert prepare(found.settings, tmp_path).data.name == "cifar10"
+
+
+def write_binary(root, images):
+    """CIFAR-10 in small, in its binary layout."""
+    folder = root / "cifar-10-batches-bin"
+    folder.mkdir()
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        records = [bytes([k % 10]) + bytes(3072) for k in range(images)]
+        (folder / f"{name}.bin").write_bytes(b"".join(records))
 
 
 def test_two_columns_of_one_training_are_one_piece_of_work(tmp_path):

@@ -137,9 +137,17 @@ def test_damaged_evaluation_is_refused(tmp_path):
         run.evaluation("other")
 
 
-def test_lines_of_metrics_that_are_none_are_skipped(tmp_path):
+def test_a_line_of_metrics_that_was_cut_off_is_skipped(tmp_path):
     folder = write_run(tmp_path / "run", settings(), 0.5)
     with open(folder / "metrics.jsonl", "a") as file:
-        file.write('5\n{"epoch": "x"}\n{"epoch": 9, "test_acc')
+        file.write('{"epoch": 9, "test_acc')
     (run,) = read_runs(tmp_path).finished
     assert [row["epoch"] for row in run.epochs] == [1, 2, 3, 4]
+
+
+def test_metrics_that_are_garbled_are_one_sentence(tmp_path):
+    folder = write_run(tmp_path / "one", settings(), 0.5)
+    (folder / "metrics.jsonl").write_text('{"epoch": 1}\nzzz\n{"epoch": 3}\n')
+    (run,) = read_runs(tmp_path).finished
+    with refused(ValueError, folder / "metrics.jsonl", "is damaged: line 2 must hold the metrics of an epoch"):
+        _ = run.epochs

@@ -101,16 +101,51 @@ def test_figures_are_never_cut_however_narrow_the_terminal(width):
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     arguments = [sys.executable, "-m", "symloss", "train", "--epochs", "5000", "--out", "here"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(arguments, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 100
-        while not (tmp_path / "here" / "checkpoint.pt").exists():
+    code, err = interrupted(arguments, tmp_path)
+    assert code == 130
+    assert err == STOPPED
+
+
+STOPPED = "stopped; the same command goes on after the last epoch that was finished\n"
+
+
+def interrupted(arguments, folder, **environment):
+    """A command that SIGINT reaches after the first epoch, it alone: its exit code, and what it said."""
+    more = {
+        "cwd": folder, "env": os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        # It must be heard even where whoever started the tests ignores it, as nohup does.
+        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    }  # fmt: skip
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, **more) as process:
+        deadline = time.monotonic() + 200
+        while not (folder / "here" / "checkpoint.pt").exists():
             assert time.monotonic() < deadline
+            assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=100)
-    assert process.returncode == 130
-    assert err == "stopped; the same command goes on after the last epoch that was finished\n"
+    return process.returncode, err
+
+
+@pytest.mark.slow
+def test_ctrl_c_for_the_first_process_alone_stops_them_all(tmp_path):
+    (tmp_path / "tells.py").write_text(
+        "import os, pathlib\nfrom symloss.models import create_model\ndef net(input_shape, classes):\n"
+        "    pathlib.Path(f'pid-{os.getpid()}').touch()\n"
+        "    return create_model('mlp:hidden=8', input_shape=input_shape, classes=classes)\n"
+    )
+    several = ["--model", "tells:net", "--devices", "2", "--accelerator", "cpu"]
+    code, err = interrupted(
+        [sys.executable, "-m", "symloss", "train", "--epochs", "5000", "--out", "here", *several], tmp_path
+    )
+    assert code == 130
+    assert STOPPED in err
+    assert "Traceback" not in err
+    started = [int(path.name.removeprefix("pid-")) for path in tmp_path.glob("pid-*")]
+    assert len(started) == 2
+    for number in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(number, 0)
 
 
 def test_a_matrix_that_changed_is_another_run(tmp_path):
@@ -218,4 +253,4 @@ def tables(tmp_path):
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(tables, arguments, ingredients):
     one_sentence(command(tables, "train", "--epochs", "1", *arguments), *ingredients)
-    assert not (tables / "runs").exists() or not list((tables / "runs").glob("*/checkpoint.pt"))
+    assert not (tables / "runs").exists()

@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import os
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -93,13 +94,60 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before_it_with_a_warning(f
     assert "\n" not in str(warned[0].message)
 
 
-def test_without_a_whole_checkpoint_there_is_none(folder):
+def test_without_a_whole_checkpoint_the_run_stops_and_says_so(folder):
     folder.save_checkpoint(state(1))
+    truncate(folder.path / "checkpoint.pt")
+    with refused(ValueError, "checkpoint.pt is no whole checkpoint", f"so remove {folder.path} to train from the"):
+        folder.load_checkpoint()
     folder.save_checkpoint(state(2))
-    for name in ("checkpoint.pt", "checkpoint-previous.pt"):
-        truncate(folder.path / name)
-    with pytest.warns(UserWarning, match="no whole checkpoint"):
-        assert folder.load_checkpoint() is None
+    truncate(folder.path / "checkpoint.pt")
+    with refused(ValueError, "checkpoint.pt is no", "checkpoint-previous.pt is no", "no good checkpoint is left"):
+        folder.load_checkpoint()
+
+
+def flipped(data, place):
+    return data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]
+
+
+def test_a_flipped_bit_is_noticed_wherever_it_is(folder):
+    for epoch in (1, 2):
+        folder.save_checkpoint(state(epoch))
+    path = folder.path / "checkpoint.pt"
+    data = path.read_bytes()
+    mark = data.index(b"sha256:")
+    assert mark == len(data) - 7 - 64
+    for place in sorted({*range(0, len(data), 7), *range(mark - 30, len(data))} - set(range(mark, mark + 7))):
+        path.write_bytes(flipped(data, place))
+        with pytest.warns(UserWarning, match=r"not those that were written\); going back to .* before it, of epoch 1"):
+            found = folder.load_checkpoint()
+        assert found["epoch"] == 1
+        assert torch.equal(found["model"]["w"], state(1)["model"]["w"])
+
+
+def test_a_flipped_bit_in_a_checkpoint_of_version_01_changes_no_weight(folder):
+    """It has no checksum of all bytes, but one of each part; what lies between the parts means nothing."""
+    for name, epoch in (("checkpoint-previous.pt", 1), ("checkpoint.pt", 2)):
+        torch.save(state(epoch), folder.path / name)
+    path = folder.path / "checkpoint.pt"
+    assert folder.load_checkpoint()["epoch"] == 2
+    data, noticed = path.read_bytes(), 0
+    for place in range(0, len(data), 5):
+        path.write_bytes(flipped(data, place))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found = folder.load_checkpoint()
+        noticed += bool(said)
+        assert found["epoch"] == (1 if said else 2)
+        assert torch.equal(found["model"]["w"], state(found["epoch"])["model"]["w"])
+    assert noticed > 50
+
+
+def test_a_flipped_bit_in_the_best_weights_is_one_sentence(folder):
+    folder.save_best(state(1))
+    path = folder.path / "best.pt"
+    path.write_bytes(flipped(path.read_bytes(), 500))
+    with refused(ValueError, path, "is no whole checkpoint (its bytes are not those that were written)"):
+        folder.load_best()
 
 
 def test_a_checkpoint_that_was_replaced_halfway_is_the_one_before_it(folder, monkeypatch):
@@ -135,8 +183,8 @@ def test_a_checkpoint_that_would_run_code_is_refused(folder, tmp_path, save):
         torch.load(path, weights_only=False)
     assert (tmp_path / "executed").exists()
     (tmp_path / "executed").rmdir()
-    with pytest.warns(UserWarning, match="no whole checkpoint"):
-        assert folder.load_checkpoint() is None
+    with refused(ValueError, "no whole checkpoint"):
+        folder.load_checkpoint()
     assert not (tmp_path / "executed").exists()
 
 
@@ -200,6 +248,86 @@ def test_the_lock_goes_with_a_process_that_is_killed(folder):
     process.join()
     with folder.alone():
         pass
+
+
+def test_the_one_whose_lock_was_removed_writes_nothing_more(folder):
+    with folder.alone():
+        folder.append_metrics({"epoch": 1})
+        (folder.path / "lock").unlink()
+        assert exit_code(_enter, folder.path) == 0, "another one comes in"
+        before = sorted((path.name, path.read_bytes()) for path in folder.path.iterdir())
+        for write in (
+            lambda: folder.append_metrics({"epoch": 2}),
+            lambda: folder.cut_metrics(0),
+            lambda: folder.save_checkpoint(state(1)),
+            lambda: folder.save_best(state(1)),
+            lambda: folder.write("result.json", {}),
+        ):
+            with refused(Busy, folder.path / "lock", "was removed", "nothing more is written"):
+                write()
+        assert sorted((path.name, path.read_bytes()) for path in folder.path.iterdir()) == before
+
+
+def test_metrics_are_on_the_disk_before_their_checkpoint(folder, monkeypatch):
+    seen, fsync, replace = [], os.fsync, os.replace
+    names = {}
+
+    def synced(number):
+        names.update((path.stat().st_ino, path.name) for path in [folder.path, *folder.path.iterdir()])
+        seen.append(names[os.fstat(number).st_ino])
+        fsync(number)
+
+    def replaced(source, target):
+        seen.append(f"to {target.name}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    folder.append_metrics({"epoch": 1})
+    folder.save_checkpoint(state(1))
+    assert seen == ["metrics.jsonl", "checkpoint.pt.new.part", "to checkpoint.pt.new", "to checkpoint.pt", "run"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", b'{"epoch": 1, "loss": 1.0}\n{"epo', None])
+def test_metrics_that_were_lost_before_the_checkpoint_are_a_warning(folder, damage):
+    for epoch in (1, 2, 3):
+        folder.append_metrics({"epoch": epoch, "loss": 1.0})
+    path = folder.path / "metrics.jsonl"
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    kept = [1, 3] if damage and b"\n" in damage else [3]
+    with pytest.warns(UserWarning, match=rf"metrics.jsonl has lost {3 - len(kept)} of the 3 epochs before the check"):
+        folder.cut_metrics(3, {"epoch": 3, "loss": 1.0})
+    assert [row["epoch"] for row in folder.metrics()] == kept
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"garbage", b"\xff\x00", b"[1]", b'{"loss": 1}', b'{"epoch": "1"}', b'{"epoch": 1, "loss": "x"}', b"[" * 100_000],
+    ids=["text", "bytes", "list", "no epoch", "epoch", "loss", "nested"],
+)
+def test_garbage_among_the_metrics_is_one_sentence(folder, line):
+    (folder.path / "metrics.jsonl").write_bytes(b'{"epoch": 1}\n' + line + b'\n{"epoch": 3}\n')
+    for use in (folder.metrics, lambda: folder.cut_metrics(3)):
+        with refused(ValueError, folder.path / "metrics.jsonl", "is damaged: line 2 must hold the metrics of an epoch"):
+            use()
+
+
+@pytest.mark.parametrize("name", ["settings.json", "result.json"])
+def test_json_that_is_nested_too_deeply_is_one_sentence(folder, name):
+    (folder.path / name).write_text('{"data": ' + "[" * 100_000)
+    with refused(ValueError, folder.path / name, "must hold JSON"):
+        folder.settings() if name == "settings.json" else folder.read(name)
+
+
+def test_what_is_nested_too_deeply_is_said_without_being_shown():
+    nested = []
+    for _ in range(10_000):
+        nested = [nested]
+    with refused(TypeError, "data must be a text; got a list that is nested too deeply"):
+        Settings(data=nested)
 
 
 def test_metrics_are_cut_back_to_the_checkpoint(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from symloss.cli.options import Trains
 from symloss.cli.report import report
 from symloss.cli.training import compare, predict, train
 from symloss.cli.tuning import tune
+from symloss.own_code import note_of
 from symloss.text import visible
 
 app = typer.Typer(
@@ -67,13 +69,23 @@ def _say(trouble: object) -> None:
 
 
 def main() -> None:
-    """Run a command; bad input ends in one sentence and exit code 2, not in a traceback."""
+    """Run a command; bad input ends in one sentence and exit code 2, not in a traceback.
+
+    Code of the user's own has its traceback, after a line that says whose it is, and exit code 1.
+    """
     warnings.showwarning = _show_warning
     try:
         app()
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
-    except (ValueError, TypeError, OSError) as error:
+    except Exception as error:
+        note = note_of(error)
+        if note is not None:
+            _say(f"{note}:")
+            traceback.print_exception(error)
+            sys.exit(1)
+        if not isinstance(error, (ValueError, TypeError, OSError)):
+            raise
         _say(error)
         sys.exit(2)

@@ -14,7 +14,7 @@ from symloss.cli.training import percent
 
 if TYPE_CHECKING:
     from symloss.lab import Cell
-    from symloss.lab.events import Events
+    from symloss.lab.events import Event, Events
     from symloss.lab.sweep import Survey
     from symloss.lab.work import Work
 
@@ -143,13 +143,14 @@ def reproduce(
     command again does the rest. Any number of these commands may work on one folder of runs at a time.
     """
     from symloss.lab import plan
-    from symloss.lab.sweep import survey
+    from symloss.lab.sweep import as_found, survey
 
     runs, root = options["runs"], options["data_dir"]
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers")}
-    cells = plan(
+    chosen = plan(
         table, datasets=_names(dataset), losses=_names(losses), noise=_names(noise), seeds=seeds, profile=profile
     )
+    cells = as_found(chosen, root)
     found = survey(cells, runs, root, where)
     _announce(table, profile, found)
     _say_cost(found, jobs, root, on_ray=ray is not None and not dry_run)
@@ -159,8 +160,8 @@ def reproduce(
     _print_outcome(cells, runs, table, as_json)
     for sentence, works in found.missing.items():
         _say(f"{len(works)} runs cannot start: {sentence}")
-    for work, reason in failed:
-        _say(f"failed: {work.name}: {reason}")
+    for event in failed:
+        _say(f"{'failed' if event.kind == 'failed' else 'missing'}: {event.work.name}: {event.reason}")
     if failed or found.missing:
         raise typer.Exit(1)
 
@@ -211,8 +212,8 @@ def _events(todo: list[Work], jobs: int, ray: str | None, resources: tuple[float
     return run_in_processes(todo, jobs) if ray is None else run_on_ray(todo, ray, Resources(*resources))
 
 
-def _follow(events: Events, total: int) -> list[tuple[Work, str]]:
-    """Show what happens; returns what failed."""
+def _follow(events: Events, total: int) -> list[Event]:
+    """Show what happens; returns what is missing in the end, and why."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     failed, started, over = [], time.perf_counter(), 0
@@ -226,14 +227,16 @@ def _follow(events: Events, total: int) -> list[tuple[Work, str]]:
                 if name not in lines:
                     lines[name] = progress.add_task(name, total=event.work.settings.epochs)
                 progress.update(lines[name], completed=(event.row or {})["epoch"])
-            if event.kind in ("started", "epoch"):
+            if event.kind == "waiting":
+                say(f"{name} is waited for: {event.reason}", err=True)
+            if event.kind in ("started", "epoch", "waiting"):
                 continue
             over += 1
             progress.advance(every)
             if name in lines:
                 progress.remove_task(lines.pop(name))
-            if event.kind == "failed":
-                failed.append((event.work, event.reason))
+            if event.kind in ("failed", "elsewhere"):
+                failed.append(event)
             if progress.disable or event.kind != "finished":
                 said = event.kind if not event.reason else f"{event.kind}: {event.reason}"
                 elapsed = time.perf_counter() - started

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -31,7 +30,7 @@ def certify(
         str,
         typer.Argument(
             metavar="SPEC",
-            help="A loss such as 'sgce:q=0.8', or 'package.module:name' of your own with --own.",
+            help="A loss such as 'sgce:q=0.8', 'symmetrize(focal:gamma=2)' or 'package.module:name' of your own.",
             show_default=False,
         ),
     ],
@@ -44,11 +43,17 @@ def certify(
     """Measure what a loss of raw scores is: symmetric, convex, bounded, smooth ... with counter-examples."""
     from symloss.certificates import certify as measure
 
-    certificate = measure(_import(spec) if own else spec, classes)
+    certificate = measure(_own(spec) if own else spec, classes)
     if as_json:
         print_json(certificate.to_dict())
     else:
         console().print(certificate)
+
+
+def _own(spec: str) -> Any:
+    from symloss.own_code import load
+
+    return load(spec, "SPEC", "a function or module of (input, target)")
 
 
 def _row(record: Any) -> dict[str, Any]:
@@ -110,16 +115,3 @@ def _losses_markdown(rows: list[dict[str, Any]]) -> str:
     lines += ["", "## Sources", ""]
     lines += [f"- {name}: {reference}" for name, reference in {r["source"]: r["reference"] for r in rows}.items()]
     return "\n".join(lines)
-
-
-def _import(name: str) -> Any:
-    import importlib
-
-    module, _, attribute = name.partition(":")
-    if not attribute:
-        raise ValueError(f"with --own, SPEC must read package.module:name; got {name!r}")
-    sys.path.insert(0, "")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"with --own, SPEC must name what Python can import; got {name!r}: {error}") from error

@@ -80,18 +80,23 @@ CIFAR = {
 def open_cifar(name: str, root: Path) -> DataSet:
     """``cifar10`` or ``cifar100`` from a publisher's folder below ``root``, or from ``root`` if it is that folder."""
     kind = CIFAR[name]
-    folder = _folder(name, root)
-    binary = folder.name == kind.binary_folder
-    read = partial(_read_binary if binary else _read_python, kind)
-    suffix = ".bin" if binary else ""
+    *train, test = cifar_files(name, root)
+    read = partial(_read_binary if test.suffix else _read_python, kind)
     return DataSet(
         name=name,
-        train=_examples(kind, [folder / f"{part}{suffix}" for part in kind.train], read),
-        test=_examples(kind, [folder / f"{kind.test}{suffix}"], read),
+        train=_examples(kind, train, read),
+        test=_examples(kind, [test], read),
         classes=kind.classes,
         scaling=kind.scaling,
         augmentation=kind.augmentation,
     )
+
+
+def cifar_files(name: str, root: Path) -> list[Path]:
+    """Where its files are, or belong; the one to test on comes last."""
+    kind, folder = CIFAR[name], _folder(name, root)
+    suffix = ".bin" if folder.name == kind.binary_folder else ""
+    return [folder / f"{part}{suffix}" for part in (*kind.train, kind.test)]
 
 
 def _folder(name: str, root: Path) -> Path:

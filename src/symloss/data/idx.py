@@ -23,19 +23,26 @@ CLASSES = {
         *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     ),
 }
+PARTS = ("train", "t10k")
 _BLOCK = 2**20
 
 
 def open_idx(name: str, root: Path) -> DataSet:
     """``mnist`` or ``fashion-mnist`` from ``root/name`` or ``root``."""
-    folder = _folder(name, root)
+    files = idx_files(name, root)
     return DataSet(
         name=name,
-        train=_examples(folder, "train", len(CLASSES[name])),
-        test=_examples(folder, "t10k", len(CLASSES[name])),
+        train=_examples(files[:2], len(CLASSES[name])),
+        test=_examples(files[2:], len(CLASSES[name])),
         classes=CLASSES[name],
         scaling=SCALING[name],
     )
+
+
+def idx_files(name: str, root: Path) -> list[Path]:
+    """Where its four files are."""
+    folder = _folder(name, root)
+    return [_existing(folder, f"{part}-{kind}-ubyte") for part in PARTS for kind in ("images-idx3", "labels-idx1")]
 
 
 def _folder(name: str, root: Path) -> Path:
@@ -52,13 +59,14 @@ def _find(folder: Path, stem: str) -> Path | None:
     return next((path for path in (folder / stem, folder / f"{stem}.gz") if path.is_file()), None)
 
 
-def _examples(folder: Path, part: str, classes: int) -> Examples:
-    found = []
-    for stem in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
-        path = _find(folder, stem)
-        if path is None:
-            raise FileNotFoundError(f"{folder} must hold {stem} or {stem}.gz; got neither")
-        found.append(path)
+def _existing(folder: Path, stem: str) -> Path:
+    path = _find(folder, stem)
+    if path is None:
+        raise FileNotFoundError(f"{folder} must hold {stem} or {stem}.gz; got neither")
+    return path
+
+
+def _examples(found: list[Path], classes: int) -> Examples:
     images, labels = read_idx(found[0], dimensions=3), read_idx(found[1], dimensions=1)
     if len(images) != len(labels):
         raise ValueError(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from symloss.lab.work import Work
-from symloss.training.folder import Busy
+from symloss.training.folder import METRICS, Busy
 from symloss.training.run import OnEpoch
 from symloss.writing import disk_is_full
 
 
 @dataclass(frozen=True)
 class Event:
-    kind: Literal["started", "epoch", "finished", "failed", "elsewhere"]
-    """"elsewhere": another process trains that run at this moment, and will leave its result in the folder."""
+    kind: Literal["started", "epoch", "waiting", "finished", "failed", "elsewhere"]
+    """"waiting": another process trains that run at this moment, and it is looked at again when all others are done;
+    "elsewhere": that process still holds it, and was not waited for any longer."""
     work: Work
     row: dict[str, Any] | None = None
     """Of an epoch: its metrics; of what is finished: its result."""
@@ -25,6 +27,10 @@ class Event:
 
 
 Events = Iterator[Event]
+
+
+PATIENCE = 3600.0
+"""Seconds without the end of an epoch after which a run that another process holds is left to it."""
 
 
 def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
@@ -38,3 +44,24 @@ def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
     except Exception as error:
         reason = str(error) if isinstance(error, (ValueError, OSError)) else repr(error)
         return Event("failed", work, reason=reason, disk_full=disk_is_full(error))
+
+
+def attempt_patiently(work: Work, patience: float, on_epoch: OnEpoch | None = None) -> Event:
+    """A run whose process was lost may be held for a moment longer; one of another sweep until it is done."""
+    seen, since = -1.0, time.monotonic()
+    while True:
+        event = attempt(work, on_epoch)
+        changed = _last_epoch(work)
+        if changed != seen:
+            seen, since = changed, time.monotonic()
+        if event.kind != "elsewhere" or time.monotonic() - since >= patience:
+            return event
+        time.sleep(min(1.0, patience))
+
+
+def _last_epoch(work: Work) -> float:
+    """When it ended."""
+    try:
+        return (work.folder / METRICS).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from symloss.lab.events import Event, Events, attempt
+from symloss.lab.events import PATIENCE, Event, Events, attempt_patiently
 from symloss.lab.work import Work
-from symloss.training.folder import METRICS
-
-PATIENCE = 3600.0
-"""Seconds without the end of an epoch after which a run that another process holds is left to it."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +26,11 @@ def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Eve
     started_here = not ray.is_initialized()
     if started_here:
         _connect(ray, address)
-    task = ray.remote(_attempt_patiently).options(
+    task = ray.remote(attempt_patiently).options(
         num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries
     )
     try:
-        pending = {task.remote(work): work for work in works}
+        pending = {task.remote(work, PATIENCE): work for work in works}
         for work in pending.values():
             yield Event("started", work)
         while pending:
@@ -84,24 +79,3 @@ def _event(ray: Any, reference: Any, work: Work) -> Event:
         return event
     except ray.exceptions.RayError as error:
         return Event("failed", work, reason=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
-
-
-def _attempt_patiently(work: Work) -> Event:
-    """A run whose process was lost may be held for a moment longer; one of another sweep until it is done."""
-    seen, since = -1.0, time.monotonic()
-    while True:
-        event = attempt(work)
-        changed = _last_epoch(work)
-        if changed != seen:
-            seen, since = changed, time.monotonic()
-        if event.kind != "elsewhere" or time.monotonic() - since > PATIENCE:
-            return event
-        time.sleep(1.0)
-
-
-def _last_epoch(work: Work) -> float:
-    """When it ended."""
-    try:
-        return (work.folder / METRICS).stat().st_mtime
-    except FileNotFoundError:
-        return 0.0

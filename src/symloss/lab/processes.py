@@ -7,15 +7,17 @@ import functools
 import multiprocessing
 import os
 import signal
+import sys
+import warnings
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import torch
 
-from symloss.lab.events import Event, Events, attempt
+from symloss.lab.events import PATIENCE, Event, Events, attempt_patiently
 from symloss.lab.work import Work
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -27,11 +29,13 @@ class _Worker:
     process: Any
     connection: Connection
     work: Work | None = None
+    patience: float = 0.0
+    """Seconds that it waits for another process which trains the same run."""
 
-    def give(self, work: Work) -> None:
-        self.work = work
+    def give(self, work: Work, patience: float) -> None:
+        self.work, self.patience = work, patience
         with contextlib.suppress(BrokenPipeError):  # of one that died meanwhile we hear next
-            self.connection.send(work)
+            self.connection.send((work, patience))
 
     def death(self) -> str:
         self.process.join()
@@ -40,12 +44,15 @@ class _Worker:
         return f"the process that trained it {how}; start the same command again to go on from its last epoch"
 
 
-def run_in_processes(works: Iterable[Work], jobs: int) -> Events:
+def run_in_processes(works: Iterable[Work], jobs: int, patience: float = PATIENCE) -> Events:
     """Train everything, so many at a time; ends early if the disk is full.
+
+    A run that another process trains is looked at again when nothing else is left, and waited for: until it is done,
+    or no epoch of it has ended for ``patience`` seconds.
 
     On a machine with GPUs each process has one for itself, in turns; on one without, the processes share its cores.
     """
-    waiting = deque(works)
+    waiting = deque((work, 0.0) for work in works)
     jobs = min(jobs, len(waiting))
     threads = threads_of(jobs)
     workers = [_start(number, threads) for number in range(jobs)]
@@ -53,12 +60,15 @@ def run_in_processes(works: Iterable[Work], jobs: int) -> Events:
         while waiting or any(worker.work for worker in workers):
             for worker in workers:
                 if worker.work is None and waiting:
-                    worker.give(waiting.popleft())
+                    worker.give(*waiting.popleft())
                     assert worker.work is not None
                     yield Event("started", worker.work)
             ready = wait([worker.connection for worker in workers if worker.work])
             for worker in [worker for worker in workers if worker.connection in ready]:
                 event = _heard(worker)
+                if event.kind == "elsewhere" and worker.patience < patience:
+                    waiting.append((event.work, patience))
+                    event = replace(event, kind="waiting")
                 yield event
                 if worker.process.exitcode is not None:
                     workers[worker.number] = _start(worker.number, threads)
@@ -98,19 +108,26 @@ def _start(number: int, threads: int) -> _Worker:
 def _serve(connection: Connection, number: int, threads: int) -> None:
     # Whoever started the sweep ends it, and us with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.showwarning = _show_warning
     if torch.cuda.device_count() > 1 and "CUDA_VISIBLE_DEVICES" not in os.environ:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(number % torch.cuda.device_count())
     torch.set_num_threads(threads)
     while True:
         try:
-            work = connection.recv()
+            work, patience = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            connection.send(attempt(work, functools.partial(_tell_epoch, connection, work)))
+            tell = functools.partial(_tell_epoch, connection, work)
+            connection.send(attempt_patiently(work, patience, tell))
         except BrokenPipeError:
             return
 
 
 def _tell_epoch(connection: Connection, work: Work, row: dict[str, Any]) -> None:
     connection.send(Event("epoch", work, row))
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """One line, without the place in our code."""
+    print(f"symloss: {message}", file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from symloss.data import data_root, open_data
 from symloss.lab.cells import Cell
 from symloss.lab.work import Work
 from symloss.noise.human import human_file, require_human_file
+from symloss.training.task import fingerprint
 
 
 @dataclass
@@ -25,6 +26,19 @@ class Survey:
     def begun(self) -> int:
         """How many are not started anew, but gone on with."""
         return sum(work.started() for work in self.todo)
+
+
+def as_found(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
+    """The same cells, but with settings that say so where the files below the root are not the publishers'."""
+    marks: dict[tuple[str, str], str | None] = {}
+    found = []
+    for cell in cells:
+        settings = cell.settings
+        what = settings.data, settings.noise
+        if what not in marks:
+            marks[what] = fingerprint(settings.data, None, settings.noise, root)
+        found.append(replace(cell, settings=replace(settings, fingerprint=marks[what])))
+    return found
 
 
 def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str, Any] | None = None) -> Survey:

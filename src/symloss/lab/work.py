@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from symloss.lab.cells import Cell
-from symloss.training.folder import FAILURE, RESULT, Busy, RunFolder
+from symloss.training.folder import FAILURE, METRICS, RESULT, Busy, RunFolder
 from symloss.training.prediction import accuracy_on
 from symloss.training.run import OnEpoch, train
 from symloss.training.settings import Settings
@@ -46,7 +46,8 @@ class Work:
         return found if whole else None
 
     def started(self) -> bool:
-        return bool(RunFolder(self.folder).metrics())
+        metrics = self.folder / METRICS
+        return metrics.exists() and metrics.stat().st_size > 0
 
     def carry_out(self, on_epoch: OnEpoch | None = None) -> dict[str, Any]:
         """Train, from wherever it was left, and test; or return what is there already. A failure is written down."""
@@ -55,11 +56,17 @@ class Work:
         except (Busy, BrokenPipeError):
             raise
         except Exception as error:
-            with contextlib.suppress(OSError):
-                RunFolder(self.folder).write(FAILURE, {"error": str(error)})
+            self._write_down(error)
             raise
         (self.folder / FAILURE).unlink(missing_ok=True)
         return result
+
+    def _write_down(self, error: Exception) -> None:
+        """The run that was refused left nothing behind, but who looks at the sweep wants to know."""
+        folder = RunFolder(self.folder)
+        with contextlib.suppress(OSError, ValueError):
+            folder.start(self.settings)
+            folder.write(FAILURE, {"error": str(error)})
 
     def _carry_out(self, on_epoch: OnEpoch | None) -> dict[str, Any]:
         result = train(self.settings, self.folder, root=self.root, on_epoch=on_epoch, **self.where)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from symloss import checks
 from symloss.losses.algebra import Germ, Loss
 from symloss.losses.scores import Scores
+from symloss.own_code import own_code
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,8 +61,11 @@ class Foreign(Loss):
         return values.reshape(classes, *last.shape[:-1]).movedim(0, dim)
 
     def _called(self, rows: Tensor, labels: Tensor) -> Tensor:
-        function = self.first_copy if torch.compiler.is_compiling() else unreduced(self.function)
-        values = function(rows, labels)
+        if torch.compiler.is_compiling():
+            values = self.first_copy(rows, labels)
+        else:
+            with own_code(_name(self.function)):
+                values = unreduced(self.function)(rows, labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
             given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(

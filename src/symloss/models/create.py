@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +16,7 @@ from symloss.models.cnn import cnn4, cnn8
 from symloss.models.lenet import lenet5
 from symloss.models.mlp import mlp
 from symloss.models.resnet import resnet34, resnet50
+from symloss.own_code import load, own_code, working_folder
 
 Builder = Callable[..., nn.Module]
 """Called with ``input_shape`` and ``classes``, and for ours with the options."""
@@ -91,7 +89,7 @@ def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed:
     """
     shape = _shape(input_shape)
     classes = int(checks.number("classes", classes, "[2, inf)", whole=True))
-    with _seeded(seed), _current_directory():
+    with _seeded(seed), working_folder():
         build, options = _find(name)
         model = _built(name, build, {"input_shape": shape, "classes": classes} | options)
     if not isinstance(model, nn.Module):
@@ -111,7 +109,8 @@ def _built(name: str, build: Builder, arguments: dict[str, Any]) -> object:
     except TypeError:
         raise TypeError(f"{wanted}; got one of {given}") from None
     try:
-        return build(**arguments)
+        with own_code(name):
+            return build(**arguments)
     except TypeError as error:
         # Passed on by a function that takes everything, as those of torchvision do.
         if not any(f"unexpected keyword argument '{key}'" in str(error) for key in arguments):
@@ -148,18 +147,6 @@ def _seeded(seed: int | None) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _current_directory() -> Iterator[None]:
-    """Modules of the current directory can be imported, as in ``python -m``."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
-
-
 def _find(name: str) -> tuple[Builder, dict[str, Any]]:
     if not isinstance(name, str):
         raise TypeError(f"model must be a name such as 'cnn8', or module:function; got {checks.brief(name)}")
@@ -168,7 +155,7 @@ def _find(name: str) -> tuple[Builder, dict[str, Any]]:
         return MODELS[head].build, _options(head, rest)
     if not colon:
         raise ValueError(f"model {name!r} does not exist: {checks.nearest(name, MODELS)}")
-    return _users(head, rest), {}
+    return _users(name), {}
 
 
 def _options(model: str, text: str) -> dict[str, Any]:
@@ -186,24 +173,9 @@ def _options(model: str, text: str) -> dict[str, Any]:
     return values
 
 
-def _users(module: str, function: str) -> Builder:
-    """What ``module:function`` names; an error inside the user's own module passes through."""
-    if not all(part.isidentifier() for part in [*module.split("."), function]):
-        raise _unknown(module, function)
-    try:
-        found = getattr(importlib.import_module(module), function, None)
-    except ModuleNotFoundError as error:
-        if f"{module}.".startswith(f"{error.name}."):
-            raise _unknown(module, function) from None
-        raise
-    if not callable(found):
-        raise ValueError(f"model {module}:{function} must name a function; module {module!r} has none of that name")
-    build: Builder = found
+def _users(name: str) -> Builder:
+    known = checks.nearest(name.partition(":")[0], MODELS)
+    build = load(name, "model", "a function of input_shape and classes", f"; of ours, {known}")
+    if not callable(build):
+        raise ValueError(f"model {name!r} must name a function; got {type(build).__name__}")
     return build
-
-
-def _unknown(module: str, function: str) -> ValueError:
-    return ValueError(
-        f"model '{module}:{function}' is neither built in nor a function in a module that can be imported: "
-        f"{checks.nearest(module, MODELS)}"
-    )

@@ -35,7 +35,7 @@ def read_document(path: Path, required: Iterable[str]) -> dict[str, Any]:
     """What ``write_document`` wrote, with the required fields and a checksum that is right."""
     try:
         document = json.loads(_existing(path).read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} must be a JSON document; got one that is damaged") from error
     if not isinstance(document, dict) or not set(required) <= set(document):
         raise ValueError(f"{str(path)!r} must hold {', '.join(required)}; got another document")

@@ -56,8 +56,7 @@ class Run:
     @functools.cached_property
     def epochs(self) -> list[dict[str, Any]]:
         """The metrics of every epoch that was written down."""
-        rows = [row for row in RunFolder(self.folder).metrics() if isinstance(row, dict)]
-        return [row for row in rows if isinstance(row.get("epoch"), int)]
+        return RunFolder(self.folder).metrics()
 
     @functools.cached_property
     def classes(self) -> tuple[str, ...]:

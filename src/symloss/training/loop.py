@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,10 @@ from torch import Tensor, nn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
 from symloss.losses.penalty import l1_penalty
+from symloss.models.create import is_built_in
+from symloss.own_code import own_code
 from symloss.training.build import build_loss, build_model, build_optimizer, require_scores
+from symloss.training.checkpoint import TO_GO_ON, must_fit
 from symloss.training.folder import RunFolder
 from symloss.training.schedule import Schedule
 from symloss.training.settings import Settings
@@ -47,6 +51,7 @@ class Trainer:
         # On the device, beside the inputs: what each example is labelled, and what it is.
         self.labels = task.train.labels.to(fabric.device)
         self.clean = None if task.clean is None else task.clean.to(fabric.device)
+        self.own = None if is_built_in(settings.model) else settings.model
         self.forward, self.stepper = self._set_up()
 
     def _set_up(self) -> tuple[nn.Module, Any]:
@@ -121,12 +126,16 @@ class Trainer:
 
     def _scores(self, inputs: Tensor) -> Tensor:
         if len(inputs) > 1:
-            scores: Tensor = self.forward(inputs)
-            return scores
+            return self._forward(inputs)
         # Batch normalisation has no statistics of a lone example: it goes by those of the batches before.
         self.forward.eval()
-        scores = self.forward(inputs)
+        scores = self._forward(inputs)
         self.forward.train()
+        return scores
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        with own_code(self.own):
+            scores: Tensor = self.forward(inputs)
         return scores
 
     def _set_lr(self, epoch: int, step: int) -> float:
@@ -141,7 +150,7 @@ class Trainer:
         labels, tally = examples.labels.to(self.fabric.device), Tally(self.fabric)
         with torch.inference_mode():
             for batch in self._batches(examples, EVALUATION_BATCH, training=False).epoch(0):
-                tally.add(self.forward(batch.inputs), None, labels[batch.index], None)
+                tally.add(self._forward(batch.inputs), None, labels[batch.index], None)
         return tally.accuracy()
 
     def state(self) -> dict[str, Any]:
@@ -150,16 +159,22 @@ class Trainer:
     def load(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for parameter, kept in self.optimizer.state.items():
+            for name, value in kept.items():
+                if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+                    raise ValueError(f"{name} of shape {tuple(value.shape)} for one of {tuple(parameter.shape)}")
 
 
 def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[Row], None] | None = None) -> Row:
     """Train from the last checkpoint, or from the start, to the end; returns the row of the best epoch."""
     settings, task, fabric = trainer.settings, trainer.task, trainer.fabric
-    state = folder.load_checkpoint() or {"epoch": 0, "seconds": 0.0, "best": None}
+    state = folder.load_checkpoint(needs=TO_GO_ON) or {"epoch": 0, "seconds": 0.0, "best": None}
     if state["epoch"]:
-        trainer.load(state)
+        with must_fit(folder.path, settings.model):
+            trainer.load(state)
     if fabric.is_global_zero:
-        folder.cut_metrics(state["epoch"])
+        folder.cut_metrics(state["epoch"], state.get("last"))
+        _warn_of_other_threads(state.get("threads"), fabric)
     best, seconds = state["best"], state["seconds"]
     for epoch in range(state["epoch"], settings.epochs):
         started = time.perf_counter()
@@ -172,7 +187,8 @@ def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[Row], None] | N
         better = better or row["validation_accuracy"] > best["validation_accuracy"]
         best = row if better else best
         if fabric.is_global_zero:
-            saved = {"epoch": epoch + 1, "seconds": seconds, "best": best} | trainer.state()
+            saved = {"epoch": epoch + 1, "seconds": seconds, "best": best, "last": row} | trainer.state()
+            saved["threads"] = torch.get_num_threads()
             folder.append_metrics(row)
             if better and task.validation is not None:
                 folder.save_best({"epoch": epoch + 1, "model": saved["model"]})
@@ -182,6 +198,17 @@ def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[Row], None] | N
             on_epoch(row)
     assert best is not None
     return dict(best)
+
+
+def _warn_of_other_threads(before: int | None, fabric: Fabric) -> None:
+    """Sums are split among them, so each number of threads rounds in its own way."""
+    now = torch.get_num_threads()
+    if before not in (None, now) and fabric.device.type == "cpu":
+        warnings.warn(
+            f"the run was begun with {before} threads and goes on with {now}: its weights will differ in their last "
+            "digits from those of a run that was not cut off",
+            stacklevel=2,
+        )
 
 
 def _mixed(seed: int, epoch: int) -> int:

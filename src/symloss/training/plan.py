@@ -20,7 +20,8 @@ LARGE = 96
 def resolve(data: str | Path, loss: str, *, root: Path | None = None, skip_bad: bool = False, **given: Any) -> Settings:
     """Settings for a data set and a loss: what is given, else what the protocol says for the loss, or for all losses.
 
-    Data of one's own is opened, as its kind decides the protocol, and its content is part of the settings.
+    Data of one's own is opened, as its kind decides the protocol, and its content is part of the settings. So is that
+    of a known data set whose files, below ``root``, are not the publisher's.
 
     >>> found = resolve("cifar10", "sgce")
     >>> found.loss, found.model, found.weight_decay
@@ -30,7 +31,7 @@ def resolve(data: str | Path, loss: str, *, root: Path | None = None, skip_bad: 
     where = {name: given[name] for name in WHERE if name in given}
     own = None if data in KNOWN else opened(data, root, skip_bad=skip_bad, **where)
     kind = "" if own is None else _kind(own)
-    given = given | {"fingerprint": fingerprint(own, given.get("noise") or "clean")}
+    given = given | {"fingerprint": fingerprint(data, own, given.get("noise") or "clean", root)}
     settings = resolved(protocol_of(data, kind), data, loss, given).settings
     if own is not None:
         augmentation(settings, own)  # refuses what cannot be done to it, before a run is begun

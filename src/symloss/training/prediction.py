@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from symloss import checks
 from symloss.data import open_data
 from symloss.data.bad import BadFiles, warn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.models.create import is_built_in
-from symloss.training.build import build_model, build_score_map
-from symloss.training.folder import BEST, DATA, SETTINGS, RunFolder, load_state
+from symloss.own_code import own_code
+from symloss.training.build import build_model, build_score_map, require_scores
+from symloss.training.checkpoint import must_fit
+from symloss.training.folder import BEST, DATA, SETTINGS, RunFolder
 
-DATA_HOLDS = ("classes", "input_shape", "size", "columns", "mean", "std")
+DATA_HOLDS: dict[str, Any] = {
+    "classes": str,
+    "input_shape": int,
+    "columns": str,
+    "mean": (int, float),
+    "std": (int, float),
+}
+"""Lists of the data's description, and what each is a list of; there is the size of streamed images besides."""
 
 
 @dataclass
@@ -29,6 +40,8 @@ class Trained:
     model: nn.Module
     score_map: Any
     about: dict[str, Any]
+    name: str
+    """Of the model."""
     image: str | None = None
     """The column of the image files, in a table."""
 
@@ -42,7 +55,9 @@ class Trained:
         self.model.eval()
         with torch.inference_mode():
             for part in batches.epoch(0):
-                scores = self.model(part.inputs)
+                with own_code(None if is_built_in(self.name) else self.name):
+                    scores = self.model(part.inputs)
+                require_scores(scores, len(about["classes"]), self.name)
                 yield part.index, scores if self.score_map is None else self.score_map(scores)
 
 
@@ -52,7 +67,7 @@ def trained(run: Path | str, best: bool = False, model: str | None = None) -> Tr
     A model that is not built in must be named: the folder may be somebody else's, and its word alone runs no code.
     """
     folder = RunFolder(run)
-    settings, about = folder.settings(), folder.read(DATA, needs=DATA_HOLDS)
+    settings, about = folder.settings(), _about(folder)
     if settings is None or about is None:
         raise FileNotFoundError(
             f"{run} must be the folder of a run; got one without {SETTINGS if settings is None else DATA}"
@@ -63,12 +78,29 @@ def trained(run: Path | str, best: bool = False, model: str | None = None) -> Tr
         )
     if best and not (folder.path / BEST).exists():
         raise FileNotFoundError(f"{run} must have held examples out to have a best epoch; got no {BEST}")
-    state = load_state(folder.path / BEST) if best else folder.load_checkpoint()
+    state = folder.load_best() if best else folder.load_checkpoint()
     if state is None:
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
     network = build_model(settings, tuple(about["input_shape"]), len(about["classes"]))
-    network.load_state_dict(state["model"])
-    return Trained(network, build_score_map(settings), about, settings.image)
+    with must_fit(folder.path, settings.model):
+        network.load_state_dict(state["model"])
+    return Trained(network, build_score_map(settings), about, settings.model, settings.image)
+
+
+def _about(folder: RunFolder) -> dict[str, Any] | None:
+    """What has to be known of the data, checked: the folder may be somebody else's."""
+    about = folder.read(DATA, needs=(*DATA_HOLDS, "size"))
+    if about is None:
+        return None
+    for name, kinds in DATA_HOLDS.items():
+        found = about[name]
+        if not isinstance(found, list) or not all(isinstance(each, kinds) for each in found):
+            wanted = "texts" if kinds is str else "numbers"
+            raise ValueError(f"{folder.path / DATA} must hold {name} as a list of {wanted}; got {checks.brief(found)}")
+    size = about["size"]
+    if not isinstance(size, (int, NoneType)):
+        raise ValueError(f"{folder.path / DATA} must hold size as a number or nothing; got {checks.brief(size)}")
+    return about
 
 
 def predictions(

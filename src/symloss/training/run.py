@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
+import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,10 @@ from lightning_fabric import Fabric
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from symloss.data import KNOWN
+from symloss.noise.manifest import JSON as NOISE
+from symloss.own_code import note_of
 from symloss.training.denormals import flushed_denormals
-from symloss.training.folder import DATA, RESULT, RunFolder
+from symloss.training.folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, RunFolder
 from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import PRECISIONS, Settings
 from symloss.training.task import Task, augmentation, prepare
@@ -65,15 +69,24 @@ def train(
     done = run.read(RESULT, needs=RESULT_HOLDS)
     if done is not None:
         return done
-    fabric = _fabric(settings, accelerator, devices, nodes)
-    work = _Work(settings, run.path, root, skip_bad, workers, on_epoch)
+    work = _Work(settings, run, root, skip_bad, workers, on_epoch)
     # Where the same command was started many times, on each node or by torchrun, the first stands for all.
-    with run.alone() if first else contextlib.nullcontext():
+    with _alone(run) if first else contextlib.nullcontext():
+        fabric = _fabric(settings, accelerator, devices, nodes)
+        return _launched(fabric, work) if several else work(fabric)
+
+
+@contextlib.contextmanager
+def _alone(run: RunFolder) -> Iterator[None]:
+    """The run is this process's; one that is refused before its first epoch is over leaves nothing behind."""
+    with run.alone():
         try:
-            found: dict[str, Any] = fabric.launch(work) if several else work(fabric)
-        except ProcessRaisedException as error:
-            raise _retold(error) from None
-        return found
+            yield
+        except (Busy, Diverged):
+            raise
+        except Exception:
+            run.forget()
+            raise
 
 
 def is_first() -> bool:
@@ -98,10 +111,29 @@ def _fabric(settings: Settings, accelerator: str, devices: int, nodes: int) -> F
         ) from None
 
 
+def _launched(fabric: Fabric, work: _Work) -> dict[str, Any]:
+    """In several processes, which end with this one, however that is stopped."""
+    before = multiprocessing.active_children()
+    try:
+        found: dict[str, Any] = fabric.launch(work)
+        return found
+    except ProcessRaisedException as error:
+        raise _retold(error) from None
+    finally:
+        ours = [process for process in multiprocessing.active_children() if process not in before]
+        for process in ours:
+            process.terminate()
+        for process in ours:
+            process.join()
+
+
 def _retold(error: ProcessRaisedException) -> Exception:
     """What went wrong in another process, without its traceback if it is a sentence of ours."""
+    if note_of(error) is not None:
+        return error
     kind, _, sentence = str(error).strip().splitlines()[-1].partition(": ")
-    kinds = {known.__name__: known for known in (Diverged, ValueError, TypeError, OSError, FileNotFoundError, DiskFull)}
+    ours = (Busy, Diverged, ValueError, TypeError, OSError, FileNotFoundError, DiskFull)
+    kinds = {known.__name__: known for known in ours}
     known = kinds.get(kind.rpartition(".")[2])
     return error if known is None else known(sentence)
 
@@ -111,23 +143,27 @@ class _Work:
     """What each process does. (Fabric takes functions to other processes, but no frozen records as arguments.)"""
 
     settings: Settings
-    path: Path
+    folder: RunFolder
     root: Path | None
     skip_bad: bool
     workers: int
     on_epoch: OnEpoch | None
 
     def __call__(self, fabric: Fabric) -> dict[str, Any]:
-        folder, task = RunFolder(self.path), prepare(self.settings, self.root, self.skip_bad)
+        if fabric.world_size > 1:
+            _hear_the_end_of_the_parent()
+        folder, task = self.folder, prepare(self.settings, self.root, self.skip_bad)
         if begun_unaugmented(folder, self.settings):
             task = replace(task, data=replace(task.data, augmentation=()))
         if fabric.is_global_zero:
-            task.corruption.save(self.path)
+            _refuse_other_labels(folder, task)
+            folder.require_lock()
+            task.corruption.save(folder.path)
             folder.write(DATA, _description(self.settings, task))
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
             best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)
-        result = _result(self.settings, task, folder.metrics()[-1], best)
+        result = _result(self.settings, task, _last(folder, self.settings.epochs), best)
         if fabric.is_global_zero:
             folder.write(RESULT, result)
         return result
@@ -140,6 +176,34 @@ def begun_unaugmented(run: RunFolder, settings: Settings) -> bool:
     about = run.read(DATA) or {}
     shape = about.get("input_shape")
     return not about.get("augmentation") and isinstance(shape, list) and len(shape) == 3
+
+
+def _hear_the_end_of_the_parent() -> None:
+    """torch sends SIGINT to the processes of one that dies, but whoever ignores it hands that down to them."""
+    if multiprocessing.parent_process() is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _refuse_other_labels(folder: RunFolder, task: Task) -> None:
+    """A run goes on with the labels that it began with."""
+    kept = folder.read(NOISE) if folder.has_checkpoint() else None
+    if kept is not None and kept.get("noisy_sha256") != task.corruption.manifest.noisy_sha256:
+        raise ValueError(
+            f"{folder.path} must go on with the labels of {task.data.name} that it began with; got others, so choose "
+            "another folder, or the data as they were"
+        )
+
+
+def _last(folder: RunFolder, epochs: int) -> Row:
+    last: Row | None = next(
+        (row for row in reversed(folder.metrics()) if row["epoch"] == epochs and "seconds" in row), None
+    )
+    if last is None:  # version 0.1 kept it nowhere else
+        raise ValueError(
+            f"{folder.path / METRICS} must hold the last epoch, {epochs}, which it has lost; remove "
+            f"{folder.path / CHECKPOINT} to train it again from the checkpoint before"
+        )
+    return last
 
 
 def _description(settings: Settings, task: Task) -> dict[str, Any]:

@@ -68,7 +68,8 @@ class Settings:
     test: str | None = None
     """Clean data to test on, for data of one's own."""
     fingerprint: str | None = None
-    """Of data of one's own and of a matrix in a file, as they were when the settings were made: both may change."""
+    """Of data of one's own, of known data that is not as published, and of a matrix in a file, as they were when the
+    settings were made: all may change. None where there is nothing of the kind."""
     profile: str = FULL
     """Which form of a recipe it is, if it was shrunk; it changes nothing by itself, but all that is written says so."""
 

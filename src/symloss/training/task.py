@@ -16,6 +16,7 @@ from symloss.data import KNOWN, data_root, open_data
 from symloss.data.augment import chosen
 from symloss.data.bad import warn
 from symloss.data.dataset import DataSet, Examples
+from symloss.data.published import deviation
 from symloss.noise import Corruption, corrupt, parse
 from symloss.training.settings import Settings
 
@@ -67,7 +68,7 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
     """Open the data, corrupt its labels (all of them), then take a subset if one is wanted, and hold some of it out."""
     data = opened(settings.data, root, settings.label, settings.image, settings.test, skip_bad)
     clean_is_known = data.labels_are_true or settings.noise != "clean"
-    _refuse_changed(settings, data)
+    _refuse_changed(settings, data, root)
     _refuse_what_data_lacks(settings, data, clean_is_known)
     true = data.train.labels
     corruption = corrupt(
@@ -101,17 +102,24 @@ def augmentation(settings: Settings, data: DataSet) -> tuple[str, ...]:
     return chosen(settings.augment, data.augmentation, data.input_shape)
 
 
-def fingerprint(own: DataSet | None, noise: str) -> str | None:
-    """Of what a name stands for and may change under it: data of one's own, the matrix in a file; None if neither."""
-    spec, parts = parse(noise), [] if own is None else [own.fingerprint]
+def fingerprint(data: str, own: DataSet | None, noise: str, root: Path | None) -> str | None:
+    """Of what a name stands for and may change under it; None if all of it is as published.
+
+    That is data of one's own, files of a known data set that are not the publisher's, and the matrix in a file.
+    """
+    spec = parse(noise)
+    found = deviation(data, data_root() if root is None else root) if own is None else own.fingerprint
+    parts = [] if found is None else [found]
     if spec.kind == "matrix" and spec.path is not None and Path(spec.path).is_file():
         parts.append(hashlib.sha256(Path(spec.path).read_bytes()).hexdigest()[:12])
     return "-".join(parts) or None
 
 
-def _refuse_changed(settings: Settings, data: DataSet) -> None:
-    found = fingerprint(None if settings.data in KNOWN else data, settings.noise)
-    if settings.fingerprint not in (None, found):
+def _refuse_changed(settings: Settings, data: DataSet, root: Path | None) -> None:
+    if settings.fingerprint is None:
+        return
+    found = fingerprint(settings.data, None if settings.data in KNOWN else data, settings.noise, root)
+    if settings.fingerprint != found:
         raise ValueError(
             f"{settings.data} with noise {settings.noise} must be as it was when these settings were made, with the "
             f"fingerprint {settings.fingerprint}; it has changed, and has {found}"

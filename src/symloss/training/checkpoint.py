@@ -1,0 +1,93 @@
+"""Checkpoints as files: packed with a checksum of every byte, and checked before anything in them is used."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import pickle
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import torch
+
+TO_PREDICT = ("epoch", "model")
+TO_GO_ON = (*TO_PREDICT, "optimizer", "seconds", "best")
+_KINDS: dict[str, Any] = {
+    "epoch": int,
+    "model": dict,
+    "optimizer": dict,
+    "seconds": (int, float),
+    "best": (dict, NoneType),
+}
+_MARK = b"sha256:"
+_SEAL = len(_MARK) + 2 * hashlib.sha256().digest_size
+
+
+def packed(state: dict[str, Any]) -> bytes:
+    """What torch saves, a zip file, with the SHA-256 of all bytes as its comment: torch reads it as before."""
+    # In memory first: torch reports a full disk in a way of its own, Python as an OSError.
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    # A zip file ends with the length of its comment, and the comment.
+    buffer.seek(-2, os.SEEK_END)
+    buffer.write(_SEAL.to_bytes(2, "little"))
+    buffer.write(_MARK + hashlib.sha256(buffer.getbuffer()).hexdigest().encode())
+    return buffer.getvalue()
+
+
+def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
+    """What was saved; tensors and plain values only, so that a file of somebody else's cannot run anything."""
+    data = path.read_bytes()
+    try:
+        damage = _damage(data)
+        if damage is None:
+            state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            damage = _lack(state, needs)
+    except (
+        *(RuntimeError, EOFError, ValueError, LookupError, NotImplementedError, pickle.UnpicklingError),
+        *(zipfile.BadZipFile, zlib.error),
+    ) as error:
+        damage = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if damage is not None:
+        raise ValueError(f"{path} is no whole checkpoint ({damage})")
+    found: dict[str, Any] = state
+    return found
+
+
+def _damage(data: bytes) -> str | None:
+    """What is wrong with the bytes. Version 0.1 wrote no checksum of them all, but a zip file has one of each part."""
+    seal = data[-_SEAL:]
+    if seal.startswith(_MARK):
+        whole = seal[len(_MARK) :] == hashlib.sha256(memoryview(data)[:-_SEAL]).hexdigest().encode()
+        return None if whole else "its bytes are not those that were written"
+    with zipfile.ZipFile(io.BytesIO(data)) as parts:
+        damaged = parts.testzip()
+    return None if damaged is None else f"its part {damaged} is not as it was written"
+
+
+def _lack(state: object, needs: Iterable[str]) -> str | None:
+    for name in needs:
+        if not isinstance(state, dict) or name not in state or not isinstance(state[name], _KINDS[name]):
+            return f"it holds no {name}"
+        if name == "best" and state[name] is not None and "validation_accuracy" not in state[name]:
+            return "it holds no accuracy of the best epoch"
+    return None
+
+
+@contextlib.contextmanager
+def must_fit(folder: Path, model: str) -> Iterator[None]:
+    """While a checkpoint is put into a model: one that does not fit is refused in one sentence."""
+    try:
+        yield
+    except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+        lines = str(error).split("\n")  # torch's first line announces the others
+        raise ValueError(
+            f"the checkpoint in {folder} must fit the model {model!r}, as its settings and its data describe it; got "
+            f"another one ({lines[min(1, len(lines) - 1)].strip() or type(error).__name__})"
+        ) from None

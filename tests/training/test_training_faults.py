@@ -1,0 +1,334 @@
+"""What goes wrong around a run: damaged files, a removed lock, other threads, refusals. Nothing is lost unsaid."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import warnings
+
+import pytest
+import torch
+from refusals import refused
+from training_helpers import (
+    command,
+    killed_at,
+    metrics,
+    one_sentence,
+    run,
+    same_weights,
+    small,
+    without_time,
+)
+from training_helpers import exit_code as in_a_process
+
+from symloss.training import train
+from symloss.training.folder import Busy, RunFolder
+from symloss.training.prediction import predictions
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run(small(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory):
+    """A run that was killed in its third epoch of three."""
+    folder = tmp_path_factory.mktemp("cut") / "run"
+    assert in_a_process(killed_at, "checkpoint.pt.new", 3, small(), folder) == -9
+    return folder
+
+
+@pytest.fixture
+def begun(cut, tmp_path):
+    return shutil.copytree(cut, tmp_path / "run")
+
+
+def as_version_01_wrote_it(folder):
+    """Without a checksum, the last row and the number of threads."""
+    for name in ("checkpoint.pt", "checkpoint-previous.pt", "best.pt"):
+        state = torch.load(folder / name, weights_only=True)
+        torch.save({key: value for key, value in state.items() if key not in ("last", "threads")}, folder / name)
+
+
+def flip(path):
+    """A bit of a weight."""
+    weight = torch.load(path, weights_only=True)["model"]["1.weight"]
+    data = bytearray(path.read_bytes())
+    data[data.index(weight.numpy().tobytes()) + 10] ^= 4
+    path.write_bytes(data)
+
+
+def assert_same(folder, whole):
+    assert same_weights(folder, whole)
+    assert without_time(metrics(folder)) == without_time(metrics(whole))
+
+
+def test_a_run_of_version_01_goes_on(begun, whole):
+    as_version_01_wrote_it(begun)
+    run(small(), begun)
+    assert_same(begun, whole)
+
+
+@pytest.mark.parametrize("of_01", [False, True])
+def test_a_flipped_bit_costs_an_epoch_and_changes_nothing(begun, whole, of_01):
+    if of_01:
+        as_version_01_wrote_it(begun)
+    flip(begun / "checkpoint.pt")
+    epochs = []
+    with pytest.warns(UserWarning, match="going back to the checkpoint before it, of epoch 1"):
+        run(small(), begun, on_epoch=lambda row: epochs.append(row["epoch"]))
+    assert epochs == [2, 3]
+    assert_same(begun, whole)
+
+
+def test_two_damaged_checkpoints_stop_the_run_and_are_kept(begun):
+    for name in ("checkpoint.pt", "checkpoint-previous.pt"):
+        flip(begun / name)
+    before = (begun / "checkpoint.pt").read_bytes()
+    with refused(ValueError, "no good checkpoint is left, so remove"):
+        run(small(), begun)
+    assert (begun / "checkpoint.pt").read_bytes() == before
+
+
+def test_predictions_are_those_of_weights_as_they_were_written(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "run")
+
+    def found(best=False):
+        return list(predictions(folder, "digits", model=small().model, best=best))
+
+    shutil.copy(folder / "checkpoint-previous.pt", folder / "checkpoint.pt")
+    of_the_one_before = found()
+    shutil.copy(whole / "checkpoint.pt", folder / "checkpoint.pt")
+    assert found() != of_the_one_before
+    flip(folder / "checkpoint.pt")
+    with pytest.warns(UserWarning, match="going back to the checkpoint before it, of epoch 2"):
+        assert found() == of_the_one_before
+    flip(folder / "best.pt")
+    with refused(ValueError, folder / "best.pt", "is no whole checkpoint"):
+        found(best=True)
+
+
+def test_metrics_that_were_emptied_are_a_warning_and_the_run_ends(begun, whole):
+    os.truncate(begun / "metrics.jsonl", 0)
+    with pytest.warns(
+        UserWarning, match=r"has lost 1 of the 2 epochs before the checkpoint, the first of them epoch 1"
+    ):
+        result = run(small(), begun)
+    assert [row["epoch"] for row in metrics(begun)] == [2, 3]
+    assert result["last"]["loss"] == metrics(whole)[-1]["loss"]
+
+
+def test_metrics_that_were_emptied_after_the_last_epoch(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "run")
+    expected = json.loads((folder / "result.json").read_text())
+    for of_01 in (False, True):
+        (folder / "result.json").unlink()
+        os.truncate(folder / "metrics.jsonl", 0)
+        if of_01:
+            as_version_01_wrote_it(folder)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            if not of_01:
+                assert run(small(), folder)["last"] == expected["last"]
+            else:
+                with refused(ValueError, "metrics.jsonl must hold the last epoch, 3", "remove", "checkpoint.pt"):
+                    run(small(), folder)
+        assert "has lost" in str(said[0].message)
+
+
+def test_metrics_that_are_garbled_stop_the_run_in_one_sentence(begun):
+    (begun / "metrics.jsonl").write_text("garbage\n{}\n")
+    with refused(ValueError, begun / "metrics.jsonl", "is damaged: line 1"):
+        run(small(), begun)
+
+
+def test_another_number_of_threads_is_a_warning(begun):
+    torch.set_num_threads(2)
+    try:
+        with pytest.warns(UserWarning, match="begun with 1 threads and goes on with 2: its weights will differ"):
+            run(small(), begun)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_a_run_whose_lock_is_removed_stops_and_is_gone_on_with(tmp_path, whole):
+    folder = tmp_path / "run"
+
+    def removed(row):
+        (folder / "lock").unlink()
+        with RunFolder(folder).alone():  # somebody else
+            pass
+
+    with refused(Busy, folder / "lock", "was removed while the run was trained", "nothing more is written"):
+        run(small(), folder, on_epoch=removed)
+    assert [row["epoch"] for row in metrics(folder)] == [1]
+    run(small(), folder)
+    assert_same(folder, whole)
+
+
+def test_a_state_that_does_not_fit_is_one_sentence(begun):
+    state = torch.load(begun / "checkpoint.pt", weights_only=True)
+    state["model"]["1.weight"] = torch.zeros(3, 3)
+    RunFolder(begun).save_checkpoint(state)
+    refusals = (
+        lambda: run(small(), begun),
+        lambda: list(predictions(begun, "digits", model=small().model)),
+    )
+    for use in refusals:
+        with refused(ValueError, begun, "must fit the model 'training_helpers:drops'", "1.weight", "[3, 3]"):
+            use()
+
+
+def test_an_optimizer_that_does_not_fit_is_one_sentence(begun):
+    state = torch.load(begun / "checkpoint.pt", weights_only=True)
+    state["optimizer"]["state"][0]["momentum_buffer"] = torch.zeros(3, 3)
+    RunFolder(begun).save_checkpoint(state)
+    with refused(ValueError, begun, "must fit the model", "momentum_buffer of shape (3, 3) for one of (16, 64)"):
+        run(small(), begun)
+    state["optimizer"] = {"state": {}}
+    RunFolder(begun).save_checkpoint(state)
+    with refused(ValueError, begun, "must fit the model", "param_groups"):
+        run(small(), begun)
+
+
+@pytest.mark.parametrize("key", ["optimizer", "seconds", "best", "epoch"])
+def test_a_checkpoint_without_a_key_is_no_whole_one(begun, whole, key):
+    state = torch.load(begun / "checkpoint.pt", weights_only=True)
+    (begun / "checkpoint.pt").unlink()
+    RunFolder(begun).save_checkpoint({name: value for name, value in state.items() if name != key})
+    with pytest.warns(UserWarning, match=rf"it holds no {key}\); going back to the checkpoint before it, of epoch 1"):
+        run(small(), begun)
+    assert_same(begun, whole)
+
+
+def _describe(folder, **changes):
+    path = folder / "data.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"classes": ["0", "1"]}, "must fit the model 'training_helpers:drops'"),
+        ({"classes": 10}, "data.json must hold classes as a list of texts; got 10"),
+        ({"input_shape": ["a"]}, "data.json must hold input_shape as a list of numbers; got ['a']"),
+        ({"size": "large"}, "data.json must hold size as a number or nothing; got 'large'"),
+    ],
+)
+def test_a_description_of_the_data_that_is_wrong_is_one_sentence(whole, tmp_path, changes, sentence):
+    folder = shutil.copytree(whole, tmp_path / "run")
+    _describe(folder, **changes)
+    with refused(ValueError, folder, sentence):
+        list(predictions(folder, "digits", model=small().model))
+
+
+def test_fewer_classes_than_a_model_of_ones_own_has_are_one_sentence(tmp_path):
+    run(small("ce", model="training_helpers:always_ten"), tmp_path)
+    _describe(tmp_path, classes=["0", "1"])
+    with refused(ValueError, "must return 2 scores for each example; got a tensor of shape"):
+        list(predictions(tmp_path, "digits", model="training_helpers:always_ten"))
+
+
+REFUSED_LATE = {
+    "noise": (["--noise", "human:worst"], "human labels"),
+    "model": (["--model", "lenet5"], "input_shape of lenet5 must be"),
+    "scores": (["--model", "training_helpers:eleven"], "must return 10 scores for each example"),
+    "device": (["--accelerator", "cuda"], "accelerator and devices must be such as this machine has"),
+}
+
+
+@pytest.mark.parametrize("late", REFUSED_LATE)
+def test_what_is_refused_late_leaves_nothing_behind(tmp_path, late):
+    arguments, sentence = REFUSED_LATE[late]
+    one_sentence(command(tmp_path, "train", "--epochs", "1", *arguments), sentence)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
+
+
+def test_a_run_that_was_begun_stays_when_it_is_refused(begun):
+    with refused(ValueError, "accelerator and devices must be such as this machine has"):
+        train(small(), begun, accelerator="cuda")
+    assert (begun / "checkpoint.pt").exists()
+    assert (begun / "settings.json").exists()
+
+
+def test_a_folder_that_was_there_before_stays(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="subset must be at most"):
+        run(small(subset=9999), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+BROKEN = """
+def net(input_shape, classes):
+    raise ValueError("no such layer")
+"""
+BREAKS = """
+from torch import nn
+class Net(nn.Linear):
+    def forward(self, inputs):
+        return inputs.no_such_thing
+def net(input_shape, classes):
+    return Net(2, 2)
+"""
+
+
+def assert_theirs(done, line):
+    """One line, and the traceback of the user's code."""
+    assert done.code == 1, done
+    before, mark, after = done.stderr.partition("symloss: this was raised in code of your own, mine:net:\n")
+    assert mark
+    assert "Traceback" not in before
+    first, *rest = after.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert any('mine.py", line' in each for each in rest)
+    assert any(line in each for each in rest)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (BROKEN, "ValueError: no such layer"),
+        (BREAKS, "AttributeError: "),
+        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("1 / 0", "ZeroDivisionError: "),
+    ],
+)
+def test_code_of_the_users_own_has_its_traceback_after_one_line(tmp_path, source, line):
+    (tmp_path / "mine.py").write_text(source)
+    assert_theirs(command(tmp_path, "train", "--model", "mine:net", "--epochs", "1"), line)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_the_same_from_another_process(tmp_path):
+    (tmp_path / "mine.py").write_text(BROKEN)
+    words = ("train", "--model", "mine:net", "--epochs", "1", "--devices", "2", "--accelerator", "cpu")
+    assert_theirs(command(tmp_path, *words), "ValueError: no such layer")
+    assert not (tmp_path / "runs").exists()
+
+
+class _Removes:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, row):
+        (self.folder / "lock").unlink()
+
+
+def _with_two_devices(folder, answer):
+    try:
+        run(small(), folder, devices=2, on_epoch=_Removes(folder))
+    except Busy as error:
+        answer.send(str(error))
+
+
+@pytest.mark.slow
+def test_a_lock_that_is_removed_stops_several_processes_too(tmp_path):
+    ours, theirs = multiprocessing.Pipe()
+    assert in_a_process(_with_two_devices, tmp_path / "run", theirs) == 0
+    assert "was removed while the run was trained" in ours.recv()
+    assert [row["epoch"] for row in metrics(tmp_path / "run")] == [1]
