@@ -515,6 +515,29 @@ def test_prior(case, exception, ingredients, use):
         use(case)(SCORES, LABELS)
 
 
+@pytest.mark.parametrize(
+    "take", [symloss.symmetrize, lambda *given: symloss.decompose(*given)[1]], ids=["symmetrize", "decompose"]
+)
+def test_a_prior_whose_whole_mass_is_masked(take):
+    """One sentence wherever labels are looked at; a row that is ignored may be masked as it likes."""
+    loss = 2 * take(CE(), [0.0, 0.5, 0.5]) + CE()
+    scores = torch.zeros(2, 3, dtype=torch.float64)
+    scores[1] = torch.tensor([0.0, -torch.inf, -torch.inf])
+    labels = torch.tensor([1, 0])
+    for use in (
+        lambda: loss(scores, labels),
+        lambda: loss(scores, torch.eye(3, dtype=torch.float64)[labels]),
+        lambda: loss.per_class(scores),
+    ):
+        with refused(ValueError, "prior gives probability 0", "-inf", "it must be above 0"):
+            use()
+    scores.requires_grad_()
+    value = loss(scores, torch.tensor([1, -100]))
+    value.backward()
+    assert value.isfinite()
+    assert scores.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("loss", ["ce", 3, None, [CE()]], ids=repr)
 @pytest.mark.parametrize("take", [symloss.symmetrize, symloss.decompose], ids=["symmetrize", "decompose"])
 def test_what_cannot_be_symmetrized(take, loss):

@@ -893,6 +893,17 @@ def test_eps_softmax_leaves_masked_classes_out():
     assert (gradient[~MASK] == 0).all()
 
 
+@pytest.mark.parametrize("m", [0.0, 1e-30, 1.0, 1e300])
+@pytest.mark.parametrize("lead", [50.0, 104.0, 1000.0])
+def test_eps_softmax_of_classes_whose_probability_is_no_number(lead, m):
+    """In float32 e^-104 is 0, of which the logarithm has no slope. With p = 1 at the leader its entry is log(1 + m)."""
+    scores = torch.tensor([lead, 0.0, -1.0], requires_grad=True)
+    mapped = symloss.EpsSoftmax(m)(scores)
+    assert_close(mapped, torch.tensor([math.log1p(m), -lead, -lead - 1]), 1e-6)
+    (gradient,) = torch.autograd.grad(mapped.sum(), scores)
+    assert_close(gradient, torch.tensor([-2.0, 1.0, 1.0]))
+
+
 @pytest.mark.parametrize("spec", SYMMETRIC)
 @pytest.mark.parametrize(
     "normalize",

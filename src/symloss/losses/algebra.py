@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from symloss.losses import tensors
 from symloss.losses.evaluate import Options, evaluate
 from symloss.losses.kernels import AtLabel, Block, Partials
 from symloss.losses.scores import Scores
@@ -44,6 +45,11 @@ class Loss(ABC):
     @abstractmethod
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         """The value at the given labels (shaped like a kept sum), or at every label. Masked classes hold no meaning."""
+
+    def refuse(self, s: Scores, kept: Tensor) -> None:
+        """An error where the loss has no value at scores that are kept (shaped like a kept sum)."""
+        for child in self.children:
+            child.refuse(s, kept)
 
     @abstractmethod
     def germ(self, s: Scores) -> Germ:
@@ -103,6 +109,8 @@ class Loss(ABC):
     def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
         """The value at every label, classes along dim; 0 where masked. Log p will do for scores: its softmax is p."""
         s = Scores(scores, dim)
+        if tensors.can_look(scores):
+            self.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
         return torch.where(s.present, self.values(s), 0.0)
 
     def slope(self, classes: int) -> float:

@@ -39,17 +39,18 @@ SOURCES = {
 LOG_ZERO = -math.log(1e-4)
 """Reverse cross-entropy reads log 0 as log 1e-4."""
 
+# A range ends where float32 has no numbers left for the loss or its gradient, or where the loss says nothing any more.
 Q = Parameter("q", 0.7, "(0, 1]", "towards 0 cross-entropy, at 1 MAE")
-GAMMA = Parameter("gamma", 0.5, "[0, inf)", "how much confident examples are weighed down")
+GAMMA = Parameter("gamma", 0.5, "[0, 100]", "how much confident examples are weighed down")
 ALPHA, BETA = (
-    Parameter("alpha", 1.0, "[0, inf)", "weight of the first loss"),
-    Parameter("beta", 1.0, "[0, inf)", "weight of the second loss"),
+    Parameter("alpha", 1.0, "[0, 1e6]", "weight of the first loss"),
+    Parameter("beta", 1.0, "[0, 1e6]", "weight of the second loss"),
 )
-AGCE_A = Parameter("a", 0.6, "(0, inf)", "offset of the probability")
-AGCE_Q = Parameter("q", 0.6, "(0, inf)", "exponent; at 1 MAE")
-AUL_A = Parameter("a", 5.5, "(1, inf)", "what the probability is taken from")
-AUL_Q = Parameter("q", 3.0, "(0, inf)", "exponent; at 1 MAE")
-AEL_A = Parameter("a", 2.5, "(0, inf)", "scale of the probability")
+AGCE_A = Parameter("a", 0.6, "(0, 1000]", "offset of the probability")
+AGCE_Q = Parameter("q", 0.6, "(0, 10]", "exponent; at 1 MAE")
+AUL_A = Parameter("a", 5.5, "(1, 1000]", "what the probability is taken from")
+AUL_Q = Parameter("q", 3.0, "(0, 10]", "exponent; at 1 MAE")
+AEL_A = Parameter("a", 2.5, "[0.001, 1000]", "scale of the probability")
 TAU = Parameter("tau", 10.0, "(1, inf)", "largest slope in p")
 
 ROOT = math.sqrt(2)
@@ -152,7 +153,7 @@ _RECORDS = (
         lambda alpha: blend(_mae(), alpha),
         "(1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y)",
         PAPER,
-        (Parameter("alpha", 2.0, "[0, inf)", "0 unhinged, 1 C times MAE; scales the curvature"),),
+        (Parameter("alpha", 2.0, "[0, 1e6]", "0 unhinged, 1 C times MAE; scales the curvature"),),
         Facts(
             symmetric=True,
             non_increasing=lambda at: at.alpha <= 1,
@@ -296,7 +297,7 @@ _RECORDS = (
         phi.JS,
         "Jensen-Shannon divergence of e_y and p, weights pi and 1 - pi, scaled",
         "Englesson 2021",
-        (Parameter("pi", 0.5, "(0, 1)", "towards 0 cross-entropy, towards 1 MAE"),),
+        (Parameter("pi", 0.5, "[1e-30, 1)", "towards 0 cross-entropy, towards 1 MAE"),),
     ),
     # Functions of the whole score vector.
     Record("mse", "MSE", whole.MSE, "1 - 2 p_y + sum_k p_k^2", PAPER),
@@ -444,7 +445,7 @@ _RECORDS = (
         lambda r: (1 - r) * phi.CE() + r * Insensitive(phi.CE()),
         "(1 - r) CE_y + r mean_k CE_k",
         "Wei 2022",
-        (Parameter("r", 0.1, "(-inf, 1]", "rate; below 0 labels are sharpened"),),
+        (Parameter("r", 0.1, "[-1e6, 1]", "rate; below 0 labels are sharpened"),),
         Facts(convex=True, bounded=False, non_increasing=lambda at: at.r <= 0),
         constants=Constants(_steepest_smoothed, 0.5),
     ),
@@ -454,7 +455,7 @@ _RECORDS = (
         lambda alpha: dirichlet(phi.CE(), alpha),
         "CE_y + (alpha - 1) sum_k CE_k",
         PAPER,
-        (Parameter("alpha", 0.5, "(0, inf)", "of the Dirichlet prior; below 1 it favours confident outputs"),),
+        (Parameter("alpha", 0.5, "(0, 1e6]", "of the Dirichlet prior; below 1 it favours confident outputs"),),
         Facts(
             symmetric=lambda at: math.isclose(at.alpha, 1 - 1 / at.C),
             non_increasing=lambda at: at.alpha <= 1,

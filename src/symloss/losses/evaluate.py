@@ -162,6 +162,8 @@ def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: O
     """The value of each example, and what it counts for in the mean: 0 for examples that are not kept."""
     labels = target.unsqueeze(s.dim)
     _refuse_masked(s, labels, kept)
+    if tensors.can_look(s.z):
+        loss.refuse(s, kept.unsqueeze(s.dim))
     weight, smoothing = options.weight, options.label_smoothing
     if weight is None and smoothing == 0:
         values, share = loss.values(s, labels), torch.ones_like(target, dtype=s.z.dtype)
@@ -181,6 +183,8 @@ def _soft_values(loss: Loss, s: Scores, target: Tensor, options: Options) -> tup
         raise ValueError(
             "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
         )
+    if tensors.can_look(s.z):
+        loss.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
     every, share = _weighted(loss, s, options.weight)
     target = (1 - smoothing) * target + smoothing / s.count
     values = s.sum(target * every).squeeze(s.dim)

@@ -72,12 +72,28 @@ class OverLabels(Operator):
     def summed(self) -> tuple[Potential, ...] | None:
         return self._unless_affine() if self.prior is None else None
 
+    def refuse(self, s: Scores, kept: Tensor) -> None:
+        super().refuse(s, kept)
+        if self.prior is not None and bool((kept & (s.sum(self._drawn(s)) == 0)).any()):
+            raise ValueError(
+                "prior gives probability 0 to every class that is present, since the scores of all others are -inf, "
+                "that is, masked out; it must be above 0 for a class that is present"
+            )
+
+    def _drawn(self, s: Scores) -> Tensor:
+        """The prior, class by class."""
+        assert self.prior is not None
+        tensors.class_vector("prior", self.prior, s.classes)
+        return s.align(self.prior.to(s.z))
+
     def _mean(self, values: Tensor, s: Scores) -> Tensor:
         if self.prior is None:
             return s.mean(values)
-        tensors.class_vector("prior", self.prior, s.classes)
-        q = s.align(self.prior.to(s.z))
-        return s.sum(q * values) / s.sum(q)
+        q = self._drawn(s)
+        total = s.sum(q)
+        some = total > 0
+        # There is no mean of nothing; an ignored row that has none gets no gradient either.
+        return torch.where(some, s.sum(q * values) / torch.where(some, total, 1.0), torch.nan)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -23,6 +23,15 @@ def one_minus_exp(x: Tensor) -> Tensor:
     return torch.where(x > -0.5, -x.expm1(), 1 - x.exp())
 
 
+SMALL = 1e-6
+"""Below, an exponent q is too small for (1 - e^(q x)) / q as it stands: q x or 1 / q may be no number of float32."""
+
+
+def bent(x: Tensor, q: float) -> Tensor:
+    """(1 - e^(q x)) / q for x <= 0: -x as q goes to 0, from which it bends away."""
+    return one_minus_exp(q * x) / q if q >= SMALL else -x * _chord(q * x)
+
+
 class Potential(Loss):
     """A loss of the label's probability alone."""
 
@@ -141,12 +150,14 @@ class GCE(Potential):
         return self.q == 1
 
     def phi(self, logp: Tensor) -> Tensor:
-        return one_minus_exp(self.q * logp) / self.q
+        return bent(logp, self.q)
 
     def derivative(self, logp: Tensor) -> Tensor:
         return -(self.q * logp).exp()
 
     def partials(self, at: AtLabel) -> Partials:
+        if self.q < SMALL:
+            return super().partials(at)
         power = at.logp * self.q
         return Partials(power.expm1().mul_(-1 / self.q), power.exp_().neg_(), {})
 
@@ -158,6 +169,9 @@ class GCE(Potential):
         return Swept(torch.rsub(total, at.others).mul_(1 / self.q), power, total)
 
     def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+        if self.q < SMALL:
+            super().fill(logp, fall, value)
+            return
         torch.mul(logp, self.q, out=fall).expm1_()
         torch.mul(fall, -1 / self.q, out=value)
         fall.add_(1)
@@ -206,17 +220,33 @@ class AGCE(Potential):
         return self.q == 1
 
     def phi(self, logp: Tensor) -> Tensor:
-        return (math.pow(self.a + 1, self.q) - (self.a + logp.exp()).pow(self.q)) / self.q
+        return math.pow(self.a + 1, self.q) * bent(self._log_share(logp), self.q)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        p = logp.exp()
-        return -(self.a + p).pow(self.q - 1) * p
+        return -(logp + (self.q - 1) * self._log_base(logp)).exp()
 
     def partials(self, at: AtLabel) -> Partials:
-        base = constant(self.a, at.p.dtype) + at.p
-        power = base.pow(self.q)
-        most = constant(math.pow(self.a + 1, self.q) / self.q, at.p.dtype)
-        return Partials(torch.sub(most, power, alpha=1 / self.q), power.div_(base).mul_(at.p).neg_(), {})
+        if self.q < SMALL or self.a < 0.01:
+            return super().partials(at)
+        return _power(at, constant(self.a, at.p.dtype) + at.p, self.q, self.a + 1, -1)
+
+    def _log_share(self, logp: Tensor) -> Tensor:
+        """log((a + p) / (a + 1)), from 1 - p: so it keeps its digits, unless both a and p are small."""
+        near = logp > (-0.5 if self.a < 0.01 else -torch.inf)
+        share = (one_minus_exp(torch.where(near, logp, 0.0)) / -(self.a + 1)).log1p()
+        return torch.where(near, share, self._log_base(logp) - math.log1p(self.a))
+
+    def _log_base(self, logp: Tensor) -> Tensor:
+        """log(a + p), for p and a of which only the logarithm is a number of the type."""
+        return torch.logaddexp(logp, torch.full_like(logp, math.log(self.a)))
+
+
+def _power(at: AtLabel, base: Tensor, q: float, at_one: float, sign: int) -> Partials:
+    """sign (base^q - at_one^q) / q with base = at_one + sign (1 - p)."""
+    kind = at.p.dtype
+    power = (at.miss * constant(sign / at_one, kind)).log1p_().mul_(constant(q, kind)).expm1_()
+    value = power.mul_(constant(sign * math.pow(at_one, q) / q, kind))
+    return Partials(value, base.pow_(q - 1).mul_(at.p).neg_(), {})
 
 
 @dataclass(frozen=True)
@@ -229,20 +259,17 @@ class AUL(Potential):
         return self.q == 1
 
     def phi(self, logp: Tensor) -> Tensor:
-        return (self._base(logp).pow(self.q) - math.pow(self.a - 1, self.q)) / self.q
+        miss = one_minus_exp(logp)
+        # a - p from a - 1 and 1 - p, both of which are exact where a and p are near 1.
+        return (miss + (self.a - 1)).pow(self.q) * bent(-(miss / (self.a - 1)).log1p(), self.q)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return -self._base(logp).pow(self.q - 1) * logp.exp()
+        return -(one_minus_exp(logp) + (self.a - 1)).pow(self.q - 1) * logp.exp()
 
     def partials(self, at: AtLabel) -> Partials:
-        base = constant(self.a - 1, at.p.dtype) + at.miss
-        power = base.pow(self.q)
-        value = (power - constant(math.pow(self.a - 1, self.q), at.p.dtype)).div_(self.q)
-        return Partials(value, power.div_(base).mul_(at.p).neg_(), {})
-
-    def _base(self, logp: Tensor) -> Tensor:
-        # a - p, from a - 1 and 1 - p: both are exact where a and p are near 1.
-        return (self.a - 1) + one_minus_exp(logp)
+        if self.q < SMALL or self.a < 1.01:
+            return super().partials(at)
+        return _power(at, constant(self.a - 1, at.p.dtype) + at.miss, self.q, self.a - 1, 1)
 
 
 @dataclass(frozen=True)
@@ -296,52 +323,75 @@ class PHuberCE(Potential):
 
     def phi(self, logp: Tensor) -> Tensor:
         cut = math.log(self.tau)
-        return torch.where(logp > -cut, -logp, 1 + cut - self.tau * logp.exp())
+        return torch.where(logp > -cut, -logp, cut + one_minus_exp(_below(logp, -cut)))
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return torch.where(logp > -math.log(self.tau), -1.0, -self.tau * logp.exp())
+        return -_below(logp, -math.log(self.tau)).exp()
 
     def partials(self, at: AtLabel) -> Partials:
-        cut, line = math.log(self.tau), at.p * -self.tau
-        steep = at.p > 1 / self.tau
-        return Partials(torch.where(steep, at.logp.neg(), line + (1 + cut)), torch.where(steep, -1.0, line), {})
+        cut = math.log(self.tau)
+        line = _below(at.logp, -cut).exp_()  # tau p, or 1 where the slope is not cut
+        return Partials(torch.where(line == 1, at.logp.neg(), 1 + cut - line), line.neg(), {})
+
+
+def _below(logp: Tensor, edge: float) -> Tensor:
+    """How far log p lies below the edge, at most 0: e^this is p / edge without a number too large on the way."""
+    return (logp - edge).clamp_max(0)
 
 
 @dataclass(frozen=True)
 class PHuberGCE(Potential):
-    """GCE whose slope in p is cut at -tau."""
+    """GCE whose slope in p is cut at -tau: linear where p < tau^(-1 / (1-q))."""
 
     q: float
     tau: float
 
     @property
-    def threshold(self) -> float:
-        return math.pow(self.tau, 1 / (self.q - 1))
+    def edge(self) -> float:
+        """log p where the slope is tau. p itself may be too small for a number."""
+        return -math.log(self.tau) / (1 - self.q)
 
     def phi(self, logp: Tensor) -> Tensor:
-        p0 = self.threshold
-        linear = self.tau * (p0 - logp.exp()) + (1 - p0**self.q) / self.q
-        return torch.where(logp > math.log(p0), GCE(self.q).phi(logp), linear)
+        edge, power = self.edge, self.q * self.edge
+        at_edge = -math.expm1(power) / self.q if power < -1e-18 else -edge
+        linear = at_edge + math.exp(power) * one_minus_exp(_below(logp, edge))
+        return torch.where(logp > edge, GCE(self.q).phi(logp), linear)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return torch.where(logp > math.log(self.threshold), GCE(self.q).derivative(logp), -self.tau * logp.exp())
+        return -(self.q * logp.clamp_min(self.edge) + _below(logp, self.edge)).exp()
 
 
 @dataclass(frozen=True)
 class JS(Potential):
-    """Jensen-Shannon divergence to the one-hot label, weights pi and 1 - pi, scaled as by its authors."""
+    """Jensen-Shannon divergence to the one-hot label, weights pi and 1 - pi, scaled as by its authors.
+
+    With m = pi + (1-pi) p it is 1 - p - (p log(m/p) + pi/(1-pi) log m) / -log(1-pi).
+    """
 
     pi: float
 
+    @property
+    def scale(self) -> float:
+        return -math.log1p(-self.pi)
+
     def phi(self, logp: Tensor) -> Tensor:
-        log_rest = math.log1p(-self.pi)
-        p, q = logp.exp(), one_minus_exp(logp)
-        # m = pi + (1 - pi) p, written from 1 so that log m keeps its digits near p = 1.
-        m_less_one = -(1 - self.pi) * q
-        m_log_m = (1 + m_less_one) * m_less_one.log1p()
-        return q + (m_log_m / (1 - self.pi) - p * logp) / log_rest
+        weight = self.pi / ((1 - self.pi) * self.scale)
+        return one_minus_exp(logp) - self._scaled(logp) * self._log_ratio(logp) - weight * self._log_m(logp)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        log_rest = math.log1p(-self.pi)
-        log_m = (-(1 - self.pi) * one_minus_exp(logp)).log1p()
-        return -logp.exp() * (log_rest - log_m + logp) / log_rest
+        return self._scaled(logp) * torch.nn.functional.logsigmoid(logp - (math.log(self.pi) + self.scale))
+
+    def _scaled(self, logp: Tensor) -> Tensor:
+        """p / -log(1-pi): for a small pi p may be too small for a number where this is not."""
+        return (logp - math.log(self.scale)).exp()
+
+    def _log_ratio(self, logp: Tensor) -> Tensor:
+        """log(m/p) = log(1 + pi (1-p) / p), which for the smallest p is log(1/p) and a constant."""
+        least = -0.9 * math.log(torch.finfo(logp.dtype).max)
+        return (self.pi * (-logp.clamp_min(least)).expm1()).log1p() + (least - logp).clamp_min(0)
+
+    def _log_m(self, logp: Tensor) -> Tensor:
+        near = logp > -0.5
+        close = (-(1 - self.pi) * one_minus_exp(torch.where(near, logp, 0.0))).log1p()
+        far = torch.logaddexp(logp - self.scale, torch.full_like(logp, math.log(self.pi)))
+        return torch.where(near, close, far)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -160,7 +161,10 @@ class EpsSoftmax(nn.Module):
     def forward(self, scores: Tensor) -> Tensor:
         s = Scores(scores, tensors.class_dim(scores))
         leader = scores.argmax(s.dim, keepdim=True)
-        raised = torch.where(s.index == leader, (s.p + self.m).log(), s.logp)
+        raised = s.logp
+        if self.m > 0:  # log(p + m) from logarithms: its gradient is a number where p is 0, too
+            added = torch.logaddexp(s.logp, torch.full_like(s.logp, math.log(self.m)))
+            raised = torch.where(s.index == leader, added, s.logp)
         return torch.where(s.present, raised, -torch.inf)
 
     def extra_repr(self) -> str:
