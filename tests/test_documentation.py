@@ -16,7 +16,12 @@ from documentation import PAGES, ROOT, Block, blocks, script
 FOUND = {str(page.relative_to(ROOT)): list(blocks(page.read_text())) for page in PAGES}
 SIZE = 40
 """Images of a batch of the small CIFAR-10."""
-OWN = "def my_loss(input, target):\n    return 1 - input.softmax(1).gather(1, target[:, None]).squeeze(1)\n"
+OWN = """def my_loss(input, target):
+    return 1 - input.softmax(1).gather(1, target[:, None]).squeeze(1)
+
+
+margin = my_loss
+"""
 
 
 def of(name: str, language: str) -> list[Block]:
