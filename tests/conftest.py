@@ -1,8 +1,9 @@
-"""What several test files share: quiet small inputs, and the value and gradient of a loss."""
+"""What several test files share: quiet small inputs, the value and gradient of a loss, and a browser."""
 
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -65,3 +66,26 @@ def value_and_grad(
 
 def assert_close(actual: object, expected: object, tolerance: float = 1e-12, *, equal_nan: bool = False) -> None:
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=equal_nan)
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """Chromium without a window."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("there is no chromium with its chromedriver here")
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in (
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
+        "--disable-component-update", "--no-first-run", "--no-default-browser-check", "--window-size=1280,900",
+        f"--user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):  # fmt: skip
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
+    try:
+        yield opened
+    finally:
+        opened.quit()
