@@ -28,10 +28,6 @@ def of(name: str, language: str) -> list[Block]:
     return [block for block in FOUND[name] if block.language == language]
 
 
-def pages_with(language: str) -> list[str]:
-    return [name for name in FOUND if of(name, language)]
-
-
 def test_every_block_is_python_or_shell():
     assert {block.language for page in FOUND.values() for block in page} == {"python", "sh"}
 
@@ -73,7 +69,7 @@ def write_cifar10(root: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", pages_with("python"))
+@pytest.mark.parametrize("name", [name for name in FOUND if of(name, "python")])
 def test_python_blocks(name, folder):
     page = folder / Path(name).name
     page.write_text(script(of(name, "python")))
@@ -81,11 +77,10 @@ def test_python_blocks(name, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", pages_with("sh"))
-def test_shell_lines(name, folder, published):
+@pytest.mark.parametrize("block", [pytest.param(b, id=f"{name}-{b.line}") for name in FOUND for b in of(name, "sh")])
+def test_shell_lines(block, folder, published):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for block in of(name, "sh"):
-        run(["bash", "-euo", "pipefail", "-c", block.shell], {"SYMLOSS_DATA": str(published), "PATH": path})
+    run(["bash", "-euo", "pipefail", "-c", block.shell], {"SYMLOSS_DATA": str(published), "PATH": path})
 
 
 def run(command: list[str], env: dict[str, str]) -> None:
