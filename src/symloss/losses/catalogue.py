@@ -445,7 +445,7 @@ _RECORDS = (
         lambda r: (1 - r) * phi.CE() + r * Insensitive(phi.CE()),
         "(1 - r) CE_y + r mean_k CE_k",
         "Wei 2022",
-        (Parameter("r", 0.1, "[-1e6, 1]", "rate; below 0 labels are sharpened"),),
+        (Parameter("r", 0.1, "[-1e9, 1]", "rate; below 0 labels are sharpened"),),
         Facts(convex=True, bounded=False, non_increasing=lambda at: at.r <= 0),
         constants=Constants(_steepest_smoothed, 0.5),
     ),

@@ -29,7 +29,9 @@ SMALL = 1e-6
 
 def bent(x: Tensor, q: float) -> Tensor:
     """(1 - e^(q x)) / q for x <= 0: -x as q goes to 0, from which it bends away."""
-    return one_minus_exp(q * x) / q if q >= SMALL else -x * _chord(q * x)
+    if torch.compiler.is_compiling() or q < SMALL:  # a comparison would cost the compiler a second graph
+        return -x * _chord(q * x)
+    return one_minus_exp(q * x) / q
 
 
 class Potential(Loss):
@@ -207,7 +209,7 @@ class Focal(Potential):
 def _chord(x: Tensor) -> Tensor:
     """(1 - e^x) / -x for x <= 0, by its series near 0."""
     away = x < -1e-4
-    return torch.where(away, one_minus_exp(x) / torch.where(away, -x, 1.0), 1 + x / 2 + x * x / 6)
+    return torch.where(away, one_minus_exp(x) / torch.where(away, -x, 1.0), 1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
 
 
 @dataclass(frozen=True)
@@ -245,8 +247,8 @@ def _power(at: AtLabel, base: Tensor, q: float, at_one: float, sign: int) -> Par
     """sign (base^q - at_one^q) / q with base = at_one + sign (1 - p)."""
     kind = at.p.dtype
     power = (at.miss * constant(sign / at_one, kind)).log1p_().mul_(constant(q, kind)).expm1_()
-    value = power.mul_(constant(sign * math.pow(at_one, q) / q, kind))
-    return Partials(value, base.pow_(q - 1).mul_(at.p).neg_(), {})
+    scale = constant(sign * math.pow(at_one, q) / q, kind)
+    return Partials(power.mul_(scale), base.pow_(q - 1).mul_(at.p).neg_(), {})
 
 
 @dataclass(frozen=True)
@@ -379,7 +381,9 @@ class JS(Potential):
         return one_minus_exp(logp) - self._scaled(logp) * self._log_ratio(logp) - weight * self._log_m(logp)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return self._scaled(logp) * torch.nn.functional.logsigmoid(logp - (math.log(self.pi) + self.scale))
+        # p log(1 + pi / ((1-pi) p)) from logarithms: a p that is no number may have a slope that is one.
+        log_share = torch.nn.functional.logsigmoid(logp - (math.log(self.pi) + self.scale))
+        return -(logp - math.log(self.scale) + (-log_share).log()).exp()
 
     def _scaled(self, logp: Tensor) -> Tensor:
         """p / -log(1-pi): for a small pi p may be too small for a number where this is not."""
@@ -391,7 +395,6 @@ class JS(Potential):
         return (self.pi * (-logp.clamp_min(least)).expm1()).log1p() + (least - logp).clamp_min(0)
 
     def _log_m(self, logp: Tensor) -> Tensor:
-        near = logp > -0.5
-        close = (-(1 - self.pi) * one_minus_exp(torch.where(near, logp, 0.0))).log1p()
+        close = ((self.pi - 1) * one_minus_exp(logp.clamp_min(-0.5))).log1p()
         far = torch.logaddexp(logp - self.scale, torch.full_like(logp, math.log(self.pi)))
-        return torch.where(near, close, far)
+        return torch.where(logp > -0.5, close, far)
