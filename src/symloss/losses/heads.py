@@ -159,7 +159,8 @@ def _unhinged(
     head, present = _without_masked(head, y, kept)
     classes = len(head.weight) if present is None else int(present.sum())
     r: Tensor | float = 1.0
-    mean_weight, spread = 1.0, None
+    mean_weight: Tensor | float = 1.0
+    spread = None
     if class_weight is not None:
         w = class_weight.to(head.weight)
         w = w if present is None else torch.where(present, w, 0.0)
@@ -269,7 +270,8 @@ def _norm(head: Head) -> tuple[Tensor, Tensor]:
         error += torch.finfo(h.dtype).eps * (offset * gram.matrix.trace() * length).sqrt()
     norm = square.clamp_min(0).sqrt()
     lost = ((square < LOST * error) & (length > 0)).nonzero().flatten()
-    for rows in lost.split(ROWS) if len(lost) else ():
+    for start in range(0, len(lost), ROWS):
+        rows = lost[start : start + ROWS]
         z = head._replace(features=h[rows]).scores()
         norm[rows] = torch.linalg.vector_norm(z, dim=1, dtype=torch.float64)
         pull[rows] = (z @ weight).double()

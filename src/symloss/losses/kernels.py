@@ -15,8 +15,9 @@ Two kernels serve every such loss: `_Narrow` where nothing is summed (its expone
 memory), and `_Summed` for the others. What is linear in the scores needs neither. The plain formulas of the algebra
 remain the truth, and serve whatever these do not.
 
-Whether classes are masked out and scores are large is found by `_checked`, the only look at values; a device that
-cannot be looked at may take both for granted. NaN passes through to the value and to the whole gradient of its row.
+Whether classes are masked out and scores are large is found in the checking step, `_do_block`, and kernels do not look;
+a device that cannot be looked at may take both for granted. NaN passes through to the value and to the whole gradient
+of its row.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ def _checked(block: Block, z: Tensor, y: Tensor, share: Tensor) -> tuple[bool, b
 @functools.cache
 def _largest_to_square(dtype: torch.dtype) -> float:
     """Scores up to this can be squared and summed over 10^7 classes."""
-    return float(torch.finfo(dtype).max) ** 0.4
+    return math.pow(torch.finfo(dtype).max, 0.4)
 
 
 def kernel(loss: Loss, classes: int, unit: tuple[float, float] | None = None) -> Block | None:
@@ -306,7 +307,8 @@ class _Narrow:
         return add_multiple(found.value, found.linear, mean.sub_(behind))
 
 
-class Everywhere(NamedTuple):
+@dataclass
+class Everywhere:
     """The other classes of a block: log p and exponentials, what makes these p, memory to work in.
 
     Log p and exponentials are 0 at the label, and where classes are masked out.
@@ -320,10 +322,14 @@ class Everywhere(NamedTuple):
     scratch: Scratch
     others: float | Tensor
     absent: Tensor | None
+    _total_logp: Tensor | None = None
 
     @property
     def total_logp(self) -> Tensor:
-        return self.logp.sum(1, keepdim=True)
+        """Found when it is asked for: not every potential reads it."""
+        if self._total_logp is None:
+            self._total_logp = self.logp.sum(1, keepdim=True)
+        return self._total_logp
 
     def blank(self, x: Tensor) -> Tensor:
         """Write 0 at the label, and where classes are masked out."""
