@@ -107,6 +107,19 @@ def test_masked_targets(name, case, exception, ingredients):
         symloss.create_loss(name)(MASKED, case)
 
 
+@pytest.mark.parametrize("name", symloss.list_losses())
+def test_a_masked_label_through_every_loss(name):
+    """One sentence from kernels and plain formulas alike; a row that is ignored may say what it will."""
+    for normalize, shape in ((None, (2, 3)), ("l2", (2, 3)), (None, (2, 3, 4))):
+        scores, labels = torch.zeros(shape), torch.zeros(shape[:1] + shape[2:]).long()
+        scores[1, 2], labels[1] = -INF, 2
+        loss = symloss.create_loss(name, normalize=normalize)
+        with refused(ValueError, "target", "label 2", "-inf", "a class that is present"):
+            loss(scores, labels)
+        labels[1], scores[1, 0] = -100, -INF
+        assert loss(scores, labels).isfinite()
+
+
 def test_an_index_to_ignore_among_probabilities():
     """torch refuses it too: it would be ignored in silence."""
     soft = torch.full((2, 3), 1 / 3)

@@ -132,11 +132,82 @@ def test_float32_norm_keeps_its_digits():
     features = (features.detach() - features.detach().mean(1, keepdim=True)).requires_grad_()
     features, weight = features.detach(), weight.detach()
     exact = (features.double() @ weight.double().T).norm(dim=1)
-    norm = heads._norm(features, heads._gram(weight), None, None)
+    norm, _ = heads._norm(heads.Head(features, weight, None))
     torch.testing.assert_close(norm.double(), exact, rtol=1e-6, atol=0)
     naive = ((features @ (weight.T @ weight)) * features).sum(1).clamp_min(0).sqrt()
     assert (naive / exact - 1).abs().max() > 1e-3
     assert functional.linear_unhinged(features, weight, None, target).isfinite()
+
+
+@pytest.mark.parametrize("biased", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("size", [100.0, 1000.0])
+def test_a_norm_that_is_lost_in_the_gram_matrix_is_taken_from_the_scores(size, biased):
+    """Rows of W that are 10,000 or 1,000 times longer than what the features see of them: values were off by half.
+
+    float32 scores have that many digits less too: the head must be as exact as they are.
+    """
+    generator = torch.Generator().manual_seed(0)
+    n, d, c = 40, 16, 500
+    direction = torch.nn.functional.normalize(torch.randn(d, dtype=torch.float64, generator=generator), dim=0)
+    weight = 0.1 * torch.randn(c, d, dtype=torch.float64, generator=generator)
+    weight += size * torch.randn(c, 1, dtype=torch.float64, generator=generator) * direction
+    features = torch.randn(n, d, dtype=torch.float64, generator=generator)
+    features -= (features @ direction)[:, None] * direction
+    bias = torch.randn(c, dtype=torch.float64, generator=generator) if biased else None
+    target = torch.randint(c, (n,), generator=generator)
+    single = [None if part is None else part.float() for part in (features, weight, bias)]
+    assert heads._pays(heads.Head(*single), symloss.UnitScores())
+
+    def value_and_gradients(way, dtype):
+        parts = [None if part is None else part.to(dtype).requires_grad_() for part in single]
+        values = way(UNHINGED, *parts, target, normalize="l2", reduction="none")
+        return [values, *torch.autograd.grad(values.sum(), [part for part in parts if part is not None])]
+
+    exact = value_and_gradients(through_scores, torch.float64)
+    for ours, truth in zip(value_and_gradients(heads.linear_loss, torch.float32), exact, strict=True):
+        assert (ours - truth).abs().max() <= 1e-6 * size * truth.abs().max()
+
+
+@pytest.mark.parametrize("large", ["features", "weight"])
+def test_scores_whose_squares_overflow(large):
+    (features, weight, _), target = head_of(dtype=torch.float32)
+    scale = {"features": 1.0, "weight": 1.0} | {large: 1e20}
+    parts = [features.detach() * scale["features"], weight.detach() * scale["weight"]]
+    expected = heads.linear_unhinged(features.detach(), weight.detach(), None, target)
+    parts[0].requires_grad_()
+    value = heads.linear_unhinged(*parts, None, target)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-5)
+    (gradient,) = torch.autograd.grad(value, parts[0])
+    (truth,) = torch.autograd.grad(heads.linear_unhinged(features, weight, None, target), features)
+    torch.testing.assert_close(gradient * scale["features"], truth, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
+@pytest.mark.parametrize("normalize", [None, "l2"])
+@pytest.mark.parametrize("name", ["unhinged", "sgce", "alpha-mae"])
+def test_a_bias_of_minus_infinity_masks_its_class(name, normalize, weighted):
+    (features, weight, bias), target = head_of()
+    bias = bias.detach().index_fill(0, torch.tensor([3, 17]), -torch.inf).requires_grad_()
+    target[(target == 3) | (target == 17)] = 5
+    class_weight = torch.linspace(0.5, 2, 30, dtype=torch.float64) if weighted else None
+    parts = (features, weight, bias)
+    compare(RECORDS[name].loss(), parts, target, normalize=normalize, class_weight=class_weight)
+    target[1] = 17
+    with pytest.raises(ValueError, match="target holds the label 17 where its score is -inf, that is, masked out"):
+        heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize=normalize, class_weight=class_weight)
+    target[2], target[1] = 3, -100
+    with pytest.raises(ValueError, match="the label 3 where"):
+        heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize=normalize, class_weight=class_weight)
+
+
+@every_loss
+def test_nan_features_give_nan(name):
+    parts, target = head_of(dtype=torch.float32)
+    parts[0].data[2, 1] = torch.nan
+    for normalize in (None, "l2"):
+        value = heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize=normalize)
+        assert value.isnan()
+        assert torch.autograd.grad(value, parts[1])[0].isnan().any()
 
 
 @pytest.mark.parametrize("name", ["unhinged", "alpha-mae"])

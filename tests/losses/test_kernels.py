@@ -1,6 +1,7 @@
 """Kernels against the plain formulas: values and gradients of every loss, however the work is cut."""
 
 import gc
+import itertools
 import weakref
 
 import pytest
@@ -125,13 +126,72 @@ def test_layouts(name, layout, plain):
     agree(value_and_gradient(loss, z, y), plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
 
 
-@pytest.mark.parametrize("name", ["ce", "gce", "alpha-mae", "sgce", "nce", "anl-ce", "unhinged"])
-def test_masked_classes_are_left_to_the_plain_formulas(name, plain):
-    z, y = batch((20, 6), torch.float64)
-    masked = z.detach().masked_fill(torch.arange(6) == 5, -torch.inf).requires_grad_()
-    y = y.clamp_max(4)
-    loss = RECORDS[name].loss()
-    agree(value_and_gradient(loss, masked, y), plain(lambda: value_and_gradient(loss, masked, y)), torch.float64)
+@pytest.fixture
+def no_plain(monkeypatch):
+    """The plain formulas must not be asked."""
+
+    def forbidden(*_):
+        raise AssertionError("the plain formulas were asked")
+
+    return lambda: monkeypatch.setattr(evaluate, "_hard", forbidden)
+
+
+MASKS = (torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]])).double()
+"""One class of seven is present, two, three, five, six, all."""
+LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("normalize", [None, "l2"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_masked_classes_are_absent(name, normalize, dtype, plain, no_plain):
+    """In every kernel: as by the plain formula of the scores without them, down to a single class."""
+    loss, scores = LOSSES[name], symloss.UnitScores(0.3) if normalize else None
+    z, _ = batch((6, 7), dtype)
+    y = torch.tensor([0, 1, 0, 4, 2, 6])
+    rows = [(z[i : i + 1, : int((MASKS[i] == 0).sum())].detach().requires_grad_(), y[i : i + 1]) for i in range(6)]
+    apart = [plain(lambda row=row, y=y: value_and_gradient(loss, row, y, score_map=scores)) for row, y in rows]
+    masked = z.detach().masked_fill(MASKS.bool(), -torch.inf).requires_grad_()
+    if kernels.kernel(loss, 7) is not None:
+        no_plain()
+    found = loss(masked, y, reduction="none", score_map=scores)
+    (gradient,), values = torch.autograd.grad(found.sum(), masked), found.detach()
+    assert (gradient[MASKS.bool()] == 0).all()
+    tolerance = 1e-11 if dtype == torch.float64 else 5e-5
+    for i, (value, slopes) in enumerate(apart):
+        assert float((values[i] - value).abs()) <= tolerance * (1 + float(value.abs()))
+        off = gradient[i : i + 1, : slopes.shape[1]] - slopes / 0.5
+        assert float(off.abs().max()) <= tolerance * float(slopes.abs().max())
+
+
+@pytest.mark.parametrize("by_kernel", [True, False], ids=["kernel", "plain"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_nan_in_nan_out(name, by_kernel, plain):
+    """The value and all of its row's gradient; other rows are not touched, and an ignored one touches nothing."""
+    loss, run = LOSSES[name], (lambda function: function()) if by_kernel else plain
+    for classes, scores in itertools.product((1, 2, 5), (None, symloss.UnitScores())):
+        z, y = batch((3, classes), torch.float32)
+        z.data[1, classes - 1] = torch.nan
+        options = {"score_map": scores}
+        for reduction in ("mean", "sum"):
+            assert run(lambda z=z, y=y, o=options, r=reduction: loss(z, y, reduction=r, **o)).isnan()
+        values, gradient = run(lambda z=z, y=y, o=options: value_and_gradient(loss, z, y, reduction="none", **o))
+        assert values.isnan().tolist() == [False, True, False]
+        if classes > 1:  # the scores of a single class count for nothing
+            assert gradient.isnan().any(1).tolist() == [False, True, False]
+            assert gradient[1].isnan().all()
+        y[1] = -100
+        assert run(lambda z=z, y=y, o=options: loss(z, y, **o)).isfinite()
+
+
+@pytest.mark.parametrize("name", ["unhinged", "alpha-mae", "sgce"])
+def test_an_ignored_row_may_hold_nan(name):
+    z, y = batch((3, 5), torch.float32)
+    z.data[1, 2], y[1] = torch.nan, -100
+    for normalize in (None, "l2"):
+        _, gradient = value_and_gradient(symloss.create_loss(name, normalize=normalize), z, y)
+        assert (gradient[1] == 0).all()
+        assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["gce", "focal", "sgce", "nce", "anl-fl"])

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 import symloss
+from symloss.losses import evaluate
+from symloss.losses.potentials import CE, MAE
 from symloss.losses.spec import parse
 
 LEADS = (0.0, 1e-3, 1.0, 5.0, 8.0, 15.0, 30.0, 50.0, 80.0, 100.0, 1000.0, 2e4)
@@ -207,6 +209,135 @@ def test_float32_gradient_of_unit_scores(name: str, classes: int) -> None:
         floor = 1e-6 * slope / max(math.hypot(*point.scores), 1e-5)
         off = math.dist([ours[k] for k in entries], truth)
         assert off <= max(1e-4 * math.hypot(*truth), floor), point.name
+
+
+FAR_LEADS = (12.0, 20.0, 50.0, 100.0)
+OVER_CLASSES = (
+    "sgce",
+    "sgce:q=0.3",
+    "ngce",
+    "ngce:q=0.2",
+    "nce",
+    "nfl",
+    "nnce",
+    "nnfl",
+    "anl-ce",
+    "anl-fl",
+    "nce+agce",
+)
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "plain"])
+@pytest.mark.parametrize("spec", OVER_CLASSES)
+def test_float32_gradient_where_a_wrong_class_leads(spec: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every entry that is more than the rounding of the largest; of SGCE the leader's is the largest itself."""
+    if not kernel:
+        monkeypatch.setattr(evaluate, "_quick", lambda *_: None)
+    name, parameters = parse(spec)
+    for lead in FAR_LEADS:
+        for others in ((0.0,), (-1.0, 0.5), (-3.0, -6.0, 2.0)):
+            scores = (0.0, lead, *others)
+            z = torch.tensor([scores], requires_grad=True)
+            (ours,) = our_gradients(spec, z, torch.tensor([0])).tolist()
+            truth = reference.gradient(name, scores, 0, **parameters)
+            largest = max(map(abs, truth))
+            for slope, exact in zip(ours, truth, strict=True):
+                assert slope == pytest.approx(exact, rel=1e-4, abs=5e-6 * largest + 1e-44), scores
+
+
+def test_sgces_leader_of_twenty() -> None:
+    z = torch.tensor([[0.0, 20.0, 0.0]], requires_grad=True)
+    assert our_gradients("sgce:q=1", z, torch.tensor([0]))[0].tolist() == pytest.approx(
+        [-2.06e-9, 2.06e-9, 0], rel=0.01
+    )
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "plain"])
+@pytest.mark.parametrize("q", [0.005, 0.7, 1.0])
+def test_sgces_value_over_many_classes(q: float, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 100,000 of them p^q is 1e-4: next to the constant 1 its differences are lost (7 % off)."""
+    if not kernel:
+        monkeypatch.setattr(evaluate, "_quick", lambda *_: None)
+    z = torch.randn(4, 100_000, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([5, 700, 70_000, 99_999])
+    power = q * torch.nn.functional.normalize(z.double(), dim=1).log_softmax(1)
+    truth = (power.exp().mean(1) - power.gather(1, labels[:, None]).squeeze(1).exp()) / q
+    ours = symloss.create_loss("sgce", q=q, reduction="none")(z, labels)
+    torch.testing.assert_close(ours.double(), truth, rtol=2e-3, atol=0)
+    if q == 1:
+        ours = symloss.symmetrize(MAE())(z, labels, reduction="none", score_map=symloss.UnitScores())
+        torch.testing.assert_close(ours.double(), truth, rtol=2e-3, atol=0)
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "plain"])
+@pytest.mark.parametrize("spec", ["unhinged", "alpha-mae:alpha=0.5", "sgce", "nce+unhinged"])
+def test_what_all_scores_have_in_common(spec: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shift of a million changes no digit of losses that do not see it."""
+    if not kernel:
+        monkeypatch.setattr(evaluate, "_quick", lambda *_: None)
+    own = {"nce+unhinged": symloss.relative(CE()) + symloss.symmetrize(CE())}
+    loss = own[spec] if spec in own else symloss.create_loss(spec, normalize=None).loss
+    z, y = torch.tensor([[0.25, 1.0, -0.5, 0.75, 0.0]]), torch.tensor([1])
+    assert loss(1e6 + z, y).item() == pytest.approx(loss(z, y).item(), rel=1e-6)
+    if spec == "unhinged":
+        assert loss(1e6 + z, y).item() == pytest.approx(-0.7, rel=1e-6)
+
+
+SIZES = {
+    torch.float32: (1e-44, 1e-30, 1e-6, 1e-5, 1.0, 1e18, 1e20, 1e38),
+    torch.float64: (1e-320, 1e-200, 1e160, 1e307),
+}
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "plain"])
+@pytest.mark.parametrize("dtype", SIZES, ids=short)
+@pytest.mark.parametrize("name", [*UNIT, "mae", "nce", "symmetrized-cosine"])
+def test_unit_scores_of_any_size(name: str, dtype: torch.dtype, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Squares that overflow or vanish, in one batch with others: values and gradients of every row are right."""
+    if not kernel:
+        monkeypatch.setattr(evaluate, "_quick", lambda *_: None)
+    normalize = None if "cosine" in name else "l2"
+    z = torch.tensor([[size * x for x in (1.0, 2.0, -3.0, 0.5)] for size in SIZES[dtype]], dtype=dtype)
+    z, labels = z.requires_grad_(), torch.arange(len(z)) % 3
+    values = symloss.create_loss(name, normalize=normalize, reduction="none")(z, labels)
+    (gradient,) = torch.autograd.grad(values.sum(), z)
+    kind = torch.finfo(dtype)
+    steps = 8 * kind.smallest_normal * kind.eps
+    rows = zip(z.tolist(), labels.tolist(), values.tolist(), gradient.tolist(), strict=True)
+    for scores, label, value, slopes in rows:
+        assert value == pytest.approx(reference.value(name, scores, label, normalize=normalize), rel=1e-5, abs=1e-7)
+        length = max(math.hypot(*scores), 1e-5)
+        # In numbers of the unit sphere: differences of 1e-40 say nothing at scores of 1e160.
+        truth = _sphere_gradient(name, scores, label, normalize)
+        assert [slope * length for slope in slopes] == pytest.approx(truth, rel=1e-4, abs=1e-6 + steps * length)
+
+
+def _sphere_gradient(name: str, scores: list[float], label: int, normalize: str | None) -> list[float]:
+    length = math.hypot(*scores)
+    scale = 1 / max(length, 1e-5) if length > 1e-5 else 1.0
+    found = reference.gradient(name, [x * scale for x in scores], label, normalize=normalize)
+    return [slope * (1 if length > 1e-5 else 1e-5) for slope in found]
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "plain"])
+@pytest.mark.parametrize("temperature", [1e-15, 1e-20, 0.04, 1e20])
+@pytest.mark.parametrize("size", [1.0, 1e20])
+@pytest.mark.parametrize("name", ["unhinged", "sgce"])
+def test_any_temperature(
+    name: str, size: float, temperature: float, kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kernel:
+        monkeypatch.setattr(evaluate, "_quick", lambda *_: None)
+    scores = [size, 2 * size, 3 * size]
+    unit = [x / math.hypot(*scores) / temperature for x in scores]
+    z = torch.tensor([scores], requires_grad=True)
+    value = symloss.create_loss(name, temperature=temperature)(z, torch.tensor([0]))
+    assert value.item() == pytest.approx(reference.value(name, unit, 0), rel=1e-5, abs=1e-6 if name == "sgce" else 0)
+    (gradient,) = torch.autograd.grad(value, z)
+    assert gradient.isfinite().all()
+    if name == "unhinged":
+        exact = [slope / temperature / size for slope in reference.gradient(name, [1.0, 2.0, 3.0], 0, normalize="l2")]
+        assert gradient[0].tolist() == pytest.approx(exact, rel=1e-5, abs=1e-44)
 
 
 @half_types

@@ -188,6 +188,13 @@ def test_a_loss_that_becomes_nan_stops_at_once_and_keeps_the_last_checkpoint(tmp
     assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
 
 
+@pytest.mark.parametrize("loss", ["nce", "nfl+mae", "cosine", "unhinged"])
+def test_scores_that_become_nan_stop_every_loss_at_that_step(tmp_path, loss):
+    """A ratio of losses or a direction could hide them."""
+    with refused(Diverged, "the loss became nan at step 5 of epoch 3", "last checkpoint is kept"):
+        run(small(loss, model="training_helpers:breaks"), tmp_path)
+
+
 def test_weights_that_become_nan_at_the_last_step_are_not_saved(tmp_path):
     with refused(Diverged, "the weights became infinite or nan at the end of epoch 3"):
         run(small(model="training_helpers:breaks_late"), tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -81,10 +80,7 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
     count = target.numel() if kept is None else int(kept.sum())
     if block is None or count == 0:
         return None
-    try:
-        return kernels.do(_Batch(loss, target, options, block, kept, count), z)
-    except kernels.Unserved:
-        return None
+    return kernels.do(_Batch(loss, target, options, block, kept, count), z)
 
 
 class _Batch(NamedTuple):
@@ -109,14 +105,11 @@ class _Batch(NamedTuple):
             share = torch.where(self.kept.unsqueeze(1), share, 0.0)
         gradient = torch.empty_like(z)
         values = kernels.by_blocks(self.block, z, y, share, gradient, kernels.Scratch())
-        value = values.mean() if mean and self.kept is None else values.sum()
-        # Of all rows, ignored ones too: what spoils a value spoils its gradient.
-        if not math.isfinite(float(value)):
-            raise kernels.Unserved
-        if self.kept is not None:
-            values = torch.where(self.kept.unsqueeze(1), values, 0.0)
-            value = values.sum() / self.number if mean else values.sum()
-        return values.squeeze(1) if self.options.reduction == "none" else value, gradient
+        if self.options.reduction == "none":
+            return values.squeeze(1), gradient
+        if mean and self.kept is None:
+            return values.mean(), gradient
+        return values.sum() / self.number if mean else values.sum(), gradient
 
 
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
@@ -161,9 +154,10 @@ def _mapped(z: Tensor, score_map: Callable[[Tensor], Tensor]) -> Tensor:
 def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: Options) -> tuple[Tensor, Tensor]:
     """The value of each example, and what it counts for in the mean: 0 for examples that are not kept."""
     labels = target.unsqueeze(s.dim)
-    _refuse_masked(s, labels, kept)
+    each = kept.unsqueeze(s.dim)
+    tensors.present_labels(s.z, labels, each, s.dim)
     if tensors.can_look(s.z):
-        loss.refuse(s, kept.unsqueeze(s.dim))
+        loss.refuse(s, each)
     weight, smoothing = options.weight, options.label_smoothing
     if weight is None and smoothing == 0:
         values, share = loss.values(s, labels), torch.ones_like(target, dtype=s.z.dtype)
@@ -208,15 +202,3 @@ def _weighted(loss: Loss, s: Scores, weight: Tensor | None) -> tuple[Tensor, Ten
     mean_weight = s.mean(w)
     balanced = w * every - s.mean(w * every) + mean_weight * s.mean(every)
     return balanced, mean_weight.expand_as(s.z)
-
-
-def _refuse_masked(s: Scores, labels: Tensor, kept: Tensor) -> None:
-    if not tensors.can_look(labels, s.z):
-        return
-    masked = ~s.present.gather(s.dim, labels).squeeze(s.dim) & kept
-    if bool(masked.any()):
-        label = int(labels.squeeze(s.dim)[masked].flatten()[0])
-        raise ValueError(
-            f"target holds the label {label} where its score is -inf, that is, masked out; "
-            "a label must be a class that is present"
-        )

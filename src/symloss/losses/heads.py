@@ -28,6 +28,8 @@ from symloss.losses.scores import UnitScores, full_precision
 
 ROWS = 128
 """Examples whose scores live at a time."""
+LOST = 1000
+"""How many times its rounding error a squared norm must be, lest the scores are taken."""
 GRAM_ROWS = 8192
 """Rows of the weights that are multiplied at a time, in memory that is used again: fresh pages take longer."""
 
@@ -131,12 +133,16 @@ def _pays(head: Head, scores: ScoreMap | None) -> bool:
 
 
 class _Plan(NamedTuple):
-    """The unhinged loss as p (h . mean W) + h . mean(w W) - r (h . W_y), example by example, with class weights w."""
+    """The unhinged loss as r h . (mean W - W_y) + h . mean(spread W), example by example.
+
+    With class weights w that is r = w_y and spread = w - mean(w). A mean is a sum over classes that are present,
+    divided by how many these are; those that are masked out have weights 0.
+    """
 
     labels: Tensor
-    p: Tensor | float
     r: Tensor | float
-    class_weight: Tensor | None
+    spread: Tensor | None
+    classes: int
     unit: tuple[float, float] | None
 
 
@@ -148,46 +154,62 @@ def _unhinged(
     scores: ScoreMap | None,
     class_weight: Tensor | None,
     reduction: str,
-) -> Tensor | None:
+) -> Tensor:
     y = labels if kept is None else torch.where(kept, labels, 0)
-    w = None if class_weight is None else class_weight.to(head.weight)
-    unit = scores.unit if isinstance(scores, UnitScores) else None
-    plan = _Plan(y, 1.0, 1.0, None, unit) if w is None else _Plan(y, w[y] - w.mean(), w[y], w, unit)
+    head, present = _without_masked(head, y, kept)
+    classes = len(head.weight) if present is None else int(present.sum())
+    r: Tensor | float = 1.0
+    mean_weight: Tensor | float = 1.0
+    spread = None
+    if class_weight is not None:
+        w = class_weight.to(head.weight)
+        w = w if present is None else torch.where(present, w, 0.0)
+        mean_weight = w.sum() / classes
+        r, spread = w[y], w - mean_weight if present is None else torch.where(present, w - mean_weight, 0.0)
+    plan = _Plan(y, r, spread, classes, scores.unit if isinstance(scores, UnitScores) else None)
     values: Tensor = _Unhinged.apply(*head, plan)  # type: ignore[no-untyped-call]
-    if not math.isfinite(float(values.detach().sum())):
-        return None
     values = values if factor == 1 else factor * values
     values = values if kept is None else torch.where(kept, values, 0.0)
     if reduction != "mean":
         return values if reduction == "none" else values.sum()
     count = len(labels) if kept is None else kept.sum()
-    return values.sum() / (count if w is None else count * w.mean())
+    return values.sum() / (count * mean_weight)
+
+
+def _without_masked(head: Head, y: Tensor, kept: Tensor | None) -> tuple[Head, Tensor | None]:
+    """The head with zeros for classes whose bias is -inf, and which are left; None for all. No label must be masked."""
+    h, weight, bias = head
+    if bias is None or float(bias.detach().amin()) != -torch.inf:
+        return head, None
+    present = bias != -torch.inf
+    each = torch.ones_like(y, dtype=torch.bool) if kept is None else kept
+    tensors.present_labels(bias.detach().expand(len(y), -1), y[:, None], each[:, None], 1)
+    return Head(h, torch.where(present[:, None], weight, 0.0), torch.where(present, bias, 0.0)), present
 
 
 class _Unhinged(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None, plan: _Plan) -> Tensor:
-        y, w = plan.labels, plan.class_weight
-        mean, own = weight.mean(0), weight[y]
-        values = h @ mean * plan.p - (h * own).sum(1) * plan.r
+        y = plan.labels
+        values = (h * (weight.sum(0) / plan.classes - weight[y])).sum(1)
         if bias is not None:
-            values += bias.mean() * plan.p - bias[y] * plan.r
-        if w is not None:
-            values += h @ (w @ weight / len(w))
+            values += bias.sum() / plan.classes - bias[y]
+        values = values * plan.r
+        if plan.spread is not None:
+            values += h @ (plan.spread @ weight / plan.classes)
             if bias is not None:
-                values += (w * bias).mean()
-        gram = moment = norm = None
+                values += plan.spread @ bias / plan.classes
+        norm = pull = None
         if plan.unit is not None:
-            gram, moment = _gram(weight), None if bias is None else weight.T @ bias
-            norm = _norm(h, gram, moment, bias)
-            values = values / (plan.unit[0] * norm.clamp_min(plan.unit[1]))
-        ctx.save_for_backward(h, weight, bias, gram, moment, norm, values)
+            norm, pull = _norm(Head(h, weight, bias))
+            values = (values / norm.clamp_min(plan.unit[1]) / plan.unit[0]).to(h.dtype)
+        ctx.save_for_backward(h, weight, bias, norm, pull, values)
         ctx.plan = plan
         return values
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        h, weight, bias, gram, moment, norm, values = ctx.saved_tensors
+        h, weight, bias, norm, pull, values = ctx.saved_tensors
         plan, wanted = ctx.plan, ctx.needs_input_grad
         if torch.is_grad_enabled():
             parts = [part for part, want in zip((h, weight, bias), wanted, strict=False) if want]
@@ -196,12 +218,19 @@ class _Unhinged(torch.autograd.Function):
         bend = None
         if plan.unit is not None:
             temperature, eps = plan.unit
-            bend = torch.where(norm > eps, -g * values / norm.square().clamp_min(1e-38), 0.0)
-            g = g / (temperature * norm.clamp_min(eps))
-        return _unhinged_gradients(Head(h, weight, bias), plan, g, bend, gram, moment, wanted)
+            bend = torch.where(norm <= eps, 0.0, -g * values / norm / norm)
+            g = (g / norm.clamp_min(eps) / temperature).to(h.dtype)
+        return _unhinged_gradients(Head(h, weight, bias), plan, g, bend, pull, wanted)
 
 
-def _gram(weight: Tensor) -> Tensor:
+class _Gram(NamedTuple):
+    """W'W in float64, and what it may be off by."""
+
+    matrix: Tensor
+    error: float
+
+
+def _gram(weight: Tensor) -> _Gram:
     """W'W in float64. Products are in W's own precision, of blocks without the mean row, which they would drown in."""
     mean, double = weight.mean(0), torch.float64
     total = torch.zeros(weight.shape[1], weight.shape[1], dtype=double)
@@ -216,51 +245,71 @@ def _gram(weight: Tensor) -> Tensor:
         total[half:, half:] += block[:, half:].T @ block[:, half:]
         rest += block.sum(0)
     total[half:, :half] = total[:half, half:].T
+    size = float(total.norm())
+    if weight.dtype != double and not math.isfinite(size):
+        return _gram(weight.double())
     mean = mean.to(double)
     cross = torch.outer(mean, rest + len(weight) / 2 * mean)
-    return total + cross + cross.T
+    matrix = total + cross + cross.T
+    return _Gram(matrix, torch.finfo(weight.dtype).eps * size + torch.finfo(double).eps * float(matrix.norm()))
 
 
-def _norm(h: Tensor, gram: Tensor, moment: Tensor | None, bias: Tensor | None) -> Tensor:
+def _norm(head: Head) -> tuple[Tensor, Tensor]:
+    """The norm of the scores, and W'(W h + b), which its gradient takes; both in float64.
+
+    Where the square is what is left of terms that cancel, the Gram matrix has lost it: the scores have not.
+    """
+    (h, weight, bias), gram = head, _gram(head.weight)
     wide = h.double()
-    square = (wide @ gram * wide).sum(1)
-    if moment is not None and bias is not None:
-        square += 2 * (wide @ moment.double()) + bias.double().square().sum()
-    return square.clamp_min(0).sqrt().to(h.dtype)
+    pull, length = wide @ gram.matrix, wide.square().sum(1)
+    square, error = (pull * wide).sum(1), gram.error * length
+    if bias is not None:
+        moment, offset = (weight.T @ bias).double(), bias.double().square().sum()
+        square += 2 * (wide @ moment) + offset
+        pull += moment
+        error += torch.finfo(h.dtype).eps * (offset * gram.matrix.trace() * length).sqrt()
+    norm = square.clamp_min(0).sqrt()
+    lost = ((square < LOST * error) & (length > 0)).nonzero().flatten()
+    for start in range(0, len(lost), ROWS):
+        rows = lost[start : start + ROWS]
+        z = head._replace(features=h[rows]).scores()
+        norm[rows] = torch.linalg.vector_norm(z, dim=1, dtype=torch.float64)
+        pull[rows] = (z @ weight).double()
+    return norm, pull
 
 
 def _unhinged_gradients(
-    head: Head, plan: _Plan, g: Tensor, bend: Tensor | None, gram: Tensor | None, moment: Tensor | None, wanted: Any
+    head: Head, plan: _Plan, g: Tensor, bend: Tensor | None, pull: Tensor | None, wanted: Any
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-    """g: derivative in the numerator; bend: in the squared norm, twice."""
-    (h, weight, bias), y, w = head, plan.labels, plan.class_weight
-    classes = len(weight)
-    to_mean, to_own = g * plan.p, -g * plan.r
+    """g: derivative in the numerator; bend: in the squared norm, twice; pull: half the squared norm's gradient."""
+    (h, weight, bias), y, spread, classes = head, plan.labels, plan.spread, plan.classes
+    to_mean = g * plan.r
+    bent = None if bend is None else bend[:, None] * h
     d_h = d_weight = d_bias = None
     if wanted[0]:
-        d_h = torch.outer(to_mean, weight.mean(0)).addcmul_(weight[y], to_own[:, None])
-        if w is not None:
-            d_h += torch.outer(g, w @ weight / classes)
-        if bend is not None and gram is not None:
-            d_h += bend[:, None] * (h @ gram.to(h.dtype) + (0 if moment is None else moment))
+        d_h = (weight.sum(0) / classes - weight[y]).mul_(to_mean[:, None])
+        if spread is not None:
+            d_h += torch.outer(g, spread @ weight / classes)
+        if bend is not None and pull is not None:
+            d_h += (bend[:, None] * pull).to(h.dtype)
     if wanted[1]:
         row = to_mean @ h / classes
-        if bend is None:
+        if bent is None:
             d_weight = row.expand_as(weight).contiguous()
         else:
-            d_weight = torch.addmm(row, weight, (h * bend[:, None]).T @ h)
+            d_weight = torch.addmm(row, weight, (bent.T @ h.double()).to(h.dtype))
             if bias is not None:
-                d_weight.addr_(bias, bend @ h)
-        d_weight.index_add_(0, y, h * to_own[:, None])
-        if w is not None:
-            d_weight.addr_(w / classes, g @ h)
+                d_weight.addr_(bias, bent.sum(0).to(h.dtype))
+        d_weight.index_add_(0, y, h * -to_mean[:, None])
+        if spread is not None:
+            d_weight.addr_(spread / classes, g @ h)
     if bias is not None and wanted[2]:
-        d_bias = (to_mean.sum() / classes).expand(classes).clone()
-        d_bias.index_add_(0, y, to_own)
-        if w is not None:
-            d_bias += w / classes * g.sum()
-        if bend is not None:
-            d_bias += weight @ (bend @ h) + bias * bend.sum()
+        d_bias = (to_mean.sum() / classes).expand_as(bias).clone()
+        d_bias.index_add_(0, y, -to_mean)
+        if spread is not None:
+            d_bias += spread / classes * g.sum()
+        if bend is not None and bent is not None:
+            d_bias += weight @ bent.sum(0).to(h.dtype) + bias * bend.sum().to(h.dtype)
     return d_h, d_weight, d_bias, None
 
 
@@ -270,8 +319,8 @@ def _plain_unhinged(head: Head, plan: _Plan) -> Tensor:
     if plan.unit is not None:
         z = UnitScores(*plan.unit)(z)
     own = z.gather(1, plan.labels[:, None]).squeeze(1)
-    values = z.mean(1) * plan.p - own * plan.r
-    return values if plan.class_weight is None else values + (z * plan.class_weight).mean(1)
+    values = (z.sum(1) / plan.classes - own) * plan.r
+    return values if plan.spread is None else values + z @ plan.spread / plan.classes
 
 
 def _in_blocks(
@@ -289,13 +338,14 @@ def _in_blocks(
     count = len(labels) if kept is None else int(kept.sum())
     if kernel is None or count == 0:
         return None
-    share = torch.full_like(labels, 1, dtype=head.weight.dtype) if kept is None else kept.to(head.weight.dtype)
-    share = share / count if reduction == "mean" else share
+    share = kernels.constant(1 / count if reduction == "mean" else 1.0, head.weight.dtype)
+    if kept is not None:
+        share = torch.where(kept[:, None], share, 0.0)
     y = labels if kept is None else torch.where(kept, labels, 0)
     wanted = [part is not None and part.requires_grad and torch.is_grad_enabled() for part in head]
-    found = _block_gradients(kernel, head, y[:, None], share[:, None], wanted)
-    if found is None or not any(wanted):
-        return None if found is None else found[0]
+    found = _block_gradients(kernel, head, y[:, None], share, wanted)
+    if not any(wanted):
+        return found[0]
 
     def plain(h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         z = Head(h, weight, bias).scores()
@@ -307,7 +357,7 @@ def _in_blocks(
 
 def _block_gradients(
     kernel: kernels.Block, head: Head, y: Tensor, share: Tensor, wanted: list[bool]
-) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None] | None:
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     with torch.no_grad():
         h, weight, bias = (None if part is None else part.detach() for part in head)
         assert h is not None
@@ -324,19 +374,15 @@ def _block_gradients(
             torch.mm(h[part], weight.T, out=z[:rows])
             if bias is not None:
                 z[:rows] += bias
-            try:
-                values = kernels.by_blocks(kernel, z[:rows], y[part], share[part], out[:rows], scratch)
-            except kernels.Unserved:
-                return None
-            total += (values * share[part]).sum()
+            shares = share[part] if share.dim() else share
+            values = kernels.by_blocks(kernel, z[:rows], y[part], shares, out[:rows], scratch)
+            total += (values * shares).sum()
             if d_h is not None:
                 torch.mm(out[:rows], weight, out=d_h[part])
             if d_weight is not None:
                 d_weight.addmm_(out[:rows].T, h[part])
             if d_bias is not None:
                 d_bias += out[:rows].sum(0)
-    if not math.isfinite(float(total)):
-        return None
     return total.to(h.dtype), d_h, d_weight, d_bias
 
 

@@ -14,18 +14,24 @@ t_y - log1p(r + expm1(t_y)), exact wherever the label stands.
 Two kernels serve every such loss: `_Narrow` where nothing is summed (its exponentials lie in the gradient's own
 memory), and `_Summed` for the others. What is linear in the scores needs neither. The plain formulas of the algebra
 remain the truth, and serve whatever these do not.
+
+Whether classes are masked out and scores are large is found in the checking step, `_do_block`, and kernels do not look;
+a device that cannot be looked at may take both for granted. NaN passes through to the value and to the whole gradient
+of its row.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from symloss.losses import tensors
+from symloss.losses.scores import Scores
 
 if TYPE_CHECKING:
     from symloss.losses.algebra import Loss
@@ -45,22 +51,20 @@ BLOCK = 2**20
 class AtLabel:
     """What a loss reads of each example: the label's p, 1 - p, log p, sums over other classes, how many there are."""
 
-    def __init__(self, behind: Tensor, others: Tensor, classes: int):
-        """``behind``: the label's score less the largest; ``others``: sum of the other classes' exp(z - max z)."""
+    def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None = None):
+        """``behind``: the label's score less the largest; ``others``: sum of the other classes' exp(z - max z).
+
+        ``scores`` are given where classes may be masked out: then each example has its own number of classes.
+        """
         own = behind.exp()
         self.behind, self.others = behind, others
         self.inverse = (own + others).reciprocal_()
         self.p, self.miss = own.mul_(self.inverse), others * self.inverse
         self.rest: dict[Loss, Tensor] = {}
-        self._classes, self.counted = classes, False
+        self.classes: int | Tensor = classes if scores is None else scores.count
+        self.scores = scores
         self._logp: Tensor | None = None
         self._log_total: Tensor | None = None
-
-    @property
-    def classes(self) -> int:
-        """How many classes there are; who asks must not be served where some are masked out."""
-        self.counted = True
-        return self._classes
 
     @property
     def logp(self) -> Tensor:
@@ -77,6 +81,13 @@ class AtLabel:
         return self._log_total
 
 
+def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
+    """x + factor * y. A number as a factor takes one operation instead of two."""
+    if isinstance(factor, Tensor):
+        return torch.add(x, factor * y, out=out)
+    return torch.add(x, y, alpha=factor, out=out)
+
+
 @dataclass
 class Partials:
     """A loss at the label: value, derivative in the label's log p, and derivatives in the sums over other classes.
@@ -87,7 +98,11 @@ class Partials:
     value: Tensor
     own: Tensor
     sums: dict[Loss, Tensor | float]
-    linear: float = 0.0
+    linear: float | Tensor = 0.0
+
+    @property
+    def has_linear_part(self) -> bool:
+        return isinstance(self.linear, Tensor) or self.linear != 0
 
     def plus(self, factor: float, other: Partials) -> Partials:
         sums = dict(self.sums)
@@ -97,15 +112,11 @@ class Partials:
         own = torch.add(self.own, other.own, alpha=factor)
         return Partials(value, own, sums, self.linear + factor * other.linear)
 
-    def __mul__(self, factor: float) -> Partials:
-        if factor == 1:
+    def __mul__(self, factor: float | Tensor) -> Partials:
+        if not isinstance(factor, Tensor) and factor == 1:
             return self
         sums = {potential: factor * slope for potential, slope in self.sums.items()}
         return Partials(factor * self.value, factor * self.own, sums, factor * self.linear)
-
-
-class Unserved(Exception):  # noqa: N818
-    """Scores that only the plain formulas handle: masked classes, NaN."""
 
 
 class Scratch:
@@ -127,35 +138,83 @@ class Scratch:
 
 
 class Job(NamedTuple):
-    """A block of work: scores, labels, the shares of the examples in the gradient, and where that is written."""
+    """A block of work: scores, labels, the shares of the examples in the gradient, and where that is written.
+
+    ``masked`` says that classes may be masked out, ``large`` that squares of scores may overflow.
+    """
 
     z: Tensor
     y: Tensor
     share: Tensor
     out: Tensor
     scratch: Scratch
+    masked: bool
+    large: bool
+
+    @property
+    def scores(self) -> Scores | None:
+        """What counts the classes, where some may be masked out."""
+        return Scores(self.z, 1) if self.masked else None
 
 
-Block = Callable[[Job], Tensor]
-"""Writes the gradient of a job, returns the values.
+class Block(Protocol):
+    """Writes the gradient of a job, returns the values.
 
-Classes are along dimension 1, and have size 1 in y and share. A share that all examples have in common is a scalar.
-"""
+    Classes are along dimension 1, and have size 1 in y and share. A share that all examples have in common is a scalar.
+    """
+
+    @property
+    def shows_masks(self) -> bool:
+        """Whether values are not finite where a class is masked out and the job does not say so."""
+
+    @property
+    def squares(self) -> bool:
+        """Whether scores are squared."""
+
+    def __call__(self, job: Job) -> Tensor: ...
 
 
 def by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor, out: Tensor, scratch: Scratch) -> Tensor:
-    """Values at the labels; the gradient of sum(share * values) is written to out."""
-    scratch.next_block()
+    """Values at the labels; the gradient of sum(share * values) is written to out. Shares of 0 are left out of both."""
     if z.numel() <= BLOCK:
-        return block(Job(z, y, share, out, scratch))
+        return _do_block(block, z, y, share, out, scratch)
     rows = max(1, BLOCK * len(z) // z.numel())
     values = torch.empty_like(y, dtype=z.dtype)
     for start in range(0, len(z), rows):
         part = slice(start, start + rows)
-        scratch.next_block()
         shares = share[part] if share.dim() else share
-        values[part] = block(Job(z[part], y[part], shares, out[part], scratch))
+        values[part] = _do_block(block, z[part], y[part], shares, out[part], scratch)
     return values
+
+
+def _do_block(block: Block, z: Tensor, y: Tensor, share: Tensor, out: Tensor, scratch: Scratch) -> Tensor:
+    scratch.next_block()
+    masked, large = (False, False) if block.shows_masks else _checked(block, z, y, share)
+    values = block(Job(z, y, share, out, scratch, masked, large))
+    if block.shows_masks and not math.isfinite(float(values.sum())):
+        scratch.next_block()
+        values = block(Job(z, y, share, out, scratch, *_checked(block, z, y, share)))
+    if share.dim():  # an example that is left out may hold anything, NaN too
+        left_out = share == 0
+        out.masked_fill_(left_out, 0.0)
+        values = values.masked_fill(left_out, 0.0)
+    return values
+
+
+def _checked(block: Block, z: Tensor, y: Tensor, share: Tensor) -> tuple[bool, bool]:
+    """The checking step: whether classes are masked out (no label must be), and whether scores are large."""
+    low = float(z.amin())
+    if low > -torch.inf:
+        bound = _largest_to_square(z.dtype)
+        return False, block.squares and not (low > -bound and float(z.amax()) < bound)
+    tensors.present_labels(z, y, share != 0, 1)
+    return True, True
+
+
+@functools.cache
+def _largest_to_square(dtype: torch.dtype) -> float:
+    """Scores up to this can be squared and summed over 10^7 classes."""
+    return math.pow(torch.finfo(dtype).max, 0.4)
 
 
 def kernel(loss: Loss, classes: int, unit: tuple[float, float] | None = None) -> Block | None:
@@ -179,13 +238,17 @@ def _kernel(loss: Loss, classes: int, unit: tuple[float, float] | None) -> Block
         return None
     if loss.linear is not None:
         return _Linear(loss.linear)
-    return _Summed(loss, summed) if summed else _Narrow(loss, *_constants(loss, classes))
+    return _Summed(loss, summed) if summed else _Narrow(loss, _has_linear_part(loss, classes))
 
 
-def _constants(loss: Loss, classes: int) -> tuple[float, bool]:
-    """The factor of what is linear in the scores, and whether the classes are counted: the same at all scores."""
+def _has_linear_part(loss: Loss, classes: int) -> bool:
     at = AtLabel(torch.zeros(1, 1), torch.full((1, 1), classes - 1.0), classes)
-    return loss.partials(at).linear, at.counted
+    return loss.partials(at).has_linear_part
+
+
+def _mean(t: Tensor, scores: Scores | None) -> Tensor:
+    # torch's mean takes longer over few classes.
+    return t.sum(1, keepdim=True).div_(t.shape[1]) if scores is None else scores.mean(t)
 
 
 @dataclass
@@ -193,13 +256,19 @@ class _Linear:
     """factor * (mean_k z_k - z_y)."""
 
     factor: float
+    shows_masks: ClassVar = True
+    squares: ClassVar = False
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, _ = job
-        weight = share if self.factor == 1 else share * self.factor
-        mean = weight / z.shape[1]
-        out.copy_(mean.expand_as(out)).scatter_(1, y, (mean - weight).expand_as(y))
-        values = z.mean(1, keepdim=True).sub_(z.gather(1, y))
+        z, y, share, out, scratch, *_ = job
+        scores, weight = job.scores, share if self.factor == 1 else share * self.factor
+        # Relative to the label's score: what all scores have in common must not take the digits of their differences.
+        values = _mean(torch.sub(z, z.gather(1, y), out=scratch.take(out)), scores)
+        weight = torch.add(weight, values, alpha=0)  # NaN, where the value is
+        mean = weight / (z.shape[1] if scores is None else scores.count)
+        out.copy_(mean.expand_as(out)).scatter_(1, y, mean - weight)
+        if scores is not None:
+            out.masked_fill_(~scores.present, 0.0)
         return values if self.factor == 1 else values.mul_(self.factor)
 
 
@@ -208,44 +277,64 @@ class _Narrow:
     """Losses of the label's probability alone, and of what is linear in the scores."""
 
     loss: Loss
-    linear: float
-    counted: bool
+    linear: bool
+    squares: ClassVar = False
+
+    @property
+    def shows_masks(self) -> bool:
+        return self.linear
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, _ = job
+        z, y, share, out, _, masked, _ = job
+        scores = job.scores
         t = torch.sub(z, z.amax(1, keepdim=True), out=out)
         behind = t.gather(1, y)
-        mean = t.mean(1, keepdim=True) if self.linear != 0 else None
+        mean = _mean(t, scores) if self.linear or masked else None
         e = t.exp_().scatter_(1, y, 0.0)
-        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1])
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
         found = self.loss.partials(at)
         slope = found.own * share
         e.mul_(slope.mul(at.inverse).neg_())
         slope.mul_(at.miss)
         if mean is None:
-            if self.counted and not math.isfinite(float(z.sum())):
-                raise Unserved
             e.scatter_(1, y, slope)
             return found.value
-        even = self.linear / z.shape[1]
-        e.add_(share, alpha=even).scatter_(1, y, slope.add_(share, alpha=even - self.linear))
-        return torch.add(found.value, mean.sub_(behind), alpha=self.linear)
+        even = found.linear / at.classes
+        add_multiple(e, even, share, out=e)
+        e.scatter_(1, y, add_multiple(slope, even - found.linear, share))
+        if scores is not None:
+            e.masked_fill_(~scores.present, 0.0)
+        return add_multiple(found.value, found.linear, mean.sub_(behind))
 
 
-class Everywhere(NamedTuple):
-    """The other classes of a block: log p and exponentials (0 at the label), what makes these p, memory to work in."""
+@dataclass
+class Everywhere:
+    """The other classes of a block: log p and exponentials, what makes these p, memory to work in.
+
+    Log p and exponentials are 0 at the label, and where classes are masked out.
+    """
 
     logp: Tensor
     e: Tensor
     inverse: Tensor
     y: Tensor
     zero: Tensor
-    total_logp: Tensor
     scratch: Scratch
+    others: float | Tensor
+    absent: Tensor | None
+    _total_logp: Tensor | None = None
 
     @property
-    def others(self) -> int:
-        return self.e.shape[1] - 1
+    def total_logp(self) -> Tensor:
+        """Found when it is asked for: not every potential reads it."""
+        if self._total_logp is None:
+            self._total_logp = self.logp.sum(1, keepdim=True)
+        return self._total_logp
+
+    def blank(self, x: Tensor) -> Tensor:
+        """Write 0 at the label, and where classes are masked out."""
+        x.scatter_(1, self.y, self.zero)
+        return x if self.absent is None else x.masked_fill_(self.absent, 0.0)
 
 
 class Swept(NamedTuple):
@@ -265,44 +354,91 @@ class _Summed:
 
     loss: Loss
     summed: tuple[Potential, ...]
+    shows_masks: ClassVar = False
+    squares: ClassVar = False
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, _, out, scratch = job
+        z, y, share, out, scratch, *_ = job
+        scores = job.scores
         t = torch.sub(z, z.amax(1, keepdim=True), out=scratch.take(out))
         behind = t.gather(1, y)
         zero = torch.zeros_like(behind)
         e = torch.exp(t, out=out).scatter_(1, y, zero)
-        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1])
-        logp = t.sub_(at.log_total).scatter_(1, y, zero)
-        total_logp = logp.sum(1, keepdim=True)
-        if not math.isfinite(float(total_logp.sum())):
-            raise Unserved
-        everywhere = Everywhere(logp, e, at.inverse, y, zero, total_logp, scratch)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
+        if scores is None:
+            logp, absent = t.sub_(at.log_total).scatter_(1, y, zero), None
+        else:  # of two classes the other alone is summed: it must be exact however far it leads
+            absent = ~scores.present
+            logp = t.copy_(scores.logp).scatter_(1, y, zero).masked_fill_(absent, 0.0)
+        everywhere = Everywhere(logp, e, at.inverse, y, zero, scratch, at.classes - 1, absent)
         swept: dict[Loss, Swept] = {potential: potential.sweep(everywhere) for potential in self.summed}
         at.rest.update((potential, sweep.total) for potential, sweep in swept.items())
         found = self.loss.partials(at)
-        self._finish(job, at, found, swept)
-        if found.linear == 0:
-            return found.value
-        return torch.add(found.value, z.mean(1, keepdim=True).sub_(z.gather(1, y)), alpha=found.linear)
+        total_logp = everywhere.total_logp if found.has_linear_part else zero
+        slope = self._finish(job, at, found, swept, logp)
+        value = found.value
+        if found.has_linear_part:
+            even = found.linear / at.classes
+            add_multiple(e, even, share, out=e)
+            slope = add_multiple(slope, even - found.linear, share)
+            value = add_multiple(value, found.linear, (total_logp + at.logp) / at.classes - at.logp)
+        e.scatter_(1, y, slope)
+        if absent is not None:
+            e.masked_fill_(absent, 0.0)
+        return value
 
-    def _finish(self, job: Job, at: AtLabel, found: Partials, swept: dict[Loss, Swept]) -> None:
-        """Write the gradient over the exponentials."""
+    def _finish(self, job: Job, at: AtLabel, found: Partials, swept: dict[Loss, Swept], spare: Tensor) -> Tensor:
+        """Write the gradient over the exponentials, save for the label's entry, which is returned."""
         share, e = job.share, job.out
         terms = [(share * b, swept[potential]) for potential, b in found.sums.items()]
         falls = [weight * sweep.fall_total for weight, sweep in terms]
         fall, own = sum(falls[1:], falls[0]), found.own * share
-        e.mul_((fall - own).mul_(at.inverse))
-        linear = found.linear / e.shape[1]
+        per_e = (fall - own).mul_(at.inverse)
+        own.mul_(at.miss).addcmul_(at.p, fall)
+        cancels = any(potential.falls_to_the_end for potential in self.summed)
+        gradient = torch.mul(e, per_e, out=spare if cancels else e)
         for weight, sweep in terms:
             if isinstance(sweep.fall, Tensor):
-                e.addcmul_(sweep.fall, weight.expand_as(own), value=-1)
+                gradient.sub_(sweep.fall.mul_(weight))
             else:
-                e.sub_(weight, alpha=sweep.fall)
-        if linear != 0:
-            e.add_(share, alpha=linear)
-        own.mul_(at.miss).addcmul_(at.p, fall)
-        e.scatter_(1, job.y, own if linear == 0 else own.add_(share, alpha=linear - found.linear))
+                gradient.sub_(weight, alpha=sweep.fall)
+        if cancels:
+            gradient.scatter_(1, job.y, own)
+            if at.scores is not None:
+                gradient.masked_fill_(~at.scores.present, 0.0)
+            # A gradient sums to 0. Rounding leaves a gap, all of it at a class that leads the label by far: there the
+            # two terms cancel. Shared out as p is, it goes back there.
+            gap = gradient.sum(1, keepdim=True).mul_(at.inverse).neg_()
+            e.mul_(gap).add_(gradient)
+        return own
+
+
+class _Length(NamedTuple):
+    """The length of score vectors, max(norm, eps), as a product that cannot overflow: size * root."""
+
+    ratio: Tensor
+    """The scores divided by size."""
+    size: Tensor | None
+    """None stands for 1."""
+    root: Tensor
+    free: Tensor
+    """Where the length is the norm, and depends on the scores."""
+
+    def per(self, share: Tensor) -> Tensor:
+        per = share / self.root
+        return per if self.size is None else per.div_(self.size)
+
+
+def _length(job: Job, eps: float, out: Tensor) -> _Length:
+    """The length. Where squares may overflow, or eps is so small that they may vanish, out holds the ratio."""
+    z, scores = job.z, job.scores
+    finite = z if scores is None else torch.where(scores.present, z, 0.0)
+    if not job.large and eps * _largest_to_square(z.dtype) > 1:
+        norm = torch.linalg.vector_norm(finite, dim=1, keepdim=True)
+        return _Length(finite, None, norm.clamp_min(eps), norm > eps)
+    size = torch.abs(finite, out=out).amax(1, keepdim=True).clamp_min_(eps)
+    root = torch.linalg.vector_norm(torch.div(finite, size, out=out), dim=1, keepdim=True)
+    return _Length(out, size, root.clamp_min(1), root >= 1)
 
 
 @dataclass
@@ -312,18 +448,24 @@ class _UnitLinear:
     factor: float
     temperature: float
     eps: float
+    shows_masks: ClassVar = False
+    squares: ClassVar = True
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, _ = job
-        norm, own = torch.linalg.vector_norm(z, dim=1, keepdim=True), z.gather(1, y)
-        inverse = _inverse(norm, self.temperature, self.eps)
-        scale = inverse if self.factor == 1 else inverse * self.factor
-        values = z.mean(1, keepdim=True).sub_(own).mul_(scale)
-        along = _along(values * share * inverse.square(), norm, self.temperature, self.eps)
-        weight = scale * share
-        mean = weight / z.shape[1]
-        torch.mul(z, along, out=out).add_(mean)
-        out.scatter_(1, y, mean.sub_(weight).addcmul_(own, along))
+        z, y, share, out, *_ = job
+        scores, length = job.scores, _length(job, self.eps, out)
+        own, scale = length.ratio.gather(1, y), self.factor / self.temperature
+        values = _mean(length.ratio, scores).sub_(own).div_(length.root)
+        weight = per = length.per(share)
+        if scale != 1:
+            values.mul_(scale)
+            weight = per * scale
+        along = (values * per).div_(length.root).mul_(length.free).neg_()
+        mean = weight / (z.shape[1] if scores is None else scores.count)
+        torch.mul(length.ratio, along, out=out).add_(mean)
+        out.scatter_(1, y, (mean - weight).addcmul_(own, along))
+        if scores is not None:
+            out.masked_fill_(~scores.present, 0.0)
         return values
 
 
@@ -334,27 +476,23 @@ class _Unit:
     block: Block
     temperature: float
     eps: float
+    shows_masks: ClassVar = False
+    squares: ClassVar = True
 
     def __call__(self, job: Job) -> Tensor:
-        z, out = job.z, job.out
-        norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
-        inverse = _inverse(norm, self.temperature, self.eps)
-        u = torch.mul(z, inverse, out=job.scratch.take(out))
-        values = self.block(Job(u, job.y, inverse * job.share, out, job.scratch))
-        dot = torch.mul(u, out, out=job.scratch.take(out)).sum(1, keepdim=True)
-        out.addcmul_(u, _along(dot, norm, self.temperature, self.eps))
+        out, scratch, scores = job.out, job.scratch, job.scores
+        unit = scratch.take(out)
+        length = _length(job, self.eps, unit)
+        torch.div(length.ratio, length.root, out=unit)
+        u, share = unit, length.per(job.share)
+        if self.temperature != 1:
+            u, share = torch.div(unit, self.temperature, out=scratch.take(out)), share.div_(self.temperature)
+        if scores is not None:
+            u = u.masked_fill(~scores.present, -torch.inf)
+        values = self.block(Job(u, job.y, share, out, scratch, job.masked, False))
+        dot = torch.mul(unit, out, out=scratch.take(out)).sum(1, keepdim=True)
+        out.addcmul_(unit, dot.mul_(length.free).neg_())
         return values
-
-
-def _inverse(norm: Tensor, temperature: float, eps: float) -> Tensor:
-    size = norm.clamp_min(eps)
-    return (size if temperature == 1 else size.mul_(temperature)).reciprocal_()
-
-
-def _along(dot: Tensor, norm: Tensor, temperature: float, eps: float) -> Tensor:
-    """What is taken from a gradient along unit scores, given its product with them: nothing where eps is the norm."""
-    along = dot.neg_() if temperature == 1 else dot.mul_(-temperature * temperature)
-    return along.mul_(norm > eps)
 
 
 class Work(Protocol):
@@ -396,7 +534,7 @@ class _Done(torch.autograd.Function):
 
 
 def do(work: Work, z: Tensor) -> Tensor:
-    """The value, with its gradient where one is wanted; Unserved where plain must do."""
+    """The value, with its gradient where one is wanted."""
     if not (z.requires_grad and torch.is_grad_enabled()):
         return work.found(z)[0]
     done: Tensor = _Done.apply(z, work)  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -23,9 +23,12 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import tensors
 from symloss.losses.algebra import Germ, Loss, NoSlopeError, refuse_no_loss
-from symloss.losses.kernels import AtLabel, Partials
+from symloss.losses.kernels import AtLabel, Partials, add_multiple
 from symloss.losses.potentials import CE, Potential, Room
 from symloss.losses.scores import Scores
+
+NOTHING = 1e-38
+"""Added to a part and to its whole: of nothing the part is 1."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -100,6 +103,20 @@ class OverLabels(Operator):
 class Symmetrize(OverLabels):
     """The symmetric part: the loss less its mean over labels."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # A constant cancels; a loss without it keeps the digits of what is left.
+        bare = self.inner.less_constant if isinstance(self.inner, Potential) else self.inner
+        object.__setattr__(self, "_bare", bare)
+
+    _bare: ClassVar[Loss]
+
+    @property
+    def summed(self) -> tuple[Potential, ...] | None:
+        if self.prior is not None or self.inner == CE():
+            return super().summed
+        return (self._bare,) if isinstance(self._bare, Potential) else None
+
     @property
     def symmetric(self) -> bool:
         return self.prior is None
@@ -115,12 +132,12 @@ class Symmetrize(OverLabels):
     def partials(self, at: AtLabel) -> Partials:
         if self.inner.affine:
             return Partials(torch.zeros_like(at.miss), torch.zeros_like(at.miss), {}, linear=1.0)
-        inner, share = self.inner.partials(at), 1 / at.classes
-        value = torch.sub(inner.value, inner.value + at.rest[self.inner], alpha=share)
-        return Partials(value, inner.own * (1 - share), {self.inner: -share})
+        bare, share = self._bare.partials(at), 1 / at.classes
+        value = add_multiple(bare.value, -share, bare.value + at.rest[self._bare])
+        return Partials(value, bare.own * (1 - share), {self._bare: -share})
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        every = self.inner.values(_without_softmax(s) if self.inner.affine else s)
+        every = self._bare.values(_without_softmax(s) if self.inner.affine else s)
         return s.select(every, labels) - self._mean(every, s)
 
     def germ(self, s: Scores) -> Germ:
@@ -161,7 +178,7 @@ def _share(part: Tensor, rest: Tensor) -> Tensor:
     """
     leads = part > rest
     small, large = torch.where(leads, rest, part), torch.where(leads, part, rest)
-    some = large > 0
+    some = part + rest != 0
     ratio = small / torch.where(some, large, 1.0)
     return torch.where(some, torch.where(leads, 1 / (1 + ratio), ratio / (1 + ratio)), 1.0)
 
@@ -178,9 +195,10 @@ class Relative(Operator):
 
     def partials(self, at: AtLabel) -> Partials:
         inner, rest = self.inner.partials(at), at.rest[self.inner]
-        total = inner.value + rest
-        value = inner.value / total
-        return Partials(value, (inner.own / total).mul_(rest / total), {self.inner: (value / total).neg_()})
+        part = inner.value + NOTHING
+        total = part + rest
+        slope = (inner.value / total).div_(total).neg_()
+        return Partials(part.div_(total), (inner.own / total).mul_(rest / total), {self.inner: slope})
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         every = self.inner.values(s)
@@ -283,6 +301,14 @@ def _known_slope(loss: Loss, classes: int, operator: str) -> float:
     return float(_slope(loss, Scores(torch.zeros(classes, dtype=torch.float64)), operator))
 
 
+def _slope_at(loss: Loss, at: AtLabel, operator: str) -> float | Tensor:
+    """The slope for as many classes as there are; where some may be masked out, example by example."""
+    if isinstance(at.classes, int):
+        return _known_slope(loss, at.classes, operator)
+    assert at.scores is not None
+    return _slope(loss, at.scores, operator)
+
+
 @dataclass(frozen=True, repr=False)
 class UnitSlope(Operator):
     """The loss divided by its slope at equal scores: it starts with cross-entropy's gradient."""
@@ -304,7 +330,7 @@ class UnitSlope(Operator):
         return None if self.inner.linear is None else 1.0
 
     def partials(self, at: AtLabel) -> Partials:
-        return self.inner.partials(at) * (1 / _known_slope(self.inner, at.classes, "scale='ce'"))
+        return self.inner.partials(at) * (1 / _slope_at(self.inner, at, "scale='ce'"))
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         return self.inner.values(s, labels) / _slope(self.inner, s, "scale='ce'")
@@ -338,7 +364,7 @@ class Blend(Operator):
         return self.inner.summed
 
     def partials(self, at: AtLabel) -> Partials:
-        bent = self.inner.partials(at) * (self.alpha / _known_slope(self.inner, at.classes, "blend"))
+        bent = self.inner.partials(at) * (self.alpha / _slope_at(self.inner, at, "blend"))
         return dataclasses.replace(bent, linear=bent.linear + 1 - self.alpha)
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:

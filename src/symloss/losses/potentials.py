@@ -6,6 +6,7 @@ phi' in closed form. Neither knows the number of classes, targets, reductions or
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from torch import Tensor
 from symloss.losses.algebra import Germ, Loss
 from symloss.losses.kernels import AtLabel, Everywhere, Partials, Swept, constant
 from symloss.losses.scores import Scores
+
+SMALL_Q = 0.01
+"""Below, p^q is so near to 1 that only 1 - p^q, by expm1, keeps its digits."""
 
 
 def one_minus_exp(x: Tensor) -> Tensor:
@@ -49,15 +53,27 @@ class Potential(Loss):
     def summed(self) -> tuple[Potential, ...] | None:
         return ()
 
+    @property
+    def falls_to_the_end(self) -> bool:
+        """Whether phi' is not 0 at p = 1, and fades as p does: of a class that is sure it outweighs all others."""
+        return True
+
+    @property
+    def less_constant(self) -> Potential:
+        """The same, or less a constant in which the differences between improbable labels would drown."""
+        return self
+
     def partials(self, at: AtLabel) -> Partials:
         return Partials(self.phi(at.logp), self.derivative(at.logp), {})
 
     def sweep(self, at: Everywhere) -> Swept:
         """phi summed over the other classes, and -phi' of each: quick, and exact to the rounding of a sum."""
         value, fall = at.scratch.take(at.e), at.scratch.take(at.e)
-        self.fill(at.logp, torch.mul(at.e, at.inverse, out=fall), value)
-        value.scatter_(1, at.y, at.zero)
-        fall.scatter_(1, at.y, at.zero)
+        # Of two classes that are left the other alone is summed, and may be as small as 1 - p.
+        fill = self.fill if at.absent is None else functools.partial(Potential.fill, self)
+        fill(at.logp, torch.mul(at.e, at.inverse, out=fall), value)
+        at.blank(value)
+        at.blank(fall)
         return Swept(value.sum(1, keepdim=True), fall, fall.sum(1, keepdim=True))
 
     def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
@@ -80,6 +96,10 @@ class Room(Potential):
     inner: Potential
     bound: float
 
+    @property
+    def falls_to_the_end(self) -> bool:
+        return self.inner.falls_to_the_end
+
     def phi(self, logp: Tensor) -> Tensor:
         return (self.bound - self.inner.phi(logp)).clamp_min(0)
 
@@ -93,7 +113,7 @@ class Room(Potential):
 
     def sweep(self, at: Everywhere) -> Swept:
         if self.inner.affine and float(at.logp.min()) > -self.bound:  # cross-entropy, and nothing is cut
-            return Swept(at.total_logp + at.others * self.bound, -1.0, -float(at.others))
+            return Swept(at.total_logp + at.others * self.bound, -1.0, -at.others)
         return super().sweep(at)
 
     def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
@@ -108,6 +128,10 @@ class CE(Potential):
     def affine(self) -> bool:
         return True
 
+    @property
+    def falls_to_the_end(self) -> bool:
+        return False
+
     def phi(self, logp: Tensor) -> Tensor:
         return -logp
 
@@ -118,7 +142,7 @@ class CE(Potential):
         return Partials(at.logp.neg(), torch.full_like(at.logp, -1.0), {})
 
     def sweep(self, at: Everywhere) -> Swept:
-        return Swept(-at.total_logp, 1.0, float(at.others))
+        return Swept(-at.total_logp, 1.0, at.others)
 
     def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
         torch.neg(logp, out=value)
@@ -132,6 +156,10 @@ class MAE(Potential):
     @property
     def symmetric(self) -> bool:
         return True
+
+    @property
+    def less_constant(self) -> Potential:
+        return Power(1.0, self.scale)
 
     def phi(self, logp: Tensor) -> Tensor:
         return self.scale * one_minus_exp(logp)
@@ -151,6 +179,10 @@ class GCE(Potential):
     def symmetric(self) -> bool:
         return self.q == 1
 
+    @property
+    def less_constant(self) -> Potential:
+        return self if self.q < SMALL_Q else Power(self.q)
+
     def phi(self, logp: Tensor) -> Tensor:
         return bent(logp, self.q)
 
@@ -164,9 +196,9 @@ class GCE(Potential):
         return Partials(power.expm1().mul_(-1 / self.q), power.exp_().neg_(), {})
 
     def sweep(self, at: Everywhere) -> Swept:
-        if self.q < 0.01:  # 1 - p^q would lose its digits
+        if self.q < SMALL_Q or at.absent is not None:
             return super().sweep(at)
-        power = torch.mul(at.logp, self.q, out=at.scratch.take(at.e)).exp_().scatter_(1, at.y, at.zero)
+        power = at.blank(torch.mul(at.logp, self.q, out=at.scratch.take(at.e)).exp_())
         total = power.sum(1, keepdim=True)
         return Swept(torch.rsub(total, at.others).mul_(1 / self.q), power, total)
 
@@ -180,8 +212,37 @@ class GCE(Potential):
 
 
 @dataclass(frozen=True)
+class Power(Potential):
+    """-scale p^q / q: GCE and MAE less their constant."""
+
+    q: float
+    scale: float = 1.0
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return (self.q * logp).exp() * (-self.scale / self.q)
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return -self.scale * (self.q * logp).exp()
+
+    def partials(self, at: AtLabel) -> Partials:
+        power = (at.logp * self.q).exp_()
+        return Partials(power * (-1 / self.q), power.neg_(), {}) * self.scale
+
+    def sweep(self, at: Everywhere) -> Swept:
+        power = at.blank(torch.mul(at.logp, self.q, out=at.scratch.take(at.e)).exp_())
+        if self.scale != 1:
+            power.mul_(self.scale)
+        total = power.sum(1, keepdim=True)
+        return Swept(total * (-1 / self.q), power, total)
+
+
+@dataclass(frozen=True)
 class Focal(Potential):
     gamma: float
+
+    @property
+    def falls_to_the_end(self) -> bool:
+        return False
 
     def phi(self, logp: Tensor) -> Tensor:
         if self.gamma >= 1:

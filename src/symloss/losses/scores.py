@@ -59,7 +59,8 @@ class Scores:
         formed by subtraction: ``log_softmax`` is ten percent off once an entry leads by 15.
         """
         top, leader = self.z.max(self.dim, keepdim=True)
-        return torch.where(self.present & (self.index != leader), self.z - top, 0.0)
+        own = (top - top).detach()  # NaN, where the scores hold it
+        return torch.where(self.present & (self.index != leader), self.z - top, own)
 
     @_once
     def logp(self) -> Tensor:
@@ -76,7 +77,8 @@ class Scores:
     def shifted(self) -> Tensor:
         """log p up to a constant that differs from example to example: the scores, without a softmax."""
         top = self.z.detach().amax(self.dim, keepdim=True)
-        return torch.where(self.present, self.z - top, 0.0)
+        # The gradient is the same at all scores, and would be at NaN.
+        return torch.where(self.present, (self.z - top) * torch.where(top.isnan(), top, 1.0), 0.0)
 
     def align(self, vector: Tensor) -> Tensor:
         """One entry for each class, shaped to broadcast against the scores."""
@@ -112,11 +114,13 @@ def unit(z: Tensor, dim: int, eps: float = 1e-5) -> Tensor:
     size, leader = finite.abs().max(dim, keepdim=True)
     leads = s.index == leader
     scale = finite.gather(dim, leader)
-    # Where all is zero the norm is below eps, and the ratio is not used.
-    ratio = torch.where(leads, 1.0, finite / torch.where(size > 0, scale, 1.0))
+    # So small that the norm is below eps, whatever the others are: there the ratio is not used, nor can be.
+    tiny = size < eps / s.classes
+    ratio = torch.where(leads, 1.0, finite / torch.where(tiny, 1.0, scale))
     root = (1 + torch.where(leads, 0.0, ratio.square()).sum(dim, keepdim=True)).sqrt()
-    direction = ratio * torch.where(scale < 0, -1.0, 1.0) / root
-    return torch.where(s.present, torch.where(size * root > eps, direction, finite / eps), -torch.inf)
+    direction = ratio * torch.where(scale < 0, -1.0, torch.where(scale.isnan(), scale, 1.0)) / root
+    short = tiny | (size * root <= eps)
+    return torch.where(s.present, torch.where(short, finite / eps, direction), -torch.inf)
 
 
 class UnitScores(nn.Module):

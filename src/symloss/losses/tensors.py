@@ -97,6 +97,18 @@ def labels(target: Tensor, classes: int, ignore_index: int) -> None:
         )
 
 
+def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> None:
+    """No label is a class that is masked out. Labels, and which of them are kept, have size 1 along dim."""
+    if not can_look(target, scores):
+        return
+    masked = (scores.gather(dim, target) == -torch.inf) & kept
+    if bool(masked.any()):
+        raise ValueError(
+            f"target holds the label {int(target[masked][0])} where its score is -inf, that is, masked out; "
+            "a label must be a class that is present"
+        )
+
+
 def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
     if not can_look(target) or target.numel() == 0:
         return
