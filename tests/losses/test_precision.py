@@ -319,6 +319,16 @@ def _sphere_gradient(name: str, scores: list[float], label: int, normalize: str 
     return [slope * (1 if length > 1e-5 else 1e-5) for slope in found]
 
 
+def test_a_floor_whose_square_vanishes() -> None:
+    unit = symloss.UnitScores(eps=1e-30)
+    z, y = torch.tensor([[1e-25, 2e-25, 2e-25]], requires_grad=True), torch.tensor([0])
+    value = symloss.symmetrize(CE())(z, y, score_map=unit)
+    assert value.item() == pytest.approx(2 / 9, rel=1e-6)
+    (gradient,) = torch.autograd.grad(value, z)
+    exact = reference.gradient("unhinged", [1.0, 2.0, 2.0], 0, normalize="l2")
+    assert (1e-25 * gradient[0]).tolist() == pytest.approx(exact, rel=1e-5)
+
+
 @pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "plain"])
 @pytest.mark.parametrize("temperature", [1e-15, 1e-20, 0.04, 1e20])
 @pytest.mark.parametrize("size", [1.0, 1e20])

@@ -15,7 +15,7 @@ Two kernels serve every such loss: `_Narrow` where nothing is summed (its expone
 memory), and `_Summed` for the others. What is linear in the scores needs neither. The plain formulas of the algebra
 remain the truth, and serve whatever these do not.
 
-Whether classes are masked out and scores are large is found in the checking step, `_do_block`, and kernels do not look;
+Whether classes are masked out and squares overflow is found in the checking step, `_do_block`, and kernels do not look;
 a device that cannot be looked at may take both for granted. NaN passes through to the value and to the whole gradient
 of its row.
 """
@@ -140,7 +140,7 @@ class Scratch:
 class Job(NamedTuple):
     """A block of work: scores, labels, the shares of the examples in the gradient, and where that is written.
 
-    ``masked`` says that classes may be masked out, ``large`` that squares of scores may overflow.
+    ``masked`` says that classes may be masked out. ``norm`` is given where it is known, and no square overflows.
     """
 
     z: Tensor
@@ -149,7 +149,7 @@ class Job(NamedTuple):
     out: Tensor
     scratch: Scratch
     masked: bool
-    large: bool
+    norm: Tensor | None = None
 
     @property
     def scores(self) -> Scores | None:
@@ -189,8 +189,8 @@ def by_blocks(block: Block, z: Tensor, y: Tensor, share: Tensor, out: Tensor, sc
 
 def _do_block(block: Block, z: Tensor, y: Tensor, share: Tensor, out: Tensor, scratch: Scratch) -> Tensor:
     scratch.next_block()
-    masked, large = (False, False) if block.shows_masks else _checked(block, z, y, share)
-    values = block(Job(z, y, share, out, scratch, masked, large))
+    masked, norm = (False, None) if block.shows_masks else _checked(block, z, y, share)
+    values = block(Job(z, y, share, out, scratch, masked, norm))
     if block.shows_masks and not math.isfinite(float(values.sum())):
         scratch.next_block()
         values = block(Job(z, y, share, out, scratch, *_checked(block, z, y, share)))
@@ -201,20 +201,16 @@ def _do_block(block: Block, z: Tensor, y: Tensor, share: Tensor, out: Tensor, sc
     return values
 
 
-def _checked(block: Block, z: Tensor, y: Tensor, share: Tensor) -> tuple[bool, bool]:
-    """The checking step: whether classes are masked out (no label must be), and whether scores are large."""
-    low = float(z.amin())
-    if low > -torch.inf:
-        bound = _largest_to_square(z.dtype)
-        return False, block.squares and not (low > -bound and float(z.amax()) < bound)
+def _checked(block: Block, z: Tensor, y: Tensor, share: Tensor) -> tuple[bool, Tensor | None]:
+    """The checking step: whether classes are masked out (no label must be), and norms, if all of them are finite."""
+    if block.squares:
+        norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
+        if float(norm.amax()) < torch.inf:
+            return False, norm
+    if float(z.amin()) > -torch.inf:
+        return False, None
     tensors.present_labels(z, y, share != 0, 1)
-    return True, True
-
-
-@functools.cache
-def _largest_to_square(dtype: torch.dtype) -> float:
-    """Scores up to this can be squared and summed over 10^7 classes."""
-    return math.pow(torch.finfo(dtype).max, 0.4)
+    return True, None
 
 
 def kernel(loss: Loss, classes: int, unit: tuple[float, float] | None = None) -> Block | None:
@@ -433,9 +429,8 @@ def _length(job: Job, eps: float, out: Tensor) -> _Length:
     """The length. Where squares may overflow, or eps is so small that they may vanish, out holds the ratio."""
     z, scores = job.z, job.scores
     finite = z if scores is None else torch.where(scores.present, z, 0.0)
-    if not job.large and eps * _largest_to_square(z.dtype) > 1:
-        norm = torch.linalg.vector_norm(finite, dim=1, keepdim=True)
-        return _Length(finite, None, norm.clamp_min(eps), norm > eps)
+    if job.norm is not None and eps > torch.finfo(z.dtype).tiny ** 0.4:
+        return _Length(finite, None, job.norm.clamp_min(eps), job.norm > eps)
     size = torch.abs(finite, out=out).amax(1, keepdim=True).clamp_min_(eps)
     root = torch.linalg.vector_norm(torch.div(finite, size, out=out), dim=1, keepdim=True)
     return _Length(out, size, root.clamp_min(1), root >= 1)
@@ -489,7 +484,7 @@ class _Unit:
             u, share = torch.div(unit, self.temperature, out=scratch.take(out)), share.div_(self.temperature)
         if scores is not None:
             u = u.masked_fill(~scores.present, -torch.inf)
-        values = self.block(Job(u, job.y, share, out, scratch, job.masked, False))
+        values = self.block(Job(u, job.y, share, out, scratch, job.masked))
         dot = torch.mul(unit, out, out=scratch.take(out)).sum(1, keepdim=True)
         out.addcmul_(unit, dot.mul_(length.free).neg_())
         return values
