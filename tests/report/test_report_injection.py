@@ -74,6 +74,11 @@ def changed(document: Any, place: Place, value: str) -> Any:
     return document
 
 
+def parsed(browser, page: str) -> list[str]:
+    """Its elements and attributes, but for the places where a long name may break: our own, one for each sign."""
+    return [found for found in browser.execute_script(PARSED, page) if found != "wbr"]
+
+
 def html(runs: Path) -> str | None:
     """The page; None where the runs are refused."""
     try:
@@ -100,7 +105,7 @@ def test_markup_in_any_field_stays_words(browser, tmp_path):
             assert (pages[MARKUP] is None) == (pages[WORDS] is None), name
             if pages[MARKUP] is None:
                 continue
-            found, expected = (browser.execute_script(PARSED, pages[text]) for text in (MARKUP, WORDS))
+            found, expected = (parsed(browser, pages[text]) for text in (MARKUP, WORDS))
             assert found == expected, name
             if WORDS in pages[WORDS]:
                 shown.add(name)
