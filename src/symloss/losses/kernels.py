@@ -193,7 +193,8 @@ def _do_block(block: Block, z: Tensor, y: Tensor, share: Tensor, out: Tensor, sc
     values = block(Job(z, y, share, out, scratch, masked, norm))
     if block.shows_masks and not math.isfinite(float(values.sum())):
         scratch.next_block()
-        values = block(Job(z, y, share, out, scratch, *_checked(block, z, y, share)))
+        _, norm = _checked(block, z, y, share)
+        values = block(Job(z, y, share, out, scratch, True, norm))
     if share.dim():  # an example that is left out may hold anything, NaN too
         left_out = share == 0
         out.masked_fill_(left_out, 0.0)
@@ -260,9 +261,10 @@ class _Linear:
         scores, weight = job.scores, share if self.factor == 1 else share * self.factor
         # Relative to the label's score: what all scores have in common must not take the digits of their differences.
         values = _mean(torch.sub(z, z.gather(1, y), out=scratch.take(out)), scores)
-        weight = torch.add(weight, values, alpha=0)  # NaN, where the value is
+        if scores is not None:
+            weight = torch.add(weight, values, alpha=0)  # NaN, where the value is
         mean = weight / (z.shape[1] if scores is None else scores.count)
-        out.copy_(mean.expand_as(out)).scatter_(1, y, mean - weight)
+        out.copy_(mean.expand_as(out)).scatter_(1, y, (mean - weight).expand_as(y))
         if scores is not None:
             out.masked_fill_(~scores.present, 0.0)
         return values if self.factor == 1 else values.mul_(self.factor)
