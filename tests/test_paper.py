@@ -168,7 +168,7 @@ def test_theorem_5_1_needs_invariance_to_permutations():
     assert not certificate.permutation_invariant
     assert certificate.distance_from_unhinged > 0.1
     with pytest.raises(ValueError, match="blend takes a permutation-invariant loss"):
-        symloss.blend(symloss.symmetrize(cyclic_difference).loss, 0.5).per_class(torch.zeros(1, 3))
+        symloss.blend(symloss.symmetrize(cyclic_difference), 0.5).per_class(torch.zeros(1, 3))
 
 
 @pytest.mark.parametrize("level", [-3.0, 0.0, 8.0])
