@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import symloss
-from symloss.certificates import Certificate
 from symloss.losses.catalogue import RECORDS
+from symloss.theory.certificates import Certificate
 
 LOSSES = symloss.list_losses()
 CLASSES = 4

@@ -7,7 +7,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from symloss.closed_form import KernelUnhingedClassifier, UnhingedClassifier, fit_distributed
-from symloss.regression import LinearFamilyRegressor, UnhingedRegressor
+from symloss.theory.regression import LinearFamilyRegressor, UnhingedRegressor
 
 RANDOM = np.random.default_rng(0)
 X, Y = pd.DataFrame(RANDOM.standard_normal((30, 3)), columns=["a", "b", "c"]), np.arange(30) % 3

@@ -33,19 +33,20 @@ _HOME = {
     "append_scores": "symloss.losses.scores",
     "l1_penalty": "symloss.losses.penalty",
     "LinearLoss": "symloss.losses.heads",
-    "certify": "symloss.certificates",
+    "certify": "symloss.theory.certificates",
 }
-_MODULES = (
-    "binary", "bounds", "certificates", "closed_form", "data", "functional", "lab", "losses", "models", "noise",
-    "priors", "regression", "report", "training",
-)  # fmt: skip
+_MODULES = {
+    **{name: f"symloss.{name}" for name in ("closed_form", "data", "functional", "lab", "losses", "models", "noise")},
+    **{name: f"symloss.{name}" for name in ("report", "theory", "training")},
+    **{name: f"symloss.theory.{name}" for name in ("binary", "bounds", "certificates", "priors", "regression")},
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _MODULES:
-        return importlib.import_module(f"symloss.{name}")
+        return importlib.import_module(_MODULES[name])
     # A class of a loss; whatever else is wanted may be a private module, which Python imports once this fails.
     modules = importlib.import_module("symloss.losses.create").MODULES if name[:1].isupper() else {}
     if name in modules:

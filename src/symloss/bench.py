@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -26,7 +25,6 @@ from torch.nn import functional as F  # noqa: N812
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import create_loss
-from symloss.machine import processor
 
 SIZES = ((128, 10), (4096, 1000), (1024, 50_000))
 LABEL = ("mae", "gce", "sce", "agce", "aul", "ael", "focal", "taylor-ce", "phuber-ce", "alpha-mae")
@@ -41,17 +39,6 @@ HEAD = (1024, 256)
 HEAD_CLASSES = (1_000, 10_000, 50_000, 200_000, 1_000_000)
 MOST_SCORES = 200_000
 """Beyond, the ways that form all scores would need tens of gigabytes."""
-
-
-def environment() -> dict[str, Any]:
-    """Hardware and versions, for results that name them."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "processor": processor() or "unknown",
-        "threads": torch.get_num_threads(),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
 
 
 def group(name: str) -> str:

@@ -9,7 +9,7 @@ from data_helpers import cut, random_bytes, save_image
 from PIL import Image
 from refusals import refused
 
-from symloss.data.bad import BadFiles
+from symloss.data.bad_files import BadFiles
 from symloss.data.dataset import ImageFiles
 from symloss.data.unlabelled import Wanted, open_inputs
 

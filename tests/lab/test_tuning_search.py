@@ -7,12 +7,12 @@ import pytest
 import sqlalchemy
 from refusals import refused
 
-from symloss.lab import claims as claiming
+from symloss.lab import trial_locks as claiming
 from symloss.lab import tuning
-from symloss.lab.claims import Claims, Place
 from symloss.lab.samplers import InOrder, samplers, short_name
 from symloss.lab.search_space import Dimension, Space, space_of
 from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said, without_password
+from symloss.lab.trial_locks import Claims, Place
 from symloss.lab.tuning import Method, Question, held_out_labels, tune
 from symloss.training.folder import Busy
 from symloss.training.loop import Diverged

@@ -4,7 +4,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 
-from symloss.training.tally import Tally
+from symloss.training.metrics import Tally
 
 
 @pytest.fixture

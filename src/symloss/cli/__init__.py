@@ -17,7 +17,7 @@ from symloss.cli.losses import certify, losses
 from symloss.cli.options import Trains
 from symloss.cli.report import report
 from symloss.cli.training import compare, predict, train
-from symloss.cli.tuning import tune
+from symloss.cli.tune import tune
 from symloss.own_code import note_of
 from symloss.text import visible
 

@@ -8,6 +8,7 @@ import typer
 
 from symloss.cli.options import DataDir
 from symloss.cli.output import AsJson, console, print_json, progress
+from symloss.environment import hardware_and_versions
 
 bench = typer.Typer(help="Measure what losses and heads cost, against torch's cross-entropy.", no_args_is_help=True)
 
@@ -23,9 +24,9 @@ def bench_losses(repeats: Repeats = 15, as_json: AsJson = False, check: Check = 
     pieces = [f"{n} x {c}, {regime}" for n, c in benchmarks.SIZES for regime in benchmarks.REGIMES]
     rows = progress("timing losses", benchmarks.losses(repeats), pieces)
     if as_json:
-        print_json({"environment": benchmarks.environment(), "results": rows})
+        print_json({"environment": hardware_and_versions(), "results": rows})
     else:
-        _print_environment(benchmarks.environment())
+        _print_environment(hardware_and_versions())
         console().print(_ratio_table(rows))
     _report(benchmarks.loss_failures(rows), check)
 
@@ -39,9 +40,9 @@ def bench_heads(repeats: Repeats = 11, as_json: AsJson = False, check: Check = F
     pieces = [f"{job.get('way', 'all in turns')}, C {job['c']:,}" for job in jobs]
     *alone, timed = progress("timing heads", (benchmarks.in_own_process(job, {}) for job in jobs), pieces)
     if as_json:
-        print_json({"environment": benchmarks.environment(), "at_50000": timed, "alone": alone})
+        print_json({"environment": hardware_and_versions(), "at_50000": timed, "alone": alone})
     else:
-        _print_environment(benchmarks.environment())
+        _print_environment(hardware_and_versions())
         console().print(_head_table(timed, alone))
     _report(benchmarks.head_failures(timed, alone), check)
 
@@ -57,16 +58,15 @@ def bench_training(
     check: Check = False,
 ) -> None:
     """Compare the training loop on cnn8 and CIFAR-10 with its bare step on one fixed batch, in turns."""
-    from symloss.bench import environment
     from symloss.training import benchmark
 
     pieces = [f"round {number}" for number in range(1, rounds + 1)]
     rows = progress("timing the loop", benchmark.overhead(loss, steps, rounds, model, data_dir), pieces)
     share = benchmark.speed(rows)
     if as_json:
-        print_json({"environment": environment(), "rounds": rows, "speed": share})
+        print_json({"environment": hardware_and_versions(), "rounds": rows, "speed": share})
     else:
-        _print_environment(environment())
+        _print_environment(hardware_and_versions())
         first = rows[0]
         console().print(
             f"{first['model']} on {first['data']}, batch {first['batch']}, {len(rows)} rounds of {steps} steps: "
@@ -90,9 +90,9 @@ def bench_closed_form(
     work = benchmark.measurements(repeats, data_dir, examples, rows)
     digits, matrix = progress("timing the closed form", work, ["digits", "one large matrix"])
     if as_json:
-        print_json({"environment": benchmark.environment(), "digits": digits, "matrix": matrix})
+        print_json({"environment": hardware_and_versions("numpy", "scikit-learn"), "digits": digits, "matrix": matrix})
     else:
-        _print_environment(benchmark.environment())
+        _print_environment(hardware_and_versions("numpy", "scikit-learn"))
         console().print(_closed_form_table(digits))
         n, d = matrix["shape"]
         console().print(

@@ -47,7 +47,7 @@ def show(
 ) -> None:
     """Say what was found: how many examples of each class, their shape, where they are kept."""
     from symloss.data import open_data
-    from symloss.data.bad import warn
+    from symloss.data.bad_files import warn
 
     found = open_data(spec, root=options.pop("data_dir"), on_bad=warn, **options)
     kind = "files, decoded when needed" if found.streamed else "in memory"

@@ -41,7 +41,7 @@ def certify(
     as_json: AsJson = False,
 ) -> None:
     """Measure what a loss of raw scores is: symmetric, convex, bounded, smooth ... with counter-examples."""
-    from symloss.certificates import certify as measure
+    from symloss.theory.certificates import certify as measure
 
     certificate = measure(_own(spec) if own else spec, classes)
     if as_json:

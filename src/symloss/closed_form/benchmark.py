@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
@@ -31,11 +30,6 @@ FASTER = 100
 ROWS, COLUMNS, CLASSES = 1_000_000, 256, 10
 SLOWER = 3
 """How many times slower than one product of that shape the fit may be."""
-
-
-def environment() -> dict[str, Any]:
-    """Hardware and versions, those of the libraries that do the work here included."""
-    return {**bench.environment(), "numpy": np.__version__, "scikit-learn": sklearn.__version__}
 
 
 def measurements(

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # type: ign
 
 from symloss import checks
 from symloss.closed_form.inputs import checked_labels, checked_weights, refuse_infinite_scores, two_classes
-from symloss.closed_form.scores import ByScores
+from symloss.closed_form.score_classifier import ByScores
 from symloss.closed_form.solution import ZERO, Prior, constant_column, prior_vector
 from symloss.closed_form.sums import Codes, Floats, precision
 from symloss.fitting import all_or_nothing, magnitude

@@ -21,7 +21,7 @@ from symloss.closed_form.inputs import (
     refuse_infinite_scores,
     two_classes,
 )
-from symloss.closed_form.scores import ByScores
+from symloss.closed_form.score_classifier import ByScores
 from symloss.closed_form.solution import ZERO, Prior, centroid
 from symloss.closed_form.sums import ClassSums, class_sums, precision, refuse_what_is_not_finite
 from symloss.fitting import all_or_nothing

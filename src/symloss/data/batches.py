@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from symloss import checks
 from symloss.data.augment import Augmentation, fit, pixels
-from symloss.data.bad import HINT
+from symloss.data.bad_files import HINT
 from symloss.data.dataset import Examples, ImageFiles, Scaling
 from symloss.data.images import NotAnImage, picture
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from symloss.data.bad import BadFiles
+from symloss.data.bad_files import BadFiles
+from symloss.data.class_names import class_names, class_numbers
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.labels import class_names, class_numbers
 from symloss.data.scaling import scaling_of_features
-from symloss.data.tables import Table
+from symloss.data.table_file import Table
 
 
 def open_features(train: Table, test: Table | None, label: str, bad: BadFiles) -> DataSet:

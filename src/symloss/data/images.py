@@ -15,9 +15,9 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from symloss.data.augment import usual
-from symloss.data.bad import BadFiles
+from symloss.data.bad_files import BadFiles
+from symloss.data.class_names import class_names, class_numbers
 from symloss.data.dataset import DataSet, Examples, ImageFiles, Inputs
-from symloss.data.labels import class_names, class_numbers
 from symloss.data.scaling import IMAGENET, scaling_of_images
 
 RESIDENT_BYTES = 2 * 2**30

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from symloss.checks import nearest
 from symloss.data.arrays import open_arrays
-from symloss.data.bad import BadFiles
+from symloss.data.bad_files import BadFiles
 from symloss.data.cifar import CIFAR, open_cifar
 from symloss.data.dataset import DataSet
 from symloss.data.digits import open_digits
 from symloss.data.features import open_features
-from symloss.data.folder import open_folder
 from symloss.data.idx import SCALING as IDX
 from symloss.data.idx import open_idx
-from symloss.data.manifest import image_column, open_manifest
+from symloss.data.image_folder import open_folder
+from symloss.data.image_table import image_column, open_manifest
 from symloss.data.root import data_root
-from symloss.data.tables import open_table
+from symloss.data.table_file import open_table
 from symloss.data.webvision import open_webvision
 
 VOUCHED = ("digits", *IDX, *CIFAR)

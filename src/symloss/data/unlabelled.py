@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from symloss.data.arrays import open_inputs_array
-from symloss.data.bad import BadFiles, refusal
+from symloss.data.bad_files import BadFiles, refusal
 from symloss.data.dataset import ImageFiles, Inputs
-from symloss.data.folder import list_files
+from symloss.data.image_folder import list_files
+from symloss.data.image_table import IMAGE_COLUMNS, image_column
 from symloss.data.images import NotAnImage, decode, readable
-from symloss.data.manifest import IMAGE_COLUMNS, image_column
 from symloss.data.opening import KNOWN, TABLES, existing, open_data
-from symloss.data.tables import Table, open_table
+from symloss.data.table_file import Table, open_table
 
 
 @dataclass(frozen=True)

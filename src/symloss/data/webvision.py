@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from symloss.checks import brief
-from symloss.data.bad import BadFiles, refusal
+from symloss.data.bad_files import BadFiles, refusal
 from symloss.data.dataset import DataSet, Examples, ImageFiles, labels_tensor
 from symloss.data.images import readable
 from symloss.data.scaling import IMAGENET

@@ -11,7 +11,7 @@ from typing import Any
 from symloss import checks
 from symloss.lab.tables import Column, Published, Row, Table, list_tables, load_table, profiles
 from symloss.noise.asymmetric import plain_kind
-from symloss.noise.spec import parse
+from symloss.noise.noise_spec import parse
 from symloss.training.comparison import run_folder
 from symloss.training.protocols import GIVEN, resolved
 from symloss.training.settings import Settings

@@ -30,11 +30,11 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from symloss.data import KNOWN
 from symloss.data.opening import VOUCHED
-from symloss.lab.claims import Claim, Claims, Place
 from symloss.lab.ranking import Row, ranked
 from symloss.lab.samplers import GRID, InOrder, SeededByTrial, distribution, rounded, samplers, short_name, suggest
 from symloss.lab.search_space import Point, Space
 from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said
+from symloss.lab.trial_locks import Claim, Claims, Place
 from symloss.losses.spec import parse, write
 from symloss.training.build import build_loss
 from symloss.training.comparison import run_folder, spread, with_seeds

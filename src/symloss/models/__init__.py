@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from symloss.models.create import create_model, list_models
+from symloss.models.factory import create_model, list_models
 
 __all__ = ["create_model", "list_models"]

@@ -3,7 +3,7 @@
 from symloss.noise.corrupt import corrupt
 from symloss.noise.human import human_labels
 from symloss.noise.manifest import Corruption, Manifest, load_corruption
-from symloss.noise.spec import Spec, parse
+from symloss.noise.noise_spec import Spec, parse
 from symloss.noise.targets import TargetCorruption, TargetManifest, corrupt_targets, load_target_corruption
 from symloss.noise.transition import transition_matrix
 

@@ -11,8 +11,8 @@ import torch
 from symloss import checks
 from symloss.data.sources import by_hand
 from symloss.noise.counts import Labels
-from symloss.noise.labels import label_array
-from symloss.noise.spec import HUMAN, Spec, known_human
+from symloss.noise.label_array import label_array
+from symloss.noise.noise_spec import HUMAN, Spec, known_human
 
 # What a pickled numpy array of integers names; the module of _reconstruct moved with numpy 2.
 _RECONSTRUCT = np.empty(0).__reduce__()[0]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from symloss.noise import files
 from symloss.noise.counts import Labels
-from symloss.noise.labels import label_array, sha256
+from symloss.noise.label_array import label_array, sha256
 
 JSON, NPZ = "noise.json", "noise.npz"
 SETTINGS = ("spec", "method", "seed", "classes", "split", "version")

@@ -19,7 +19,7 @@ from symloss import __version__, checks
 from symloss.noise import files
 
 if TYPE_CHECKING:
-    from symloss.regression.corruption import AnyCorruption, Corruption
+    from symloss.theory.regression.target_noise import AnyCorruption, Corruption
 
 Targets = NDArray[np.float64]
 
@@ -106,9 +106,9 @@ def corrupt_targets(
     Args:
         y: the clean targets, of shape (N,) or (N, ...); a numpy array, a tensor or a list. They become float64.
         rate: p, in [0, 1).
-        distribution: q, as in :func:`symloss.regression.symmetrize_regression`: a distribution of torch (a batch of
-            them differs from example to example), a sample of corrupted targets (M,), or a function of x that returns
-            either.
+        distribution: q, as in :func:`symloss.theory.regression.symmetrize_regression`: a distribution of torch (a
+            batch of them differs from example to example), a sample of corrupted targets (M,), or a function of x that
+            returns either.
         x: the features, handed to a distribution that is a function of x.
         seed: of the corruption alone.
 
@@ -166,7 +166,7 @@ def _target_array(argument: str, value: object) -> Targets:
 def _corruption(given: AnyCorruption, x: Any) -> tuple[Corruption, str]:
     """What targets are drawn from, at x where it is a function of x; and its name."""
     # Here, as scikit-learn comes with it, which takes a second that labels should not have to wait for.
-    from symloss.regression.corruption import corruption  # noqa: PLC0415
+    from symloss.theory.regression.target_noise import corruption  # noqa: PLC0415
 
     if not callable(given) or isinstance(given, Distribution):
         q = corruption(given, "distribution")

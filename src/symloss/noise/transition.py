@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from symloss import checks
 from symloss.noise.asymmetric import mistakes
-from symloss.noise.spec import Spec
+from symloss.noise.noise_spec import Spec
 
 Matrix = NDArray[np.float64]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from symloss.report import latex, markdown, page, sheet
+from symloss.report import csv_table, latex, markdown, page
 from symloss.report.compose import compose
 from symloss.report.document import Report
 from symloss.report.runs import Run, Runs, read_run, read_runs
@@ -10,7 +10,7 @@ from symloss.report.runs import Run, Runs, read_run, read_runs
 FORMATS: dict[str, Callable[[Report], str]] = {
     "markdown": markdown.render,
     "latex": latex.render,
-    "csv": sheet.render,
+    "csv": csv_table.render,
     "html": page.render,
 }
 

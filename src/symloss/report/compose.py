@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from symloss import checks
 from symloss.lab.tables import list_tables
-from symloss.report import own
+from symloss.report import own_runs
 from symloss.report.document import Block, Report, Section
 from symloss.report.recipes import cells_of, gather
 from symloss.report.runs import Runs
@@ -29,7 +29,7 @@ def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "sym
     sections = [found.section() for found in gathered if found.runs]
     if tables is None:
         sections = _without_repeats(sections)
-        sections += own.sections(run for run in runs.finished if not cells_of(run))
+        sections += own_runs.sections(run for run in runs.finished if not cells_of(run))
     elif not gathered:
         raise ValueError(f"{runs.folder} must hold a finished run of {' or '.join(wanted)}; it has none")
     shown = {run.name for section in sections for run in section.runs}

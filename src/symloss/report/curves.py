@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from symloss.report.document import Block
-from symloss.report.order import loss_parts, noise_key
-from symloss.report.own import OF_A_ROW
+from symloss.report.own_runs import OF_A_ROW
 from symloss.report.runs import Run
+from symloss.report.sorting import loss_parts, noise_key
 
 METRICS = {
     "test_accuracy": "Test accuracy",

@@ -13,7 +13,7 @@ from symloss.report import provenance
 from symloss.report.charts import extent, legend, line_chart, ticks
 from symloss.report.curves import METRICS, Curve, learning_curves, sensitivities, thinned
 from symloss.report.document import Block, Report, Section
-from symloss.report.heat import CELLS, heat_map
+from symloss.report.heatmap import CELLS, heat_map
 from symloss.report.page_tables import main_table, runs_table
 from symloss.report.transitions import realised
 

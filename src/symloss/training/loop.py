@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
 from symloss.losses.penalty import l1_penalty
-from symloss.models.create import is_built_in
+from symloss.models.factory import is_built_in
 from symloss.own_code import own_code
 from symloss.training.build import build_loss, build_model, build_optimizer, require_scores
 from symloss.training.checkpoint import TO_GO_ON, must_fit
 from symloss.training.folder import RunFolder
+from symloss.training.metrics import Tally
 from symloss.training.schedule import Schedule
 from symloss.training.settings import Settings
-from symloss.training.tally import Tally
 from symloss.training.task import Task, augmentation
 
 Row = dict[str, Any]

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.data import open_data
-from symloss.data.bad import BadFiles, warn
+from symloss.data.bad_files import BadFiles, warn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
-from symloss.models.create import is_built_in
+from symloss.models.factory import is_built_in
 from symloss.own_code import own_code
 from symloss.training.build import build_model, build_score_map, require_scores
 from symloss.training.checkpoint import must_fit

@@ -17,6 +17,7 @@ from lightning_fabric import Fabric
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from symloss.data import KNOWN
+from symloss.environment import versions
 from symloss.noise.manifest import JSON as NOISE
 from symloss.own_code import note_of
 from symloss.training.denormals import flushed_denormals
@@ -24,7 +25,6 @@ from symloss.training.folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, Run
 from symloss.training.loop import Diverged, Row, Trainer, fit
 from symloss.training.settings import PRECISIONS, Settings
 from symloss.training.task import Task, augmentation, prepare
-from symloss.training.versions import versions
 from symloss.writing import DiskFull
 
 RESULT_HOLDS = ("settings", "train", "validation", "validation_labels", "test", "noise_rate", "last", "best", "seconds")

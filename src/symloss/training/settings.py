@@ -13,7 +13,7 @@ from typing import Any
 from symloss import checks
 from symloss.data.opening import VOUCHED
 from symloss.noise.counts import METHODS
-from symloss.noise.spec import parse
+from symloss.noise.noise_spec import parse
 from symloss.training.schedule import Schedule
 
 OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from symloss.data import KNOWN, data_root, open_data
 from symloss.data.augment import chosen
-from symloss.data.bad import warn
+from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
 from symloss.data.published import deviation
 from symloss.noise import Corruption, corrupt, parse

@@ -1,0 +1,1 @@
+"""The paper's theory as tools: certificates of losses, binary margins, regression, priors and bounds."""

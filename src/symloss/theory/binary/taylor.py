@@ -1,0 +1,65 @@
+"""Taylor series at 0: every truncation of a symmetric loss is symmetric, and a polynomial (prop. B.1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from symloss import checks
+from symloss.theory.binary.margin_functions import AnyPotential, Potential, potential
+from symloss.theory.certificates.search import derivative
+
+
+@dataclass(frozen=True)
+class Polynomial(Potential):
+    """sum_k coefficients[k] z^k."""
+
+    coefficients: tuple[float, ...]
+
+    @property
+    def symmetric(self) -> bool:
+        return not any(self.coefficients[2::2])
+
+    def phi(self, margin: Tensor) -> Tensor:
+        total = torch.zeros_like(margin)
+        for coefficient in reversed(self.coefficients):
+            total = total * margin + coefficient
+        return total
+
+
+def derivatives_at_zero(phi: AnyPotential, order: int) -> tuple[float, ...]:
+    """phi(0), phi'(0), ..., phi^(order)(0), by repeated automatic differentiation in float64.
+
+    Each order takes about twice as long as the one before: 12 is the most.
+
+    >>> derivatives_at_zero("logistic", 2)[1:]
+    (-0.5, 0.25)
+    """
+    order = int(checks.number("order", order, "[0, 12]", whole=True))
+    z = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    value = potential(phi).phi(z)
+    found = [float(value.detach())]
+    for _ in range(order):
+        value = derivative(value, z, create_graph=True)
+        found.append(float(value.detach()))
+    for k, number in enumerate(found):
+        if not math.isfinite(number):
+            raise ValueError(f"derivative {k} of phi at 0 must be finite; got {number}")
+    return tuple(found)
+
+
+def taylor_truncation(phi: AnyPotential, order: int, *, symmetric: bool = True) -> Polynomial:
+    """The Taylor polynomial of phi at 0, or of its symmetrization: the odd coefficients, with the even ones set to 0.
+
+    It tells nothing of phi where its series at 0 does not converge: beyond pi for the logistic and sigmoid losses,
+    beyond the nearest kink for others.
+
+    >>> taylor_truncation("sigmoid", 3).coefficients  # of 1 / (1 + e^z) - 1/2
+    (0.0, -0.25, 0.0, 0.020833333333333332)
+    """
+    found = derivatives_at_zero(phi, order)
+    terms = [number / math.factorial(k) for k, number in enumerate(found)]
+    return Polynomial(tuple(0.0 if symmetric and k % 2 == 0 else term for k, term in enumerate(terms)))

@@ -1,0 +1,181 @@
+"""How far a network trained with another loss can be from the best unhinged risk (prop. 5.3)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from symloss import checks
+from symloss.theory.certificates.certificate import Constant
+
+
+def output_bound(R: float, r: float, c: float = 1.0, layers: int = 1) -> float:  # noqa: N803
+    """R c^(layers - 1) r: no output of such a network is longer than this.
+
+    Args:
+        R: a bound on the Euclidean norm of the inputs.
+        r: a bound on the product of the Euclidean norms of the layers' weights.
+        c: the Lipschitz constant of the non-linearity between layers, which must be 0 at 0.
+        layers: how many there are, none of them with a bias.
+
+    >>> output_bound(R=2.0, r=0.5, c=1.0, layers=3)
+    1.0
+    """
+    R = checks.number("R", R, "[0, inf)")  # noqa: N806
+    r = checks.number("r", r, "[0, inf)")
+    c = checks.number("c", c, "[0, inf)")
+    layers = int(checks.number("layers", layers, "[1, inf)", whole=True))
+    return float(R * c ** (layers - 1) * r)
+
+
+def remainder_bound(
+    beta: float,
+    R: float,  # noqa: N803
+    r: float,
+    c: float = 1.0,
+    layers: int = 1,
+    *,
+    allow_lower_bound: bool = False,
+) -> float:
+    """beta/2 (R c^(layers - 1) r)^2: what the loss of a network's output differs by from its linear approximation at 0.
+
+    beta is the smoothness of the loss, in the scores; the rest as in :func:`output_bound`. A measured beta that is only
+    a lower bound proves nothing, and is refused unless ``allow_lower_bound`` says that an estimate will do.
+
+    >>> remainder_bound(beta=0.5, R=2.0, r=0.5, layers=3)
+    0.25
+    """
+    size = checks.number("beta", beta, "[0, inf)")
+    if isinstance(beta, Constant) and not beta.exact and not allow_lower_bound:
+        raise ValueError(
+            f"beta must be at least the loss's smoothness for the bound to hold; got {beta}, a lower bound (for an "
+            "estimate, say allow_lower_bound=True)"
+        )
+    return size / 2 * output_bound(R, r, c, layers) ** 2
+
+
+def unhinged_gap_bound(
+    beta: float,
+    R: float,  # noqa: N803
+    r: float,
+    c: float = 1.0,
+    layers: int = 1,
+    *,
+    allow_lower_bound: bool = False,
+) -> float:
+    """R^2 beta c^(2 (layers - 1)) r^2, a bound on L_D(f_phi) - L_D(f_unhinged) (prop. 5.3).
+
+    L_D is the unhinged risk, f_phi a network of least phi-risk and f_unhinged one of least unhinged risk, both among
+    bias-free networks as in :func:`output_bound`. phi must be beta-smooth, with the unhinged loss as its linear
+    approximation at 0: scale it by its slope there (``symloss.certify(phi, C).slope``, or ``scale="ce"``).
+    ``allow_lower_bound`` as in :func:`remainder_bound`.
+
+    >>> unhinged_gap_bound(beta=0.5, R=2.0, r=0.5, c=1.0, layers=3)
+    0.5
+    """
+    return 2 * remainder_bound(beta, R, r, c, layers, allow_lower_bound=allow_lower_bound)
+
+
+# The steepest slope of each; all are 0 at 0.
+_LIPSCHITZ: dict[type[nn.Module], float] = {
+    nn.ReLU: 1.0,
+    nn.Tanh: 1.0,
+    nn.ReLU6: 1.0,
+    nn.Softsign: 1.0,
+    nn.GELU: 1.13,
+    nn.SiLU: 1.1,
+}
+_NEUTRAL: tuple[type[nn.Module], ...] = (nn.Identity, nn.Flatten)
+_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+Layer = nn.Linear | Convolution
+
+
+def weight_product(network: nn.Module) -> float:
+    """A bound on the product of the layers' operator norms, r of prop. 5.3.
+
+    Takes an ``nn.Sequential`` (nested ones too) of bias-free ``nn.Linear`` and convolutions, non-linearities, and pools
+    whose windows do not overlap. A linear layer counts with the Euclidean (Frobenius) norm of its weights, as in the
+    paper, a convolution with :func:`convolution_norm_bound`.
+
+    >>> weight_product(nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1, bias=False))) > 0
+    True
+    """
+    return math.prod(_norm_bound(layer) for layer in _layers(network))
+
+
+def convolution_norm_bound(layer: Convolution) -> float:
+    """A bound on the operator norm of a convolution with zero padding, for inputs of every size.
+
+    Each output is the kernel, as a matrix with a row for each channel, times a patch of the input. No input is part of
+    more than prod_i ceil(k_i / s_i) patches, with kernel sizes k_i and strides s_i. So the outputs are at most
+    the kernel's spectral norm times the root of that number longer than the input. The bound is reached where patches
+    do not overlap. Power iteration would be closer, but from below, and for one size of input alone.
+
+    >>> convolution_norm_bound(nn.Conv2d(1, 4, 3, stride=3, bias=False)) > 0
+    True
+    """
+    if layer.padding_mode != "zeros":
+        raise ValueError(f"network must pad with zeros for the bound to hold; got {layer}")
+    groups = layer.weight.detach().double().reshape(layer.groups, layer.out_channels // layer.groups, -1)
+    steps = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
+    overlap = math.prod(math.ceil(k * math.gcd(stride, dilation) / stride) for k, stride, dilation in steps)
+    return math.sqrt(overlap) * float(torch.linalg.matrix_norm(groups, 2).max())
+
+
+def network_gap_bound(
+    network: nn.Module,
+    beta: float,
+    R: float,  # noqa: N803
+    *,
+    allow_lower_bound: bool = False,
+) -> float:
+    """:func:`unhinged_gap_bound` for a bias-free network as in :func:`weight_product`, whose norms and slopes it reads.
+
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3, bias=False))
+    >>> bool(network_gap_bound(network, beta=0.5, R=1.0) == 0.5 * weight_product(network) ** 2)
+    True
+    """
+    steepness = math.prod(_LIPSCHITZ[type(part)] for part in _parts(network) if type(part) in _LIPSCHITZ)
+    return unhinged_gap_bound(beta, R, weight_product(network) * steepness, allow_lower_bound=allow_lower_bound)
+
+
+def _norm_bound(layer: Layer) -> float:
+    if isinstance(layer, nn.Linear):
+        return float(layer.weight.detach().double().norm())
+    return convolution_norm_bound(layer)
+
+
+def _layers(network: nn.Module) -> list[Layer]:
+    found = [part for part in _parts(network) if isinstance(part, Layer)]
+    if not found:
+        raise ValueError("network must hold at least one nn.Linear layer or convolution; got none")
+    for layer in found:
+        if layer.bias is not None:
+            raise ValueError(f"network must be bias-free for the bound to hold; got {layer}")
+    return found
+
+
+def _parts(network: nn.Module) -> list[nn.Module]:
+    """The parts in order, refused unless the bound is known to hold for each."""
+    if isinstance(network, nn.Sequential):
+        return [part for child in network for part in _parts(child)]
+    if type(network) in _LIPSCHITZ or isinstance(network, (Layer, *_NEUTRAL)):
+        return [network]
+    if isinstance(network, _POOLS):
+        _refuse_stretching_pool(network)
+        return [network]
+    kinds: list[type[nn.Module]] = [nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, *_LIPSCHITZ, *_POOLS, *_NEUTRAL]
+    known = ", ".join(kind.__name__ for kind in kinds)
+    given = type(network).__name__ if isinstance(network, nn.Module) else checks.brief(network)
+    raise TypeError(f"network must be an nn.Sequential of {known}; got {given}")
+
+
+def _refuse_stretching_pool(pool: nn.Module) -> None:
+    """A pool whose windows do not overlap makes no vector longer, and no difference of two."""
+    size, stride, dilation = (torch.as_tensor(getattr(pool, name, 1)) for name in ("kernel_size", "stride", "dilation"))
+    overlap = bool((stride < size).any()) or bool((dilation != 1).any())
+    if overlap or getattr(pool, "divisor_override", None) is not None:
+        raise ValueError(f"network must pool over windows that do not overlap for the bound to hold; got {pool}")

@@ -1,0 +1,81 @@
+"""Losses of the residual z - t whose mean under a corruption has a closed form: squares, and hinges of power 1 or 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from symloss.theory.regression.target_noise import Corruption
+
+
+class Hinge(NamedTuple):
+    """factor * (u - knot)_+^power on the right, factor * (-u - knot)_+^power on the left."""
+
+    factor: float
+    knot: float
+    power: int
+    right: bool
+
+
+@dataclass(frozen=True)
+class Residual:
+    """square * u^2 + hinges of u = z - t.
+
+    The absolute error is two hinges of power 1 at 0, Huber's loss u^2/2 less a half of both hinges of power 2 at delta.
+    """
+
+    square: float
+    hinges: tuple[Hinge, ...] = ()
+
+    def mean(self, z: Tensor, q: Corruption) -> Tensor | None:
+        """E of the loss at z under the corruption, or None where no formula is known. Not defined means infinite."""
+        total = z * 0
+        if self.square:
+            moments = q.moments()
+            if moments is None:
+                return None
+            mean, variance = (part.to(z.device) for part in moments)
+            total = total + self.square * ((z - mean).square() + variance)
+        for factor, knot, power, right in self.hinges:
+            # u - knot = (z - knot) - t, and -u - knot = t - (z + knot).
+            part = q.below(z - knot, power) if right else q.above(z + knot, power)
+            if part is None:
+                return None
+            total = total + factor * part
+        return total
+
+
+def _both(factor: float, knot: float, power: int) -> tuple[Hinge, Hinge]:
+    return Hinge(factor, knot, power, True), Hinge(factor, knot, power, False)
+
+
+def huber(delta: float, factor: float = 1.0) -> Residual:
+    return Residual(factor / 2, _both(-factor / 2, delta, 2))
+
+
+ABSOLUTE = Residual(0.0, _both(1.0, 0.0, 1))
+SQUARED = Residual(1.0)
+
+_FUNCTIONS: dict[Callable[..., Tensor], Residual] = {
+    functional.mse_loss: SQUARED,
+    functional.l1_loss: ABSOLUTE,
+    functional.huber_loss: huber(1.0),
+    functional.smooth_l1_loss: huber(1.0),
+}
+
+
+def recognised(loss: object) -> Residual | None:
+    """torch's own losses of the residual, by their parameters; None for any other."""
+    if type(loss) is nn.MSELoss:
+        return SQUARED
+    if type(loss) is nn.L1Loss:
+        return ABSOLUTE
+    if type(loss) is nn.HuberLoss:
+        return huber(float(loss.delta))
+    if type(loss) is nn.SmoothL1Loss:
+        return huber(float(loss.beta), 1 / loss.beta) if loss.beta else ABSOLUTE
+    return _FUNCTIONS.get(loss) if callable(loss) and getattr(loss, "__hash__", None) else None

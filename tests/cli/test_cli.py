@@ -1,0 +1,132 @@
+"""The command line as people use it: in a process of its own."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import symloss
+from symloss.cli import app
+
+
+def run(*arguments, cwd=None, module="symloss"):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+
+
+def test_help_answers_without_torch(tmp_path):
+    """Help must not wait for torch: here torch cannot even be imported."""
+    (tmp_path / "torch.py").write_text("raise ImportError('torch was imported')")
+    script = (
+        "import sys; sys.path.insert(0, '.'); sys.argv = ['symloss', '--help']; from symloss.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "certify" in done.stdout
+    assert "losses" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "tune", "reproduce"])
+def test_help_says_each_default_or_where_it_comes_from(command):
+    shown = CliRunner().invoke(app, [command, "--help"], terminal_width=400, env={"COLUMNS": "400"}).stdout
+    options = [line for line in shown.splitlines() if line.strip("│ ").startswith("--")]
+    assert len(options) > 10
+    assert [line for line in options if "default:" not in line and "--help" not in line] == []
+
+
+def test_importing_the_package_does_not_import_torch():
+    script = "import sys, symloss; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_losses_table_and_json():
+    table = run("losses")
+    assert table.returncode == 0
+    rows = json.loads(run("losses", "--json").stdout)
+    assert [row["name"] for row in rows] == symloss.list_losses()
+    for row in rows:
+        assert row["name"] in table.stdout
+        assert row["reference"]
+    sgce = next(row for row in rows if row["name"] == "sgce")
+    assert sgce["presets"]["cifar10"]["values"] == {"q": 0.8}
+    assert sgce["facts"]["symmetric"] is True
+
+
+def test_the_page_of_the_docs_is_up_to_date():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "losses.md"
+    assert page.read_text(encoding="utf-8") == run("losses", "--markdown").stdout
+
+
+def test_certify_card_and_json():
+    card = run("certify", "gce:q=0.5", "--classes", "3")
+    assert card.returncode == 0, card.stderr
+    assert "gce:q=0.5, 3 classes" in card.stdout
+    assert "sum over labels" in card.stdout
+    assert "(exact to 1e-4)" in card.stdout
+    data = json.loads(run("certify", "gce:q=0.5", "--classes", "3", "--json").stdout)
+    assert data["symmetric"]["holds"] is False
+    assert data["slope"] == pytest.approx(3**-0.5)
+
+
+def test_certify_a_loss_of_the_users_own(tmp_path):
+    (tmp_path / "mine.py").write_text("def loss(z, y):\n    return -z.gather(1, y[:, None]).squeeze(1)\n")
+    data = json.loads(run("certify", "--own", "mine:loss", "-c", "3", "--json", cwd=tmp_path).stdout)
+    assert data["convex"]["holds"] is True
+    assert data["symmetric"]["holds"] is False
+    assert data["constants"] == {"lipschitz": "at least", "smoothness": "at least"}
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("def loss(z, y):\n    return z.no_such_thing\n", "AttributeError: 'Tensor' object has no attribute"),
+        ("def loss(z, y):\n    raise ValueError('mine')\n", "ValueError: mine"),
+        ("import no_such_module_anywhere\n", "ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
+    ],
+)
+def test_a_loss_of_the_users_own_has_its_traceback_after_one_line(tmp_path, source, line):
+    (tmp_path / "mine.py").write_text(source)
+    done = run("certify", "--own", "mine:loss", "-c", "3", cwd=tmp_path)
+    first, second, *rest = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert first in (f"symloss: this was raised in code of your own, {name}:" for name in ("loss", "mine:loss"))
+    assert second == "Traceback (most recent call last):"
+    assert any("mine.py" in each for each in rest)
+    assert any(each.startswith(line) for each in rest)
+
+
+def test_what_we_refuse_of_a_users_own_loss_is_one_sentence(tmp_path):
+    (tmp_path / "mine.py").write_text("def loss(z, y):\n    return z\n")
+    for name, message in (("loss", "must return one value for each example"), ("none", "the module has no 'none'")):
+        done = run("certify", "--own", f"mine:{name}", "-c", "3", cwd=tmp_path)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["certify", "gec"], "there is no loss named 'gec'; did you mean 'gce'?"),
+        (["certify", "gce:q=0"], "q must be a number in (0, 1]; got 0"),
+        (["certify", "gce:p=1"], "gce has no parameter 'p'; its parameters are: q"),
+        (["certify", "ce", "--classes", "1"], "classes must be a whole number in [2, inf); got 1"),
+        (["certify", "--own", "nothing"], "SPEC must be module:name of a function or module"),
+        (["certify", "--own", "no_such_module:loss"], "got 'no_such_module:loss'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(arguments, message):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_version():
+    assert run("--version").stdout.split() == ["symloss", symloss.__version__]

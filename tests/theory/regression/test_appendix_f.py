@@ -1,0 +1,341 @@
+"""The statements of appendix F on regression: a test for each, named after it."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_close, generator
+from scipy import integrate, optimize, stats
+from torch import distributions as D  # noqa: N812
+from torch import nn
+
+from symloss.noise import corrupt_targets
+from symloss.theory.regression import (
+    LinearFamilyRegressor,
+    LinearRegressionLoss,
+    UnhingedRegressionLoss,
+    UnhingedRegressor,
+    certify_regression,
+    symmetrize_regression,
+)
+
+Q = D.Normal(torch.tensor(0.5, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64))
+
+
+def logcosh(z, y):
+    u = (z - y).abs()
+    return u + torch.log1p((-2 * u).exp()) - math.log(2)
+
+
+LOSSES = {
+    "squared": nn.MSELoss(),
+    "absolute": nn.L1Loss(),
+    "huber": nn.HuberLoss(),
+    "log-cosh": logcosh,
+    "welsch": lambda z, y: 1 - (-(z - y).square() / 2).exp(),
+    "linex": lambda z, y: (0.3 * (z - y)).exp() - 0.3 * (z - y) - 1,
+    "unhinged": lambda z, y: -y * z,
+}
+
+# A clean problem with finitely many x: at each, y is normal about CLEAN. A hypothesis is one prediction for each x.
+SHARE = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
+CLEAN = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
+NOISE_RATE = 0.6
+
+
+def clean_targets():
+    return D.Normal(CLEAN, torch.full_like(CLEAN, 0.3))
+
+
+def q_of_x(x):
+    return D.Normal(0.5 - 2 * x, 0.7 + x.abs() / 2)
+
+
+CORRUPTIONS = {"one q": Q, "q_x": q_of_x}
+any_corruption = pytest.mark.parametrize("q", CORRUPTIONS.values(), ids=CORRUPTIONS)
+
+
+def at_each_x(q):
+    return q(CLEAN) if callable(q) else q.expand((3,))
+
+
+def corrupted_targets(q=Q):
+    """Definition F.1: with probability p a target is drawn from q instead."""
+    choice = D.Categorical(torch.tensor([NOISE_RATE, 1 - NOISE_RATE], dtype=torch.float64).expand(3, 2))
+    drawn, clean = at_each_x(q), clean_targets()
+    locs, scales = torch.stack([drawn.loc, clean.loc], 1), torch.stack([drawn.scale, clean.scale], 1)
+    return D.MixtureSameFamily(choice, D.Normal(locs, scales))
+
+
+def risk(loss, predictions, targets):
+    """E_x E_{y | x} of the loss: the mean under ``targets`` is what symmetrization subtracts."""
+    return float(SHARE @ symmetrize_regression(loss, targets).expected(predictions))
+
+
+HYPOTHESES = [torch.tensor(h, dtype=torch.float64) for h in itertools.product((-1.0, 0.1, 0.9, 2.0), repeat=3)]
+
+# Simpson's rule is exact to 1e-10 here: the kinks of the losses, at hundredths, lie between its parabolas.
+T = np.linspace(-30, 30, 12001)
+
+
+def densities(q):
+    """Of corrupted and of clean targets at each x, by scipy: (T, 3) each."""
+    drawn = at_each_x(q)
+    clean = stats.norm(CLEAN.numpy(), 0.3).pdf(T[:, None])
+    replaced = stats.norm(drawn.loc.numpy(), drawn.scale.numpy()).pdf(T[:, None])
+    return NOISE_RATE * replaced + (1 - NOISE_RATE) * clean, clean
+
+
+def integrated(pointwise, predictions, *weights):
+    """The risks of predictions at each x under some densities of the targets."""
+    targets = torch.from_numpy(T)[:, None].expand(-1, 3)
+    values = pointwise(predictions.expand(len(T), 3), targets).numpy()
+    return [float(SHARE.numpy() @ integrate.simpson(values * weight, x=T, axis=0)) for weight in weights]
+
+
+def pointwise(loss):
+    return type(loss)(reduction="none") if isinstance(loss, nn.Module) else loss
+
+
+@any_corruption
+def test_definition_f_1_corrupted_distribution(q):
+    """The mixture has the density p q_x + (1 - p) D_{y|x}."""
+    found = corrupted_targets(q).log_prob(torch.from_numpy(T)[:, None]).exp()
+    np.testing.assert_allclose(found, densities(q)[0], atol=1e-12)
+
+
+@any_corruption
+@pytest.mark.parametrize("name", LOSSES)
+def test_lemma_f_2_corrupted_risk(name, q):
+    """p Gamma_h + (1 - p) clean risk; the corrupted risk once more by scipy's integration."""
+    loss = LOSSES[name]
+    for h in HYPOTHESES[::13]:
+        gamma = float(SHARE @ symmetrize_regression(loss, q).expected(h, CLEAN))
+        found = NOISE_RATE * gamma + (1 - NOISE_RATE) * risk(loss, h, clean_targets())
+        assert found == pytest.approx(risk(loss, h, corrupted_targets(q)), abs=1e-7)
+        assert found == pytest.approx(integrated(pointwise(loss), h, densities(q)[0])[0], abs=1e-7)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_definition_f_3_and_the_decomposition(name):
+    """The symmetrized loss satisfies the condition, the original not, and the rest does not read the target."""
+    loss = LOSSES[name]
+    symmetric = symmetrize_regression(loss, Q, reduction="none")
+    certificate = certify_regression(symmetric, Q)
+    assert certificate.symmetric, certificate
+    original = certify_regression(loss, Q)
+    assert not original.symmetric
+    z = torch.linspace(-3, 3, 7, dtype=torch.float64)
+    rest = [symmetrize_regression(loss, Q).expected(z) for _ in range(2)]
+    for y in (-2.0, 0.3, 4.0):
+        target = torch.full_like(z, y)
+        assert_close(pointwise(loss)(z, target) - symmetric(z, target), rest[0])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_uniqueness_of_the_decomposition(name):
+    """Whatever label-insensitive term is added, the symmetric part is the same."""
+    loss = pointwise(LOSSES[name])
+    loss = loss.forward if isinstance(loss, nn.Module) else loss  # by quadrature, as the other
+    z = torch.linspace(-3, 3, 7, dtype=torch.float64)
+    first = symmetrize_regression(loss, Q, reduction="none")
+    second = symmetrize_regression(lambda z, y: loss(z, y) + z.sin() * z**2 + 5, Q, reduction="none")
+    assert_close(first(z, z.flip(0)), second(z, z.flip(0)), 1e-10)
+    # Symmetrizing again only subtracts a constant: here 0.
+    again = symmetrize_regression(first, Q, reduction="none")
+    assert_close(again(z, z.flip(0)), first(z, z.flip(0)), 1e-10)
+
+
+@any_corruption
+@pytest.mark.parametrize("name", LOSSES)
+def test_corollary_f_4_same_minimiser(name, q):
+    """The corrupted risk of the symmetrized loss is 1 - p times the clean one: same order, same best hypothesis."""
+    robust = symmetrize_regression(LOSSES[name], q, reduction="none")
+    risks = [integrated(lambda z, y: robust(z, y, CLEAN), h, *densities(q)) for h in HYPOTHESES[3::9]]
+    corrupted, clean = np.array(risks).T
+    np.testing.assert_allclose(corrupted, (1 - NOISE_RATE) * clean, atol=1e-7)
+    assert corrupted.argmin() == clean.argmin()
+
+
+@pytest.mark.parametrize("name", ["squared", "huber"])
+def test_corollary_f_4_for_targets_that_were_drawn(name):
+    """By corrupt_targets: the mean over the data is the risk above, to within what chance allows."""
+    places = torch.multinomial(SHARE, 20_000, replacement=True, generator=generator(0))
+    x = CLEAN[places]
+    y = x + 0.3 * torch.randn(len(x), dtype=torch.float64, generator=generator(1))
+    noisy = torch.from_numpy(corrupt_targets(y, NOISE_RATE, q_of_x, x, seed=0).targets)
+    robust = symmetrize_regression(LOSSES[name], q_of_x, reduction="none")
+    for h in HYPOTHESES[3::9]:
+        expected = (1 - NOISE_RATE) * integrated(lambda z, y: robust(z, y, CLEAN), h, densities(q_of_x)[1])[0]
+        found = robust(h[places], noisy, x)
+        assert abs(float(found.mean()) - expected) < 4 * float(found.std()) / math.sqrt(len(x))
+
+
+def test_corollary_f_4_fails_without_symmetry():
+    """The squared error prefers another hypothesis once targets are corrupted: it is drawn towards the mean of q."""
+    clean = [risk(nn.MSELoss(), h, clean_targets()) for h in HYPOTHESES]
+    corrupted = [risk(nn.MSELoss(), h, corrupted_targets()) for h in HYPOTHESES]
+    assert int(np.argmin(clean)) != int(np.argmin(corrupted))
+
+
+@pytest.mark.parametrize("half_width", [0.5, 3.0])
+def test_example_f_5_squared_error_under_uniform_corruption(half_width):
+    """(z - y)^2 less its mean over [-I, I] is -2 z y plus what does not read z."""
+    q = D.Uniform(-half_width, half_width)
+    robust = symmetrize_regression(nn.MSELoss(), q, reduction="none")
+    z = torch.linspace(-5, 5, 11, dtype=torch.float64)
+    y = torch.linspace(-half_width, half_width, 11, dtype=torch.float64)
+    assert_close(robust(z, y), -2 * z * y + y**2 - half_width**2 / 3, 1e-6)
+    unhinged = UnhingedRegressionLoss(reduction="none")
+    assert_close(unhinged(z, y), -z * y)
+    assert certify_regression(unhinged, q).symmetric
+
+
+def data(n=60, d=4, seed=0):
+    features = torch.randn(n, d, dtype=torch.float64, generator=generator(seed)).numpy()
+    return features, features @ np.array([1.0, -2.0, 0.0, 0.5]) + 0.3
+
+
+def minimised(objective, size):
+    """The least value by an iterative solver, with derivatives by autograd."""
+
+    def value_and_slope(w):
+        w = torch.tensor(w, requires_grad=True)
+        value = objective(w)
+        (slope,) = torch.autograd.grad(value, w)
+        return float(value.detach()), slope.numpy()
+
+    return optimize.minimize(value_and_slope, np.zeros(size), jac=True, options={"gtol": 1e-12}).x
+
+
+@pytest.mark.parametrize("decay", [0.3, 2.0])
+def test_example_f_5_closed_form_is_the_centroid_and_the_optimum(decay):
+    features, targets = data()
+    regressor = UnhingedRegressor(decay, fit_intercept=False, center=False).fit(features, targets)
+    centroid = sum(y * x for x, y in zip(features, targets, strict=True)) / len(targets)
+    assert np.allclose(regressor.coef_, centroid / decay, rtol=1e-12)
+    assert regressor.intercept_ == 0
+    x, y, loss = torch.from_numpy(features), torch.from_numpy(targets), UnhingedRegressionLoss()
+    found = minimised(lambda w: loss(x @ w, y) + decay / 2 * w.square().sum(), 4)
+    assert np.allclose(regressor.coef_, found, atol=1e-6)
+
+
+def test_example_f_5_linear_approximation_of_the_squared_error():
+    z = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    y = torch.linspace(-2, 2, 5, dtype=torch.float64)
+    (slope,) = torch.autograd.grad(nn.MSELoss(reduction="sum")(z, y), z)
+    assert_close(slope, -2 * y)
+
+
+def test_remark_f_6_the_centroid_is_the_hebbian_sum():
+    """Adding y x / n example by example, as a linear Hebbian learner does, gives the same weights."""
+    features, targets = data()
+    weights = np.zeros(4)
+    for x, y in zip(features, targets, strict=True):
+        weights += y * x / len(targets)
+    assert np.allclose(UnhingedRegressor(fit_intercept=False, center=False).fit(features, targets).coef_, weights)
+
+
+@pytest.mark.parametrize("delta", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("sigma", [0.7, 4.0])
+def test_example_f_7_slope_of_the_symmetrized_huber_loss(delta, sigma):
+    robust = symmetrize_regression(nn.HuberLoss(delta=delta), D.Normal(0.0, sigma), reduction="none")
+    y = torch.linspace(-5, 5, 21, dtype=torch.float64)
+    z = torch.zeros_like(y, requires_grad=True)
+    (slope,) = torch.autograd.grad(robust(z, y).sum(), z)
+    assert_close(slope, -y.clamp(-delta, delta), 1e-12)
+    loss = UnhingedRegressionLoss(delta, reduction="none")
+    assert_close(loss(torch.full_like(y, 1.7), y), -1.7 * y.clamp(-delta, delta))
+
+
+@pytest.mark.parametrize("delta", [0.5, 2.0])
+def test_example_f_7_closed_form_is_the_optimum(delta):
+    features, targets = data()
+    regressor = UnhingedRegressor(0.7, delta=delta, fit_intercept=False, center=False).fit(features, targets)
+    clipped = [max(-delta, min(delta, y)) for y in targets]
+    centroid = sum(y * x for x, y in zip(features, clipped, strict=True)) / len(targets)
+    assert np.allclose(regressor.coef_, centroid / 0.7, rtol=1e-12)
+    x, y, loss = torch.from_numpy(features), torch.from_numpy(targets), UnhingedRegressionLoss(delta)
+    found = minimised(lambda w: loss(x @ w, y) + 0.35 * w.square().sum(), 4)
+    assert np.allclose(regressor.coef_, found, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "absolute"])
+def test_linear_approximations_of_a_symmetric_loss_are_symmetric(name):
+    """At any point z' the slope has mean zero under q, so slope(y) z is symmetric."""
+    robust = symmetrize_regression(LOSSES[name], Q, reduction="none")
+    for place in (-1.2, 0.0, 2.0):
+
+        def slope(y, place=place):
+            with torch.enable_grad():
+                z = torch.full_like(y, place, requires_grad=True)
+                return torch.autograd.grad(robust(z, y).sum(), z)[0]
+
+        mean = integrate.simpson(slope(torch.from_numpy(T)).numpy() * stats.norm(0.5, 2).pdf(T), x=T)
+        assert abs(mean) < (1e-10 if robust.method() == "closed form" else 1e-6)  # Huber's is in closed form
+        certificate = certify_regression(lambda z, y, slope=slope: slope(y) * z, Q, points=5)
+        assert certificate.symmetric.measure < 1e-5 + 2 * certificate.error, certificate
+        assert certificate.affine
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_proposition_f_8_convex_and_symmetric_implies_affine(name):
+    """No loss is convex and symmetric but not affine: symmetrizing a convex one makes it affine, or not convex."""
+    for loss in (LOSSES[name], symmetrize_regression(LOSSES[name], Q)):
+        certificate = certify_regression(loss, Q)
+        if certificate.convex and certificate.symmetric:
+            assert certificate.affine, certificate
+    affine = bool(certify_regression(symmetrize_regression(LOSSES[name], Q), Q).affine)
+    assert affine == (name in ("squared", "unhinged"))
+
+
+def test_proposition_f_8_needs_a_density_that_is_positive():
+    """Where q is 0 on a part of the domain of y, convexity there is free: z^2 at targets that q never draws."""
+    q = D.Uniform(-1.0, 1.0)
+
+    def loss(z, y):
+        return torch.where(y.abs() > 1, z**2, -y * z)
+
+    assert certify_regression(loss, q).symmetric
+    z = torch.tensor([0.0, 1.0, 2.0])
+    assert_close(loss(z, torch.full((3,), 2.0)), z**2)
+
+
+FAMILY = {
+    "unhinged": np.negative,
+    "clipped": lambda y: -np.clip(y, -1, 1),
+    "tanh": lambda y: -np.tanh(y),
+    "square": lambda y: 1 - y**2,
+}
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_linear_family_is_symmetric_iff_f_has_mean_zero(name):
+    f = FAMILY[name]
+
+    def of_tensor(y):
+        return torch.from_numpy(np.asarray(f(y.numpy())))
+
+    centred = LinearRegressionLoss(of_tensor, Q)
+    certificate = certify_regression(centred, Q)
+    assert certificate.symmetric, certificate
+    assert certificate.error < 0.2  # clipping has kinks, which quadrature feels
+    assert not certify_regression(LinearRegressionLoss(of_tensor), Q).symmetric
+    mean = integrate.quad(lambda t: float(f(np.array(t))) * stats.norm(0.5, 2).pdf(t), -30, 30, points=[-1, 1])[0]
+    assert float(centred.mean()) == pytest.approx(mean, abs=1e-3)
+    assert abs(float(centred.mean()) - mean) <= 2 * float(centred.error()) + 1e-9
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_linear_family_closed_form_is_the_optimum(name):
+    f = FAMILY[name]
+    features, targets = data()
+    sample = np.array([-3.0, 0.2, 0.4, 5.0])
+    regressor = LinearFamilyRegressor(f, corruption=sample, decay=0.5, fit_intercept=False, center=False)
+    regressor.fit(features, targets)
+    assert regressor.mean_f_ == pytest.approx(f(sample).mean(), rel=1e-12)
+    x, slopes = torch.from_numpy(features), torch.from_numpy(np.asarray(f(targets)) - f(sample).mean())
+    found = minimised(lambda w: (slopes * (x @ w)).mean() + 0.25 * w.square().sum(), 4)
+    assert np.allclose(regressor.coef_, found, atol=1e-6)

@@ -1,0 +1,117 @@
+"""Quadrature of means under distributions: against known moments, scipy's integrals and plain sums."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from refusals import refused
+from scipy import integrate, stats
+from torch import distributions as D  # noqa: N812
+
+from symloss.theory.regression.quadrature import rule
+
+DENSITIES = {
+    "normal": (D.Normal(1.0, 2.0), stats.norm(1, 2)),
+    "uniform": (D.Uniform(-1.0, 3.0), stats.uniform(-1, 4)),
+    "laplace": (D.Laplace(0.5, 2.0), stats.laplace(0.5, 2)),
+    "student": (D.StudentT(5.0), stats.t(5)),
+    "gamma": (D.Gamma(2.0, 1.0), stats.gamma(2)),
+    "narrow gamma": (D.Gamma(100.0, 1.0), stats.gamma(100)),
+    "beta": (D.Beta(5.0, 2.0), stats.beta(5, 2)),
+    "lognormal": (D.LogNormal(0.0, 0.5), stats.lognorm(0.5)),
+    "gumbel": (D.Gumbel(0.0, 1.0), stats.gumbel_r()),
+    "exponential": (D.Exponential(1.0), stats.expon()),
+    "half-normal": (D.HalfNormal(1.0), stats.halfnorm()),
+    "pareto": (D.Pareto(1.0, 6.0), stats.pareto(6)),
+    "weibull": (D.Weibull(1.0, 2.0), stats.weibull_min(2)),
+}
+
+
+def mean(distribution, function, nodes=64):
+    points, weights, *_ = rule(distribution, nodes)
+    return (weights * function(points)).sum(0)
+
+
+def logcosh(t):
+    return (t.abs() + torch.log1p((-2 * t.abs()).exp())) - math.log(2)
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_means_of_a_smooth_loss(name):
+    ours, theirs = DENSITIES[name]
+    cuts = [theirs.ppf(level) for level in (0, 1e-12, 1e-4, 0.05, 0.5, 0.95, 1 - 1e-4, 1 - 1e-12, 1)]
+
+    def density(t):
+        return float(logcosh(torch.tensor(t - 0.7, dtype=torch.float64))) * theirs.pdf(t)
+
+    pieces = [integrate.quad(density, a, b, epsabs=1e-13, limit=200)[0] for a, b in itertools.pairwise(cuts)]
+    assert float(mean(ours, lambda t: logcosh(t - 0.7))) == pytest.approx(sum(pieces), abs=1e-8, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_moments(name):
+    ours, theirs = DENSITIES[name]
+    assert float(mean(ours, torch.ones_like)) == pytest.approx(1, abs=1e-12)
+    assert float(mean(ours, lambda t: t)) == pytest.approx(theirs.mean(), rel=1e-8)
+    assert float(mean(ours, torch.square)) == pytest.approx(theirs.var() + theirs.mean() ** 2, rel=1e-7)
+
+
+def test_heavy_tails_and_poles():
+    """E|T| of Student's t with 1.5 degrees of freedom, by its formula; moments of densities with a pole at the end."""
+    v = 1.5
+    formula = 2 * math.sqrt(v) * math.gamma((v + 1) / 2) / (math.sqrt(math.pi) * math.gamma(v / 2) * (v - 1))
+    assert float(mean(D.StudentT(v), torch.abs)) == pytest.approx(formula, rel=1e-9)
+    pole = torch.tensor(0.3, dtype=torch.float64)
+    assert float(mean(D.Gamma(pole, 1.0), torch.square)) == pytest.approx(0.3 * 1.3, rel=1e-9)
+    assert float(mean(D.Beta(0.5, 0.5), torch.square)) == pytest.approx(3 / 8, rel=1e-7)
+
+
+def test_polynomials():
+    assert float(mean(D.Normal(0.0, 1.0), lambda t: t**10, nodes=32)) == pytest.approx(945, rel=1e-8)
+    assert float(mean(D.Uniform(-1.0, 1.0), lambda t: t**14, nodes=8)) == pytest.approx(1 / 15, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "moment"),
+    [
+        (D.Bernoulli(0.3), 0.3),
+        (D.Categorical(torch.tensor([0.2, 0.3, 0.5])), 0.3 + 4 * 0.5),
+        (D.Binomial(4, torch.tensor(0.5)), 1 + 4),
+        (D.Poisson(3.0), 3 + 9),
+        (D.Geometric(0.25), 12 + 9),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_whole_numbers_are_summed(distribution, moment):
+    assert float(mean(distribution, torch.square)) == pytest.approx(moment, rel=1e-6)
+
+
+def test_mixture_is_the_sum_of_its_parts():
+    parts = D.Normal(torch.tensor([-3.0, 2.0]), torch.tensor([0.1, 1.0]))
+    mixture = D.MixtureSameFamily(D.Categorical(torch.tensor([0.25, 0.75])), parts)
+    expected = 0.25 * mean(D.Normal(-3.0, 0.1), logcosh) + 0.75 * mean(D.Normal(2.0, 1.0), logcosh)
+    assert float(mean(mixture, logcosh)) == pytest.approx(float(expected), rel=1e-7)
+
+
+@pytest.mark.parametrize("kind", [D.Normal, D.Laplace, D.Gumbel])
+def test_a_batch_is_one_rule_for_each_entry(kind):
+    loc, scale = torch.tensor([[0.0, 1.0, -5.0]]), torch.tensor([[1.0], [0.2]])
+    together = mean(kind(loc, scale), logcosh)
+    assert together.shape == (2, 3)
+    for i in range(2):
+        for j in range(3):
+            alone = mean(kind(loc[0, j], scale[i, 0]), logcosh)
+            assert float(together[i, j]) == pytest.approx(float(alone), rel=1e-6)
+
+
+def test_what_is_no_density_of_numbers_is_refused():
+    with refused(ValueError, "single numbers", "MultivariateNormal", "(2,)"):
+        rule(D.MultivariateNormal(torch.zeros(2), torch.eye(2)), 16)
+    with refused(ValueError, "VonMises", "integrates to", "sample"):  # its density repeats without end
+        rule(D.VonMises(0.0, 1.0), 64)
+    with refused(ValueError, "Poisson", "too many values", "sample"):
+        rule(D.Poisson(1e9), 64)
+    for nodes in (1, 501, 2.5):
+        with refused(ValueError, "nodes", "[2, 500]", nodes):
+            rule(D.Normal(0.0, 1.0), nodes)

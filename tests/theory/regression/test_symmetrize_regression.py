@@ -1,0 +1,258 @@
+"""symmetrize_regression: closed forms against quadrature and plain sums, stated errors, shapes, and bad input."""
+
+import copy
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_close, generator
+from refusals import refused
+from scipy import integrate
+from torch import distributions as D  # noqa: N812
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+from symloss.theory.regression import symmetrize_regression
+
+Z = torch.tensor([-30.0, -4.0, -1.3, 0.0, 0.2, 1.0, 2.5, 7.0, 1000.0], dtype=torch.float64)
+Y = torch.tensor([2.0, 0.1, -0.7, 0.0, 3.0, -9.0, 2.5, 1.0, -2.0], dtype=torch.float64)
+
+
+def double(*values):
+    return [torch.tensor(value, dtype=torch.float64) for value in values]
+
+
+CORRUPTIONS = {
+    "normal": D.Normal(*double(0.4, 1.5)),
+    "uniform": D.Uniform(*double(-2.0, 3.5)),
+    "laplace": D.Laplace(*double(-0.3, 0.8)),
+    "mixture": D.MixtureSameFamily(D.Categorical(*double([0.25, 0.75])), D.Normal(*double([-4.0, 1.0], [0.5, 1.0]))),
+}
+PIECEWISE = {
+    "squared": (nn.MSELoss(), lambda u: u**2),
+    "absolute": (nn.L1Loss(), abs),
+    "huber": (nn.HuberLoss(delta=0.7), lambda u: u**2 / 2 if abs(u) <= 0.7 else 0.7 * abs(u) - 0.7**2 / 2),
+    "smooth": (nn.SmoothL1Loss(beta=0.5), lambda u: u**2 if abs(u) <= 0.5 else abs(u) - 0.25),
+}
+
+
+def by_scipy(plain, q, z):
+    """The mean by adaptive integration, cut where the loss and the density have kinks."""
+    cuts = sorted({-60.0, -8.0, -4.0, -2.0, -0.3, 0.4, 1.0, 3.5, 60.0, *(z + k for k in (-0.7, -0.5, 0, 0.5, 0.7))})
+    cuts = [cut for cut in cuts if -60 <= cut <= 60]
+    if isinstance(q, D.Uniform):
+        cuts = sorted({min(max(cut, -2.0), 3.5) for cut in cuts})
+
+    def density(t):
+        return plain(z - t) * math.exp(float(q.log_prob(torch.tensor(t, dtype=torch.float64))))
+
+    return sum(integrate.quad(density, a, b, epsabs=1e-12)[0] for a, b in itertools.pairwise(cuts) if b > a)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("q", CORRUPTIONS.values(), ids=CORRUPTIONS)
+@pytest.mark.parametrize("name", PIECEWISE)
+def test_closed_forms(name, q):
+    loss, plain = PIECEWISE[name]
+    robust = symmetrize_regression(loss, q, reduction="none")
+    assert robust.method() == "closed form"
+    assert not robust.error(Z).any()
+    places = Z[[1, 2, 4, 6, 7]]
+    for z, found in zip(places.tolist(), robust.expected(places).tolist(), strict=True):
+        assert found == pytest.approx(by_scipy(plain, q, z), rel=1e-7, abs=1e-7), z
+
+
+@pytest.mark.parametrize("name", PIECEWISE)
+def test_closed_form_of_a_sample_is_its_mean(name):
+    loss, plain = PIECEWISE[name]
+    sample = 3 * torch.randn(500, dtype=torch.float64, generator=generator(0)) + 1
+    sample[:3] = Z[[2, 4, 4]]  # predictions that meet a member of the sample
+    robust = symmetrize_regression(loss, sample, reduction="none")
+    assert robust.method() == "closed form"
+    expected = torch.tensor([sum(plain(z - t) for t in sample.tolist()) / 500 for z in Z.tolist()], dtype=torch.float64)
+    assert_close(robust.expected(Z), expected, 1e-12)
+    own = torch.tensor([plain(z - y) for z, y in zip(Z.tolist(), Y.tolist(), strict=True)], dtype=torch.float64)
+    assert_close(robust(Z, Y), own - expected, 1e-9)
+
+
+@pytest.mark.parametrize("q", [*CORRUPTIONS.values(), Y], ids=[*CORRUPTIONS, "sample"])
+@pytest.mark.parametrize("name", PIECEWISE)
+def test_gradients_of_closed_forms(name, q):
+    """Against central differences of the mean itself, away from kinks."""
+    robust = symmetrize_regression(PIECEWISE[name][0], q)
+    z = (Z[1:-1] + 0.123).requires_grad_()
+    (slope,) = torch.autograd.grad(robust.expected(z).sum(), z)
+    h = 1e-5
+    with torch.no_grad():
+        difference = (robust.expected(z + h) - robust.expected(z - h)) / (2 * h)
+    assert_close(slope, difference, 1e-6)
+
+
+@pytest.mark.parametrize("function", [F.mse_loss, F.l1_loss, F.huber_loss, F.smooth_l1_loss])
+def test_functions_of_torch_are_known_too(function):
+    modules = {F.mse_loss: nn.MSELoss(), F.l1_loss: nn.L1Loss(), F.huber_loss: nn.HuberLoss()}
+    module = modules.get(function, nn.SmoothL1Loss())
+    for q in CORRUPTIONS.values():
+        by_name, by_module = (symmetrize_regression(loss, q, reduction="none") for loss in (function, module))
+        assert by_name.method() == "closed form"
+        assert_close(by_name(Z, Y), by_module(Z, Y))
+
+
+def test_squared_error_needs_moments_only():
+    for q in (D.Poisson(3.0), D.Exponential(0.5), D.Gumbel(0.0, 1.0), D.StudentT(3.0), D.Beta(0.5, 0.5)):
+        robust = symmetrize_regression(nn.MSELoss(), q, reduction="none")
+        assert robust.method() == "closed form"
+        m, v = q.mean.double(), q.variance.double()
+        assert_close(robust(Z, Y), (Z - Y) ** 2 - (Z - m) ** 2 - v, 1e-6)
+
+
+def test_smooth_losses_by_quadrature_with_an_honest_error():
+    def linex(z, y):
+        return (0.5 * (z - y)).exp() - 0.5 * (z - y) - 1
+
+    z = Z[1:-1]
+    robust = symmetrize_regression(linex, D.Normal(0.4, 1.5), reduction="none")
+    assert robust.method() == "quadrature"
+    exact = (0.5 * (z - 0.4) + 0.125 * 1.5**2).exp() - 0.5 * (z - 0.4) - 1
+    assert_close(robust.expected(z), exact, 1e-6)  # float32 parameters of the distribution
+    assert float(robust.error(z).max()) < 1e-9
+    rough = symmetrize_regression(linex, D.Normal(0.0, 4.0), nodes=12, reduction="none")
+    exact = (0.5 * z + 0.125 * 16).exp() - 0.5 * z - 1
+    off = (rough.expected(z) - exact).abs()
+    assert float(off.max()) > 1e-6
+    assert bool((off <= 1.01 * rough.error(z) + 1e-12).all())
+    assert bool((rough.error(z) <= 300 * off).all())
+
+
+def test_error_of_a_tail_that_is_cut_off_is_stated():
+    """e^(6 t) under a normal density, of which a thousandth lies beyond the last point."""
+    robust = symmetrize_regression(lambda z, y: (6 * (y - z)).exp(), D.Normal(*double(0.0, 1.0)), reduction="none")
+    zero = torch.zeros(1, dtype=torch.float64)
+    off = abs(float(robust.expected(zero)) - math.exp(18))
+    assert 1e-4 < off / math.exp(18) < 1e-2
+    assert off / 3 < float(robust.error(zero)) < 30 * off
+
+
+@pytest.mark.parametrize("nodes", [32, 64, 150])
+def test_error_of_a_kink_is_stated(nodes):
+    """A function of one's own with a kink: the error is rough, yet of the right size over a range of predictions."""
+    z = torch.linspace(-2, 2, 41, dtype=torch.float64)
+    mine = symmetrize_regression(lambda z, y: (z - y).abs(), D.Normal(0.0, 1.0), nodes=nodes, reduction="none")
+    exact = symmetrize_regression(nn.L1Loss(), D.Normal(0.0, 1.0), reduction="none").expected(z)
+    off = (mine.expected(z) - exact).abs()
+    assert float(off.max()) > 1e-4
+    assert float(off.max()) / 2 < float(mine.error(z).max()) < 4 * float(off.max())
+
+
+def test_error_of_a_sample_is_its_standard_error():
+    sample = torch.tensor([1.0, 2.0, 4.0, 9.0])
+    robust = symmetrize_regression(nn.MSELoss(), sample)
+    values = np.array([1.0, 4.0, 16.0, 81.0])
+    assert float(robust.error(torch.zeros(1))) == pytest.approx(values.std(ddof=1) / 2)
+    assert float(symmetrize_regression(nn.MSELoss(), [3.0]).error(torch.zeros(1))) == math.inf
+
+
+def test_corruption_that_depends_on_x():
+    def q(x):
+        return D.Normal(x[:, 0], x[:, 1].exp())
+
+    x = torch.randn(9, 2, dtype=torch.float64, generator=generator(1))
+    for loss in (nn.HuberLoss(), lambda z, y: (z - y).cosh().log()):
+        together = symmetrize_regression(loss, q, reduction="none")
+        z = Z.clamp(-30, 30)
+        found, doubt = together(z, Y, x), together.error(z, x)
+        assert found.shape == doubt.shape == Z.shape
+        for i in range(9):
+            alone = symmetrize_regression(loss, q(x[i : i + 1]), reduction="none")
+            assert_close(found[i : i + 1], alone(z[i : i + 1], Y[i : i + 1]), 1e-9)
+    assert symmetrize_regression(nn.HuberLoss(), q).method(x) == "closed form"
+    with refused(TypeError, "x must be given", "None"):
+        together(Z, Y)
+
+
+def test_corruption_with_a_batch_and_outputs_of_several_numbers():
+    q = D.Laplace(torch.tensor([0.0, 5.0]), torch.tensor([1.0, 2.0]))
+    z, y = Z[:8].reshape(4, 2), Y[:8].reshape(4, 2)
+    for loss in (nn.L1Loss(), nn.MSELoss(), lambda z, y: (z - y).square().log1p()):
+        together = symmetrize_regression(loss, q, reduction="none")
+        for k, (m, s) in enumerate([(0.0, 1.0), (5.0, 2.0)]):
+            alone = symmetrize_regression(loss, D.Laplace(m, s), reduction="none")
+            off = (together(z, y)[:, k] - alone(z[:, k], y[:, k])).abs()
+            assert bool((off <= 1e-12 + together.error(z)[:, k] + alone.error(z[:, k])).all())
+            assert float(off.max()) < 1e-3
+
+
+def test_reductions_and_precision():
+    q = D.Normal(0.0, 1.0)
+    none, mean, total = (symmetrize_regression(nn.HuberLoss(), q, reduction=r) for r in ("none", "mean", "sum"))
+    assert_close(mean(Z, Y), none(Z, Y).mean())
+    assert_close(total(Z, Y), none(Z, Y).sum())
+    for dtype, result in (
+        (torch.float32, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+    ):
+        z, y = Z[1:8].to(dtype), Y[1:8].to(dtype)
+        assert none(z, y).dtype == result
+        assert_close(none(z, y).double(), none(z.double(), y.double()), 1e-6)
+    # The reduction a loss came with is set aside, and the loss itself is left alone.
+    inner = nn.HuberLoss(reduction="sum")
+    assert_close(symmetrize_regression(inner, q, reduction="none")(Z, Y), none(Z, Y))
+    assert inner.reduction == "sum"
+
+
+def test_copies_and_pickles():
+    robust = symmetrize_regression(nn.HuberLoss(), D.Normal(0.0, 1.0))
+    for twin in (copy.deepcopy(robust), pickle.loads(pickle.dumps(robust))):
+        assert_close(twin(Z, Y), robust(Z, Y))
+    assert "HuberLoss" in repr(robust)
+    assert "Normal(loc: 0.0, scale: 1.0)" in repr(robust)
+
+
+def test_means_that_do_not_exist_are_refused():
+    for q in (D.Cauchy(0.0, 1.0), D.StudentT(1.5)):
+        with refused(ValueError, "does not exist or needs more nodes", type(q).__name__, "error"):
+            symmetrize_regression(nn.MSELoss(), q)
+    with refused(ValueError, "Cauchy", "does not exist"):
+        symmetrize_regression(lambda z, y: -y * z, D.Cauchy(0.0, 1.0))  # whose sum cancels by chance
+    bounded = symmetrize_regression(lambda z, y: (z - y).square() / (1 + (z - y).square()), D.Cauchy(0.0, 1.0))
+    assert float(bounded.expected(torch.zeros(1, dtype=torch.float64))) == pytest.approx(0.5, abs=1e-9)
+
+
+def test_bad_input():
+    q = D.Normal(0.0, 1.0)
+    robust = symmetrize_regression(nn.MSELoss(), q)
+    with refused(TypeError, "loss", "function of (input, target)", "MSELoss"):
+        symmetrize_regression(nn.MSELoss, q)
+    for wrong in (None, 3, "normal", object()):
+        with refused(TypeError, "corruption must be", "distribution", "sample"):
+            symmetrize_regression(nn.MSELoss(), wrong)
+    with refused(ValueError, "sample", "(M,)", "(2, 2)"):
+        symmetrize_regression(nn.MSELoss(), torch.zeros(2, 2))
+    with refused(ValueError, "sample", "(0,)"):
+        symmetrize_regression(nn.MSELoss(), [])
+    with refused(ValueError, "sample", "finite"):
+        symmetrize_regression(nn.MSELoss(), [1.0, math.nan])
+    with refused(TypeError, "sample", "real", "bool"):
+        symmetrize_regression(nn.MSELoss(), torch.tensor([True]))
+    with refused(ValueError, "Normal", "finite parameters", "inf"):
+        symmetrize_regression(nn.MSELoss(), D.Normal(math.inf, 1.0))
+    with refused(ValueError, "reduction", "'mean'", "'avg'"):
+        symmetrize_regression(nn.MSELoss(), q, reduction="avg")
+    for nodes in (3, 161, 10.5):
+        with refused(ValueError, "nodes", "[4, 160]", nodes):
+            symmetrize_regression(nn.MSELoss(), q, nodes=nodes)
+    with refused(ValueError, "target must have the input's shape (3, 1)", "(3,)"):
+        robust(torch.zeros(3, 1), torch.zeros(3))
+    with refused(TypeError, "input", "torch.int64"):
+        robust(torch.zeros(3, dtype=torch.long), torch.zeros(3))
+    with refused(TypeError, "target", "list"):
+        robust(torch.zeros(1), [0.0])
+    with refused(ValueError, "one value for each prediction", "shape ()"):
+        symmetrize_regression(lambda z, y: (z - y).square().mean(), q)
+    for loss in (nn.MSELoss(), lambda z, y: (z - y) ** 2):
+        with refused(ValueError, "batch must broadcast", "(4,)"):
+            symmetrize_regression(loss, D.Normal(torch.zeros(4), 1.0))(torch.zeros(3), torch.zeros(3))

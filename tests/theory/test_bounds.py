@@ -1,0 +1,265 @@
+"""Proposition 5.3: the bound, the inequality on the remainder of networks, and the gap on one layer and on two."""
+
+import functools
+import itertools
+import math
+
+import pytest
+import torch
+from conftest import generator
+from refusals import refused
+from torch import nn
+
+import symloss
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.potentials import CE
+from symloss.theory.bounds import (
+    convolution_norm_bound,
+    network_gap_bound,
+    output_bound,
+    remainder_bound,
+    unhinged_gap_bound,
+    weight_product,
+)
+from symloss.theory.certificates import Constant
+
+UNHINGED = RECORDS["unhinged"].loss()
+CLASSES = 3
+LOSSES = {"ce": CE(), "half alpha-mae": RECORDS["alpha-mae"].loss(alpha=0.5), "alpha-mae": RECORDS["alpha-mae"].loss()}
+
+
+@pytest.fixture(scope="module")
+def beta():
+    """Smoothness as measured; each loss has the unhinged loss as its linear approximation at 0."""
+    certificates = {name: symloss.certify(loss, CLASSES) for name, loss in LOSSES.items()}
+    for certificate in certificates.values():
+        assert certificate.slope == pytest.approx(1, rel=1e-9)
+        assert certificate.distance_from_unhinged < 1e-9
+    return {name: certificate.smoothness for name, certificate in certificates.items()}
+
+
+def network(layers, activation, scale, seed=0):
+    torch.manual_seed(seed)
+    sizes = [5, *[7] * (layers - 1), CLASSES]
+    parts = [p for a, b in itertools.pairwise(sizes) for p in (nn.Linear(a, b, bias=False), activation())]
+    model = nn.Sequential(*parts[:-1]).double()
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(scale / weights.norm())
+    return model
+
+
+def inputs(radius, n=200):
+    x = torch.randn(n, 5, dtype=torch.float64, generator=generator(1))
+    return radius * x / x.norm(dim=1, keepdim=True) * torch.rand(n, 1, dtype=torch.float64, generator=generator(2))
+
+
+def test_formula():
+    for b, big, small, c, layers in ((0.5, 2.0, 3.0, 1.0, 1), (0.25, 1.5, 0.7, 1.1, 4)):
+        assert output_bound(big, small, c, layers) == pytest.approx(big * c ** (layers - 1) * small)
+        expected = big**2 * b * c ** (2 * (layers - 1)) * small**2
+        assert unhinged_gap_bound(b, big, small, c, layers) == pytest.approx(expected)
+        assert remainder_bound(b, big, small, c, layers) == pytest.approx(expected / 2)
+    assert unhinged_gap_bound(0.0, 5.0, 5.0, 1.0, 2) == 0  # the unhinged loss itself
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.Softsign, nn.ReLU6])
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_proposition_5_3_outputs_of_networks(layers, activation):
+    for seed in range(3):
+        model = network(layers, activation, 1.7, seed)
+        assert weight_product(model) == pytest.approx(1.7**layers)
+        c = {nn.GELU: 1.13, nn.SiLU: 1.1}.get(activation, 1.0) if layers > 1 else 1.0
+        longest = model(inputs(2.0)).detach().norm(dim=1).max()
+        assert float(longest) <= output_bound(2.0, weight_product(model), c, layers)
+        assert network_gap_bound(model, 0.5, 2.0) == pytest.approx(unhinged_gap_bound(0.5, 2.0, 1.7**layers, c, layers))
+
+
+@pytest.mark.parametrize("activation", [nn.GELU, nn.SiLU, nn.ReLU, nn.Tanh, nn.Softsign, nn.ReLU6])
+def test_lipschitz_constants_of_the_non_linearities(activation):
+    """What the bound of a network takes for c is at least the steepest slope, and not much more."""
+    one = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(one.weight)
+    c = math.sqrt(network_gap_bound(nn.Sequential(one, activation(), one), 1.0, 1.0))
+    x = torch.linspace(-9, 9, 20001, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(activation()(x).sum(), x)
+    assert float(activation()(torch.zeros(1))) == 0
+    assert 0.99 * c <= float(slope.abs().max()) <= c * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 2.5])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("name", LOSSES)
+def test_proposition_5_3_remainder_on_networks(name, layers, scale, beta):
+    """|phi(z, y) - phi(0, y) - unhinged(z, y)| <= beta/2 (R c^(l-1) r)^2 for every output z and every label."""
+    loss = LOSSES[name]
+    for radius in (0.5, 3.0):
+        model = network(layers, nn.ReLU, scale)
+        z = model(inputs(radius)).detach()
+        remainder = loss.per_class(z) - loss.per_class(torch.zeros_like(z)) - UNHINGED.per_class(z)
+        bound = remainder_bound(beta[name], radius, weight_product(model), 1.0, layers)
+        assert float(remainder.abs().max()) <= bound * (1 + 1e-9)
+        own = beta[name] / 2 * z.square().sum(1, keepdim=True)
+        assert bool((remainder.abs() <= own * (1 + 1e-6) + 1e-12).all())
+
+
+@pytest.mark.parametrize("r", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("name", LOSSES)
+def test_proposition_5_3_gap_on_one_layer(name, r, beta):
+    """One layer with |W| <= r: the best for unhinged is the centroid's, the best for phi is found by descent."""
+    loss, x = LOSSES[name], inputs(1.0, 60)
+    y = (x[:, 0] > 0.1).long() + (x[:, 1] > 0).long()
+    w = torch.zeros(CLASSES, 5, dtype=torch.float64, requires_grad=True)
+    for _ in range(1500):
+        (slope,) = torch.autograd.grad(loss(x @ w.T, y), w)
+        with torch.no_grad():
+            w -= slope
+            w *= (r / w.norm()).clamp_max(1)
+    centroid = (torch.eye(CLASSES, dtype=torch.float64)[y] - 1 / CLASSES).T @ x / len(x)
+    best = r * centroid / centroid.norm()
+    assert float(UNHINGED(x @ best.T, y)) == pytest.approx(-r * float(centroid.norm()))
+    gap = float(UNHINGED(x @ w.detach().T, y) - UNHINGED(x @ best.T, y))
+    assert -1e-9 <= gap <= unhinged_gap_bound(beta[name], 1.0, r, 1.0, 1)
+
+
+def two_layers(weights, x):
+    first, second = weights
+    return (x @ first.T).relu() @ second.T
+
+
+def best_neuron(x, y, r):
+    """The best two layers for unhinged with |W1| |W2| <= r, in the plane: one neuron, found by its angle.
+
+    The unhinged risk is linear in the outputs. A network is a sum of neurons, the norms of which add up to at most r,
+    so the best neuron alone is the best network.
+    """
+    angles = torch.linspace(0, 2 * math.pi, 20001, dtype=torch.float64)
+    directions = torch.stack([angles.cos(), angles.sin()], 1)
+    centred = torch.eye(CLASSES, dtype=torch.float64)[y] - 1 / CLASSES
+    gains = (x @ directions.T).relu().T @ centred / len(x)
+    best = int(gains.norm(dim=1).argmax())
+    return directions[best : best + 1], (r * gains[best] / gains[best].norm())[:, None], r * float(gains[best].norm())
+
+
+@pytest.mark.parametrize("r", [0.5, 2.0])
+@pytest.mark.parametrize("name", LOSSES)
+def test_proposition_5_3_gap_on_two_layers(name, r, beta):
+    """phi-risk no larger than that of the best for unhinged is all the proof needs: descent starts from there."""
+    loss, x = LOSSES[name], inputs(1.0, 60)[:, :2]
+    y = (x[:, 0] > 0.05).long() + (x[:, 1] > 0).long()
+    *best, gain = best_neuron(x, y, r)
+    assert float(UNHINGED(two_layers(best, x), y)) == pytest.approx(-gain)
+    spare = 0.3 * torch.randn(8, 2 + CLASSES, dtype=torch.float64, generator=generator(4))
+    weights = [torch.cat([best[0], spare[:, :2]]), torch.cat([best[1], 0 * spare[:, 2:].T], 1)]
+    weights = [(w * (r**0.5 / w.norm())).requires_grad_() for w in weights]
+    for _ in range(400):
+        slopes = torch.autograd.grad(loss(two_layers(weights, x), y), weights)
+        with torch.no_grad():
+            for layer, slope in zip(weights, slopes, strict=True):
+                layer.sub_(slope, alpha=0.5).mul_((r**0.5 / layer.norm()).clamp_max(1))
+    found = [w.detach() for w in weights]
+    assert found[0].norm() * found[1].norm() <= r * (1 + 1e-12)
+    assert float(loss(two_layers(found, x), y)) <= float(loss(two_layers(best, x), y))
+    gap = float(UNHINGED(two_layers(found, x), y)) + gain
+    assert 0 <= gap <= unhinged_gap_bound(beta[name], float(x.norm(dim=1).max()), r, 1.0, 2)
+
+
+def as_matrix(layer, *size):
+    """A linear layer as the matrix it is for inputs of this size."""
+    basis = torch.eye(math.prod(size), dtype=torch.float64).reshape(-1, *size)
+    return layer(basis).detach().flatten(1).T
+
+
+CONVOLUTIONS = {
+    "plain": (nn.Conv2d(2, 3, 3, padding=1, bias=False), (2, 6, 6)),
+    "strided": (nn.Conv2d(2, 3, 5, stride=2, bias=False), (2, 9, 9)),
+    "dilated": (nn.Conv2d(2, 3, 3, stride=2, dilation=2, bias=False), (2, 9, 9)),
+    "grouped": (nn.Conv1d(4, 6, 3, groups=2, padding="same", bias=False), (4, 11)),
+    "volume": (nn.Conv3d(1, 2, 2, bias=False), (1, 4, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_norm_of_a_convolution(name):
+    """Never below the largest singular value of the matrix, whatever the kernel; a constant one comes close to it."""
+    layer, size = CONVOLUTIONS[name]
+    layer = layer.double()
+    for seed in range(3):
+        layer.weight.data.normal_(generator=generator(seed))
+        assert torch.linalg.matrix_norm(as_matrix(layer, *size), 2) <= convolution_norm_bound(layer) * (1 + 1e-12)
+    layer.weight.data.fill_(1.0)
+    assert torch.linalg.matrix_norm(as_matrix(layer, *size), 2) >= 0.6 * convolution_norm_bound(layer)
+
+
+def test_norm_of_a_convolution_is_exact_where_patches_do_not_overlap():
+    layer = nn.Conv2d(2, 3, (2, 3), stride=(2, 3), bias=False).double()
+    exact = torch.linalg.matrix_norm(as_matrix(layer, 2, 4, 6), 2)
+    assert convolution_norm_bound(layer) == pytest.approx(float(exact), rel=1e-12)
+
+
+def test_proposition_5_3_outputs_of_networks_with_convolutions():
+    """The bound of the network is the one of its layers, and no output is longer."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1, bias=False),
+        nn.GELU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 5, 2, bias=False),
+        nn.ReLU(),
+        nn.AvgPool2d(2, stride=(2, 3)),
+        nn.Flatten(),
+        nn.Linear(5, CLASSES, bias=False),
+    ).double()
+    x = torch.randn(200, 1, 7, 7, dtype=torch.float64, generator=generator(3))
+    radius = float(x.flatten(1).norm(dim=1).max())
+    norms = [convolution_norm_bound(model[k]) for k in (0, 3)] + [float(model[7].weight.detach().norm())]
+    assert weight_product(model) == pytest.approx(math.prod(norms))
+    longest = float(model(x).detach().norm(dim=1).max())
+    assert longest <= output_bound(radius, weight_product(model), 1.13, 2)
+    bound = unhinged_gap_bound(0.5, radius, weight_product(model), 1.13, 2)  # one slope of 1.13, one of 1
+    assert network_gap_bound(model, 0.5, radius) == pytest.approx(bound)
+
+
+def test_a_lower_bound_is_refused_unless_an_estimate_will_do():
+    measured = symloss.certify("sgce", 10).smoothness
+    assert not measured.exact
+    model = network(2, nn.ReLU, 1.0)
+    bounds = [functools.partial(bound, R=1.0, r=1.0) for bound in (unhinged_gap_bound, remainder_bound)]
+    for bound in (*bounds, functools.partial(network_gap_bound, model, R=1.0)):
+        with refused(ValueError, "beta", "0.227398 (at least)", "allow_lower_bound=True"):
+            bound(beta=measured)
+        with refused(ValueError, "beta", "at least"):  # a multiple of it is no better
+            bound(beta=2 * measured / 3)
+        assert bound(beta=measured, allow_lower_bound=True) == bound(beta=float(measured)) > 0
+    assert unhinged_gap_bound(Constant(0.5, exact=True), 1.0, 1.0) == 0.5
+
+
+def test_a_smaller_beta_and_a_smaller_norm_bring_the_solutions_together():
+    assert unhinged_gap_bound(0.1, 1.0, 1.0) < unhinged_gap_bound(0.5, 1.0, 1.0)
+    assert unhinged_gap_bound(0.5, 1.0, 0.1) < unhinged_gap_bound(0.5, 1.0, 1.0)
+    assert unhinged_gap_bound(0.5, 1.0, 1.0, 0.5, 3) < unhinged_gap_bound(0.5, 1.0, 1.0, 0.5, 2)
+
+
+def test_bad_input():
+    for name in ("beta", "R", "r", "c"):
+        values = {"beta": 1.0, "R": 1.0, "r": 1.0, "c": 1.0}
+        for wrong in (-1.0, math.inf, math.nan):
+            with refused(ValueError, name, "[0, inf)"):
+                unhinged_gap_bound(**values | {name: wrong})
+        with refused(TypeError, name, "'1'"):
+            unhinged_gap_bound(**values | {name: "1"})
+    for layers in (0, 1.5):
+        with refused(ValueError, "layers", "[1, inf)", layers):
+            unhinged_gap_bound(1.0, 1.0, 1.0, 1.0, layers)
+    with refused(ValueError, "bias-free", "bias=True"):
+        weight_product(nn.Linear(2, 2))
+    with refused(ValueError, "pad with zeros", "circular"):
+        weight_product(nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular", bias=False))
+    for pool in (nn.MaxPool2d(3, stride=2), nn.MaxPool2d(2, dilation=2), nn.AvgPool2d(2, divisor_override=1)):
+        with refused(ValueError, "do not overlap", pool):
+            weight_product(pool)
+    with refused(ValueError, "at least one nn.Linear"):
+        weight_product(nn.Sequential(nn.ReLU()))
+    with refused(TypeError, "nn.Sequential of Linear, Conv1d", "Sigmoid"):  # which is not 0 at 0
+        network_gap_bound(nn.Sequential(nn.Linear(2, 2, bias=False), nn.Sigmoid()), 1.0, 1.0)
+    with refused(TypeError, "nn.Sequential of", "3"):
+        weight_product(3)
