@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
 
 from symloss import checks
 from symloss.losses import potentials as phi
 from symloss.losses import whole
 from symloss.losses.algebra import Loss
 from symloss.losses.operators import Insensitive, Symmetrize, blend, complement, dirichlet, relative
-from symloss.losses.record import Constants, Facts, Parameter, Preset, Record
+from symloss.losses.record import Constants, Facts, Parameter, Record
 
 PAPER = "Lemire Paquin 2026"
 SOURCES = {
@@ -57,27 +56,7 @@ ROOT = math.sqrt(2)
 MAE_STEEPEST, MAE_MOST_BENT = ROOT / 4, math.sqrt(3) / 9
 """sup sqrt 2 (1 - p) p, and sup 2 p (1 - p) (2 p - 1)."""
 
-BASELINES = "the settings of the baselines in the public implementation of Ye 2023"
 SYMMETRIC = Facts(symmetric=True)
-
-
-def _pairs(table: str, names: str, source: str = BASELINES, **common: float) -> dict[str, Preset]:
-    """Presets from lines of 'data set: value value ...', one value for each name ('penalty' is none of the loss's)."""
-    presets = {}
-    for line in table.split(";"):
-        where, numbers = line.split(":")
-        values = dict(zip(names.split(), map(float, numbers.split()), strict=True)) | common
-        penalty = values.pop("penalty", None)
-        presets[where.strip()] = Preset(values, source, penalty)
-    return presets
-
-
-def _paper(values: Mapping[str, Any], table: str, batch_norm: bool = False) -> Preset:
-    return Preset(values, f"{PAPER}, {table}", batch_norm_scores=batch_norm)
-
-
-def _everywhere(**values: float) -> dict[str, Preset]:
-    return {where: Preset(values, BASELINES) for where in ("mnist", "cifar10", "cifar100", "webvision")}
 
 
 def _mae() -> phi.MAE:
@@ -128,7 +107,6 @@ _RECORDS = (
         PAPER,
         facts=Facts(symmetric=True, convex=True, bounded=False),
         normalize="l2",
-        presets={where: _paper({}, "table 7") for where in ("cifar10", "cifar100", "cifar100-step")},
         constants=Constants(lambda at: math.sqrt(1 - 1 / at.C), 0.0),
     ),
     Record(
@@ -140,12 +118,6 @@ _RECORDS = (
         (Q,),
         SYMMETRIC,
         normalize="l2",
-        presets={
-            "cifar10": _paper({"q": 0.8}, "table 5"),
-            "cifar100": _paper({"q": 0.65}, "table 5"),
-            "cifar100-step": _paper({"q": 0.35, "normalize": None}, "table 5", batch_norm=True),
-            "webvision": _paper({"q": 0.25, "normalize": None}, "table 5", batch_norm=True),
-        },
     ),
     Record(
         "alpha-mae",
@@ -161,11 +133,6 @@ _RECORDS = (
             bounded=lambda at: at.alpha == 1,
         ),
         normalize="l2",
-        presets={
-            "cifar10": _paper({"alpha": 2.0}, "table 6"),
-            "cifar100": _paper({"alpha": 2.0}, "table 6"),
-            "cifar100-step": _paper({"alpha": 0.25}, "table 6"),
-        },
         constants=Constants(smoothness=lambda at: at.alpha * at.C * MAE_MOST_BENT),
     ),
     Record(
@@ -221,7 +188,6 @@ _RECORDS = (
         "Zhang 2018",
         (Q,),
         Facts(symmetric=lambda at: at.q == 1),
-        _everywhere(q=0.7),
         constants=Constants(lambda at: ROOT * at.q**at.q / (1 + at.q) ** (1 + at.q)),
     ),
     Record(
@@ -241,7 +207,6 @@ _RECORDS = (
         "Zhou 2021",
         (AGCE_A, AGCE_Q),
         Facts(symmetric=lambda at: at.q == 1),
-        _pairs("cifar10: .6 .6; cifar100: .6 .6", "a q", "Zhou 2021"),
     ),
     Record(
         "aul",
@@ -251,7 +216,6 @@ _RECORDS = (
         "Zhou 2021",
         (AUL_A, AUL_Q),
         Facts(symmetric=lambda at: at.q == 1),
-        _pairs("cifar10: 5.5 3; cifar100: 5.5 3", "a q", "Zhou 2021"),
     ),
     Record(
         "ael",
@@ -260,7 +224,6 @@ _RECORDS = (
         "exp(-p_y / a)",
         "Zhou 2021",
         (AEL_A,),
-        presets=_pairs("cifar10: 2.5; cifar100: 2.5", "a", "Zhou 2021"),
     ),
     Record(
         "taylor-ce",
@@ -279,7 +242,6 @@ _RECORDS = (
         "-log p_y if p_y > 1/tau, else 1 + log tau - tau p_y",
         "Menon 2020",
         (TAU,),
-        presets=_pairs("mnist: 10; cifar10: 2; cifar100: 10", "tau", "Menon 2020"),
         constants=Constants(_steepest_phuber, _most_bent_phuber),
     ),
     Record(
@@ -289,7 +251,6 @@ _RECORDS = (
         "GCE, linear where its slope in p exceeds tau",
         "Menon 2020",
         (Parameter("q", 0.7, "(0, 1)", "exponent of GCE"), TAU),
-        presets=_pairs("mnist: .7 10", "q tau", "Menon 2020"),
     ),
     Record(
         "js",
@@ -347,7 +308,6 @@ _RECORDS = (
             convex=lambda at: at.alpha >= at.beta * LOG_ZERO,
             bounded=lambda at: at.alpha == 0,
         ),
-        _pairs("mnist: .01 1; cifar10: .1 1; cifar100: 6 .1; webvision: 10 1", "alpha beta"),
         constants=Constants(_steepest_sce),
     ),
     Record(
@@ -358,7 +318,6 @@ _RECORDS = (
         "Ma 2020",
         (ALPHA, BETA),
         SYMMETRIC,
-        _pairs("mnist: 1 10; cifar10: 1 1; cifar100: 10 .1", "alpha beta"),
     ),
     Record(
         "nce+rce",
@@ -368,7 +327,6 @@ _RECORDS = (
         "Ma 2020",
         (ALPHA, BETA),
         SYMMETRIC,
-        _pairs("mnist: 1 10; cifar10: 1 1; cifar100: 10 .1; webvision: 50 .1", "alpha beta"),
     ),
     Record(
         "nfl+mae",
@@ -387,7 +345,6 @@ _RECORDS = (
         "Ma 2020",
         (ALPHA, BETA, GAMMA),
         SYMMETRIC,
-        _pairs("mnist: 1 10; cifar10: 1 1; cifar100: 10 .1", "alpha beta", gamma=0.5),
     ),
     Record(
         "nce+agce",
@@ -397,7 +354,6 @@ _RECORDS = (
         "Zhou 2021",
         (ALPHA, BETA, AGCE_A, AGCE_Q),
         Facts(symmetric=lambda at: at.q == 1 or at.beta == 0),
-        _pairs("mnist: 0 1 4 .2; cifar10: 1 4 6 1.5; cifar100: 10 .1 1.8 3; webvision: 50 .1 2.5 3", "alpha beta a q"),
     ),
     Record(
         "nce+aul",
@@ -407,7 +363,6 @@ _RECORDS = (
         "Zhou 2021",
         (ALPHA, BETA, AUL_A, AUL_Q),
         Facts(symmetric=lambda at: at.q == 1 or at.beta == 0),
-        _pairs("mnist: 0 1 3 .1; cifar10: 1 4 6.3 1.5; cifar100: 10 .015 6 3", "alpha beta a q"),
     ),
     Record(
         "nce+ael",
@@ -417,7 +372,6 @@ _RECORDS = (
         "Zhou 2021",
         (ALPHA, BETA, AEL_A),
         Facts(symmetric=lambda at: at.beta == 0),
-        _pairs("mnist: 0 1 3.5; cifar10: 1 4 5; cifar100: 10 .1 1.5", "alpha beta a"),
     ),
     Record(
         "anl-ce",
@@ -427,7 +381,6 @@ _RECORDS = (
         "Ye 2023",
         (ALPHA, BETA),
         SYMMETRIC,
-        _pairs("mnist: 1 1 1e-6; cifar10: 5 5 5e-5; cifar100: 10 1 5e-7; webvision: 20 1 5e-6", "alpha beta penalty"),
     ),
     Record(
         "anl-fl",
@@ -437,7 +390,6 @@ _RECORDS = (
         "Ye 2023",
         (ALPHA, BETA, GAMMA),
         SYMMETRIC,
-        _pairs("mnist: 1 1 1e-6; cifar10: 5 5 5e-5; cifar100: 10 1 5e-7", "alpha beta penalty", gamma=0.5),
     ),
     Record(
         "label-smoothing",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType, SimpleNamespace
-from typing import Any
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 from symloss import checks
 from symloss.losses.algebra import Loss
+from symloss.recipes.presets import Preset, presets_of
 
 Fact = bool | Callable[[SimpleNamespace], bool]
 
@@ -53,18 +53,6 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Preset:
-    """Published settings of a loss, with their source."""
-
-    values: Mapping[str, Any]
-    source: str
-    penalty: float | None = None
-    """Weight of the sum of absolute parameters, for ``l1_penalty``."""
-    batch_norm_scores: bool = False
-    """Whether the published run put batch normalisation on the scores."""
-
-
-@dataclass(frozen=True)
 class Record:
     name: str
     class_name: str
@@ -73,9 +61,13 @@ class Record:
     source: str
     parameters: tuple[Parameter, ...] = ()
     facts: Facts = Facts()
-    presets: Mapping[str, Preset] = field(default_factory=lambda: MappingProxyType({}))
     normalize: str | None = None
     constants: Constants = Constants()
+
+    @property
+    def presets(self) -> Mapping[str, Preset]:
+        """Published settings, by data set."""
+        return presets_of(self.name)
 
     @property
     def defaults(self) -> dict[str, float]:

@@ -11,8 +11,9 @@ from typing import Any
 from symloss import checks
 from symloss.data import KNOWN
 from symloss.losses.create import describe
-from symloss.losses.record import Preset, Record
+from symloss.losses.record import Record
 from symloss.losses.spec import parse, write
+from symloss.recipes.presets import Preset
 from symloss.training.settings import Settings
 
 ABOUT = ("source", "sources", "losses_source", "presets", "borrowed", "like", "losses")

@@ -1,0 +1,1 @@
+"""Every hyper-parameter that nobody has to give, once, with its source."""
