@@ -11,10 +11,12 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from symloss.public_names import LOSS_CLASSES
+
 __version__ = "0.1.0"
 
-# Names are resolved when they are used: importing symloss must not import torch.
-_HOME = {
+# Names are resolved when they are used: importing symloss must not import torch. __init__.pyi shows them to tools.
+HOMES = {
     "create_loss": "symloss.losses.create",
     "list_losses": "symloss.losses.create",
     "symmetrize": "symloss.losses.criterion",
@@ -35,7 +37,7 @@ _HOME = {
     "LinearLoss": "symloss.losses.heads",
     "certify": "symloss.theory.certificates",
 }
-_MODULES = {
+MODULES = {
     **{name: f"symloss.{name}" for name in ("closed_form", "data", "functional", "lab", "losses", "models", "noise")},
     **{name: f"symloss.{name}" for name in ("recipes", "report", "theory", "training")},
     **{name: f"symloss.theory.{name}" for name in ("binary", "bounds", "certificates", "priors", "regression")},
@@ -43,17 +45,13 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
-    if name in _MODULES:
-        return importlib.import_module(_MODULES[name])
-    # A class of a loss; whatever else is wanted may be a private module, which Python imports once this fails.
-    modules = importlib.import_module("symloss.losses.create").MODULES if name[:1].isupper() else {}
-    if name in modules:
-        return modules[name]
-    raise AttributeError(f"module 'symloss' has no attribute {name!r}")
+    if name in MODULES:
+        return importlib.import_module(MODULES[name])
+    home = HOMES.get(name) or LOSS_CLASSES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'symloss' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    modules = importlib.import_module("symloss.losses.create").MODULES
-    return sorted([*_HOME, *_MODULES, *modules, "__version__"])
+    return sorted([*HOMES, *MODULES, *LOSS_CLASSES, "__version__"])
