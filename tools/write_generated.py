@@ -1,6 +1,6 @@
 """Write the files that follow from the catalogue of losses: run it after a change to a loss.
 
-- src/symloss/public_names.py: the names of the losses and the files of their classes, without torch
+- src/symloss/loss_names.py: the names of the losses and the files of their classes, without torch
 - src/symloss/__init__.pyi: every public name, for type checkers and editors
 - src/symloss/functional.py: one function for each loss
 - docs/losses.md: the table of losses
@@ -13,15 +13,15 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import symloss
 from symloss.cli.losses import losses_page
 from symloss.losses.catalogue import LOSSES, RECORDS
+from symloss.public_names import HOMES, MODULES
 
 ROOT = Path(__file__).parents[1]
 NOTE = "Written by tools/write_generated.py."
 
 
-def public_names() -> str:
+def loss_names() -> str:
     names = ", ".join(f'"{name}"' for name in LOSSES)
     homes = ", ".join(f'"{loss.__name__}": "{loss.__module__}"' for loss in LOSSES.values())
     return f'''"""The names of the losses, and the files of their classes. {NOTE}"""
@@ -35,9 +35,9 @@ LOSS_CLASSES = {{{homes},}}
 
 
 def stub() -> str:
-    homes = symloss.HOMES | {loss.__name__: loss.__module__ for loss in LOSSES.values()}
+    homes = HOMES | {loss.__name__: loss.__module__ for loss in LOSSES.values()}
     names = [f"from {home} import {name} as {name}" for name, home in homes.items()]
-    modules = [home.rpartition(".") for home in symloss.MODULES.values()]
+    modules = [home.rpartition(".") for home in MODULES.values()]
     names += [f"from {parent} import {name} as {name}" for parent, _, name in modules]
     return "\n".join([f"# {NOTE}", *sorted(names), "", "__version__: str", ""])
 
@@ -81,7 +81,7 @@ def formatted(code: str, name: str) -> str:
 
 def generated() -> Iterable[tuple[Path, str]]:
     """Each file and what it must hold."""
-    for name, code in (("public_names.py", public_names()), ("__init__.pyi", stub()), ("functional.py", functions())):
+    for name, code in (("loss_names.py", loss_names()), ("__init__.pyi", stub()), ("functional.py", functions())):
         path = ROOT / "src" / "symloss" / name
         yield path, formatted(code, str(path))
     yield ROOT / "docs" / "losses.md", losses_page() + "\n"

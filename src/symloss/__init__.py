@@ -4,6 +4,8 @@
 >>> loss = symloss.AlphaMAE(alpha=2.0)           # instead of torch.nn.CrossEntropyLoss()
 >>> round(loss(torch.zeros(8, 10), torch.zeros(8, dtype=torch.long)).item(), 4)
 18.0
+
+Names are imported when they are used: importing symloss does not import torch. ``__init__.pyi`` shows them to tools.
 """
 
 from __future__ import annotations
@@ -11,37 +13,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from symloss.public_names import LOSS_CLASSES
+from symloss.loss_names import LOSS_CLASSES
+from symloss.public_names import HOMES, MODULES
 
 __version__ = "0.1.0"
-
-# Names are resolved when they are used: importing symloss must not import torch. __init__.pyi shows them to tools.
-HOMES = {
-    "create_loss": "symloss.losses.create",
-    "list_losses": "symloss.losses.create",
-    "symmetrize": "symloss.losses.criterion",
-    "decompose": "symloss.losses.criterion",
-    "Criterion": "symloss.losses.criterion",
-    "Decomposition": "symloss.losses.criterion",
-    "Loss": "symloss.losses.algebra",
-    "relative": "symloss.losses.operators",
-    "complement": "symloss.losses.operators",
-    "blend": "symloss.losses.operators",
-    "dirichlet": "symloss.losses.operators",
-    "noisy": "symloss.losses.operators",
-    "BatchNormScores": "symloss.losses.scores",
-    "EpsSoftmax": "symloss.losses.scores",
-    "UnitScores": "symloss.losses.scores",
-    "append_scores": "symloss.losses.scores",
-    "l1_penalty": "symloss.losses.penalty",
-    "LinearLoss": "symloss.losses.heads",
-    "certify": "symloss.theory.certificates",
-}
-MODULES = {
-    **{name: f"symloss.{name}" for name in ("closed_form", "data", "functional", "lab", "losses", "models", "noise")},
-    **{name: f"symloss.{name}" for name in ("recipes", "report", "theory", "training")},
-    **{name: f"symloss.theory.{name}" for name in ("binary", "bounds", "certificates", "priors", "regression")},
-}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from symloss import checks
+from symloss.loss_names import LossName
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import LOSSES, RECORDS, find
 from symloss.losses.criterion import Criterion
@@ -13,7 +14,6 @@ from symloss.losses.record import Record
 from symloss.losses.spec import OPERATORS, Applied, Named, Own, Total, Tree, parse, tree_of
 from symloss.losses.wrapped import as_loss
 from symloss.own_code import load
-from symloss.public_names import LossName
 
 
 def list_losses() -> list[str]:
