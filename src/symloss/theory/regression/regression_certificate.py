@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses.foreign import unreduced
+from symloss.losses.wrapped import unreduced
 from symloss.theory.binary.chords import worst_chord
 from symloss.theory.certificates.certificate import CounterExample, Finding
 from symloss.theory.regression.linear import LinearRegressionLoss

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from symloss import checks
 from symloss.losses import tensors
 from symloss.losses.evaluate import REDUCTIONS
-from symloss.losses.foreign import unreduced
 from symloss.losses.scores import full_precision
+from symloss.losses.wrapped import unreduced
 from symloss.theory.regression.quadrature import Rule
 from symloss.theory.regression.residual import recognised
 from symloss.theory.regression.target_noise import WANTED, AnyCorruption, Corruption, Sample, corruption
