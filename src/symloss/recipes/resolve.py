@@ -14,6 +14,7 @@ The layers, from the first to the last:
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,7 @@ class Resolved:
         >>> resolve("cifar10", "cifar10", "sgce").layer_of("weight_decay").name
         'protocol cifar10, for sgce'
         """
-        return _setters(self.layers, setting)[0]
+        return self.layers[_setters(self.layers, setting)[-1]]
 
     def overridden(self, setting: str) -> list[Overridden]:
         """The values that do not hold, the last one first.
@@ -92,10 +93,11 @@ class Resolved:
         >>> [(each.layer, each.value) for each in resolve("cifar10", "cifar10", "sgce").overridden("weight_decay")]
         [('protocol cifar10', 0.0001), ('defaults', 0.0)]
         """
-        return [
-            Overridden(layer.name, self._value(layer, setting), layer.source_of(setting) or "")
-            for layer in _setters(self.layers, setting)[1:]
-        ]
+        found = []
+        for at, following in itertools.pairwise(_setters(self.layers, setting)):
+            layer, source = self.layers[at], _source(self.layers[at:following], setting)
+            found.append(Overridden(layer.name, self._value(layer, setting), source))
+        return found[::-1]
 
     def _value(self, layer: Layer, setting: str) -> Any:
         from symloss.losses.spec import write  # noqa: PLC0415 (with the losses comes torch)
@@ -181,18 +183,19 @@ def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _setters(layers: Sequence[Layer], setting: str) -> list[Layer]:
-    """The layers that set it; the value of the first holds."""
-    return [layer for layer in reversed(layers) if layer.sets(setting)]
+def _setters(layers: Sequence[Layer], setting: str) -> list[int]:
+    """Which layers set it; the value of the last one holds."""
+    return [at for at, layer in enumerate(layers) if layer.sets(setting)]
+
+
+def _source(layers: Sequence[Layer], setting: str) -> str:
+    """The source that the last layer names which names one."""
+    return next(source for layer in reversed(layers) if (source := layer.source_of(setting)) is not None)
 
 
 def _sources(settings: Settings, layers: Sequence[Layer], record: Record) -> dict[str, str]:
-    """The source of each setting: that of the last layer which names one."""
-    sources = {
-        setting: next(text for layer in reversed(layers) if (text := layer.source_of(setting)) is not None)
-        for setting in settings.to_dict()
-    }
-    if settings.scores == "loss" and _setters(layers, "scores")[0].source in (DEFAULT, GIVEN):
+    sources = {setting: _source(layers, setting) for setting in settings.to_dict()}
+    if settings.scores == "loss" and layers[_setters(layers, "scores")[-1]].source in (DEFAULT, GIVEN):
         sources["scores"] = f"the loss, which takes them {_LOSS_TAKES_SCORES[record.normalize]}"
     return sources
 
