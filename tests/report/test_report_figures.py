@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from report_helpers import write_run
 
-from symloss.lab.tables import Published
+from symloss.recipes.published_tables import Published
 from symloss.report.curves import learning_curve, thinned
 from symloss.report.figures import Figure, difference, figure, published_deviation, signed
 from symloss.report.runs import read_run

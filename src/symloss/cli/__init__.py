@@ -12,9 +12,10 @@ import typer
 from symloss import __version__
 from symloss.cli.bench import bench
 from symloss.cli.data import data
-from symloss.cli.lab import recipe, reproduce
+from symloss.cli.lab import reproduce
 from symloss.cli.losses import certify, losses
 from symloss.cli.options import Trains
+from symloss.cli.recipe import recipe
 from symloss.cli.report import report
 from symloss.cli.training import compare, predict, train
 from symloss.cli.tune import tune

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from symloss.lab.cells import Cell
 from symloss.lab.work import evaluation_file
-from symloss.training.comparison import spread
+from symloss.recipes.cells import Cell
+from symloss.training.comparison import run_folder, spread
 from symloss.training.folder import RESULT, RunFolder
 
 
 def accuracy(cell: Cell, runs: Path) -> float | None:
     """Of one run, on what its cell is tested on, in the last epoch; None while there is none."""
-    folder = RunFolder(cell.folder(runs))
+    folder = RunFolder(run_folder(runs, cell.settings))
     if cell.evaluate is not None:
         found = folder.read(evaluation_file(cell.evaluate))
         return None if found is None else float(found["accuracy"])

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from symloss.lab.cells import Cell
+from symloss.recipes.cells import Cell
+from symloss.training.comparison import run_folder
 from symloss.training.folder import FAILURE, METRICS, RESULT, Busy, RunFolder
 from symloss.training.prediction import accuracy_on
 from symloss.training.run import OnEpoch, train
@@ -33,7 +34,7 @@ class Work:
         """Of cells that are the same run."""
         cell = cells[0]
         # Other processes may stand somewhere else.
-        folder, root = cell.folder(runs).resolve(), None if root is None else root.resolve()
+        folder, root = run_folder(runs, cell.settings).resolve(), None if root is None else root.resolve()
         evaluate = tuple(dict.fromkeys(cell.evaluate for cell in cells if cell.evaluate))
         return cls(f"{cell.name} seed {cell.seed}", cell.settings, folder, evaluate, root, where)
 

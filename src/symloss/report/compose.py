@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from symloss import checks
-from symloss.lab.tables import list_tables
+from symloss.recipes.published_tables import list_tables
 from symloss.report import own_runs
 from symloss.report.document import Block, Report, Section
 from symloss.report.recipes import cells_of, gather

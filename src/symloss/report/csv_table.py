@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from symloss.lab.tables import SPREADS
+from symloss.recipes.published_tables import SPREADS
 from symloss.report.document import Block, Entry, Head, Line, Report, Section
 from symloss.report.figures import Figure
 from symloss.text import plain

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from symloss.lab.tables import Published, Table
+from symloss.recipes.published_tables import Published, PublishedTable
 from symloss.report.figures import Figure
 from symloss.report.runs import Run, Runs
 from symloss.training.settings import FULL, profile_said
@@ -78,7 +78,7 @@ class Section:
     facts: tuple[str, ...]
     """Sentences about what was run."""
     blocks: tuple[Block, ...]
-    recipe: Table | None = None
+    recipe: PublishedTable | None = None
     command: str | None = None
 
     @property

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from symloss.lab.tables import Published
+from symloss.recipes.published_tables import Published
 from symloss.training.comparison import spread
 
 DIFFERENCE = (

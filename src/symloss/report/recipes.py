@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
-from symloss.lab.cells import Cell, cells_by_key
-from symloss.lab.tables import SPREADS, Column, Table, load_table
+from symloss.recipes.cells import Cell, cells_matching
+from symloss.recipes.published_tables import SPREADS, PublishedTable, TableColumn, load_table
 from symloss.report.document import Block, Entry, Head, Line, Section
 from symloss.report.figures import difference, figure
 from symloss.report.runs import Run
@@ -18,13 +17,13 @@ Place = tuple[str, str, str]
 
 def cells_of(run: Run) -> tuple[Cell, ...]:
     """The cells whose run it is. A table may be run with more seeds than were published: any seed will do."""
-    return cells_by_key().get(dataclasses.replace(run.settings, seed=0).key, ())
+    return cells_matching(run.settings)
 
 
 class Gathered:
     """The runs of a table under a profile, by their place in it."""
 
-    def __init__(self, table: Table, profile: str):
+    def __init__(self, table: PublishedTable, profile: str):
         self.table, self.profile = table, profile
         self.runs: dict[Place, list[tuple[Run, float]]] = {}
         self.titles: dict[tuple[str, str], str] = {}
@@ -78,7 +77,7 @@ class Gathered:
         words += [f"--profile {self.profile}"] if self.profile != "full" else []
         return " ".join(words)
 
-    def _heads(self, columns: list[Column], stacked: bool) -> tuple[Head, ...]:
+    def _heads(self, columns: list[TableColumn], stacked: bool) -> tuple[Head, ...]:
         """The columns that have a figure; blocks that are stacked have the same ones, all that any of them needs."""
         used = {(dataset, noise) for dataset, _, noise in self.runs}
         noises = {noise for _, noise in used}
@@ -89,7 +88,7 @@ class Gathered:
             if (column.name, noise) in used or (stacked and noise in noises)
         )
 
-    def _block(self, columns: list[Column], heads: tuple[Head, ...]) -> Block:
+    def _block(self, columns: list[TableColumn], heads: tuple[Head, ...]) -> Block:
         names = {column.name for column in columns}
         used = {row for dataset, row, _ in self.runs if dataset in names}
         rows = [row for row in self.table.rows if row.name in used]

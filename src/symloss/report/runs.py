@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.lab.tables import profiles
 from symloss.lab.work import evaluation_file
 from symloss.noise.manifest import JSON as NOISE
+from symloss.recipes.profiles import profiles
 from symloss.training.folder import DATA, FAILURE, RESULT, SETTINGS, RunFolder
 from symloss.training.settings import Settings
 

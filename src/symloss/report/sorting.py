@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from symloss import noise
-from symloss.lab.tables import load_table
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import describe
 from symloss.losses.spec import parse
 from symloss.noise.noise_spec import KINDS
+from symloss.recipes.published_tables import load_table
 
 
 def noise_key(text: str) -> tuple[int, float, str]:

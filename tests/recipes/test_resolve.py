@@ -4,8 +4,9 @@ import pytest
 from refusals import refused
 
 from symloss.losses.spec import parse
+from symloss.recipes.resolve import given as given_layer
+from symloss.recipes.resolve import resolve as resolve_layers
 from symloss.training import resolve
-from symloss.training.protocols import resolved
 
 WEIGHT_DECAY = {
     "sgce": (5e-3, 5e-4),
@@ -84,24 +85,24 @@ def test_what_a_loss_does_to_its_scores_anyhow_needs_no_saying(loss, anyhow):
 
 
 def test_the_step_protocol_is_the_papers():
-    found = {loss: resolved("cifar100-step", "cifar100", loss, {}).settings for loss in ("sgce", "alpha-mae", "ce")}
+    found = {loss: resolve_layers("cifar100-step", "cifar100", loss).settings for loss in ("sgce", "alpha-mae", "ce")}
     assert [(s.schedule, s.epochs, s.model, s.weight_decay) for s in found.values()] == [
         ("step:190,0.1", 200, "resnet34", 5e-4)
     ] * 3
     assert (found["sgce"].loss, found["sgce"].scores) == ("sgce:q=0.35", "batch-norm")
     assert (found["alpha-mae"].loss, found["alpha-mae"].scores) == ("alpha-mae:alpha=0.25", "loss")
     # No settings are published for these under that schedule: those of CIFAR-100.
-    assert resolved("cifar100-step", "cifar100", "anl-ce", {}).settings.loss == resolve("cifar100", "anl-ce").loss
+    assert resolve_layers("cifar100-step", "cifar100", "anl-ce").settings.loss == resolve("cifar100", "anl-ce").loss
 
 
 def test_every_setting_has_its_source():
-    found = resolved("cifar10", "cifar10", "sgce", {"lr": 0.5})
+    found = resolve_layers("cifar10", "cifar10", "sgce", given_layer({"lr": 0.5}))
     assert set(found.sources) == set(found.settings.to_dict())
     assert found.sources["lr"] == "as given"
     assert found.sources["loss"] == "Lemire Paquin 2026, table 5"
     assert found.sources["precision"] == "the default"
-    assert resolved("cifar10", "cifar10", "sgce:q=0.1", {}).sources["loss"] == "as given"
-    assert "Ye 2023" in resolved("cifar10", "cifar10", "anl-ce", {}).sources["penalty"]
+    assert resolve_layers("cifar10", "cifar10", "sgce:q=0.1").sources["loss"] == "as given"
+    assert "Ye 2023" in resolve_layers("cifar10", "cifar10", "anl-ce").sources["penalty"]
 
 
 PUBLIC = "the public implementation of Ye 2023"
@@ -154,17 +155,17 @@ REPLICATION = "Menon 2020, as replicated in ReScience C 2021"
 )
 def test_a_source_is_where_the_value_is_printed(protocol, loss, settings, source):
     data = {"cifar100-step": "cifar100", "mnist-lenet5": "mnist"}.get(protocol, protocol)
-    found = resolved(protocol, data, loss, {}).sources
+    found = resolve_layers(protocol, data, loss).sources
     assert {name: found[name] for name in settings.split()} == dict.fromkeys(settings.split(), source)
 
 
 @pytest.mark.parametrize("protocol", ["digits", "mnist-lenet5"])
 def test_what_a_search_found_says_so(protocol):
     data = protocol.removesuffix("-lenet5")
-    assert "`symloss tune`" in resolved(protocol, data, "sgce", {}).sources["weight_decay"]
-    assert "tune" not in resolved(protocol, data, "sgce", {}).sources["epochs"]
+    assert "`symloss tune`" in resolve_layers(protocol, data, "sgce").sources["weight_decay"]
+    assert "tune" not in resolve_layers(protocol, data, "sgce").sources["epochs"]
 
 
 def test_an_unknown_protocol_is_refused():
     with refused(ValueError, "there is no protocol 'cifar11'", "did you mean 'cifar1"):
-        resolved("cifar11", "cifar10", "ce", {})
+        resolve_layers("cifar11", "cifar10", "ce")

@@ -1,4 +1,4 @@
-"""Tables as data: what is trained on what, and what was published. One TOML file each, checked when it is read."""
+"""Published tables as data: what is trained on what, and which figures were published. One file each, in tables/."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from symloss import checks, noise
-from symloss.losses.catalogue import RECORDS
-from symloss.losses.create import describe
-from symloss.losses.spec import parse
+from symloss import checks
+from symloss.noise import noise_spec
 
-PROFILES = "profiles"
+FOLDER = "tables"
 SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
 """What the number in brackets is, and its short name."""
 TITLES = {"alpha-mae": "alpha-MAE", "unhinged": "Unhinged", "phuber-ce": "PHuber-CE", "phuber-gce": "PHuber-GCE"}
 """How people write a loss, where it is not in capitals."""
-CELL = re.compile(r"(?P<bold>\*?)(?P<value>\d+\.\d+)(\((?P<spread>\d+\.\d+)\))?")
+_NAME = re.compile(r"[a-z0-9+-]+")
+"""A loss of the catalogue, not composed."""
+_FIGURE = re.compile(r"(?P<bold>\*?)(?P<value>\d+\.\d+)(\((?P<spread>\d+\.\d+)\))?")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Published:
         >>> Published.parse("*88.17(0.15)")
         Published(value=88.17, spread=0.15, bold=True, text='88.17(0.15)')
         """
-        found = CELL.fullmatch(text)
+        found = _FIGURE.fullmatch(text)
         if found is None:
             raise ValueError(f"a published cell must read 88.17(0.15), 88.17 or *88.17(0.15) if bold; got {text!r}")
         spread = found["spread"]
@@ -48,7 +48,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A loss, and what differs in this row from its usual settings."""
 
     name: str
@@ -57,15 +57,25 @@ class Row:
 
     @property
     def title(self) -> str:
-        """As people write it: "SGCE", "CE (clip 0.1)"."""
-        name, _ = parse(self.loss)
-        written = TITLES.get(name, name.upper() if name in RECORDS else name)
-        said = ", ".join(f"{key} {value}" for key, value in self.changes.items())
-        return written + (f" ({said})" if said else "")
+        """As people write it.
+
+        >>> TableRow("ce-clipped", "ce", {"clip": 0.1}).title, TableRow("alpha-mae", "alpha-mae:alpha=2").title
+        ('CE (clip 0.1)', 'alpha-MAE')
+        """
+        name = self.simple_loss
+        written = self.loss if name is None else TITLES.get(name, name.upper())
+        changed = ", ".join(f"{key} {value}" for key, value in self.changes.items())
+        return written + (f" ({changed})" if changed else "")
+
+    @property
+    def simple_loss(self) -> str | None:
+        """The name of the loss in the catalogue; None for one that is composed."""
+        name = self.loss.partition(":")[0]
+        return name if _NAME.fullmatch(name) else None
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A data set of a table, with the protocol it is trained by."""
 
     name: str
@@ -78,54 +88,63 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
+    """A table: losses in its rows, data sets with their noise in its columns."""
+
     name: str
     title: str
     source: str
-    rows: tuple[Row, ...]
-    datasets: tuple[Column, ...]
+    rows: tuple[TableRow, ...]
+    datasets: tuple[TableColumn, ...]
     seeds: int
     spread: str
     settings: dict[str, Any]
 
     def published(self, dataset: str, row: str, noise: str) -> Published | None:
+        """The published figure of a cell; None where there is none."""
         column = next(column for column in self.datasets if column.name == dataset)
         cells = column.published.get(row)
         return None if cells is None else cells[column.noise.index(noise)]
 
 
 def _files() -> dict[str, Any]:
-    folder = resources.files("symloss.lab").joinpath("recipes")
+    folder = resources.files("symloss.recipes").joinpath(FOLDER)
     return {file.name.removesuffix(".toml"): file for file in folder.iterdir() if file.name.endswith(".toml")}
 
 
 def list_tables() -> list[str]:
-    """The names of all tables."""
-    return sorted(set(_files()) - {PROFILES})
+    """The names of all tables.
+
+    >>> list_tables()[:3]
+    ['ablation', 'digits', 'mnist-lenet5']
+    """
+    return sorted(_files())
 
 
 @functools.cache
-def load_table(name: str) -> Table:
+def load_table(name: str) -> PublishedTable:
+    """A table by its name.
+
+    >>> load_table("table1").published("cifar10", "sgce", "sym:0.8").value
+    61.06
+    """
     if name not in list_tables():
         raise ValueError(f"there is no table {name!r}; {checks.nearest(name, list_tables())}")
     return read_table(name, _files()[name].read_text())
 
 
-@functools.cache
-def profiles() -> dict[str, dict[str, dict[str, Any]]]:
-    """What each profile changes, by protocol."""
-    return {"full": {}} | tomllib.loads(_files()[PROFILES].read_text())
+def read_table(name: str, text: str) -> PublishedTable:
+    """A table from its TOML, or one sentence that says what is wrong with it.
 
-
-def read_table(name: str, text: str) -> Table:
-    """A table from its TOML, or one sentence that says what is wrong with it."""
+    Whether its rows are losses is seen when its cells are planned: a table can be read without torch.
+    """
     try:
         return _table(name, tomllib.loads(text))
     except (ValueError, TypeError) as error:
         raise ValueError(f"recipe {name}: {error}") from None
 
 
-def _table(name: str, found: dict[str, Any]) -> Table:
+def _table(name: str, found: dict[str, Any]) -> PublishedTable:
     _only(found, required=("title", "source", "rows", "seeds", "spread", "datasets"), allowed=_OF_A_TABLE)
     checks.choice("spread", found["spread"], SPREADS)
     variants = found.get("variants", {})
@@ -137,7 +156,7 @@ def _table(name: str, found: dict[str, Any]) -> Table:
         _column(key, value, found.get("noise", []), {row.name for row in rows})
         for key, value in found["datasets"].items()
     )
-    return Table(
+    return PublishedTable(
         name, str(found["title"]), str(found["source"]), rows, datasets,
         int(checks.number("seeds", found["seeds"], "[1, inf)", whole=True)), found["spread"], found.get("settings", {}),
     )  # fmt: skip
@@ -162,21 +181,20 @@ def _distinct(what: str, values: list[str]) -> list[str]:
     return values
 
 
-def _row(name: str, variant: dict[str, Any]) -> Row:
+def _row(name: str, variant: dict[str, Any]) -> TableRow:
     changes = dict(variant)
     if "loss" not in changes:
         raise ValueError(f"variant {name} must have a loss; got {', '.join(changes) or 'nothing'}")
     loss = changes.pop("loss")
-    describe(parse(loss)[0])  # refuses what is no loss
-    return Row(name, loss, changes)
+    return TableRow(name, loss, changes)
 
 
-def _column(name: str, found: dict[str, Any], usual: list[str], rows: set[str]) -> Column:
+def _column(name: str, found: dict[str, Any], usual: list[str], rows: set[str]) -> TableColumn:
     _only(found, (), _OF_A_DATASET, f"data set {name}")
     data = found.get("data", name)
     columns = tuple(_distinct(f"the noise of {name}", found.get("noise", usual)))
     for spec in columns:
-        noise.parse(spec)
+        noise_spec.parse(spec)
     published = {}
     for row, line in found.get("published", {}).items():
         if row not in rows:
@@ -185,4 +203,4 @@ def _column(name: str, found: dict[str, Any], usual: list[str], rows: set[str]) 
         if len(cells) != len(columns):
             raise ValueError(f"{name} must have {len(columns)} published cells a row; {row} has {len(cells)}")
         published[row] = cells
-    return Column(name, data, found.get("protocol", data), columns, found.get("evaluate"), published)
+    return TableColumn(name, data, found.get("protocol", data), columns, found.get("evaluate"), published)

@@ -7,10 +7,12 @@ import pytest
 from refusals import refused
 
 from symloss.lab import Published, list_tables, load_table
-from symloss.lab.tables import profiles, read_table
-from symloss.training.protocols import protocol, resolved
+from symloss.recipes.profiles import profiles
+from symloss.recipes.protocols import load_protocol
+from symloss.recipes.published_tables import read_table
+from symloss.recipes.resolve import resolve as resolve_layers
 
-# Of all cells in printed order (loss, then its row), read from the paper's LaTeX by a parser: tests/lab/tex_tables.py.
+# Of all cells in printed order (loss, then its row), read from the paper's LaTeX by a parser: tests/recipes/tex_tables.py.
 DIGESTS = {
     ("table1", "cifar10"): "96dade727baaa416",
     ("table1", "cifar100"): "5298cd402ff035ac",
@@ -68,7 +70,7 @@ def test_cells_spelled_out():
 
 @pytest.mark.parametrize(("loss", "protocol_"), [(loss, name) for loss in OURS for name in OURS[loss]])
 def test_the_papers_own_losses_have_the_papers_settings(loss, protocol_):
-    found = resolved(protocol_, protocol_.removesuffix("-step"), loss, {}).settings
+    found = resolve_layers(protocol_, protocol_.removesuffix("-step"), loss).settings
     expected = CONFIGURATIONS[protocol_] | {"momentum": 0.9, "clip": 5.0}
     assert {name: getattr(found, name) for name in expected} == expected
     value = OURS[loss][protocol_]
@@ -77,18 +79,18 @@ def test_the_papers_own_losses_have_the_papers_settings(loss, protocol_):
 
 def test_weight_decay_after_one_step_is_the_papers():
     found = {
-        loss: resolved("cifar100-step", "cifar100", loss, {}).settings.weight_decay
+        loss: resolve_layers("cifar100-step", "cifar100", loss).settings.weight_decay
         for loss in WEIGHT_DECAY_AFTER_ONE_STEP
     }
     assert found == WEIGHT_DECAY_AFTER_ONE_STEP
-    assert set(protocol("cifar100-step")["losses"]) == set(found)
+    assert set(load_protocol("cifar100-step").losses) == set(found)
 
 
 @pytest.mark.parametrize("profile", profiles())
 def test_every_table_is_complete(profile):
     for name in list_tables():
         for column in load_table(name).datasets:
-            protocol(column.protocol)
+            load_protocol(column.protocol)
             assert profile == "full" or column.protocol in profiles()[profile], f"{profile} says nothing of {name}"
 
 
@@ -126,8 +128,6 @@ def test_a_row_may_be_composed():
         ("seeds = 2", "sedes = 2", "must have seeds"),
         ("seeds = 2", "seeds = 2\nepochs = 3", "has no 'epochs'"),
         ('"none"', '"variance"', "spread must be one of"),
-        ('"mae"]', '"meo"]', "no loss named 'meo'"),
-        ('"mae"]', '"symmetrize(meo)"]', "character 12, holds 'meo'"),
         ('"mae"]', '"ce"]', "rows must be different"),
         ('["clean", "sym:0.4"]', "[]", "the noise of digits"),
         ('"sym:0.4"', '"symm:0.4"', "symm"),
