@@ -1,8 +1,10 @@
 """Losses of a linear layer: the same value and gradients as by way of the scores, without them."""
 
+import itertools
+
 import pytest
 import torch
-from conftest import every_loss
+from representatives import every_path
 
 import symloss
 from symloss import functional
@@ -50,35 +52,30 @@ def no_scores(monkeypatch):
 
 
 @pytest.mark.parametrize("normalize", [None, "l2"])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 @pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("ignoring", [False, True], ids=["all", "ignoring"])
 @pytest.mark.usefixtures("no_scores")
-def test_unhinged_without_scores(normalize, reduction, weighted, biased, ignoring):
+def test_unhinged_without_scores(normalize, weighted, biased):
     (features, weight, bias), target = head_of()
-    class_weight = torch.linspace(0.5, 2, 30, dtype=torch.float64) if weighted else None
-    if ignoring:
-        target[::3] = 7
-    compare(
-        UNHINGED,
-        (features, weight, bias if biased else None),
-        target,
-        normalize=normalize,
-        temperature=0.3 if normalize else 1.0,
-        class_weight=class_weight,
-        reduction=reduction,
-        ignore_index=7,
-    )
+    some_ignored = target.clone()
+    some_ignored[::3] = 7
+    options = {
+        "normalize": normalize,
+        "temperature": 0.3 if normalize else 1.0,
+        "class_weight": torch.linspace(0.5, 2, 30, dtype=torch.float64) if weighted else None,
+        "ignore_index": 7,
+    }
+    for reduction, labels in itertools.product(("mean", "sum", "none"), (target, some_ignored)):
+        compare(UNHINGED, (features, weight, bias if biased else None), labels, reduction=reduction, **options)
 
 
-@pytest.mark.parametrize("normalize", [None, "l2"])
-@every_loss
-def test_every_loss_in_blocks(name, normalize, monkeypatch):
+@every_path
+def test_every_path_in_blocks(name, monkeypatch):
     monkeypatch.setattr(heads, "ROWS", 16)
     parts, target = head_of()
     target[5] = -100
-    compare(RECORDS[name].loss(), parts, target, normalize=normalize)
+    for normalize in (None, "l2"):
+        compare(RECORDS[name].loss(), parts, target, normalize=normalize)
 
 
 @pytest.mark.usefixtures("no_scores")
@@ -200,7 +197,7 @@ def test_a_bias_of_minus_infinity_masks_its_class(name, normalize, weighted):
         heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize=normalize, class_weight=class_weight)
 
 
-@every_loss
+@every_path
 def test_nan_features_give_nan(name):
     parts, target = head_of(dtype=torch.float32)
     parts[0].data[2, 1] = torch.nan
