@@ -17,8 +17,8 @@ from symloss import functional
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import FUNCTIONS, MODULES, function_name
 from symloss.losses.foreign import Foreign
-from symloss.losses.potentials import CE, MAE
-from symloss.losses.whole import MSE, Cosine
+from symloss.losses.leaves import CE, MAE
+from symloss.losses.score_leaves import MSE, Cosine
 
 INF, NAN = math.inf, math.nan
 SCORES = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, -0.5]])

@@ -10,7 +10,7 @@ from conftest import every_loss
 
 import symloss
 from symloss.losses import evaluate, kernels
-from symloss.losses import potentials as phi
+from symloss.losses import leaves as phi
 from symloss.losses.catalogue import RECORDS
 
 SERVED = {

@@ -29,7 +29,7 @@ import symloss
 from symloss import functional
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import FUNCTIONS, MODULES, function_name
-from symloss.losses.potentials import CE, MAE
+from symloss.losses.leaves import CE, MAE
 from symloss.losses.spec import parse
 
 REDUCTIONS = ("mean", "sum", "none")

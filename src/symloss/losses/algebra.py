@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.evaluate import Options, evaluate
 from symloss.losses.kernels import AtLabel, Block, Partials
 from symloss.losses.scores import Scores
 
 if TYPE_CHECKING:
-    from symloss.losses.potentials import Potential
+    from symloss.losses.leaves import Potential
 
 
-class Germ(NamedTuple):
+class FirstOrder(NamedTuple):
     """A loss near equal scores, to first order: value + slope * unhinged (prop. 5.2)."""
 
     value: Tensor
@@ -34,7 +34,7 @@ class Loss(ABC):
     """A loss as its value at every label.
 
     >>> from symloss import symmetrize
-    >>> from symloss.losses.potentials import GCE
+    >>> from symloss.losses.leaves import GCE
     >>> sgce = symmetrize(GCE(q=0.5))
     >>> sgce
     symmetrize(GCE(q=0.5))
@@ -52,7 +52,7 @@ class Loss(ABC):
             child.refuse(s, kept)
 
     @abstractmethod
-    def germ(self, s: Scores) -> Germ:
+    def first_order(self, s: Scores) -> FirstOrder:
         """Value and slope at equal scores, for as many classes as each example of s has."""
 
     @property
@@ -109,13 +109,13 @@ class Loss(ABC):
     def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
         """The value at every label, classes along dim; 0 where masked. Log p will do for scores: its softmax is p."""
         s = Scores(scores, dim)
-        if tensors.can_look(scores):
+        if validation.can_look(scores):
             self.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
         return torch.where(s.present, self.values(s), 0.0)
 
     def slope(self, classes: int) -> float:
         """The slope at equal scores against the unhinged loss (cross-entropy's is 1)."""
-        return float(self.germ(Scores(torch.zeros(classes, dtype=torch.float64))).slope)
+        return float(self.first_order(Scores(torch.zeros(classes, dtype=torch.float64))).slope)
 
     def __call__(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The training loss, with the options of ``F.cross_entropy``."""
@@ -199,9 +199,9 @@ class Sum(Loss):
         first, *others = (a * term.values(s, labels) for a, term in self.terms)
         return sum(others, first)
 
-    def germ(self, s: Scores) -> Germ:
-        germs = [(a, term.germ(s)) for a, term in self.terms]
-        first, *others = (Germ(a * germ.value, a * germ.slope) for a, germ in germs)
-        for germ in others:
-            first = Germ(first.value + germ.value, first.slope + germ.slope)
-        return first
+    def first_order(self, s: Scores) -> FirstOrder:
+        parts = [(a, term.first_order(s)) for a, term in self.terms]
+        total, *others = (FirstOrder(a * part.value, a * part.slope) for a, part in parts)
+        for other in others:
+            total = FirstOrder(total.value + other.value, total.slope + other.slope)
+        return total

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType, SimpleNamespace
 
 from symloss import checks
-from symloss.losses import potentials as phi
-from symloss.losses import whole
+from symloss.losses import leaves as phi
+from symloss.losses import score_leaves
 from symloss.losses.algebra import Loss
 from symloss.losses.operators import Insensitive, Symmetrize, blend, complement, dirichlet, relative
 from symloss.losses.record import Constants, Facts, Parameter, Record
@@ -138,7 +138,7 @@ _RECORDS = (
     Record(
         "symmetrized-mse",
         "SymmetrizedMSE",
-        lambda: Symmetrize(whole.MSE()),
+        lambda: Symmetrize(score_leaves.MSE()),
         "2 (mean_k p_k - p_y)",
         PAPER,
         facts=SYMMETRIC,
@@ -147,7 +147,7 @@ _RECORDS = (
     Record(
         "symmetrized-cosine",
         "SymmetrizedCosine",
-        lambda: Symmetrize(whole.Cosine()),
+        lambda: Symmetrize(score_leaves.Cosine()),
         "(mean_k z_k - z_y) / |z|",
         PAPER,
         facts=Facts(symmetric=True, non_increasing=False),
@@ -261,12 +261,12 @@ _RECORDS = (
         (Parameter("pi", 0.5, "[1e-30, 1)", "towards 0 cross-entropy, towards 1 MAE"),),
     ),
     # Functions of the whole score vector.
-    Record("mse", "MSE", whole.MSE, "1 - 2 p_y + sum_k p_k^2", PAPER),
-    Record("cosine", "Cosine", whole.Cosine, "1 - z_y / |z|", PAPER),
+    Record("mse", "MSE", score_leaves.MSE, "1 - 2 p_y + sum_k p_k^2", PAPER),
+    Record("cosine", "Cosine", score_leaves.Cosine, "1 - z_y / |z|", PAPER),
     Record(
         "bi-tempered",
         "BiTempered",
-        whole.BiTempered,
+        score_leaves.BiTempered,
         "tempered Bregman divergence of e_y and tempered softmax",
         "Amid 2019",
         (

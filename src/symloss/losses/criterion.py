@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.algebra import Loss, refuse_no_loss
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.foreign import Foreign, as_loss
@@ -52,7 +52,7 @@ class Criterion(nn.Module):
     Shapes: input (C,), (N, C) or (N, C, d1, ...); target class indices () / (N,) / (N, d1, ...), or probabilities of
     the input's shape. A score of ``-inf`` masks its class out.
 
-    >>> from symloss.losses.potentials import CE, MAE
+    >>> from symloss.losses.leaves import CE, MAE
     >>> loss = Criterion(0.1 * CE() + MAE(), reduction="sum")
     >>> loss(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.7773)
@@ -76,7 +76,7 @@ class Criterion(nn.Module):
         refuse_no_loss(loss)
         check_options(ignore_index, reduction, label_smoothing)
         if weight is not None:
-            tensors.class_vector("weight", weight)
+            validation.class_vector("weight", weight)
         self.register_buffer("weight", weight)
         self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
         self.score_map = score_map(normalize, temperature)
@@ -148,8 +148,8 @@ def _prior(prior: Tensor | Iterable[float] | None) -> Tensor | None:
     except (TypeError, ValueError) as error:
         wanted = "prior must hold one entry for each class, all numbers"
         raise TypeError(f"{wanted}; got {checks.brief(prior)}") from error
-    tensors.class_vector("prior", q)
-    tensors.probabilities(q, 0, "prior")
+    validation.class_vector("prior", q)
+    validation.probabilities(q, 0, "prior")
     return q
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import kernels, tensors
+from symloss.losses import kernels, validation
 from symloss.losses.scores import Scores, UnitScores, full_precision
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     """
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
-    tensors.scores(input)
-    soft = tensors.is_soft(input, target)
+    validation.scores(input)
+    soft = validation.is_soft(input, target)
     z = full_precision(input)
     if soft:
         return _soft(loss, z, target.to(z.dtype), options)
@@ -71,12 +71,12 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         or not (scores is None or isinstance(scores, UnitScores))
         or z.dim() < 2
         or target.numel() == 0
-        or not tensors.can_look(z, target)
-        or tensors.forward_mode()
+        or not validation.can_look(z, target)
+        or validation.forward_mode()
     ):
         return None
     block = kernels.kernel(loss, z.shape[1], None if scores is None else scores.unit)
-    kept = tensors.kept(target, z.shape[1], options.ignore_index)
+    kept = validation.kept(target, z.shape[1], options.ignore_index)
     count = target.numel() if kept is None else int(kept.sum())
     if block is None or count == 0:
         return None
@@ -115,7 +115,7 @@ class _Batch(NamedTuple):
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
     """By the plain formulas, at class indices."""
     s = _scores(z, options)
-    tensors.labels(target, s.classes, options.ignore_index)
+    validation.labels(target, s.classes, options.ignore_index)
     kept = target != options.ignore_index
     values, share = _hard_values(loss, s, torch.where(kept, target, 0), kept, options)
     return _reduced(values, share, options.reduction)
@@ -136,9 +136,9 @@ def _reduced(values: Tensor, share: Tensor, reduction: str) -> Tensor:
 
 
 def _scores(z: Tensor, options: Options) -> Scores:
-    s = Scores(z if options.score_map is None else _mapped(z, options.score_map), tensors.class_dim(z))
+    s = Scores(z if options.score_map is None else _mapped(z, options.score_map), validation.class_dim(z))
     if options.weight is not None:
-        tensors.class_vector("weight", options.weight, s.classes)
+        validation.class_vector("weight", options.weight, s.classes)
     return s
 
 
@@ -155,8 +155,8 @@ def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: O
     """The value of each example, and what it counts for in the mean: 0 for examples that are not kept."""
     labels = target.unsqueeze(s.dim)
     each = kept.unsqueeze(s.dim)
-    tensors.present_labels(s.z, labels, each, s.dim)
-    if tensors.can_look(s.z):
+    validation.present_labels(s.z, labels, each, s.dim)
+    if validation.can_look(s.z):
         loss.refuse(s, each)
     weight, smoothing = options.weight, options.label_smoothing
     if weight is None and smoothing == 0:
@@ -172,12 +172,12 @@ def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: O
 
 def _soft_values(loss: Loss, s: Scores, target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
     smoothing = options.label_smoothing
-    tensors.probabilities(target, s.dim)
-    if tensors.can_look(target) and bool(((target > 0) & ~s.present).any()):
+    validation.probabilities(target, s.dim)
+    if validation.can_look(target) and bool(((target > 0) & ~s.present).any()):
         raise ValueError(
             "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
         )
-    if tensors.can_look(s.z):
+    if validation.can_look(s.z):
         loss.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
     every, share = _weighted(loss, s, options.weight)
     target = (1 - smoothing) * target + smoothing / s.count

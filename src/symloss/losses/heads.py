@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from symloss import checks
-from symloss.losses import kernels, tensors
+from symloss.losses import kernels, validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap, score_map
 from symloss.losses.evaluate import Options, check_options, evaluate
+from symloss.losses.leaves import CE
 from symloss.losses.operators import Symmetrize
-from symloss.losses.potentials import CE
 from symloss.losses.scores import UnitScores, full_precision
 
 ROWS = 128
@@ -85,7 +85,7 @@ def linear_loss(
         check_options(ignore_index, reduction, 0.0)
     _check_shapes(features, weight, bias, target)
     if class_weight is not None:
-        tensors.class_vector("class_weight", class_weight, len(weight))
+        validation.class_vector("class_weight", class_weight, len(weight))
     scores = score_map(normalize, temperature)
     labels = target.reshape(-1).long()
     with torch.autocast(features.device.type, enabled=False):
@@ -93,7 +93,7 @@ def linear_loss(
         head = Head(full_precision(rows), full_precision(weight), None if bias is None else full_precision(bias))
         quick = None
         if _quick_head(head, scores, labels):
-            kept = tensors.kept(labels, len(weight), ignore_index)
+            kept = validation.kept(labels, len(weight), ignore_index)
             if loss.linear is not None and _pays(head, scores):
                 quick = _unhinged(loss.linear, head, labels, kept, scores, class_weight, reduction)
             elif class_weight is None and reduction != "none":
@@ -111,7 +111,7 @@ def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target:
             f"got {tuple(features.shape)} and {tuple(weight.shape)}"
         )
     if bias is not None:
-        tensors.class_vector("bias", bias, len(weight))
+        validation.class_vector("bias", bias, len(weight))
     if target.is_floating_point() or target.dtype == torch.bool or target.shape != features.shape[:-1]:
         raise ValueError(
             f"target must hold class indices of shape {tuple(features.shape[:-1])}; "
@@ -121,7 +121,7 @@ def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target:
 
 def _quick_head(head: Head, scores: ScoreMap | None, labels: Tensor) -> bool:
     parts = [part for part in head if part is not None]
-    if labels.numel() == 0 or not tensors.can_look(*parts) or tensors.forward_mode():
+    if labels.numel() == 0 or not validation.can_look(*parts) or validation.forward_mode():
         return False
     return (scores is None or isinstance(scores, UnitScores)) and len({part.dtype for part in parts}) == 1
 
@@ -183,7 +183,7 @@ def _without_masked(head: Head, y: Tensor, kept: Tensor | None) -> tuple[Head, T
         return head, None
     present = bias != -torch.inf
     each = torch.ones_like(y, dtype=torch.bool) if kept is None else kept
-    tensors.present_labels(bias.detach().expand(len(y), -1), y[:, None], each[:, None], 1)
+    validation.present_labels(bias.detach().expand(len(y), -1), y[:, None], each[:, None], 1)
     return Head(h, torch.where(present[:, None], weight, 0.0), torch.where(present, bias, 0.0)), present
 
 

@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.scores import Scores
 
 if TYPE_CHECKING:
     from symloss.losses.algebra import Loss
-    from symloss.losses.potentials import Potential
+    from symloss.losses.leaves import Potential
 
 
 @functools.lru_cache(maxsize=256)
@@ -210,7 +210,7 @@ def _checked(block: Block, z: Tensor, y: Tensor, share: Tensor) -> tuple[bool, T
             return False, norm
     if float(z.amin()) > -torch.inf:
         return False, None
-    tensors.present_labels(z, y, share != 0, 1)
+    validation.present_labels(z, y, share != 0, 1)
     return True, None
 
 

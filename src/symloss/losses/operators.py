@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import tensors
-from symloss.losses.algebra import Germ, Loss, NoSlopeError, refuse_no_loss
+from symloss.losses import validation
+from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError, refuse_no_loss
 from symloss.losses.kernels import AtLabel, Partials, add_multiple
-from symloss.losses.potentials import CE, Potential, Room
+from symloss.losses.leaves import CE, Potential, Room
 from symloss.losses.scores import Scores
 
 NOTHING = 1e-38
@@ -86,7 +86,7 @@ class OverLabels(Operator):
     def _drawn(self, s: Scores) -> Tensor:
         """The prior, class by class."""
         assert self.prior is not None
-        tensors.class_vector("prior", self.prior, s.classes)
+        validation.class_vector("prior", self.prior, s.classes)
         return s.align(self.prior.to(s.z))
 
     def _mean(self, values: Tensor, s: Scores) -> Tensor:
@@ -140,9 +140,9 @@ class Symmetrize(OverLabels):
         every = self._bare.values(_without_softmax(s) if self.inner.affine else s)
         return s.select(every, labels) - self._mean(every, s)
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(0 * value, slope)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(0 * value, slope)
 
 
 def _without_softmax(s: Scores) -> Scores:
@@ -166,9 +166,9 @@ class Insensitive(OverLabels):
         mean = self._mean(self.inner.values(s), s)
         return mean.expand_as(s.z) if labels is None else mean
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value, 0 * slope)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(value, 0 * slope)
 
 
 def _share(part: Tensor, rest: Tensor) -> Tensor:
@@ -204,9 +204,9 @@ class Relative(Operator):
         every = self.inner.values(s)
         return _share(s.select(every, labels), s.sum_others(every, labels))
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(1 / s.count, slope / (s.count * value))
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(1 / s.count, slope / (s.count * value))
 
 
 @dataclass(frozen=True, repr=False)
@@ -233,9 +233,9 @@ class Complement(Operator):
         room = (self.bound - self.inner.values(s)).clamp_min(0)
         return _share(s.sum_others(room, labels), s.select(room, labels))
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(1 - 1 / s.count, slope / (s.count * (self.bound - value)))
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(1 - 1 / s.count, slope / (s.count * (self.bound - value)))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -276,20 +276,20 @@ class Dirichlet(Operator):
         every = self.inner.values(s)
         return s.select(every, labels) + s.sum(self._excess(s) * every)
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value * (1 + s.sum(torch.ones_like(s.z) * self._excess(s))), slope)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(value * (1 + s.sum(torch.ones_like(s.z) * self._excess(s))), slope)
 
 
 def _slope(loss: Loss, s: Scores, operator: str) -> Tensor:
     """The slope at equal scores, by which an operator divides."""
     try:
-        slope = loss.germ(s).slope
+        slope = loss.first_order(s).slope
     except NoSlopeError as error:
         raise ValueError(f"{operator} divides by the slope at equal scores; {error}") from None
     # Where one class is left there is nothing to learn, whatever the scale.
     slope = torch.where(s.count > 1, slope, 1.0)
-    if tensors.can_look(slope) and bool((slope == 0).any()):
+    if validation.can_look(slope) and bool((slope == 0).any()):
         raise ValueError(
             f"{operator} divides by the slope at equal scores, which is 0 for this loss; it must not be flat there"
         )
@@ -335,9 +335,9 @@ class UnitSlope(Operator):
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         return self.inner.values(s, labels) / _slope(self.inner, s, "scale='ce'")
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value / slope, slope / slope)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(value / slope, slope / slope)
 
 
 @dataclass(frozen=True, repr=False)
@@ -368,15 +368,15 @@ class Blend(Operator):
         return dataclasses.replace(bent, linear=bent.linear + 1 - self.alpha)
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        if not self.inner.any_classes and tensors.can_look():
+        if not self.inner.any_classes and validation.can_look():
             self._check(s.classes)
         unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
         slope = _slope(self.inner, s, "blend")
         return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(self.alpha * value / slope, torch.ones_like(slope))
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(self.alpha * value / slope, torch.ones_like(slope))
 
 
 def _refuse_unblendable(loss: Loss, classes: int) -> None:
@@ -390,7 +390,7 @@ def _refuse_unblendable(loss: Loss, classes: int) -> None:
         tolerance = 1e-8 * (1 + every.abs().max())
         if (total.max() - total.min()) > tolerance:
             raise ValueError(f"blend takes a symmetric loss; the sum over labels of {loss!r} is not constant")
-        for order in tensors.renamings(classes):
+        for order in validation.renamings(classes):
             if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
                 raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
     _slope(loss, Scores(points[:1]), "blend")
@@ -416,10 +416,10 @@ class Noisy(Operator):
             every = self.inner.values(s).movedim(s.dim, -1) @ self.transition.to(s.z).T
         return s.select(every.movedim(-1, s.dim), labels)
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
         agreement = self.transition.to(s.z).diagonal().mean()
-        return Germ(value, slope * (agreement * s.count - 1) / (s.count - 1))
+        return FirstOrder(value, slope * (agreement * s.count - 1) / (s.count - 1))
 
 
 def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> Loss:
@@ -457,7 +457,7 @@ def dirichlet(loss: Loss, alpha: float | Tensor) -> Loss:
     alpha is a number, one entry for each class, or a tensor of the scores' shape (alpha_k(x), example by example).
     """
     if isinstance(alpha, Tensor):
-        if tensors.can_look(alpha) and not bool((alpha > 0).all()):
+        if validation.can_look(alpha) and not bool((alpha > 0).all()):
             raise ValueError(f"alpha must be above 0; got {float(alpha.min()):g}")
         return Dirichlet(loss, alpha)
     return Dirichlet(loss, checks.number("alpha", alpha, "(0, inf)"))
@@ -470,5 +470,5 @@ def noisy(loss: Loss, transition: Tensor) -> Loss:
         raise ValueError(f"transition must be a square tensor, row = true class; got {given}")
     if not transition.is_floating_point():
         raise TypeError(f"transition must hold floating-point probabilities; got {transition.dtype}")
-    tensors.probabilities(transition, 1, "transition")
+    validation.probabilities(transition, 1, "transition")
     return Noisy(loss, transition)

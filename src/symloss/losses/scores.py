@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 
 
 class _once:  # noqa: N801
@@ -140,7 +140,7 @@ class UnitScores(nn.Module):
         return self.temperature, self.eps
 
     def forward(self, scores: Tensor) -> Tensor:
-        return unit(scores, tensors.class_dim(scores), self.eps) / self.temperature
+        return unit(scores, validation.class_dim(scores), self.eps) / self.temperature
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}, eps={self.eps:g}"
@@ -163,7 +163,7 @@ class EpsSoftmax(nn.Module):
         self.m = checks.number("m", m, "[0, inf)")
 
     def forward(self, scores: Tensor) -> Tensor:
-        s = Scores(scores, tensors.class_dim(scores))
+        s = Scores(scores, validation.class_dim(scores))
         leader = scores.argmax(s.dim, keepdim=True)
         raised = s.logp
         if self.m > 0:  # log(p + m) from logarithms: its gradient is a number where p is 0, too

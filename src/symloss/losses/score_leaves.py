@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import Germ, Loss, NoSlopeError
-from symloss.losses.potentials import one_minus_exp
+from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError
+from symloss.losses.leaves import one_minus_exp
 from symloss.losses.scores import Scores, unit
 
 
@@ -20,8 +20,8 @@ class MSE(Loss):
         miss = one_minus_exp(s.select(s.logp, labels))
         return miss.square() + s.sum_others(s.p.square(), labels)
 
-    def germ(self, s: Scores) -> Germ:
-        return Germ(1 - 1 / s.count, 2 / s.count)
+    def first_order(self, s: Scores) -> FirstOrder:
+        return FirstOrder(1 - 1 / s.count, 2 / s.count)
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Cosine(Loss):
         direction = torch.where(s.present, unit(s.z, s.dim), 0.0)
         return 1 - s.select(direction, labels)
 
-    def germ(self, s: Scores) -> Germ:
+    def first_order(self, s: Scores) -> FirstOrder:
         raise NoSlopeError("the cosine loss has no slope at equal scores: it depends on their size")
 
 
@@ -50,10 +50,10 @@ class BiTempered(Loss):
             return -chosen
         return s.sum_others(((1 + r) * logp).exp(), labels) / (1 + r) + _own_part(chosen, r)
 
-    def germ(self, s: Scores) -> Germ:
+    def first_order(self, s: Scores) -> FirstOrder:
         r, log_n = 1 - self.t1, s.count.log()
         miss = log_n if r == 0 else one_minus_exp(-r * log_n) / r
-        return Germ(miss - one_minus_exp(-r * log_n) / (1 + r), (-(self.t2 - self.t1) * log_n).exp())
+        return FirstOrder(miss - one_minus_exp(-r * log_n) / (1 + r), (-(self.t2 - self.t1) * log_n).exp())
 
 
 def _own_part(x: Tensor, r: float) -> Tensor:

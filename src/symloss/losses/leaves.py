@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import Germ, Loss
+from symloss.losses.algebra import FirstOrder, Loss
 from symloss.losses.kernels import AtLabel, Everywhere, Partials, Swept, constant
 from symloss.losses.scores import Scores
 
@@ -84,9 +84,9 @@ class Potential(Loss):
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         return self.phi(s.select(s.logp, labels))
 
-    def germ(self, s: Scores) -> Germ:
+    def first_order(self, s: Scores) -> FirstOrder:
         logp = -s.count.log()
-        return Germ(self.phi(logp), -self.derivative(logp))
+        return FirstOrder(self.phi(logp), -self.derivative(logp))
 
 
 @dataclass(frozen=True)
