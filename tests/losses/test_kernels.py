@@ -9,17 +9,18 @@ import torch
 from conftest import every_loss
 
 import symloss
-from symloss.losses import evaluate, kernels
+from symloss.losses import evaluate
 from symloss.losses import leaves as phi
 from symloss.losses.catalogue import RECORDS
+from symloss.losses.fast import batch as blocks
 
 SERVED = {
-    "_Linear": {"unhinged"},
-    "_Narrow": {
+    "LinearKernel": {"unhinged"},
+    "LabelKernel": {
         *("alpha-mae", "ce", "mae", "rce", "gce", "focal", "agce", "aul", "ael", "taylor-ce"),
         *("phuber-ce", "phuber-gce", "js", "sce", "label-smoothing", "dirichlet-ce"),
     },
-    "_Summed": {
+    "SumsKernel": {
         *("sgce", "nce", "nfl", "ngce", "nnce", "nnfl", "nce+mae", "nce+rce", "nfl+mae", "nfl+rce"),
         *("nce+agce", "nce+aul", "nce+ael", "anl-ce", "anl-fl"),
     },
@@ -74,7 +75,7 @@ def agree(fast, slow, dtype):
 def test_which_kernel_serves_which_loss():
     found = {}
     for name, record in RECORDS.items():
-        found.setdefault(type(kernels.kernel(record.loss(), 10)).__name__, set()).add(name)
+        found.setdefault(type(blocks.kernel_for(record.loss(), 10)).__name__, set()).add(name)
     assert found == SERVED
 
 
@@ -95,7 +96,7 @@ def test_every_loss(name, shape, normalize, dtype, plain):
 @pytest.mark.parametrize("name", OWN)
 def test_losses_of_ones_own(name, plain):
     z, y = batch((40, 6), torch.float64)
-    assert kernels.kernel(OWN[name], 6) is not None
+    assert blocks.kernel_for(OWN[name], 6) is not None
     agree(value_and_gradient(OWN[name], z, y), plain(lambda: value_and_gradient(OWN[name], z, y)), torch.float64)
 
 
@@ -106,7 +107,7 @@ def test_block_by_block(name, monkeypatch, plain):
     y[::4] = -100
     loss = RECORDS[name].loss()
     whole = value_and_gradient(loss, z, y)
-    monkeypatch.setattr(kernels, "BLOCK", 7 * 11)
+    monkeypatch.setattr(blocks, "BLOCK", 7 * 11)
     agree(value_and_gradient(loss, z, y), whole, torch.float64)
     agree(whole, plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
 
@@ -146,14 +147,14 @@ LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 @pytest.mark.parametrize("name", LOSSES)
 def test_masked_classes_are_absent(name, normalize, dtype, plain, no_plain, monkeypatch):
     """In every kernel and block: as by the plain formula of the scores without them, down to a single class."""
-    monkeypatch.setattr(kernels, "BLOCK", 2 * 7)
+    monkeypatch.setattr(blocks, "BLOCK", 2 * 7)
     loss, scores = LOSSES[name], symloss.UnitScores(0.3) if normalize else None
     z, _ = batch((6, 7), dtype)
     y = torch.tensor([0, 1, 0, 4, 2, 6])
     rows = [(z[i : i + 1, : int((MASKS[i] == 0).sum())].detach().requires_grad_(), y[i : i + 1]) for i in range(6)]
     apart = [plain(lambda row=row, y=y: value_and_gradient(loss, row, y, score_map=scores)) for row, y in rows]
     masked = z.detach().masked_fill(MASKS.bool(), -torch.inf).requires_grad_()
-    if kernels.kernel(loss, 7) is not None:
+    if blocks.kernel_for(loss, 7) is not None:
         no_plain()
     found = loss(masked, y, reduction="none", score_map=scores)
     (gradient,), values = torch.autograd.grad(found.sum(), masked), found.detach()
@@ -204,7 +205,7 @@ def test_classes_beyond_the_bound_and_hopeless_labels(name, plain):
     agree(value_and_gradient(loss, z, y), plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
 
 
-@pytest.mark.parametrize("name", sorted(SERVED["_Narrow"] | SERVED["_Summed"]))
+@pytest.mark.parametrize("name", sorted(SERVED["LabelKernel"] | SERVED["SumsKernel"]))
 def test_derivatives_in_closed_form(name):
     """Every phi' is the derivative of its phi."""
     logp = torch.linspace(-12, -1e-3, 40, dtype=torch.float64, requires_grad=True)

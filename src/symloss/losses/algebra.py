@@ -1,26 +1,25 @@
-"""The algebra: a loss is its value at every label. Losses add up, and take factors."""
+"""The algebra: a loss is its value at every label. Losses can be added, and multiplied by numbers.
+
+This module, the leaves and the operators hold the formulas: values, and the first order at equal scores. They are the
+truth about a loss. How a kernel computes the same faster is known in ``fast``, and only there.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from symloss.losses import validation
-from symloss.losses.evaluate import Options, evaluate
-from symloss.losses.kernels import AtLabel, Block, Partials
 from symloss.losses.scores import Scores
-
-if TYPE_CHECKING:
-    from symloss.losses.leaves import Potential
 
 
 class FirstOrder(NamedTuple):
-    """A loss near equal scores, to first order: value + slope * unhinged (prop. 5.2)."""
+    """A loss near equal scores, to first order: ``value + slope * unhinged`` (prop. 5.2)."""
 
     value: Tensor
     slope: Tensor
@@ -33,6 +32,9 @@ class NoSlopeError(ValueError):
 class Loss(ABC):
     """A loss as its value at every label.
 
+    A subclass defines ``values`` and ``first_order``. It should be a frozen dataclass: losses are compared and cached
+    by value.
+
     >>> from symloss import symmetrize
     >>> from symloss.losses.leaves import GCE
     >>> sgce = symmetrize(GCE(q=0.5))
@@ -44,10 +46,16 @@ class Loss(ABC):
 
     @abstractmethod
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        """The value at the given labels (shaped like a kept sum), or at every label. Masked classes hold no meaning."""
+        """The value at every label, or at ``labels``, which have size 1 along the classes.
+
+        At masked classes the value has no meaning.
+        """
 
     def refuse(self, s: Scores, kept: Tensor) -> None:
-        """An error where the loss has no value at scores that are kept (shaped like a kept sum)."""
+        """Raise an error if the loss has no value at scores of a kept example.
+
+        ``kept`` says which examples are kept, and has size 1 along the classes.
+        """
         for child in self.children:
             child.refuse(s, kept)
 
@@ -68,29 +76,6 @@ class Loss(ABC):
     @property
     def children(self) -> tuple[Loss, ...]:
         return ()
-
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        """The potentials whose sums over classes the loss reads besides the label; None if it reads anything else."""
-        return None
-
-    @property
-    def linear(self) -> float | None:
-        """The factor of a loss that is a multiple of the unhinged loss, and therefore needs no softmax."""
-        return None
-
-    def partials(self, at: AtLabel) -> Partials:
-        """Value and derivatives at the label, for losses of which ``summed`` is known."""
-        raise NotImplementedError
-
-    @property
-    def kernels(self) -> dict[Any, Block | None]:
-        """The fast paths found so far. They live as long as the loss, and are no part of it."""
-        known: dict[Any, Block | None] = self.__dict__.setdefault("_kernels", {})
-        return known
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_kernels"}
 
     @property
     def any_classes(self) -> bool:
@@ -119,6 +104,9 @@ class Loss(ABC):
 
     def __call__(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The training loss, with the options of ``F.cross_entropy``."""
+        # The formulas know nothing of what is built on them; this is a shortcut for people.
+        from symloss.losses.evaluate import Options, evaluate  # noqa: PLC0415
+
         return evaluate(self, input, target, Options(**options))
 
     def __add__(self, other: object) -> Loss:
@@ -152,7 +140,7 @@ def _terms(loss: Loss) -> tuple[tuple[float, Loss], ...]:
 
 @dataclass(frozen=True, repr=False)
 class Sum(Loss):
-    """A weighted sum of losses."""
+    """A weighted sum of losses: sum_i a_i L_i, terms (a_i, L_i)."""
 
     terms: tuple[tuple[float, Loss], ...]
 
@@ -173,27 +161,6 @@ class Sum(Loss):
 
     def map(self, change: Callable[[Loss], Loss]) -> Loss:
         return Sum(tuple((a, term.map(change)) for a, term in self.terms))
-
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        found: dict[Potential, None] = {}
-        for _, term in self.terms:
-            if term.summed is None:
-                return None
-            found.update(dict.fromkeys(term.summed))
-        return tuple(found)
-
-    @property
-    def linear(self) -> float | None:
-        factors = [(a, term.linear) for a, term in self.terms]
-        return sum(a * factor for a, factor in factors if factor) if all(f is not None for _, f in factors) else None
-
-    def partials(self, at: AtLabel) -> Partials:
-        (first, loss), *others = self.terms
-        total = loss.partials(at) * first
-        for a, term in others:
-            total = total.plus(a, term.partials(at))
-        return total
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         first, *others = (a * term.values(s, labels) for a, term in self.terms)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import kernels, validation
-from symloss.losses.scores import Scores, UnitScores, full_precision
-
-if TYPE_CHECKING:
-    from symloss.losses.algebra import Loss
+from symloss.losses import validation
+from symloss.losses.algebra import Loss
+from symloss.losses.fast.batch import Unit, by_kernel, kernel_for
+from symloss.losses.fast.switch import PLAIN
+from symloss.losses.scores import HALF, Scores, UnitScores
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -52,9 +53,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     """
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
-    validation.scores(input)
     soft = validation.is_soft(input, target)
-    z = full_precision(input)
+    z = input.float() if input.dtype in HALF else input
     if soft:
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
@@ -63,7 +63,10 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
 
 
 def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
-    """By a kernel that writes the gradient with the value; None where only the plain formulas serve."""
+    """By a kernel that computes the gradient with the value; None where only the plain formulas serve.
+
+    This is where evaluation asks the fast floor, and the only place.
+    """
     scores = options.score_map
     if (
         options.weight is not None
@@ -71,45 +74,17 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         or not (scores is None or isinstance(scores, UnitScores))
         or z.dim() < 2
         or target.numel() == 0
-        or not validation.can_look(z, target)
-        or validation.forward_mode()
+        or not validation.is_eager(z, target)
+        or PLAIN.get()
     ):
         return None
-    block = kernels.kernel(loss, z.shape[1], None if scores is None else scores.unit)
-    kept = validation.kept(target, z.shape[1], options.ignore_index)
-    count = target.numel() if kept is None else int(kept.sum())
-    if block is None or count == 0:
+    unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    kernel = kernel_for(loss, z.shape[1], unit)
+    if kernel is None:
         return None
-    return kernels.do(_Batch(loss, target, options, block, kept, count), z)
-
-
-class _Batch(NamedTuple):
-    """A loss at the labels of a batch."""
-
-    loss: Loss
-    target: Tensor
-    options: Options
-    block: kernels.Block
-    kept: Tensor | None
-    number: int
-
-    def plain(self, z: Tensor) -> Tensor:
-        return _hard(self.loss, z, self.target, self.options)
-
-    def found(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        mean = self.options.reduction == "mean"
-        labels = self.target if self.kept is None else torch.where(self.kept, self.target, 0)
-        y = labels.unsqueeze(1)
-        share = kernels.constant(1 / self.number if mean else 1.0, z.dtype)
-        if self.kept is not None:
-            share = torch.where(self.kept.unsqueeze(1), share, 0.0)
-        gradient = torch.empty_like(z)
-        values = kernels.by_blocks(self.block, z, y, share, gradient, kernels.Scratch())
-        if self.options.reduction == "none":
-            return values.squeeze(1), gradient
-        if mean and self.kept is None:
-            return values.mean(), gradient
-        return values.sum() / self.number if mean else values.sum(), gradient
+    kept = validation.kept(target, z.shape[1], options.ignore_index)
+    plain = functools.partial(_hard, loss, target=target, options=options)
+    return by_kernel(kernel, z, target, kept, options.reduction, plain)
 
 
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:

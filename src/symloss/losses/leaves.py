@@ -1,12 +1,12 @@
 """Potentials: losses that are one scalar function phi of log p, applied to the label's entry.
 
-``phi`` is written so that both its value and its gradient keep their digits from p = 0 to p = 1; ``derivative`` is
-phi' in closed form. Neither knows the number of classes, targets, reductions or devices.
+``phi`` is written so that its value and its gradient keep their digits from p = 0 to p = 1. ``derivative`` is phi' in
+closed form. Neither knows the number of classes, targets, reductions or devices. In the formulas p is the label's
+probability.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import FirstOrder, Loss
-from symloss.losses.kernels import AtLabel, Everywhere, Partials, Swept, constant
 from symloss.losses.scores import Scores
 
 SMALL_Q = 0.01
@@ -39,7 +38,7 @@ def bent(x: Tensor, q: float) -> Tensor:
 
 
 class Potential(Loss):
-    """A loss of the label's probability alone."""
+    """A loss of the label's probability alone: phi(log p)."""
 
     @abstractmethod
     def phi(self, logp: Tensor) -> Tensor:
@@ -50,36 +49,9 @@ class Potential(Loss):
         """d phi / d log p."""
 
     @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        return ()
-
-    @property
-    def falls_to_the_end(self) -> bool:
-        """Whether phi' is not 0 at p = 1, and fades as p does: of a class that is sure it outweighs all others."""
-        return True
-
-    @property
     def less_constant(self) -> Potential:
-        """The same, or less a constant in which the differences between improbable labels would drown."""
+        """The same loss, without a constant in which the differences between improbable labels would drown."""
         return self
-
-    def partials(self, at: AtLabel) -> Partials:
-        return Partials(self.phi(at.logp), self.derivative(at.logp), {})
-
-    def sweep(self, at: Everywhere) -> Swept:
-        """phi summed over the other classes, and -phi' of each: quick, and exact to the rounding of a sum."""
-        value, fall = at.scratch.take(at.e), at.scratch.take(at.e)
-        # Of two classes that are left the other alone is summed, and may be as small as 1 - p.
-        fill = self.fill if at.absent is None else functools.partial(Potential.fill, self)
-        fill(at.logp, torch.mul(at.e, at.inverse, out=fall), value)
-        at.blank(value)
-        at.blank(fall)
-        return Swept(value.sum(1, keepdim=True), fall, fall.sum(1, keepdim=True))
-
-    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-        """Write phi of every entry to value, and -phi' to fall, which holds p before."""
-        value.copy_(self.phi(logp))
-        torch.neg(self.derivative(logp), out=fall)
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         return self.phi(s.select(s.logp, labels))
@@ -90,47 +62,12 @@ class Potential(Loss):
 
 
 @dataclass(frozen=True)
-class Room(Potential):
-    """max(bound - phi, 0), what the complement of a loss is made of."""
-
-    inner: Potential
-    bound: float
-
-    @property
-    def falls_to_the_end(self) -> bool:
-        return self.inner.falls_to_the_end
-
-    def phi(self, logp: Tensor) -> Tensor:
-        return (self.bound - self.inner.phi(logp)).clamp_min(0)
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        return torch.where(self.inner.phi(logp) < self.bound, -self.inner.derivative(logp), 0.0)
-
-    def partials(self, at: AtLabel) -> Partials:
-        inner = self.inner.partials(at)
-        value = inner.value.neg().add_(self.bound).clamp_min_(0)
-        return Partials(value, (inner.own * value.sign()).neg_(), {})
-
-    def sweep(self, at: Everywhere) -> Swept:
-        if self.inner.affine and float(at.logp.min()) > -self.bound:  # cross-entropy, and nothing is cut
-            return Swept(at.total_logp + at.others * self.bound, -1.0, -at.others)
-        return super().sweep(at)
-
-    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-        self.inner.fill(logp, fall, value)
-        value.neg_().add_(self.bound).clamp_min_(0)
-        fall.mul_(value.sign().neg_())
-
-
-@dataclass(frozen=True)
 class CE(Potential):
+    """Cross-entropy: -log p."""
+
     @property
     def affine(self) -> bool:
         return True
-
-    @property
-    def falls_to_the_end(self) -> bool:
-        return False
 
     def phi(self, logp: Tensor) -> Tensor:
         return -logp
@@ -138,19 +75,11 @@ class CE(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -torch.ones_like(logp)
 
-    def partials(self, at: AtLabel) -> Partials:
-        return Partials(at.logp.neg(), torch.full_like(at.logp, -1.0), {})
-
-    def sweep(self, at: Everywhere) -> Swept:
-        return Swept(-at.total_logp, 1.0, at.others)
-
-    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-        torch.neg(logp, out=value)
-        fall.fill_(1.0)
-
 
 @dataclass(frozen=True)
 class MAE(Potential):
+    """Mean absolute error: scale (1 - p)."""
+
     scale: float = 1.0
 
     @property
@@ -167,12 +96,11 @@ class MAE(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -self.scale * logp.exp()
 
-    def partials(self, at: AtLabel) -> Partials:
-        return Partials(at.miss, -at.p, {}) * self.scale
-
 
 @dataclass(frozen=True)
 class GCE(Potential):
+    """Generalised cross-entropy: (1 - p^q) / q."""
+
     q: float
 
     @property
@@ -189,31 +117,10 @@ class GCE(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -(self.q * logp).exp()
 
-    def partials(self, at: AtLabel) -> Partials:
-        if self.q < SMALL:
-            return super().partials(at)
-        power = at.logp * self.q
-        return Partials(power.expm1().mul_(-1 / self.q), power.exp_().neg_(), {})
-
-    def sweep(self, at: Everywhere) -> Swept:
-        if self.q < SMALL_Q or at.absent is not None:
-            return super().sweep(at)
-        power = at.blank(torch.mul(at.logp, self.q, out=at.scratch.take(at.e)).exp_())
-        total = power.sum(1, keepdim=True)
-        return Swept(torch.rsub(total, at.others).mul_(1 / self.q), power, total)
-
-    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-        if self.q < SMALL:
-            super().fill(logp, fall, value)
-            return
-        torch.mul(logp, self.q, out=fall).expm1_()
-        torch.mul(fall, -1 / self.q, out=value)
-        fall.add_(1)
-
 
 @dataclass(frozen=True)
 class Power(Potential):
-    """-scale p^q / q: GCE and MAE less their constant."""
+    """-scale p^q / q: GCE and MAE without their constant."""
 
     q: float
     scale: float = 1.0
@@ -224,25 +131,12 @@ class Power(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -self.scale * (self.q * logp).exp()
 
-    def partials(self, at: AtLabel) -> Partials:
-        power = (at.logp * self.q).exp_()
-        return Partials(power * (-1 / self.q), power.neg_(), {}) * self.scale
-
-    def sweep(self, at: Everywhere) -> Swept:
-        power = at.blank(torch.mul(at.logp, self.q, out=at.scratch.take(at.e)).exp_())
-        if self.scale != 1:
-            power.mul_(self.scale)
-        total = power.sum(1, keepdim=True)
-        return Swept(total * (-1 / self.q), power, total)
-
 
 @dataclass(frozen=True)
 class Focal(Potential):
-    gamma: float
+    """Focal loss: -(1 - p)^gamma log p."""
 
-    @property
-    def falls_to_the_end(self) -> bool:
-        return False
+    gamma: float
 
     def phi(self, logp: Tensor) -> Tensor:
         if self.gamma >= 1:
@@ -253,19 +147,6 @@ class Focal(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -one_minus_exp(logp).pow(self.gamma) * (1 + self.gamma * logp.exp() / _chord(logp))
 
-    def partials(self, at: AtLabel) -> Partials:
-        factor, cost = at.miss.pow(self.gamma), at.logp.neg()
-        bent = (at.p * cost).div_(at.miss.clamp_min(1e-30)).mul_(-self.gamma).sub_(1)
-        return Partials(factor * cost, bent.mul_(factor), {})
-
-    def fill(self, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-        # 1 - p is a multiple of half an eps; where it vanishes log p need not.
-        miss = torch.sub(1, fall, out=value).clamp_min_(torch.finfo(value.dtype).eps / 2)
-        fall.mul_(logp).div_(miss)
-        factor = value.sqrt_() if self.gamma == 0.5 else value.pow_(self.gamma)
-        torch.addcmul(factor, factor, fall, value=-self.gamma, out=fall)
-        factor.mul_(logp).neg_()
-
 
 def _chord(x: Tensor) -> Tensor:
     """(1 - e^x) / -x for x <= 0, by its series near 0."""
@@ -275,6 +156,8 @@ def _chord(x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AGCE(Potential):
+    """Asymmetric generalised cross-entropy: ((a + 1)^q - (a + p)^q) / q."""
+
     a: float
     q: float
 
@@ -288,11 +171,6 @@ class AGCE(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -(logp + (self.q - 1) * self._log_base(logp)).exp()
 
-    def partials(self, at: AtLabel) -> Partials:
-        if self.q < SMALL or self.a < 0.01:
-            return super().partials(at)
-        return _power(at, constant(self.a, at.p.dtype) + at.p, self.q, self.a + 1, -1)
-
     def _log_share(self, logp: Tensor) -> Tensor:
         """log((a + p) / (a + 1)), from 1 - p: so it keeps its digits, unless both a and p are small."""
         near = logp > (-0.5 if self.a < 0.01 else -torch.inf)
@@ -304,16 +182,10 @@ class AGCE(Potential):
         return torch.logaddexp(logp, torch.full_like(logp, math.log(self.a)))
 
 
-def _power(at: AtLabel, base: Tensor, q: float, at_one: float, sign: int) -> Partials:
-    """sign (base^q - at_one^q) / q with base = at_one + sign (1 - p)."""
-    kind = at.p.dtype
-    power = (at.miss * constant(sign / at_one, kind)).log1p_().mul_(constant(q, kind)).expm1_()
-    scale = constant(sign * math.pow(at_one, q) / q, kind)
-    return Partials(power.mul_(scale), base.pow_(q - 1).mul_(at.p).neg_(), {})
-
-
 @dataclass(frozen=True)
 class AUL(Potential):
+    """Asymmetric unhinged loss: ((a - p)^q - (a - 1)^q) / q."""
+
     a: float
     q: float
 
@@ -329,14 +201,11 @@ class AUL(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -(one_minus_exp(logp) + (self.a - 1)).pow(self.q - 1) * logp.exp()
 
-    def partials(self, at: AtLabel) -> Partials:
-        if self.q < SMALL or self.a < 1.01:
-            return super().partials(at)
-        return _power(at, constant(self.a - 1, at.p.dtype) + at.miss, self.q, self.a - 1, 1)
-
 
 @dataclass(frozen=True)
 class AEL(Potential):
+    """Asymmetric exponential loss: exp(-p / a)."""
+
     a: float
 
     def phi(self, logp: Tensor) -> Tensor:
@@ -346,65 +215,63 @@ class AEL(Potential):
         share = logp.exp() / self.a
         return -share * (-share).exp()
 
-    def partials(self, at: AtLabel) -> Partials:
-        share = at.p / -self.a
-        value = share.exp()
-        return Partials(value, share * value, {})
-
 
 @dataclass(frozen=True)
 class Taylor(Potential):
+    """The Taylor series of cross-entropy at p = 1, t terms: sum_{i=1..t} (1 - p)^i / i."""
+
     t: int
 
     @property
     def symmetric(self) -> bool:
         return self.t == 1
 
-    def _series(self, q: Tensor, coefficients: list[float]) -> Tensor:
-        total = torch.full_like(q, coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            total = total * q + coefficient
-        return total
+    def scaled_value(self, miss: Tensor) -> Tensor:
+        """phi / (1 - p), from 1 - p."""
+        return _polynomial(miss, [1 / i for i in range(1, self.t + 1)])
+
+    def scaled_derivative(self, miss: Tensor) -> Tensor:
+        """-phi' / p, from 1 - p."""
+        return _polynomial(miss, [1.0] * self.t)
 
     def phi(self, logp: Tensor) -> Tensor:
-        q = one_minus_exp(logp)
-        return q * self._series(q, [1 / i for i in range(1, self.t + 1)])
+        miss = one_minus_exp(logp)
+        return miss * self.scaled_value(miss)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return -logp.exp() * self._series(one_minus_exp(logp), [1.0] * self.t)
+        return -logp.exp() * self.scaled_derivative(one_minus_exp(logp))
 
-    def partials(self, at: AtLabel) -> Partials:
-        value = at.miss * self._series(at.miss, [1 / i for i in range(1, self.t + 1)])
-        return Partials(value, -at.p * self._series(at.miss, [1.0] * self.t), {})
+
+def _polynomial(x: Tensor, coefficients: list[float]) -> Tensor:
+    """sum_i coefficients[i] x^i, by Horner's rule."""
+    total = torch.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * x + coefficient
+    return total
 
 
 @dataclass(frozen=True)
 class PHuberCE(Potential):
-    """Cross-entropy whose slope in p is cut at -tau: linear where p < 1/tau."""
+    """Partially Huberised cross-entropy: -log p where p > 1/tau, and below its tangent, log tau + 1 - tau p."""
 
     tau: float
 
     def phi(self, logp: Tensor) -> Tensor:
         cut = math.log(self.tau)
-        return torch.where(logp > -cut, -logp, cut + one_minus_exp(_below(logp, -cut)))
+        return torch.where(logp > -cut, -logp, cut + one_minus_exp(below(logp, -cut)))
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return -_below(logp, -math.log(self.tau)).exp()
-
-    def partials(self, at: AtLabel) -> Partials:
-        cut = math.log(self.tau)
-        line = _below(at.logp, -cut).exp_()  # tau p, or 1 where the slope is not cut
-        return Partials(torch.where(line == 1, at.logp.neg(), 1 + cut - line), line.neg(), {})
+        return -below(logp, -math.log(self.tau)).exp()
 
 
-def _below(logp: Tensor, edge: float) -> Tensor:
-    """How far log p lies below the edge, at most 0: e^this is p / edge without a number too large on the way."""
+def below(logp: Tensor, edge: float) -> Tensor:
+    """min(log p - edge, 0): exp of it is p / exp(edge), without a number too large on the way."""
     return (logp - edge).clamp_max(0)
 
 
 @dataclass(frozen=True)
 class PHuberGCE(Potential):
-    """GCE whose slope in p is cut at -tau: linear where p < tau^(-1 / (1-q))."""
+    """Partially Huberised GCE: (1 - p^q) / q where p > tau^(-1 / (1-q)), and below its tangent, of slope -tau in p."""
 
     q: float
     tau: float
@@ -417,11 +284,11 @@ class PHuberGCE(Potential):
     def phi(self, logp: Tensor) -> Tensor:
         edge, power = self.edge, self.q * self.edge
         at_edge = -math.expm1(power) / self.q if power < -1e-18 else -edge
-        linear = at_edge + math.exp(power) * one_minus_exp(_below(logp, edge))
+        linear = at_edge + math.exp(power) * one_minus_exp(below(logp, edge))
         return torch.where(logp > edge, GCE(self.q).phi(logp), linear)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return -(self.q * logp.clamp_min(self.edge) + _below(logp, self.edge)).exp()
+        return -(self.q * logp.clamp_min(self.edge) + below(logp, self.edge)).exp()
 
 
 @dataclass(frozen=True)

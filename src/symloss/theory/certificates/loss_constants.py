@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss, Sum
+from symloss.losses.fast.partials import fast_form
 from symloss.losses.leaves import MAE, Potential
 from symloss.losses.operators import Symmetrize
 from symloss.losses.score_leaves import MSE, BiTempered
@@ -80,7 +81,8 @@ def largest_derivatives(loss: Loss, classes: int) -> Derivatives | None:
     leaves = _leaves(loss)
     if not loss.any_classes or not all(isinstance(leaf, (Potential, MSE, BiTempered)) for leaf in leaves):
         return None
-    label_alone = loss.summed == ()
+    form = fast_form(loss, classes)
+    label_alone = form is not None and not form.summed
     starts = _two_rivals(classes) if label_alone else _grid(classes)
     # The tails of BiTempered are heavy: its suprema may lie where no score of the search does.
     complete = classes <= 4 and not any(isinstance(leaf, BiTempered) for leaf in leaves)
