@@ -17,8 +17,8 @@ from torch.nn.functional import cross_entropy
 import symloss
 from symloss import functional
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.potentials import CE, MAE
-from symloss.losses.whole import MSE, Cosine
+from symloss.losses.leaves import CE, MAE
+from symloss.losses.score_leaves import MSE, Cosine
 from symloss.losses.wrapped import Wrapped
 
 INF, NAN = math.inf, math.nan

@@ -9,9 +9,10 @@ from conftest import every_loss
 from representatives import every_path
 
 import symloss
-from symloss.losses import evaluate, kernels
-from symloss.losses import potentials as phi
+from symloss.losses import evaluate
+from symloss.losses import leaves as phi
 from symloss.losses.catalogue import RECORDS
+from symloss.losses.fast import batch as blocks
 
 # What no kernel serves: losses of all probabilities or of raw scores, and those with a softmax of their own.
 WITHOUT_KERNEL = {"mse", "symmetrized-mse", "cosine", "symmetrized-cosine", "bi-tempered"}
@@ -62,7 +63,7 @@ def agree(fast, slow, dtype):
 
 
 def test_every_loss_of_potentials_has_a_kernel():
-    assert {name for name, record in RECORDS.items() if kernels.kernel(record.loss(), 10) is None} == WITHOUT_KERNEL
+    assert {name for name, record in RECORDS.items() if blocks.kernel_for(record.loss(), 10) is None} == WITHOUT_KERNEL
 
 
 @every_loss
@@ -88,7 +89,7 @@ def test_every_loss(name, plain):
 @pytest.mark.parametrize("name", OWN)
 def test_losses_of_ones_own(name, plain):
     z, y = batch((40, 6), torch.float64)
-    assert kernels.kernel(OWN[name], 6) is not None
+    assert blocks.kernel_for(OWN[name], 6) is not None
     agree(value_and_gradient(OWN[name], z, y), plain(lambda: value_and_gradient(OWN[name], z, y)), torch.float64)
 
 
@@ -99,7 +100,7 @@ def test_block_by_block(name, monkeypatch, plain):
     y[::4] = -100
     loss = RECORDS[name].loss()
     whole = value_and_gradient(loss, z, y)
-    monkeypatch.setattr(kernels, "BLOCK", 7 * 11)
+    monkeypatch.setattr(blocks, "BLOCK", 7 * 11)
     agree(value_and_gradient(loss, z, y), whole, torch.float64)
     agree(whole, plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
 
@@ -142,14 +143,14 @@ LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 @pytest.mark.parametrize("name", LOSSES)
 def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeypatch):
     """In every kernel and block: as by the plain formula of the scores without them, down to a single class."""
-    monkeypatch.setattr(kernels, "BLOCK", 2 * 7)
+    monkeypatch.setattr(blocks, "BLOCK", 2 * 7)
     loss = LOSSES[name]
     z, _ = batch((6, 7), dtype)
     y = torch.tensor([0, 1, 0, 4, 2, 6])
     rows = [(z[i : i + 1, : int((MASKS[i] == 0).sum())].detach().requires_grad_(), y[i : i + 1]) for i in range(6)]
     apart = [plain(lambda row=row, y=y: value_and_gradient(loss, row, y, score_map=scores)) for row, y in rows]
     masked = z.detach().masked_fill(MASKS.bool(), -torch.inf).requires_grad_()
-    if kernels.kernel(loss, 7) is not None:
+    if blocks.kernel_for(loss, 7) is not None:
         no_plain()
     found = loss(masked, y, reduction="none", score_map=scores)
     (gradient,), values = torch.autograd.grad(found.sum(), masked), found.detach()
@@ -215,13 +216,13 @@ def leaves(loss):
 
 def test_backward_hands_its_gradient_over(monkeypatch):
     """The scores' gradient is the memory the kernel wrote, not a copy of it."""
-    written, by_blocks = [], kernels.by_blocks
+    written, by_blocks = [], blocks.by_blocks
 
-    def seen(block, z, y, share, out, scratch):
+    def seen(kernel, z, y, share, out):
         written.append(out.data_ptr())
-        return by_blocks(block, z, y, share, out, scratch)
+        return by_blocks(kernel, z, y, share, out)
 
-    monkeypatch.setattr(kernels, "by_blocks", seen)
+    monkeypatch.setattr(blocks, "by_blocks", seen)
     z, y = batch((64, 10), torch.float32)
     phi.MAE()(z, y).backward()
     assert written == [z.grad.data_ptr()]

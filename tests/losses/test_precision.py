@@ -20,7 +20,7 @@ from torch import Tensor
 
 import symloss
 from symloss.losses import evaluate
-from symloss.losses.potentials import CE, MAE
+from symloss.losses.leaves import CE, MAE
 from symloss.losses.spec import parse
 
 LEADS = (0.0, 1e-3, 1.0, 5.0, 8.0, 15.0, 30.0, 50.0, 80.0, 100.0, 1000.0, 2e4)

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, multi_margin_loss
 
 import symloss
 from symloss import functional
-from symloss.losses.potentials import CE, MAE
+from symloss.losses.leaves import CE, MAE
 
 
 def user_function(scores: Tensor, labels: Tensor) -> Tensor:

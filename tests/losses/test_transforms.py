@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 import symloss
 from symloss import functional
-from symloss.losses.potentials import GCE, MAE
+from symloss.losses.leaves import GCE, MAE
 from symloss.losses.scores import EpsSoftmax
 
 SCORES, LABELS = random_scores(3, CLASSES), random_labels(3)

@@ -12,7 +12,7 @@ from torch import nn
 
 import symloss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.potentials import CE
+from symloss.losses.leaves import CE
 from symloss.theory.bounds import (
     convolution_norm_bound,
     network_gap_bound,

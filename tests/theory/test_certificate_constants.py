@@ -9,7 +9,7 @@ import torch
 from conftest import certified, generator
 
 import symloss
-from symloss.losses import potentials as phi
+from symloss.losses import leaves as phi
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS
 from symloss.theory.certificates import Constant

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 
 
 def squared_error_centroid(features: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
@@ -29,7 +29,7 @@ def squared_error_centroid(features: Tensor, labels: Tensor, classes: int | None
         count = max(2, int(labels.max()) + 1)
     else:
         count = int(checks.number("classes", classes, "[2, inf)", whole=True))
-        tensors.labels(labels, count, -1)
+        validation.labels(labels, count, -1)
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
     return features.new_zeros(count, features.shape[1]).index_add(0, labels, features) / len(features)
@@ -82,6 +82,6 @@ def _checked(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if labels.shape != features.shape[:1]:
         raise ValueError(f"labels must have shape ({len(features)},), one for each example; got {tuple(labels.shape)}")
     labels = labels.to(features.device, torch.int64)
-    if tensors.can_look(labels) and bool((labels < 0).any()):
+    if validation.can_look(labels) and bool((labels < 0).any()):
         raise ValueError(f"labels must be at least 0; got {int(labels.min())}")
     return features, labels

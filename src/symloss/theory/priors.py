@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.distributions import Beta, Dirichlet
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.scores import Scores, full_precision
 from symloss.writing import write_whole
@@ -41,8 +41,8 @@ def symmetrizing_prior(classes: int, prior: Tensor | Iterable[float] | None = No
         q = torch.full((classes,), 1 / classes, dtype=torch.float64)
     else:
         q = torch.as_tensor(prior if isinstance(prior, Tensor) else list(prior), dtype=torch.float64).detach()
-    tensors.class_vector("prior", q, classes)
-    tensors.probabilities(q, 0, "prior")
+    validation.class_vector("prior", q, classes)
+    validation.probabilities(q, 0, "prior")
     if bool((q >= 1).any()):
         raise ValueError("prior must leave every class below 1; got all of it on one class, for which no prior exists")
     return Dirichlet(1 - q)
@@ -78,7 +78,7 @@ class DirichletPenalty(nn.Module):
         checks.choice("reduction", reduction, REDUCTIONS)
         self.alpha_of_x: Callable[[Any], Tensor] | None = None
         if isinstance(alpha, Tensor):
-            tensors.class_vector("alpha", alpha)
+            validation.class_vector("alpha", alpha)
             _refuse_not_positive("alpha", alpha)
         elif callable(alpha):
             self.alpha_of_x, alpha = alpha, None
@@ -88,8 +88,8 @@ class DirichletPenalty(nn.Module):
         self.reduction = reduction
 
     def forward(self, scores: Tensor, x: Any = None) -> Tensor:
-        tensors.scores(scores)
-        s = Scores(full_precision(scores), tensors.class_dim(scores))
+        validation.scores(scores)
+        s = Scores(full_precision(scores), validation.class_dim(scores))
         values = s.sum(self._lack(s, x) * s.logp).squeeze(s.dim)
         if self.reduction == "none":
             return values
@@ -103,7 +103,7 @@ class DirichletPenalty(nn.Module):
             return 1 / s.count
         if self.alpha.dim() == 0:
             return 1 - self.alpha.to(s.z)
-        tensors.class_vector("alpha", self.alpha, s.classes)
+        validation.class_vector("alpha", self.alpha, s.classes)
         return s.align(1 - self.alpha.to(s.z))
 
     def _alpha_at(self, x: Any, s: Scores) -> Tensor:
@@ -133,7 +133,7 @@ class DirichletPenalty(nn.Module):
 
 
 def _refuse_not_positive(argument: str, alpha: Tensor) -> None:
-    if not tensors.can_look(alpha):
+    if not validation.can_look(alpha):
         return
     wrong = alpha[~((alpha > 0) & alpha.isfinite())]
     if wrong.numel():

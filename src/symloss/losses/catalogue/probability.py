@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import potentials as phi
+from symloss.losses import leaves as phi
 from symloss.losses.catalogue.ranges import AEL_A, AGCE_A, AUL_A, EXPONENT, GAMMA, TAU, Q
 from symloss.losses.catalogue.shared import LOG_ZERO, MAE_MOST_BENT, MAE_STEEPEST, ROOT, SYMMETRIC
 from symloss.losses.criterion import Criterion, LossOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from symloss.losses import whole
+from symloss.losses import score_leaves
 from symloss.losses.catalogue.sources import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.record import Facts, Range, Record
@@ -30,7 +30,7 @@ class MSE(Criterion):
         "mse",
         "1 - 2 p_y + sum_k p_k^2",
         PAPER,
-        whole.MSE,
+        score_leaves.MSE,
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
@@ -57,7 +57,7 @@ class Cosine(Criterion):
         "cosine",
         "1 - z_y / |z|",
         PAPER,
-        whole.Cosine,
+        score_leaves.Cosine,
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
@@ -88,7 +88,7 @@ class BiTempered(Criterion):
         "bi-tempered",
         "tempered Bregman divergence of e_y and tempered softmax",
         "Amid 2019",
-        whole.BiTempered,
+        score_leaves.BiTempered,
         {
             "t1": Range("[0, 1]", "of the logarithm; below 1 the loss is bounded"),
             "t2": Range("[1, 4]", "of the softmax; above 1 its tail is heavy"),

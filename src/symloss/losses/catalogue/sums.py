@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import potentials as phi
+from symloss.losses import leaves as phi
 from symloss.losses.catalogue.probability import reverse_ce
 from symloss.losses.catalogue.ranges import AEL_A, AGCE_A, ALPHA, AUL_A, BETA, EXPONENT, GAMMA
 from symloss.losses.catalogue.shared import LOG_ZERO, ROOT, SYMMETRIC

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.scores import full_precision
 from symloss.theory.binary.margin_functions import AnyMarginFunction, margin_function
@@ -43,7 +43,7 @@ class MarginCriterion(nn.Module):
         self.phi = margin_function(phi)
         checks.choice("reduction", reduction, REDUCTIONS)
         if weight is not None:
-            tensors.class_vector("weight", weight)
+            validation.class_vector("weight", weight)
         self.register_buffer("weight", weight)
         self.reduction = reduction
 
@@ -68,12 +68,12 @@ class MarginCriterion(nn.Module):
 
     def _values(self, z: Tensor, target: Tensor) -> Tensor:
         if not target.is_floating_point():
-            if tensors.can_look(target) and bool(((target != 0) & (target != 1)).any()):
+            if validation.can_look(target) and bool(((target != 0) & (target != 1)).any()):
                 wrong = target[(target != 0) & (target != 1)].flatten()[0]
                 raise ValueError(f"target must hold 0 and 1, one for each label; got {wrong.item()}")
             return self.phi.phi(torch.where(target.bool(), z, -z))
         t = target.to(z.dtype)
-        if tensors.can_look(t):
+        if validation.can_look(t):
             if not bool(((t >= 0) & (t <= 1)).all()):
                 wrong = t[~((t >= 0) & (t <= 1))].flatten()[0]
                 raise ValueError(f"target must hold 0, 1 or probabilities between; got {wrong.item():g}")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
@@ -127,7 +127,7 @@ def _symmetric(subject: Subject, z: Tensor, y: Tensor) -> Finding:
 
 def _permutation_invariant(subject: Subject, z: Tensor, y: Tensor) -> Finding:
     """Two renamings of the classes that make up all others, at every label."""
-    worst = [_renamed(subject, z, y, order) for order in tensors.renamings(subject.classes)]
+    worst = [_renamed(subject, z, y, order) for order in validation.renamings(subject.classes)]
     return max(worst, key=lambda finding: (not finding.holds, finding.measure))
 
 

@@ -22,10 +22,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses import whole
 from symloss.losses.algebra import Loss, Sum
+from symloss.losses.fast.partials import fast_form
+from symloss.losses.leaves import MAE, Potential
 from symloss.losses.operators import Symmetrize
-from symloss.losses.potentials import MAE, Potential
+from symloss.losses.score_leaves import MSE, BiTempered
 from symloss.losses.scores import Scores
 from symloss.theory.certificates.search import derivative
 
@@ -78,12 +79,13 @@ def largest_derivatives(loss: Loss, classes: int) -> Derivatives | None:
     """By the search described above; None for a loss that is no expression of potentials."""
     loss = _simplified(loss)
     leaves = _leaves(loss)
-    if not loss.any_classes or not all(isinstance(leaf, (Potential, whole.MSE, whole.BiTempered)) for leaf in leaves):
+    if not loss.any_classes or not all(isinstance(leaf, (Potential, MSE, BiTempered)) for leaf in leaves):
         return None
-    label_alone = loss.summed == ()
+    form = fast_form(loss, classes)
+    label_alone = form is not None and not form.summed
     starts = _two_rivals(classes) if label_alone else _grid(classes)
     # The tails of BiTempered are heavy: its suprema may lie where no score of the search does.
-    complete = classes <= 4 and not any(isinstance(leaf, whole.BiTempered) for leaf in leaves)
+    complete = classes <= 4 and not any(isinstance(leaf, BiTempered) for leaf in leaves)
     return Derivatives(
         _search(lambda at: _gradient_norm(loss, at), starts),
         _search(lambda at: _curvature(loss, at), starts),
@@ -96,7 +98,7 @@ def _simplified(loss: Loss) -> Loss:
     if isinstance(loss, Sum):
         return Sum(tuple((factor, _simplified(term)) for factor, term in loss.terms))
     if isinstance(loss, Symmetrize) and loss.prior is None:
-        if isinstance(loss.inner, whole.MSE):
+        if isinstance(loss.inner, MSE):
             return MAE(scale=2.0)
         return loss.inner if loss.inner.symmetric else loss
     return loss

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.scores import full_precision
 from symloss.losses.wrapped import unreduced
@@ -134,7 +134,7 @@ class SymmetrizedRegression(nn.Module):
         if found is None:
             values, weights = self._terms(z, self._rule(q, nodes))
             found = (weights * values).sum(0)
-        if tensors.can_look(found) and not bool(found.isfinite().all()) and bool(z.isfinite().all()):
+        if validation.can_look(found) and not bool(found.isfinite().all()) and bool(z.isfinite().all()):
             raise ValueError(f"the mean of the loss under corruption {q!r} is not finite at a prediction of the batch")
         return found
 

@@ -7,38 +7,41 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import Germ, Loss, NoSlopeError
-from symloss.losses.potentials import one_minus_exp
+from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError
+from symloss.losses.leaves import one_minus_exp
 from symloss.losses.scores import Scores, unit
 
 
 @dataclass(frozen=True)
 class MSE(Loss):
-    """|e_y - p|^2 = 1 - 2 p_y + sum_k p_k^2."""
+    """Squared distance of p to the one-hot label: |e_y - p|^2 = 1 - 2 p_y + sum_k p_k^2."""
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         miss = one_minus_exp(s.select(s.logp, labels))
         return miss.square() + s.sum_others(s.p.square(), labels)
 
-    def germ(self, s: Scores) -> Germ:
-        return Germ(1 - 1 / s.count, 2 / s.count)
+    def first_order(self, s: Scores) -> FirstOrder:
+        return FirstOrder(1 - 1 / s.count, 2 / s.count)
 
 
 @dataclass(frozen=True)
 class Cosine(Loss):
-    """1 - z_y / |z| on raw scores."""
+    """Cosine distance of the raw scores to the one-hot label: 1 - z_y / |z|."""
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         direction = torch.where(s.present, unit(s.z, s.dim), 0.0)
         return 1 - s.select(direction, labels)
 
-    def germ(self, s: Scores) -> Germ:
+    def first_order(self, s: Scores) -> FirstOrder:
         raise NoSlopeError("the cosine loss has no slope at equal scores: it depends on their size")
 
 
 @dataclass(frozen=True)
 class BiTempered(Loss):
-    """-log_t1(p_y) - (1 - sum_k p_k^(2-t1)) / (2-t1), with p = exp_t2(z - lambda), sum p = 1."""
+    """The bi-tempered logistic loss: -log_t1(p_y) - (1 - sum_k p_k^(2-t1)) / (2-t1).
+
+    Here p = exp_t2(z - lambda) with lambda such that p sums to 1, and log_t, exp_t are the tempered functions.
+    """
 
     t1: float
     t2: float
@@ -48,15 +51,15 @@ class BiTempered(Loss):
         chosen, r = s.select(logp, labels), 1 - self.t1
         if r == 0:
             return -chosen
-        return s.sum_others(((1 + r) * logp).exp(), labels) / (1 + r) + _own_part(chosen, r)
+        return s.sum_others(((1 + r) * logp).exp(), labels) / (1 + r) + _label_part(chosen, r)
 
-    def germ(self, s: Scores) -> Germ:
+    def first_order(self, s: Scores) -> FirstOrder:
         r, log_n = 1 - self.t1, s.count.log()
         miss = log_n if r == 0 else one_minus_exp(-r * log_n) / r
-        return Germ(miss - one_minus_exp(-r * log_n) / (1 + r), (-(self.t2 - self.t1) * log_n).exp())
+        return FirstOrder(miss - one_minus_exp(-r * log_n) / (1 + r), (-(self.t2 - self.t1) * log_n).exp())
 
 
-def _own_part(x: Tensor, r: float) -> Tensor:
+def _label_part(x: Tensor, r: float) -> Tensor:
     """(1 - e^(r x)) / r - (1 - e^((1+r) x)) / (1+r) for x <= 0; near 0, where it is of second order, by its series."""
     near = torch.where(x > -0.05, x, 0.0)
     series, power = torch.zeros_like(x), near
