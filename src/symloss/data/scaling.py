@@ -9,12 +9,12 @@ from symloss.data.dataset import Scaling
 
 IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
-# As many pixels, or cells of a table, are counted at once.
+# How many pixels, or cells of a table, are summed at once.
 _BLOCK = 2**22
 
 
 def scaling_of_images(images: Tensor) -> Scaling:
-    """For each channel of uint8 images, seen as values in [0, 1]."""
+    """Mean and standard deviation of each channel of uint8 images (N, C, H, W), as values in [0, 1]."""
     channels = images.shape[1]
     counts = torch.zeros(channels, 256, dtype=torch.int64)
     for block in images.split(max(1, _BLOCK // images[0].numel())):  # type: ignore[no-untyped-call]
@@ -28,7 +28,7 @@ def scaling_of_images(images: Tensor) -> Scaling:
 
 
 def scaling_of_features(features: Tensor) -> Scaling:
-    """For each column of (N, d) features."""
+    """Mean and standard deviation of each column of features (N, d)."""
     means, stds = [], []
     for block in features.split(max(1, _BLOCK // len(features)), dim=1):  # type: ignore[no-untyped-call]
         columns = block.T.double().contiguous()
