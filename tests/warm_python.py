@@ -13,6 +13,8 @@ Whether a command imports what it needs cannot be seen this way. The tests of th
 from __future__ import annotations
 
 import array
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -21,9 +23,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 PRELOADED = ("symloss.cli", "symloss.training", "symloss.lab", "symloss.report", "symloss.bench", "symloss.theory",
              "sklearn.linear_model", "sklearn.model_selection", "sklearn.kernel_ridge")  # fmt: skip
@@ -73,6 +77,7 @@ def _serve(path: str) -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     sys.path.pop(0)  # the folder of this file
+    gc.freeze()  # what is never collected is never copied to the forks
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(path)
         door.listen(16)
@@ -89,7 +94,7 @@ def _serve(path: str) -> None:
     worker = os.fork()
     if worker == 0:
         visitor.close()
-        return _become(order, streams)
+        _leave(_exit_code(order, streams))
     for stream in streams:
         os.close(stream)
     code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
@@ -115,6 +120,31 @@ def _received(visitor: socket.socket) -> tuple[list[Any], list[int]]:
     while len(text) < int.from_bytes(size, "big"):
         text += visitor.recv(1 << 16)
     return json.loads(text), list(streams)
+
+
+def _exit_code(order: list[Any], streams: list[int]) -> int:
+    try:
+        _become(order, streams)
+    except SystemExit as left:
+        if left.code is None or isinstance(left.code, int):
+            return left.code or 0
+        print(left.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _leave(code: int) -> NoReturn:
+    """As Python ends, except that it does not take every module of torch apart, which takes a second."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _become(order: list[Any], streams: list[int]) -> None:
