@@ -171,7 +171,7 @@ def test_theorem_5_1_needs_invariance_to_permutations():
         symloss.blend(symloss.symmetrize(cyclic_difference), 0.5).per_class(torch.zeros(1, 3))
 
 
-@pytest.mark.parametrize("level", [-3.0, 0.0, 8.0])
+@pytest.mark.parametrize("level", [0.0, 8.0])
 @pytest.mark.parametrize("name", [name for name in SYMMETRIC if name != "symmetrized-cosine"])
 def test_proposition_5_2_linear_approximation_at_equal_scores(name, level):
     loss = RECORDS[name].loss()
@@ -203,7 +203,7 @@ def test_proposition_5_3_remainder(name, points):
 
 
 @pytest.mark.parametrize("name", SLOPE_ONE)
-@pytest.mark.parametrize("radius", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("radius", [0.3, 3.0])
 def test_proposition_5_3_gap(name, radius):
     """One bias-free layer with |W| <= r: the minimiser for phi is, for unhinged, within R^2 beta r^2 of the best."""
     loss, beta = SLOPE_ONE[name]
