@@ -138,6 +138,10 @@ def bi_tempered(p: Scores, y: int, t1: Number) -> Number:
     return -log_t1 - (1 - mp.fsum(x ** (2 - t1) for x in p)) / (2 - t1)
 
 
+def amse(p: Scores, y: int, a: Number) -> Number:
+    return mean([(a * (k == y) - x) ** 2 for k, x in enumerate(p)])
+
+
 def p_at(z: Scores, y: int) -> Number:
     return softmax(z)[y]
 
@@ -180,6 +184,7 @@ REFERENCE: dict[str, Callable[..., Number]] = {
     "anl-fl": lambda z, y, alpha=1, beta=1, gamma=0.5: (
         alpha * relative(focal, z, y, gamma) + beta * complement(focal, z, y, gamma)
     ),
+    "jal-ce": lambda z, y, alpha=1, beta=1, a=30: alpha * relative(ce, z, y) + beta * amse(softmax(z), y, a),
     "label-smoothing": lambda z, y, r=0.1: (1 - r) * ce(p_at(z, y)) + r * mean([ce(p) for p in softmax(z)]),
     "dirichlet-ce": lambda z, y, alpha=0.5: ce(p_at(z, y)) + (alpha - 1) * mp.fsum(ce(p) for p in softmax(z)),
 }

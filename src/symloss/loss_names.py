@@ -38,6 +38,7 @@ LossName = Literal[
     "nce+ael",
     "anl-ce",
     "anl-fl",
+    "jal-ce",
     "label-smoothing",
     "dirichlet-ce",
 ]
@@ -78,6 +79,7 @@ LOSS_CLASSES = {
     "NCEandAEL": "symloss.losses.catalogue.sums",
     "ANLCE": "symloss.losses.catalogue.penalized_sums",
     "ANLFL": "symloss.losses.catalogue.penalized_sums",
+    "JALCE": "symloss.losses.catalogue.penalized_sums",
     "LabelSmoothing": "symloss.losses.catalogue.smoothing",
     "DirichletCE": "symloss.losses.catalogue.smoothing",
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Unpack
 
 from symloss.losses import potentials as phi
-from symloss.losses.catalogue.ranges import ALPHA, BETA, GAMMA
+from symloss.losses.amse import AMSE
+from symloss.losses.catalogue.ranges import ALPHA, AMSE_A, BETA, GAMMA
 from symloss.losses.catalogue.shared import SYMMETRIC
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import complement, relative
-from symloss.losses.record import Record
+from symloss.losses.record import Facts, Record
 
 
 class ANLCE(Criterion):
@@ -77,3 +78,38 @@ class ANLFL(Criterion):
         self, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, **options: Unpack[LossOptions]
     ) -> None:
         super().__init__(self.record.loss(alpha=alpha, beta=beta, gamma=gamma), **self.record.options(options))
+
+
+class JALCE(Criterion):
+    """Joint asymmetric loss of cross-entropy: alpha NCE + beta AMSE, AMSE = |a e_y - p|^2 / C.
+
+    AMSE is (MSE + 2 (a - 1) MAE) / C and a constant: for a large a it is mostly MAE. With a = 30 and 10 classes the
+    loss is NCE + 5.8 MAE + 0.1 MSE. The published recipes add an L1 penalty on the weights: see
+    ``symloss.l1_penalty``.
+
+    Args:
+        alpha: in [0, 1e6]; weight of the first loss.
+        beta: in [0, 1e6]; weight of the second loss.
+        a: in [1, 1000]; what the label's probability is drawn to, at 1 MSE / C.
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Wang, Liu, Zhou, Hu, Zhai, Jiang, Ji: Joint asymmetric loss for learning with noisy labels. ICCV.
+
+    >>> import torch, symloss
+    >>> symloss.JALCE(alpha=1.0, beta=1.0, a=30.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(286.9619)
+    """
+
+    record = Record(
+        "jal-ce",
+        "alpha NCE + beta AMSE, AMSE = |a e_y - p|^2 / C",
+        "Wang 2025",
+        lambda alpha, beta, a: alpha * relative(phi.CE()) + beta * AMSE(a),
+        {"alpha": ALPHA, "beta": BETA, "a": AMSE_A},
+        facts=Facts(symmetric=lambda at: at.beta == 0),
+    )
+
+    def __init__(self, alpha: float = 1.0, beta: float = 1.0, a: float = 30.0, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(alpha=alpha, beta=beta, a=a), **self.record.options(options))
