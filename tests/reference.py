@@ -185,6 +185,9 @@ REFERENCE: dict[str, Callable[..., Number]] = {
         alpha * relative(focal, z, y, gamma) + beta * complement(focal, z, y, gamma)
     ),
     "jal-ce": lambda z, y, alpha=1, beta=1, a=30: alpha * relative(ce, z, y) + beta * amse(softmax(z), y, a),
+    "jal-fl": lambda z, y, alpha=1, beta=1, a=30, gamma=0.5: (
+        alpha * relative(focal, z, y, gamma) + beta * amse(softmax(z), y, a)
+    ),
     "label-smoothing": lambda z, y, r=0.1: (1 - r) * ce(p_at(z, y)) + r * mean([ce(p) for p in softmax(z)]),
     "dirichlet-ce": lambda z, y, alpha=0.5: ce(p_at(z, y)) + (alpha - 1) * mp.fsum(ce(p) for p in softmax(z)),
 }

@@ -31,6 +31,7 @@ from symloss.losses.catalogue.paper import Unhinged as Unhinged
 from symloss.losses.catalogue.penalized_sums import ANLCE as ANLCE
 from symloss.losses.catalogue.penalized_sums import ANLFL as ANLFL
 from symloss.losses.catalogue.penalized_sums import JALCE as JALCE
+from symloss.losses.catalogue.penalized_sums import JALFL as JALFL
 from symloss.losses.catalogue.probability import CE as CE
 from symloss.losses.catalogue.probability import GCE as GCE
 from symloss.losses.catalogue.probability import MAE as MAE

@@ -13,7 +13,7 @@ from symloss.losses.catalogue.asymmetric import AEL, AGCE, AUL
 from symloss.losses.catalogue.bounded_ce import JS, PHuberCE, PHuberGCE, TaylorCE
 from symloss.losses.catalogue.normalized import NCE, NFL, NGCE, NNCE, NNFL
 from symloss.losses.catalogue.paper import SGCE, AlphaMAE, SymmetrizedCosine, SymmetrizedMSE, Unhinged
-from symloss.losses.catalogue.penalized_sums import ANLCE, ANLFL, JALCE
+from symloss.losses.catalogue.penalized_sums import ANLCE, ANLFL, JALCE, JALFL
 from symloss.losses.catalogue.probability import CE, GCE, MAE, RCE, Focal
 from symloss.losses.catalogue.score_vector import MSE, BiTempered, Cosine
 from symloss.losses.catalogue.smoothing import DirichletCE, LabelSmoothing
@@ -44,6 +44,7 @@ __all__ = [
     "focal",
     "gce",
     "jal_ce",
+    "jal_fl",
     "js",
     "label_smoothing",
     "linear_loss",
@@ -109,5 +110,6 @@ nce_ael = function(NCEandAEL)
 anl_ce = function(ANLCE)
 anl_fl = function(ANLFL)
 jal_ce = function(JALCE)
+jal_fl = function(JALFL)
 label_smoothing = function(LabelSmoothing)
 dirichlet_ce = function(DirichletCE)

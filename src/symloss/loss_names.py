@@ -39,6 +39,7 @@ LossName = Literal[
     "anl-ce",
     "anl-fl",
     "jal-ce",
+    "jal-fl",
     "label-smoothing",
     "dirichlet-ce",
 ]
@@ -80,6 +81,7 @@ LOSS_CLASSES = {
     "ANLCE": "symloss.losses.catalogue.penalized_sums",
     "ANLFL": "symloss.losses.catalogue.penalized_sums",
     "JALCE": "symloss.losses.catalogue.penalized_sums",
+    "JALFL": "symloss.losses.catalogue.penalized_sums",
     "LabelSmoothing": "symloss.losses.catalogue.smoothing",
     "DirichletCE": "symloss.losses.catalogue.smoothing",
 }

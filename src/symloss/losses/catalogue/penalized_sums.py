@@ -113,3 +113,44 @@ class JALCE(Criterion):
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0, a: float = 30.0, **options: Unpack[LossOptions]) -> None:
         super().__init__(self.record.loss(alpha=alpha, beta=beta, a=a), **self.record.options(options))
+
+
+class JALFL(Criterion):
+    """Joint asymmetric loss of the focal loss: alpha NFL + beta AMSE, AMSE = |a e_y - p|^2 / C.
+
+    It is :class:`symloss.JALCE` with the normalized focal loss in place of NCE.
+
+    Args:
+        alpha: in [0, 1e6]; weight of the first loss.
+        beta: in [0, 1e6]; weight of the second loss.
+        a: in [1, 1000]; what the label's probability is drawn to, at 1 MSE / C.
+        gamma: in [0, 100]; how much confident examples are weighed down.
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Wang, Liu, Zhou, Hu, Zhai, Jiang, Ji: Joint asymmetric loss for learning with noisy labels. ICCV.
+
+    >>> import torch, symloss
+    >>> symloss.JALFL(alpha=1.0, beta=1.0, a=30.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(286.9282)
+    """
+
+    record = Record(
+        "jal-fl",
+        "alpha NFL + beta AMSE, AMSE = |a e_y - p|^2 / C",
+        "Wang 2025",
+        lambda alpha, beta, a, gamma: alpha * relative(phi.Focal(gamma)) + beta * AMSE(a),
+        {"alpha": ALPHA, "beta": BETA, "a": AMSE_A, "gamma": GAMMA},
+        facts=Facts(symmetric=lambda at: at.beta == 0),
+    )
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        beta: float = 1.0,
+        a: float = 30.0,
+        gamma: float = 0.5,
+        **options: Unpack[LossOptions],
+    ) -> None:
+        super().__init__(self.record.loss(alpha=alpha, beta=beta, a=a, gamma=gamma), **self.record.options(options))
