@@ -167,6 +167,9 @@ REFERENCE: dict[str, Callable[..., Number]] = {
     "mse": lambda z, y: 1 - 2 * p_at(z, y) + mp.fsum(p * p for p in softmax(z)),
     "cosine": lambda z, y: 1 - z[y] / norm(z),
     "bi-tempered": lambda z, y, t1=0.8, t2=1.2: bi_tempered(tempered_softmax(z, t2), y, t1),
+    "ldr-kl": lambda z, y, lam=1, margin=0.1: (
+        lam * log(mean([mp.exp((margin * (k != y) + x - z[y]) / lam) for k, x in enumerate(z)]))
+    ),
     "nce": lambda z, y: relative(ce, z, y),
     "nfl": lambda z, y, gamma=0.5: relative(focal, z, y, gamma),
     "ngce": lambda z, y, q=0.7: relative(gce, z, y, q),

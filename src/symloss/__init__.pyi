@@ -37,6 +37,7 @@ from symloss.losses.catalogue.probability import GCE as GCE
 from symloss.losses.catalogue.probability import MAE as MAE
 from symloss.losses.catalogue.probability import RCE as RCE
 from symloss.losses.catalogue.probability import Focal as Focal
+from symloss.losses.catalogue.score_vector import LDRKL as LDRKL
 from symloss.losses.catalogue.score_vector import MSE as MSE
 from symloss.losses.catalogue.score_vector import BiTempered as BiTempered
 from symloss.losses.catalogue.score_vector import Cosine as Cosine

@@ -15,7 +15,7 @@ from symloss.losses.catalogue.normalized import NCE, NFL, NGCE, NNCE, NNFL
 from symloss.losses.catalogue.paper import SGCE, AlphaMAE, SymmetrizedCosine, SymmetrizedMSE, Unhinged
 from symloss.losses.catalogue.penalized_sums import ANLCE, ANLFL, JALCE, JALFL
 from symloss.losses.catalogue.probability import CE, GCE, MAE, RCE, Focal
-from symloss.losses.catalogue.score_vector import MSE, BiTempered, Cosine
+from symloss.losses.catalogue.score_vector import LDRKL, MSE, BiTempered, Cosine
 from symloss.losses.catalogue.smoothing import DirichletCE, LabelSmoothing
 from symloss.losses.catalogue.sums import (
     SCE,
@@ -47,6 +47,7 @@ __all__ = [
     "jal_fl",
     "js",
     "label_smoothing",
+    "ldr_kl",
     "linear_loss",
     "linear_unhinged",
     "mae",
@@ -94,6 +95,7 @@ js = function(JS)
 mse = function(MSE)
 cosine = function(Cosine)
 bi_tempered = function(BiTempered)
+ldr_kl = function(LDRKL)
 nce = function(NCE)
 nfl = function(NFL)
 ngce = function(NGCE)

@@ -23,7 +23,7 @@ SERVED = {
         *("sgce", "nce", "nfl", "ngce", "nnce", "nnfl", "nce+mae", "nce+rce", "nfl+mae", "nfl+rce"),
         *("nce+agce", "nce+aul", "nce+ael", "anl-ce", "anl-fl"),
     },
-    "NoneType": {"mse", "jal-ce", "jal-fl", "symmetrized-mse", "cosine", "symmetrized-cosine", "bi-tempered"},
+    "NoneType": {"mse", "jal-ce", "jal-fl", "ldr-kl", "symmetrized-mse", "cosine", "symmetrized-cosine", "bi-tempered"},
 }
 OWN = {
     "blend of sgce": symloss.blend(symloss.symmetrize(phi.GCE(0.3)), 3.0),
