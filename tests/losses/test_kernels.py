@@ -15,7 +15,7 @@ from symloss.losses.catalogue import RECORDS
 from symloss.losses.fast import batch as blocks
 
 # What no kernel serves: losses of all probabilities or of raw scores, and those with a softmax of their own.
-WITHOUT_KERNEL = {"mse", "symmetrized-mse", "cosine", "symmetrized-cosine", "bi-tempered"}
+WITHOUT_KERNEL = {"mse", "symmetrized-mse", "cosine", "symmetrized-cosine", "bi-tempered", "jal-ce", "jal-fl", "ldr-kl"}
 OWN = {
     "blend of sgce": symloss.blend(symloss.symmetrize(phi.GCE(0.3)), 3.0),
     "unhinged and nce": symloss.symmetrize(phi.CE()) + 2 * symloss.relative(phi.CE()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -92,3 +93,51 @@ def tempered_log_softmax(s: Scores, t: float) -> Tensor:
         for _ in range(12):
             shift = newton_step(shift)
     return log_entries(newton_step(newton_step(shift)))
+
+
+@dataclass(frozen=True)
+class AMSE(Loss):
+    """|a e_y - p|^2 / C = ((a - p_y)^2 + sum_{k != y} p_k^2) / C, that is (MSE + 2 (a - 1) MAE + (a - 1)^2) / C."""
+
+    a: float
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        miss = one_minus_exp(s.select(s.logp, labels))
+        return ((self.a - 1 + miss).square() + s.sum_others(s.p.square(), labels)) / s.count
+
+    def first_order(self, s: Scores) -> FirstOrder:
+        value = (self.a - 1) ** 2 + (2 * self.a - 1) * (1 - 1 / s.count)
+        return FirstOrder(value / s.count, 2 * self.a / s.count.square())
+
+
+@dataclass(frozen=True)
+class LDRKL(Loss):
+    """lam log mean_k exp((margin [k != y] + z_k - z_y) / lam).
+
+    With q = softmax(z / lam) it is lam log(1 + e^(margin / lam) (1 / q_y - 1)) - lam log C.
+    """
+
+    lam: float
+    margin: float
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        logq = s.select(self._log_softmax(s), labels)
+        # Near q = 1 both 1 / q - 1 and its gradient keep their digits; far below, 1 / q may be no number.
+        near = logq > -1
+        lift = self.margin / self.lam
+        close = (math.exp(lift) * (-torch.where(near, logq, -1.0)).expm1()).log1p()
+        distant = torch.where(near, -1.0, logq)
+        far = lift - distant + one_minus_exp(distant).log()
+        cost = torch.where(near, close, torch.logaddexp(far, torch.zeros_like(far)))
+        return self.lam * (cost - s.count.log())
+
+    def _log_softmax(self, s: Scores) -> Tensor:
+        """log softmax(z / lam), with the digits of ``Scores.logp``."""
+        behind = s.behind / self.lam
+        leader = s.z.argmax(s.dim, keepdim=True)
+        return behind - s.sum_others(behind.exp(), leader).log1p()
+
+    def first_order(self, s: Scores) -> FirstOrder:
+        lift = math.exp(self.margin / self.lam)
+        total = 1 + lift * (s.count - 1)
+        return FirstOrder(self.lam * (total / s.count).log(), lift * s.count / total)
