@@ -9,11 +9,13 @@ from refusals import refused
 
 from symloss.lab import trial_locks as claiming
 from symloss.lab import tuning
+from symloss.lab.questions import Question, held_out_labels
 from symloss.lab.samplers import InOrder, samplers, short_name
 from symloss.lab.search_space import Space, space_of
 from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said, without_password
+from symloss.lab.studies import Method
 from symloss.lab.trial_locks import Claims, Place
-from symloss.lab.tuning import Method, Question, held_out_labels, tune
+from symloss.lab.tuning import tune
 from symloss.recipes.search_grids import Dimension
 from symloss.training.folder import Busy
 from symloss.training.loop import Diverged

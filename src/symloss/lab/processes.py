@@ -24,7 +24,9 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass
-class _Worker:
+class _TrainingProcess:
+    """A process that trains one piece of work after another."""
+
     number: int
     process: Any
     connection: Connection
@@ -85,7 +87,7 @@ def threads_of(jobs: int) -> int:
     return max(1, torch.get_num_threads() // max(1, jobs))
 
 
-def _heard(worker: _Worker) -> Event:
+def _heard(worker: _TrainingProcess) -> Event:
     work = worker.work
     assert work is not None
     try:
@@ -97,12 +99,12 @@ def _heard(worker: _Worker) -> Event:
     return event
 
 
-def _start(number: int, threads: int) -> _Worker:
+def _start(number: int, threads: int) -> _TrainingProcess:
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=_serve, args=(theirs, number, threads), name=f"symloss-{number}")
     process.start()
     theirs.close()
-    return _Worker(number, process, ours)
+    return _TrainingProcess(number, process, ours)
 
 
 def _serve(connection: Connection, number: int, threads: int) -> None:
