@@ -21,7 +21,7 @@ from symloss.lab import find_cell, plan
 from symloss.lab.cost import expected_seconds
 from symloss.lab.events import Event
 from symloss.lab.processes import run_in_processes
-from symloss.lab.sweep import as_found, survey
+from symloss.lab.sweep import survey, with_fingerprints
 from symloss.lab.work import Work
 from symloss.training import train
 from symloss.training.comparison import run_folder
@@ -213,9 +213,9 @@ def test_cells_without_data_say_what_to_fetch(tmp_path, table, fetch):
 
 def test_cells_on_files_that_are_not_the_publishers_are_other_runs(tmp_path):
     cells = plan("table1", datasets=["cifar10"], losses=["ce"], noise=["clean"], seeds=1)
-    assert as_found(cells, tmp_path) == cells, "no files, nothing to say"
+    assert with_fingerprints(cells, tmp_path) == cells, "no files, nothing to say"
     write_binary(tmp_path, images=20)
-    (found,) = as_found(cells, tmp_path)
+    (found,) = with_fingerprints(cells, tmp_path)
     assert found.settings.fingerprint is not None
     assert run_folder(tmp_path, found.settings) != run_folder(tmp_path, cells[0].settings)
     survey([found], tmp_path / "runs", tmp_path)

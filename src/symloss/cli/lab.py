@@ -59,14 +59,14 @@ def reproduce(
     command again does the rest. Any number of these commands may work on one folder of runs at a time.
     """
     from symloss.lab import plan
-    from symloss.lab.sweep import as_found, survey
+    from symloss.lab.sweep import survey, with_fingerprints
 
     runs, root = options["runs"], options["data_dir"]
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers")}
     chosen = plan(
         table, datasets=_names(dataset), losses=_names(losses), noise=_names(noise), seeds=seeds, profile=profile
     )
-    cells = as_found(chosen, root)
+    cells = with_fingerprints(chosen, root)
     found = survey(cells, runs, root, where)
     _announce(table, profile, found)
     _say_cost(found, jobs, root, on_ray=ray is not None and not dry_run)

@@ -1,4 +1,4 @@
-"""What a sweep says while it goes on, wherever its cells are trained."""
+"""Events of a sweep: what happened to each piece of work, wherever it is trained."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from symloss.writing import disk_is_full
 
 @dataclass(frozen=True)
 class Event:
+    """Something that happened to a piece of work."""
+
     kind: Literal["started", "epoch", "waiting", "finished", "failed", "elsewhere"]
     """"waiting": another process trains that run at this moment, and it is looked at again when all others are done;
     "elsewhere": that process still holds it, and was not waited for any longer."""
@@ -34,7 +36,7 @@ PATIENCE = 3600.0
 
 
 def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
-    """Carry it out, and say what came of it, in a form that other processes and machines understand."""
+    """Carry a piece of work out, and return how it ended. The event can be sent between processes."""
     try:
         return Event("finished", work, work.carry_out(on_epoch))
     except Busy as error:
@@ -47,7 +49,7 @@ def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
 
 
 def attempt_patiently(work: Work, patience: float, on_epoch: OnEpoch | None = None) -> Event:
-    """A run whose process was lost may be held for a moment longer; one of another sweep until it is done."""
+    """As :func:`attempt`, but wait while another process trains it, at most ``patience`` seconds without an epoch."""
     seen, since = -1.0, time.monotonic()
     while True:
         event = attempt(work, on_epoch)

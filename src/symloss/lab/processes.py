@@ -1,4 +1,4 @@
-"""A sweep on one machine: processes that take one cell after another. What happens to one leaves the others alone."""
+"""A sweep on one machine: processes that train one cell after another. A crash of one leaves the others alone."""
 
 from __future__ import annotations
 

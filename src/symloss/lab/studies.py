@@ -15,10 +15,10 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from symloss.lab.questions import Question, search_key, study_name
-from symloss.lab.ranking import Row, ranked
+from symloss.lab.ranking import TriedPoint, ranked
 from symloss.lab.samplers import GRID, InOrder, SeededByTrial, distribution, rounded, samplers, short_name, suggest
 from symloss.lab.search_space import Point
-from symloss.lab.trial_locks import Claims, Place
+from symloss.lab.trial_locks import Claims, LockFolder
 from symloss.training.comparison import spread
 
 TRIALS = 20
@@ -27,7 +27,7 @@ TRIALS = 20
 
 @dataclass(frozen=True)
 class Method:
-    """How a search goes about it."""
+    """How points are chosen, and how many."""
 
     sampler: str = GRID
     trials: int | None = None
@@ -65,9 +65,9 @@ class StudiedQuestion:
 
     @classmethod
     def open(
-        cls, question: Question, method: Method, storage: BaseStorage, place: Place, prefix: str | None
+        cls, question: Question, method: Method, storage: BaseStorage, locks: LockFolder, prefix: str | None
     ) -> StudiedQuestion:
-        """The study of a question: a new one, or what there is of it."""
+        """Open the study of a question, or make it."""
         every = method.every_combination
         distributions = {
             dimension.name: distribution(dimension, every_combination=every) for dimension in question.space.dimensions
@@ -81,13 +81,13 @@ class StudiedQuestion:
         else:
             sampler = SeededByTrial(samplers()[method.sampler], question.base.seed)
             wanted = method.trials or TRIALS
-        study = _open_study(name or f"{prefix}-{question.loss}", asked, sampler, storage, place)
+        study = _open_study(name or f"{prefix}-{question.loss}", asked, sampler, storage, locks)
         return cls(
-            question, study, distributions, Claims(study, place, wanted, _drawn_from(distributions), exactly=every)
+            question, study, distributions, Claims(study, locks, wanted, _drawn_from(distributions), exactly=every)
         )
 
-    def begin_finals(self, method: Method, storage: BaseStorage, place: Place) -> None:
-        """A study of the best points alone, with more seeds; whoever ends the search finds the same ones."""
+    def begin_finals(self, method: Method, storage: BaseStorage, locks: LockFolder) -> None:
+        """Open a study of the best points alone, with more seeds. All processes see the same best points."""
         points = [row["point"] for row in self._rows()[: method.finalists]]
         if not points or method.final_seeds <= self.question.seeds:
             return
@@ -98,19 +98,21 @@ class StudiedQuestion:
             name: CategoricalDistribution(each) for name, each in values.items()
         }
         name = f"{self.study.study_name}-finals-{search_key(asked)}"
-        study = _open_study(name, asked, InOrder(points), storage, place)
-        claims = Claims(study, place, len(points), _drawn_from(distributions), exactly=True)
+        study = _open_study(name, asked, InOrder(points), storage, locks)
+        claims = Claims(study, locks, len(points), _drawn_from(distributions), exactly=True)
         self.finals = StudiedQuestion(question, study, distributions, claims, final=True)
 
     def point(self, drawn: Point) -> Point:
-        """What is tried where this was drawn."""
+        """The point that is tried, from the one that was drawn."""
         return {name: rounded(value, self.distributions[name]) for name, value in drawn.items()}
 
     def best(self) -> float | None:
+        """The best mean accuracy so far."""
         values = [trial.value for trial in self._ended(TrialState.COMPLETE) if trial.value is not None]
         return max(values, default=None)
 
-    def found(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
+        """What :func:`symloss.lab.tuning.tune` returns for this question."""
         finals = [] if self.finals is None else self.finals._rows()
         again = [row["point"] for row in finals]
         rows = finals + [row for row in self._rows() if row["point"] not in again]
@@ -126,11 +128,11 @@ class StudiedQuestion:
     def _ended(self, state: TrialState) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False, states=(state,))
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[TriedPoint]:
         rows = []
         for trial in self._ended(TrialState.COMPLETE):
             accuracies, point = trial.user_attrs.get("accuracies"), self.point(trial.params)
-            if accuracies is None:  # somebody else's doing
+            if accuracies is None:  # not written by this package
                 continue
             rows.append(
                 {
@@ -156,7 +158,7 @@ class StudiedQuestion:
 
 def _drawn_from(distributions: dict[str, BaseDistribution]) -> Callable[[Trial], Point]:
     def draw(trial: Trial) -> Point:
-        """What an earlier process has already drawn for the trial stays."""
+        """The point of a trial. What an earlier process drew for it stays."""
         try:
             return {name: suggest(trial, name, each) for name, each in distributions.items()}
         except ImportError as error:
@@ -165,9 +167,11 @@ def _drawn_from(distributions: dict[str, BaseDistribution]) -> Callable[[Trial],
     return draw
 
 
-def _open_study(name: str, asked: dict[str, Any], sampler: BaseSampler, storage: BaseStorage, place: Place) -> Study:
-    """A study by its name, unless it is there and was made for something else."""
-    with place.turn():
+def _open_study(
+    name: str, asked: dict[str, Any], sampler: BaseSampler, storage: BaseStorage, locks: LockFolder
+) -> Study:
+    """A study by its name; refused if it was made for another search."""
+    with locks.turn():
         study = optuna.create_study(
             storage=storage, study_name=name, sampler=sampler, direction="maximize", load_if_exists=True
         )

@@ -23,9 +23,9 @@ from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.trial import Trial, TrialState
 
 from symloss.lab.questions import Question
-from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said
+from symloss.lab.storages import open_storage, readable_storage_errors, sqlite_url
 from symloss.lab.studies import Method, StudiedQuestion
-from symloss.lab.trial_locks import Claim, Place
+from symloss.lab.trial_locks import Claim, LockFolder
 from symloss.training.comparison import run_folder, spread, with_seeds
 from symloss.training.folder import Busy
 from symloss.training.loop import Diverged
@@ -83,23 +83,23 @@ def tune(
         For each question ``loss``, ``study``, ``tried`` (rows as in :mod:`symloss.lab.ranking`, the best first) and
         ``diverged`` (settings and the reason).
     """
-    place = Place(runs)
+    locks = LockFolder(runs)
     url = storage or sqlite_url(runs / "tune.db")
-    with _quiet(), storage_trouble_said(url):
-        with place.turn():
+    with _quiet(), readable_storage_errors(url):
+        with locks.turn():
             opened = open_storage(url)
-        searches = [StudiedQuestion.open(question, method, opened, place, study) for question in questions]
+        searches = [StudiedQuestion.open(question, method, opened, locks, study) for question in questions]
         worker = _TrialLoop(runs, train, on_trial, on_wait)
         worker.finish(searches)
         for search in searches:
-            search.begin_finals(method, opened, place)
+            search.begin_finals(method, opened, locks)
         worker.finish([search.finals for search in searches if search.finals is not None])
-        return [search.found() for search in searches]
+        return [search.answer() for search in searches]
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Optuna's log tells of trials in its own way, and warns of samplers that may change."""
+    """Without the log of Optuna, and its warnings of samplers that may change."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -117,7 +117,7 @@ class _TrialLoop:
         self.runs, self.train, self.on_trial, self.on_wait = runs, train, on_trial, on_wait
 
     def finish(self, searches: Sequence[StudiedQuestion]) -> None:
-        """Work until every trial of every search is finished, by this process or another."""
+        """Train until every trial of every search is finished, by this process or another."""
         waiting = False
         while True:
             if self._one_trial(searches):
@@ -169,7 +169,7 @@ class _TrialLoop:
                 time.sleep(POLL)
 
     def _tell(self, search: StudiedQuestion, trial: Trial, value: float | None, **attributes: Any) -> None:
-        """Unless another process took us for dead and was faster."""
+        """Write the end of a trial down, unless another process took it over and was faster."""
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
         with contextlib.suppress(UpdateFinishedTrialError):
             for name, attribute in attributes.items():

@@ -1,4 +1,4 @@
-"""What one cell takes: a run, and a test on other data where the cell asks for it."""
+"""The work of one cell: a run, and a test on other data where the cell asks for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from symloss.training.settings import Settings
 
 @dataclass(frozen=True)
 class Work:
-    """Can be sent to another process, or another machine that shares the folders."""
+    """A run to train and to test. It can be sent to another process, or another machine that shares the folders."""
 
     name: str
     settings: Settings
@@ -31,7 +31,7 @@ class Work:
 
     @classmethod
     def of(cls, cells: Sequence[Cell], runs: Path, root: Path | None, where: dict[str, Any]) -> Work:
-        """Of cells that are the same run."""
+        """The work of cells that share a run."""
         cell = cells[0]
         # Other processes may stand somewhere else.
         folder, root = run_folder(runs, cell.settings).resolve(), None if root is None else root.resolve()
@@ -51,7 +51,7 @@ class Work:
         return metrics.exists() and metrics.stat().st_size > 0
 
     def carry_out(self, on_epoch: OnEpoch | None = None) -> dict[str, Any]:
-        """Train, from wherever it was left, and test; or return what is there already. A failure is written down."""
+        """Train from the last checkpoint, and test; or return the result that is there. A failure is written down."""
         try:
             result = self._carry_out(on_epoch)
         except (Busy, BrokenPipeError):
@@ -63,7 +63,7 @@ class Work:
         return result
 
     def _write_down(self, error: Exception) -> None:
-        """The run that was refused left nothing behind, but who looks at the sweep wants to know."""
+        """Keep the reason of a failure in the folder of the run, where reports find it."""
         folder = RunFolder(self.folder)
         with contextlib.suppress(OSError, ValueError):
             folder.start(self.settings)
