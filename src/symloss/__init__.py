@@ -37,7 +37,7 @@ _HOME = {
 }
 _MODULES = {
     **{name: f"symloss.{name}" for name in ("closed_form", "data", "functional", "lab", "losses", "models", "noise")},
-    **{name: f"symloss.{name}" for name in ("recipes", "report", "theory", "training")},
+    **{name: f"symloss.{name}" for name in ("recipes", "report", "runs", "theory", "training")},
     **{name: f"symloss.theory.{name}" for name in ("binary", "bounds", "certificates", "priors", "regression")},
 }
 

@@ -23,8 +23,9 @@ from symloss.lab.events import Event
 from symloss.lab.processes import run_in_processes
 from symloss.lab.sweep import as_found, survey
 from symloss.lab.work import Work
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import RunFolder
 from symloss.training import train
-from symloss.training.folder import RunFolder
 from symloss.training.task import prepare
 from symloss.writing import disk_is_full, said
 
@@ -179,12 +180,17 @@ def test_a_model_is_tested_on_other_data_where_the_cell_says_so(tmp_path):
     assert found.result() is None
     result = found.carry_out()
     evaluation = RunFolder(found.folder).read("evaluation-digits.json")
-    assert evaluation == {"data": "digits", "accuracy": result["last"]["test_accuracy"], "examples": result["test"]}
+    assert evaluation == {"data": "digits", "accuracy": result.last.test_accuracy, "examples": result.test}
     assert found.result() == result
     (found.folder / "evaluation-digits.json").unlink()
     assert found.result() is None, "a run without its test is not done"
     assert found.carry_out() == result
     assert RunFolder(found.folder).read("evaluation-digits.json") == evaluation
+
+
+def a_result(settings, seconds):
+    row = EpochRow(1, test_accuracy=0.5)
+    return Result(settings, 360, 0, "none", 360, 0.0, row, row, seconds)
 
 
 def test_a_survey_tells_what_is_done_begun_and_missing(tmp_path):
@@ -193,9 +199,9 @@ def test_a_survey_tells_what_is_done_begun_and_missing(tmp_path):
     assert (len(found.done), len(found.todo), found.begun, found.missing) == (0, 2, 0, {})
     folder = RunFolder(cells[0].folder(tmp_path))
     folder.start(cells[0].settings)
-    folder.append_metrics({"epoch": 1})
+    folder.append_metrics(EpochRow(1))
     assert survey(cells, tmp_path, None).begun == 1
-    folder.write("result.json", {"last": {"test_accuracy": 0.5}})
+    folder.write("result.json", a_result(cells[0].settings, 1.0).to_json())
     found = survey(cells, tmp_path, None)
     assert (len(found.done), len(found.todo), found.begun) == (1, 1, 0)
 
@@ -251,7 +257,7 @@ def test_the_cost_grows_with_the_work_and_is_taken_from_alike_runs(tmp_path):
     assert 0 < found[short.name] < found[long.name]
     folder = RunFolder(long.folder)
     folder.start(long.settings)
-    folder.write("result.json", {"seconds": 77.0})
+    folder.write("result.json", a_result(long.settings, 77.0).to_json())
     alike = work(tmp_path, "gce", epochs=2000, seed=5)
     assert expected_seconds([short, long, alike], threads=1, root=None)[alike.name] == 77.0
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from symloss.lab.cells import Cell
 from symloss.noise import corrupt
-from symloss.training.folder import RESULT, SETTINGS
-from symloss.training.settings import Settings
+from symloss.runs.run_folder import RESULT, SETTINGS
+from symloss.runs.settings import Settings
 
 VERSIONS = {
     "symloss": "0.1.0", "commit": "0123abc", "python": "3.11.7", "torch": "2.13.0", "threads": 2, "machine": "x86_64",

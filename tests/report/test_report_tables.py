@@ -18,7 +18,7 @@ from report_helpers import HOSTILE, SCRIPT, result, write_cell, write_run
 
 from symloss.lab import load_table, plan
 from symloss.report import FORMATS, compose, read_runs
-from symloss.training.settings import Settings, profile_said
+from symloss.runs.settings import Settings, displayed_profile
 
 MINI = "mini (reduced: not the published protocol)"
 PREAMBLE = r"""\documentclass[11pt]{article}
@@ -293,7 +293,7 @@ def test_mini_never_mixes_with_full_and_always_says_so(tmp_path):
         shown = re.findall(r"<h[23]>.*?</h[23]>|<summary>.*?</summary>", section)
         assert len(shown) > 3
         assert all(MINI in part for part in shown)
-    assert profile_said("mini") == MINI
+    assert displayed_profile("mini") == MINI
 
 
 def own(**given):

@@ -10,9 +10,9 @@ import pytest
 from training_helpers import run, small
 
 from symloss.report import FORMATS, compose, read_runs
+from symloss.runs.folder_names import folder_name
+from symloss.runs.run_folder import RunFolder
 from symloss.training import resolve
-from symloss.training.comparison import folder_name
-from symloss.training.folder import RunFolder
 from symloss.training.prediction import predictions
 from symloss.training.protocols import resolved
 

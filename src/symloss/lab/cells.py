@@ -12,9 +12,9 @@ from symloss import checks
 from symloss.lab.tables import Column, Published, Row, Table, list_tables, load_table, profiles
 from symloss.noise.asymmetric import plain_kind
 from symloss.noise.noise_spec import parse
-from symloss.training.comparison import run_folder
+from symloss.runs.folder_names import run_path
+from symloss.runs.settings import Settings
 from symloss.training.protocols import GIVEN, resolved
-from symloss.training.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Cell:
         return self.settings.seed
 
     def folder(self, runs: Path) -> Path:
-        return run_folder(runs, self.settings)
+        return run_path(runs, self.settings)
 
 
 def plan(

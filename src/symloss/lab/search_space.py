@@ -14,7 +14,7 @@ from importlib import resources
 from typing import Any
 
 from symloss import checks
-from symloss.data.opening import KNOWN
+from symloss.data.names import KNOWN
 from symloss.losses.catalogue import find
 from symloss.losses.create import describe
 from symloss.losses.spec import parse

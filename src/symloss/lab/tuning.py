@@ -29,20 +29,22 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from symloss.data import KNOWN
-from symloss.data.opening import VOUCHED
+from symloss.data.names import VOUCHED
 from symloss.lab.ranking import Row, ranked
 from symloss.lab.samplers import GRID, InOrder, SeededByTrial, distribution, rounded, samplers, short_name, suggest
 from symloss.lab.search_space import Point, Space
 from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said
 from symloss.lab.trial_locks import Claim, Claims, Place
 from symloss.losses.spec import parse, write
+from symloss.runs.folder_names import run_path
+from symloss.runs.result import Result
+from symloss.runs.run_folder import Busy
+from symloss.runs.settings import Settings, with_seeds
+from symloss.runs.summary import Spread, spread
 from symloss.training.build import build_loss
-from symloss.training.comparison import run_folder, spread, with_seeds
-from symloss.training.folder import Busy
 from symloss.training.loop import Diverged
-from symloss.training.settings import Settings
 
-Train = Callable[[Settings, Path, str], dict[str, Any]]
+Train = Callable[[Settings, Path, str], Result]
 """Trains in a folder, and returns what :func:`symloss.training.train` does; the text says which trial it is."""
 
 TRIALS = 20
@@ -119,7 +121,7 @@ class Progress:
     number: int
     total: int
     settings: Settings
-    validation: dict[str, float | None] | None
+    validation: Spread | None
     """None if it diverged."""
     reason: str | None
     best: float | None
@@ -280,7 +282,7 @@ class _Search:
                 {
                     "point": point,
                     "settings": self.question.settings(point).to_dict(),
-                    "validation": spread(accuracies),
+                    "validation": Spread.of(accuracies).to_json(),
                     "seeds": len(accuracies),
                     "held_out": trial.user_attrs["held_out"],
                     "final": self.final,
@@ -339,20 +341,20 @@ class _Worker:
             reason: str | None = str(error)
             validation = None
         else:
-            accuracies = [result["last"]["validation_accuracy"] for result in results]
+            accuracies = [result.last.validation_accuracy for result in results]
             validation, reason = spread(accuracies), None
             assert validation is not None
-            self._tell(search, trial, validation["mean"], accuracies=accuracies, held_out=results[0]["validation"])
+            self._tell(search, trial, validation.mean, accuracies=accuracies, held_out=results[0].validation)
         total = search.claims.wanted
         self.on_trial(
             Progress(question.loss, search.final, trial.number + 1, total, settings, validation, reason, search.best())
         )
 
-    def _patiently(self, settings: Settings, title: str) -> dict[str, Any]:
+    def _patiently(self, settings: Settings, title: str) -> Result:
         """Train, or wait for another process that trains the same run (of another search, it may be)."""
         while True:
             try:
-                return self.train(settings, run_folder(self.runs, settings), title)
+                return self.train(settings, run_path(self.runs, settings), title)
             except Busy:
                 time.sleep(POLL)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from symloss.lab.cells import Cell
-from symloss.training.folder import FAILURE, METRICS, RESULT, Busy, RunFolder
+from symloss.runs.result import Result
+from symloss.runs.run_folder import FAILURE, METRICS, Busy, RunFolder, evaluation_file
+from symloss.runs.settings import Settings
 from symloss.training.prediction import accuracy_on
 from symloss.training.run import OnEpoch, train
-from symloss.training.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,11 @@ class Work:
         evaluate = tuple(dict.fromkeys(cell.evaluate for cell in cells if cell.evaluate))
         return cls(f"{cell.name} seed {cell.seed}", cell.settings, folder, evaluate, root, where)
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Result | None:
         """What came out, if all of it is there."""
         folder = RunFolder(self.folder)
         folder.settings()  # refuses what a newer version wrote
-        found = folder.read(RESULT)
+        found = folder.result()
         whole = all(folder.read(evaluation_file(data)) is not None for data in self.evaluate)
         return found if whole else None
 
@@ -49,7 +50,7 @@ class Work:
         metrics = self.folder / METRICS
         return metrics.exists() and metrics.stat().st_size > 0
 
-    def carry_out(self, on_epoch: OnEpoch | None = None) -> dict[str, Any]:
+    def carry_out(self, on_epoch: OnEpoch | None = None) -> Result:
         """Train, from wherever it was left, and test; or return what is there already. A failure is written down."""
         try:
             result = self._carry_out(on_epoch)
@@ -68,7 +69,7 @@ class Work:
             folder.start(self.settings)
             folder.write(FAILURE, {"error": str(error)})
 
-    def _carry_out(self, on_epoch: OnEpoch | None) -> dict[str, Any]:
+    def _carry_out(self, on_epoch: OnEpoch | None) -> Result:
         result = train(self.settings, self.folder, root=self.root, on_epoch=on_epoch, **self.where)
         folder = RunFolder(self.folder)
         for data in self.evaluate:
@@ -78,8 +79,3 @@ class Work:
                         evaluation_file(data), accuracy_on(self.folder, data, model=self.settings.model, root=self.root)
                     )
         return result
-
-
-def evaluation_file(data: str) -> str:
-    """The file, in a run's folder, with the accuracy on another data set."""
-    return f"evaluation-{data}.json"

@@ -7,8 +7,8 @@ from typing import Any
 
 from symloss.data import KNOWN
 from symloss.data.dataset import DataSet
+from symloss.runs.settings import Settings
 from symloss.training.protocols import protocol_of, resolved
-from symloss.training.settings import Settings
 from symloss.training.task import augmentation, fingerprint, opened
 
 WHERE = ("label", "image", "test")

@@ -14,7 +14,7 @@ from symloss.losses.create import describe
 from symloss.losses.record import Record
 from symloss.losses.spec import parse, write
 from symloss.recipes.presets import Preset
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 ABOUT = ("source", "sources", "losses_source", "presets", "borrowed", "like", "losses")
 ABOUT_A_LOSS = ("source", "sources", "configuration")
