@@ -23,6 +23,7 @@ from symloss.lab.events import Event
 from symloss.lab.processes import run_in_processes
 from symloss.lab.sweep import as_found, survey
 from symloss.lab.work import Work
+from symloss.runs.folder_names import run_path
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import RunFolder
 from symloss.training import train
@@ -197,7 +198,7 @@ def test_a_survey_tells_what_is_done_begun_and_missing(tmp_path):
     cells = plan("digits", profile="mini", losses=["ce", "mae"], noise=["clean"], seeds=1)
     found = survey(cells, tmp_path, None)
     assert (len(found.done), len(found.todo), found.begun, found.missing) == (0, 2, 0, {})
-    folder = RunFolder(cells[0].folder(tmp_path))
+    folder = RunFolder(run_path(tmp_path, cells[0].settings))
     folder.start(cells[0].settings)
     folder.append_metrics(EpochRow(1))
     assert survey(cells, tmp_path, None).begun == 1
@@ -222,7 +223,7 @@ def test_cells_on_files_that_are_not_the_publishers_are_other_runs(tmp_path):
     write_binary(tmp_path, images=20)
     (found,) = as_found(cells, tmp_path)
     assert found.settings.fingerprint is not None
-    assert found.folder(tmp_path) != cells[0].folder(tmp_path)
+    assert run_path(tmp_path, found.settings) != run_path(tmp_path, cells[0].settings)
     survey([found], tmp_path / "runs", tmp_path)
     assert prepare(found.settings, tmp_path).data.name == "cifar10"
 
@@ -244,7 +245,7 @@ def test_two_columns_of_one_training_are_one_piece_of_work(tmp_path):
 
 def test_what_a_newer_version_wrote_is_refused(tmp_path):
     cells = plan("digits", profile="mini", losses=["ce"], noise=["clean"], seeds=1)
-    folder = cells[0].folder(tmp_path)
+    folder = run_path(tmp_path, cells[0].settings)
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps({"format": 99}))
     with refused(ValueError, folder, "written by a newer version of symloss"):
@@ -319,7 +320,7 @@ def test_what_is_done_is_not_done_again_and_every_output_says_mini(tmp_path):
     rows = json.loads(out)
     assert [row["profile"] for row in rows] == ["mini"] * 4
     cell = find_cell("digits/digits/mae/sym:0.6", profile="mini")
-    result = json.loads((cell.folder(tmp_path) / "result.json").read_text())
+    result = json.loads((run_path(tmp_path, cell.settings) / "result.json").read_text())
     assert result["settings"]["profile"] == "mini"
     assert {"commit", "torch", "threads", "processor"} <= set(result["versions"])
     row = next(row for row in rows if row["cell"] == cell.name)
@@ -347,5 +348,5 @@ def test_work_is_the_same_for_processes_that_stand_elsewhere(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     cell = find_cell("digits/digits/ce/clean")
     found = Work.of([cell], Path("runs"), Path("data"), {})
-    assert found.folder == tmp_path / "runs" / cell.folder(Path("runs")).name
+    assert found.folder == tmp_path / "runs" / run_path(Path("runs"), cell.settings).name
     assert found.root == tmp_path / "data"

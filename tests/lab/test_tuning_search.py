@@ -10,10 +10,11 @@ from refusals import refused
 from symloss.lab import trial_locks as claiming
 from symloss.lab import tuning
 from symloss.lab.samplers import InOrder, samplers, short_name
-from symloss.lab.search_space import Dimension, Space, space_of
+from symloss.lab.search_space import Space, space_of
 from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said, without_password
 from symloss.lab.trial_locks import Claims, Place
 from symloss.lab.tuning import Method, Question, held_out_labels, tune
+from symloss.recipes.search_grids import Dimension
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import Busy
 from symloss.runs.settings import Settings

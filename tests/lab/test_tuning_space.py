@@ -3,16 +3,9 @@
 import pytest
 from refusals import refused
 
-from symloss.lab.search_space import (
-    Dimension,
-    Space,
-    grids_of_search,
-    papers_space,
-    read_grids,
-    space_of,
-    variations,
-)
+from symloss.lab.search_space import Space, papers_space, space_of, variations
 from symloss.losses.catalogue import RECORDS
+from symloss.recipes.search_grids import Dimension, read_grids, search_grids
 
 OTHER = '[weight-decay.other]\nvalues = [1e-4]\nscale = "log"\nsource = "ours"\n'
 
@@ -43,10 +36,10 @@ def test_the_papers_search_has_the_papers_grids_alone():
 
 
 def test_every_grid_says_whose_it_is():
-    grids = grids_of_search()
-    papers = [grids["weight-decay"][data] for data in ("cifar10", "cifar100")]
-    papers += [grids["loss"]["sgce"]["q"], grids["loss"]["alpha-mae"]["alpha"]]
-    every = [*grids["weight-decay"].values(), *(grid for by in grids["loss"].values() for grid in by.values())]
+    grids = search_grids()
+    papers = [grids.weight_decay[data] for data in ("cifar10", "cifar100")]
+    papers += [grids.loss["sgce"]["q"], grids.loss["alpha-mae"]["alpha"]]
+    every = [*grids.weight_decay.values(), *(grid for by in grids.loss.values() for grid in by.values())]
     for grid in every:
         assert grid.source.startswith("the paper" if grid in papers else "ours: ")
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from symloss.lab.cells import Cell
 from symloss.noise import corrupt
+from symloss.recipes.cells import Cell
+from symloss.runs.folder_names import run_path
 from symloss.runs.run_folder import RESULT, SETTINGS
 from symloss.runs.settings import Settings
 
@@ -65,7 +66,7 @@ def _row(epoch: int, settings: Settings, accuracy: float, held_out: bool) -> dic
 
 def write_cell(runs: Path, cell: Cell, accuracy: float, **more: Any) -> Path:
     """The run of a cell, where its recipe puts it."""
-    return write_run(cell.folder(runs), cell.settings, accuracy, **more)
+    return write_run(run_path(runs, cell.settings), cell.settings, accuracy, **more)
 
 
 def result(folder: Path) -> dict[str, Any]:

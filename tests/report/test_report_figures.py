@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from report_helpers import write_run
 
-from symloss.lab.tables import Published
+from symloss.recipes.published_tables import Published
 from symloss.report.curves import learning_curve, thinned
 from symloss.report.difference import difference, published_deviation, signed
 from symloss.report.transitions import realised

@@ -15,9 +15,9 @@ from training_helpers import metrics, run, small, without_time
 
 from symloss import list_losses
 from symloss.lab import tuning
-from symloss.lab.cells import plan
 from symloss.lab.samplers import distribution
 from symloss.lab.search_space import space_of
+from symloss.recipes.cells import plan
 from symloss.training import resolve
 
 BEFORE = Path(__file__).parent / "interrupted"

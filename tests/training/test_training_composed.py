@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 from training_helpers import run, small
 
+from symloss.recipes.resolve import resolve as resolve_layers
 from symloss.report import FORMATS, compose, read_runs
 from symloss.runs.folder_names import folder_name
 from symloss.runs.run_folder import RunFolder
 from symloss.training import resolve
 from symloss.training.prediction import predictions
-from symloss.training.protocols import resolved
 
 COMPOSED = "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"
 
 
 def test_settings_of_a_composed_loss():
     """It has no settings of its own, so what holds for all losses of the data set holds for it."""
-    found = resolved("digits", "digits", "symmetrize( focal:gamma=2 )", {})
+    found = resolve_layers("digits", "digits", "symmetrize( focal:gamma=2 )")
     assert found.settings.loss == "symmetrize(focal:gamma=2)"
     assert (found.settings.lr, found.settings.weight_decay, found.settings.scores) == (0.01, 0.01, "loss")
     assert found.sources["loss"] == "composed"

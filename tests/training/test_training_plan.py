@@ -10,9 +10,9 @@ from refusals import refused
 
 from symloss.data import KNOWN, open_data
 from symloss.data.dataset import Examples, ImageFiles, labels_tensor
+from symloss.recipes.resolve import resolve as resolve_layers
 from symloss.runs.folder_names import folder_name
 from symloss.training import resolve, train
-from symloss.training.protocols import resolved
 
 QUICK = {"epochs": 1, "model": "mlp:hidden=8"}
 
@@ -38,7 +38,7 @@ def images(path, count=4, side=8):
 @pytest.mark.parametrize("kind", ["table", "images", "streamed"])
 def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
     models = {"table": "mlp", "images": "cnn8", "streamed": "resnet50"}
-    assert resolved(kind, "somewhere/mine", "mae", {}).settings.model == models[kind]
+    assert resolve_layers(kind, "somewhere/mine", "mae").settings.model == models[kind]
 
 
 def test_the_kind_is_seen_by_opening_it(tmp_path):

@@ -1,4 +1,4 @@
-"""``symloss recipe`` and ``reproduce``: published tables, cell by cell."""
+"""``symloss reproduce``: trains the cells of a published table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symloss.cli.options import OFF, WHAT, WHERE, shared
-from symloss.cli.output import AsJson, bar, console, print_json, say
+from symloss.cli.output import AsJson, bar, print_json, print_rows, say
+from symloss.cli.recipe import Profile
 from symloss.cli.training import percent
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from symloss.lab.sweep import Survey
     from symloss.lab.work import Work
 
-Profile = Annotated[
-    str, typer.Option(help="full: as published; mini: model, data and schedule shrunk for a CPU, and marked so.")
-]
 Datasets = Annotated[
     str | None, typer.Option("--dataset", help="Only these data sets of the table, by commas.", show_default="all")
 ]
@@ -30,88 +28,6 @@ Losses = Annotated[
 Noises = Annotated[
     str | None, typer.Option("--noise", "-n", help="Only these columns, as clean,sym:0.6.", show_default="all")
 ]
-
-
-def recipe(
-    cell: Annotated[
-        str | None, typer.Argument(help="A cell, as table1/cifar10/sgce/sym:0.8; or a table.", show_default=False)
-    ] = None,
-    profile: Profile = "full",
-    seed: Annotated[int, typer.Option(min=0, help="Of which run.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Print every setting of a cell and where it comes from; the cells of a table; or, without a name, all tables."""
-    from symloss.lab import find_cell, list_tables
-
-    if cell is None:
-        _print_tables(as_json)
-    elif cell in list_tables() or "/" not in cell:
-        _print_cells(cell, profile, as_json)
-    else:
-        _print_cell(find_cell(cell, seed=seed, profile=profile), as_json)
-
-
-def _print_tables(as_json: bool) -> None:
-    from symloss.lab import list_tables, load_table, plan
-
-    rows = [
-        {"table": name, "title": load_table(name).title, "cells": len(plan(name, seeds=1)), "runs": _runs(plan(name))}
-        for name in list_tables()
-    ]
-    if as_json:
-        print_json(rows)
-    else:
-        _print_rows(rows)
-
-
-def _runs(cells: list[Cell]) -> int:
-    """How many are trained: cells that are only tested on something else share a run."""
-    return len({cell.settings.key for cell in cells})
-
-
-def _print_cells(table: str, profile: str, as_json: bool) -> None:
-    from symloss.lab import plan
-
-    rows = [
-        {
-            "cell": cell.name,
-            "published": None if cell.published is None else cell.published.text,
-            "bold": None if cell.published is None else cell.published.bold,
-            "run": cell.settings.key,
-        }
-        for cell in plan(table, seeds=1, profile=profile)
-    ]
-    if as_json:
-        print_json(rows)
-    else:
-        _print_rows([{key: row[key] for key in ("cell", "published")} for row in rows])
-
-
-def _print_cell(cell: Cell, as_json: bool) -> None:
-    settings, published = cell.settings.to_dict(), cell.published
-    if as_json:
-        found = {name: {"value": value, "source": cell.sources[name]} for name, value in settings.items()}
-        about = {"cell": cell.name, "title": cell.title, "run": cell.settings.key, "evaluate": cell.evaluate}
-        print_json(about | {"settings": found, "published": None if published is None else vars(published)})
-        return
-    _print_rows([{"setting": name, "value": value, "source": cell.sources[name]} for name, value in settings.items()])
-    if cell.evaluate:
-        typer.echo(f"tested on {cell.evaluate}")
-    printed = "nothing" if published is None else published.text + (", in bold" if published.bold else "")
-    reduced = "" if cell.settings.profile == "full" else " by the full recipe, which this is not"
-    typer.echo(f"{cell.title} on {cell.dataset}, {cell.noise}; published{reduced}: {printed}")
-
-
-def _print_rows(rows: list[dict[str, Any]]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in rows[0]:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(escape("-" if value is None else str(value)) for value in row.values()))
-    console().print(table)
 
 
 @shared({name: WHAT[name] for name in ("data_dir",)}, {name: WHERE[name] for name in WHERE if name != "log"})
@@ -255,7 +171,7 @@ def _print_outcome(cells: list[Cell], runs: Path, table: str, as_json: bool) -> 
     profile = displayed_profile(found[0]["profile"])
     for dataset in dict.fromkeys(row["dataset"] for row in found):
         typer.echo(f"{table}, {dataset}, {profile}: accuracy in %, last epoch, mean(standard deviation) | published")
-        _print_rows(_pivoted([row for row in found if row["dataset"] == dataset]))
+        print_rows(_pivoted([row for row in found if row["dataset"] == dataset]))
     typer.echo(f"{table}: runs are in {runs}; `symloss report {runs}` shows them as a table or a page")
 
 

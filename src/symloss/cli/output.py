@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,3 +76,16 @@ def console() -> Console:
 
 def print_json(data: Any) -> None:
     typer.echo(visible_json(json.dumps(data, indent=2, ensure_ascii=False)))
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table without lines: the keys of the first row are its headings, None is a dash."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape("-" if value is None else str(value)) for value in row.values()))
+    console().print(table)

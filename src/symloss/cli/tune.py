@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 TUNED = {name: option for name, option in (WHAT | HOW | WHERE).items() if name not in ("lr", "weight_decay", "log")}
 NOISE = "sym:0.8"
-PAPER: dict[str, Any] = {"noise": NOISE, "counts": "floor", "validation": 0.1, "clean_validation": True}
-"""How the paper's search made its labels noisy, and what it held out."""
 FIXED_BY_PAPER = (
-    *PAPER, "lrs", "weight_decays", "vary", "sampler", "trials", "subset", "model", "epochs", "batch", "optimizer",
-    "momentum", "penalty", "schedule", "scores", "clip", "augment",
+    "noise", "counts", "validation", "clean_validation", "lrs", "weight_decays", "vary", "sampler", "trials", "subset",
+    "model", "epochs", "batch", "optimizer", "momentum", "penalty", "schedule", "scores", "clip", "augment",
 )  # fmt: skip
 SHOWN = 20
 """Rows of the table; --json has all."""
@@ -87,6 +85,7 @@ def tune(
     """
     from symloss.lab.tuning import Method, tune
     from symloss.losses.spec import split
+    from symloss.recipes.search_grids import search_grids
 
     if options["nodes"] > 1:
         raise ValueError(
@@ -97,9 +96,10 @@ def tune(
     options["noise"] = noise or default_noise(options["data"], of_known=NOISE)
     names = list(dict.fromkeys(split(losses)))
     if paper:
-        _refuse_what_paper_fixes(ctx)
+        fixed = dict(search_grids().paper)
+        _refuse_what_paper_fixes(ctx, fixed)
         spaces = _papers_spaces(names, options["data"])
-        options |= PAPER
+        options |= fixed
     else:
         spaces = _spaces(names, lrs, weight_decays, vary or [], options["data"])
     questions = _questions(spaces, seeds, options)
@@ -116,10 +116,10 @@ def tune(
     _report(found, questions[0].base, options, as_json)
 
 
-def _refuse_what_paper_fixes(ctx: typer.Context) -> None:
+def _refuse_what_paper_fixes(ctx: typer.Context, fixed: dict[str, Any]) -> None:
     for name in FIXED_BY_PAPER:
         source, given = ctx.get_parameter_source(name), ctx.params[name]
-        if source is not None and source.name == "COMMANDLINE" and given != PAPER.get(name):
+        if source is not None and source.name == "COMMANDLINE" and given != fixed.get(name):
             raise ValueError(f"--{name.replace('_', '-')} must be left out with --paper, which fixes it; got {given}")
 
 

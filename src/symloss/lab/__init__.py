@@ -1,6 +1,6 @@
-"""The laboratory: published tables as recipes, and the means to run them on one machine or many."""
+"""The laboratory: published tables as sweeps on one machine or many, and the search for settings."""
 
-from symloss.lab.cells import Cell, find_cell, plan
-from symloss.lab.tables import Published, Table, list_tables, load_table
+from symloss.recipes.cells import Cell, find_cell, plan
+from symloss.recipes.published_tables import Published, PublishedTable, list_tables, load_table
 
-__all__ = ["Cell", "Published", "Table", "find_cell", "list_tables", "load_table", "plan"]
+__all__ = ["Cell", "Published", "PublishedTable", "find_cell", "list_tables", "load_table", "plan"]

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from symloss.lab.cells import Cell
+from symloss.recipes.cells import Cell
+from symloss.runs.folder_names import run_path
 from symloss.runs.run_folder import RunFolder
 from symloss.runs.summary import spread
 
 
 def accuracy(cell: Cell, runs: Path) -> float | None:
     """The accuracy of one run after its last epoch, on the data that its cell reports; None while there is none."""
-    folder = RunFolder(cell.folder(runs))
+    folder = RunFolder(run_path(runs, cell.settings))
     if cell.evaluate is not None:
         return folder.evaluation(cell.evaluate)
     result = folder.result()

@@ -14,7 +14,8 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from symloss.lab.search_space import Dimension, Point
+from symloss.lab.search_space import Point
+from symloss.recipes.search_grids import Dimension
 
 GRID = "grid"
 EVERY_COMBINATION = (GRID, "bruteforce")

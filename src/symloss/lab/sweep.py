@@ -9,9 +9,9 @@ from typing import Any
 
 from symloss import noise
 from symloss.data import data_root, open_data
-from symloss.lab.cells import Cell
 from symloss.lab.work import Work
 from symloss.noise.human import human_file, require_human_file
+from symloss.recipes.cells import Cell
 from symloss.training.task import fingerprint
 
 
@@ -37,7 +37,9 @@ def as_found(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
         what = settings.data, settings.noise
         if what not in marks:
             marks[what] = fingerprint(settings.data, None, settings.noise, root)
-        found.append(replace(cell, settings=replace(settings, fingerprint=marks[what])))
+        found.append(
+            replace(cell, resolved=replace(cell.resolved, settings=replace(settings, fingerprint=marks[what])))
+        )
     return found
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from symloss.lab.cells import Cell
+from symloss.recipes.cells import Cell
+from symloss.runs.folder_names import run_path
 from symloss.runs.result import Result
 from symloss.runs.run_folder import FAILURE, METRICS, Busy, RunFolder, evaluation_file
 from symloss.runs.settings import Settings
@@ -34,7 +35,7 @@ class Work:
         """Of cells that are the same run."""
         cell = cells[0]
         # Other processes may stand somewhere else.
-        folder, root = cell.folder(runs).resolve(), None if root is None else root.resolve()
+        folder, root = run_path(runs, cell.settings).resolve(), None if root is None else root.resolve()
         evaluate = tuple(dict.fromkeys(cell.evaluate for cell in cells if cell.evaluate))
         return cls(f"{cell.name} seed {cell.seed}", cell.settings, folder, evaluate, root, where)
 

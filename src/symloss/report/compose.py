@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Iterable
 
 from symloss import checks
-from symloss.lab.tables import list_tables, profiles
+from symloss.recipes.cells import cells_matching
+from symloss.recipes.profiles import profiles
+from symloss.recipes.published_tables import list_tables
 from symloss.report import own_runs
 from symloss.report.document import Report, ReportTable, Section
-from symloss.report.published_tables import gather
-from symloss.report.recipe_cells import cells_of
+from symloss.report.table_sections import gather
 from symloss.runs.reading import Run, Runs
 from symloss.runs.run_folder import SETTINGS
 
@@ -33,7 +34,7 @@ def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "sym
     sections = [each.section() for each in gathered if each.runs]
     if tables is None:
         sections = _without_repeats(sections)
-        sections += own_runs.sections(run for run in runs.finished if not cells_of(run))
+        sections += own_runs.sections(run for run in runs.finished if not cells_matching(run.settings))
     elif not gathered:
         raise ValueError(f"{runs.folder} must hold a finished run of {' or '.join(wanted)}; it has none")
     shown = {run.name for section in sections for run in section.runs}

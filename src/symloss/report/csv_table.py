@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from symloss.lab.tables import SPREADS
+from symloss.recipes.published_tables import SPREADS
 from symloss.report.document import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section
 from symloss.runs.settings import displayed_noise, displayed_profile
 from symloss.runs.summary import Spread

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from symloss.recipes.resolve import default_parameters
 from symloss.report.document import ReportTable
 from symloss.report.own_runs import OF_A_ROW
-from symloss.report.sorting import default_parameters, loss_parts, noise_key
+from symloss.report.sorting import loss_parts, noise_key
 from symloss.runs.reading import Run
 
 METRICS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from symloss.lab.tables import Published
+from symloss.recipes.published_tables import Published
 from symloss.runs.summary import Spread
 
 DIFFERENCE = (

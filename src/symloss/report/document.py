@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from symloss.lab.tables import Published, Table
+from symloss.recipes.published_tables import Published, PublishedTable
 from symloss.runs.reading import Run, Runs
 from symloss.runs.settings import FULL, displayed_profile
 from symloss.runs.summary import Spread
@@ -80,7 +80,7 @@ class Section:
     facts: tuple[str, ...]
     """Sentences about what was run."""
     tables: tuple[ReportTable, ...]
-    recipe: Table | None = None
+    recipe: PublishedTable | None = None
     command: str | None = None
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from symloss.data.names import KNOWN
 from symloss.report.document import ColumnHead, LossRow, ReportCell, ReportTable, Section
 from symloss.report.sorting import loss_key, noise_key
 from symloss.runs.reading import Run
@@ -57,7 +56,7 @@ def measured_on(run: Run) -> str:
     """The data that the accuracy of a run is measured on, in words."""
     result = run.result
     if result.measure == "test_accuracy":
-        return "the clean test set" if run.settings.data in KNOWN else "the test data"
+        return "the clean test set" if run.settings.data_is_published else "the test data"
     if result.measure is None:
         return "nothing (no data was held out)"
     return f"held-out examples with {result.validation_labels} labels"

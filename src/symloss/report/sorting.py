@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from symloss.lab.tables import load_table
-from symloss.losses.spec import parse as parse_loss
 from symloss.noise.noise_spec import KINDS
 from symloss.noise.noise_spec import parse as parse_noise
+from symloss.recipes.published_tables import load_table
+
+_NAME = re.compile(r"[a-z0-9+-]+")
 
 
 def noise_key(text: str) -> tuple[int, float, str]:
@@ -24,30 +26,27 @@ def noise_key(text: str) -> tuple[int, float, str]:
 
 
 def loss_parts(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a loss, and the parameters that its text gives. A text that is no loss is a name.
+    """The name of a loss, and the parameters that its text gives. A composed loss is a name without parameters.
 
-    >>> loss_parts("sgce:q=0.2")
-    ('sgce', {'q': 0.2})
+    This reads what a run's settings hold. :mod:`symloss.losses.spec` reads all that users write, but needs torch.
+
+    >>> loss_parts("sgce:q=0.2"), loss_parts("symmetrize(focal:gamma=2)")
+    (('sgce', {'q': 0.2}), ('symmetrize(focal:gamma=2)', {}))
     """
-    try:
-        return parse_loss(text)
-    except (ValueError, TypeError):
+    name, _, rest = text.partition(":")
+    pairs = [pair.partition("=") for pair in rest.split(",")] if rest else []
+    if not _NAME.fullmatch(name) or not all(equals for _, equals, _ in pairs):
         return text, {}
+    return name, {key.strip(): _number_or_text(value.strip()) for key, _, value in pairs}
 
 
-def default_parameters(name: str) -> dict[str, Any]:
-    """The parameters that a loss has when its text gives none; nothing for a name that is in no catalogue.
-
-    >>> default_parameters("sgce")
-    {'q': 0.7}
-    """
-    # Only the losses know their defaults, and they need torch: no other part of a report does.
-    from symloss.losses.create import describe  # noqa: PLC0415
-
-    try:
-        return dict(describe(name).defaults)
-    except (ValueError, TypeError, KeyError):
-        return {}
+def _number_or_text(text: str) -> float | str:
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return text
 
 
 def loss_key(text: str) -> tuple[int, str, tuple[tuple[str, float, str], ...]]:

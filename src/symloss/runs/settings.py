@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any
 
 from symloss import checks
-from symloss.data.names import VOUCHED
+from symloss.data.names import KNOWN, VOUCHED
 from symloss.noise.counts import METHODS
 from symloss.noise.noise_spec import parse
 from symloss.runs.schedule import Schedule
@@ -110,6 +110,11 @@ class Settings:
             if name not in known:
                 raise ValueError(f"there is no setting {name!r}; {checks.nearest(name, known)}")
         return cls(**values)
+
+    @property
+    def data_is_published(self) -> bool:
+        """Whether the data is a published set by its name, not the user's own."""
+        return self.data in KNOWN
 
     @property
     def key(self) -> str:

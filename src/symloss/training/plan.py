@@ -1,4 +1,4 @@
-"""All settings of a run, from what is given of them and from what the data is."""
+"""All settings of a run, for data of any kind: the user's own is opened, because its kind decides the protocol."""
 
 from __future__ import annotations
 
@@ -7,35 +7,52 @@ from typing import Any
 
 from symloss.data import KNOWN
 from symloss.data.dataset import DataSet
+from symloss.recipes import resolve as recipes
+from symloss.recipes.protocols import trained_as
 from symloss.runs.settings import Settings
-from symloss.training.protocols import protocol_of, resolved
 from symloss.training.task import augmentation, fingerprint, opened
 
-WHERE = ("label", "image", "test")
-"""Settings that say what of the user's own data is what."""
+COLUMNS = ("label", "image", "test")
+"""Settings that say which part of the user's own data is what."""
 LARGE = 96
 """Pixels of a side from which on a network for small images is the wrong one: its last layers grow with the image."""
 
 
 def resolve(data: str | Path, loss: str, *, root: Path | None = None, skip_bad: bool = False, **given: Any) -> Settings:
-    """Settings for a data set and a loss: what is given, else what the protocol says for the loss, or for all losses.
+    """Settings for a data set and a loss: what is given, else what the recipes say for the loss, or for all losses.
 
-    Data of one's own is opened, as its kind decides the protocol, and its content is part of the settings. So is that
-    of a known data set whose files, below ``root``, are not the publisher's.
+    Args:
+        data: a known data set by its name, or the path of the user's own. That is opened: its kind decides the
+            protocol, and its content is part of the settings.
+        loss: a loss as text, such as "sgce" or "sgce:q=0.5".
+        root: where known data sets are. Files that are not the publisher's are part of the settings too.
+        skip_bad: leave out files that are no images instead of refusing them.
+        given: settings by name, see :class:`Settings`; None counts as not given.
 
     >>> found = resolve("cifar10", "sgce")
     >>> found.loss, found.model, found.weight_decay
     ('sgce:q=0.8', 'cnn8', 0.005)
     """
+    return explain(data, loss, root=root, skip_bad=skip_bad, **given).settings
+
+
+def explain(
+    data: str | Path, loss: str, *, root: Path | None = None, skip_bad: bool = False, **given: Any
+) -> recipes.Resolved:
+    """The settings that :func:`resolve` returns, with the source of each and the layers that they were made of.
+
+    >>> explain("cifar10", "sgce").sources["loss"]
+    'Lemire Paquin 2026, table 5'
+    """
     data = str(data)
-    where = {name: given[name] for name in WHERE if name in given}
-    own = None if data in KNOWN else opened(data, root, skip_bad=skip_bad, **where)
-    kind = "" if own is None else _kind(own)
-    given = given | {"fingerprint": fingerprint(data, own, given.get("noise") or "clean", root)}
-    settings = resolved(protocol_of(data, kind), data, loss, given).settings
-    if own is not None:
-        augmentation(settings, own)  # refuses what cannot be done to it, before a run is begun
-    return settings
+    columns = {name: given[name] for name in COLUMNS if name in given}
+    users = None if data in KNOWN else opened(data, root, skip_bad=skip_bad, **columns)
+    protocol = trained_as(data) if users is None else _kind(users)
+    marks = {"fingerprint": fingerprint(data, users, given.get("noise") or "clean", root)}
+    found = recipes.resolve(protocol, data, loss, recipes.given(given | marks))
+    if users is not None:
+        augmentation(found.settings, users)  # refuses what cannot be done to it, before a run is begun
+    return found
 
 
 def _kind(data: DataSet) -> str:

@@ -1,0 +1,104 @@
+"""How much of a training step's time the loop around it takes."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from symloss.bench import measure
+from symloss.data.dataset import DataSet, Examples, Scaling
+from symloss.noise import corrupt
+from symloss.runs.settings import Settings
+from symloss.training.build import build_loss, build_model, build_optimizer
+from symloss.training.loop import Trainer
+from symloss.training.plan import resolve
+from symloss.training.task import Task, opened
+
+TARGET = 0.95
+"""The least share of the bare step's speed that the loop must reach."""
+
+
+def measure_training(
+    loss: str, steps: int, rounds: int, model: str | None, root: Path | None
+) -> Iterator[dict[str, Any]]:
+    """Time the training loop and the bare step in turns, and yield one row for each round.
+
+    Args:
+        loss: the loss to train with, as in ``create_loss``.
+        steps: how many steps a round makes.
+        rounds: how many rounds count. One more comes first, to warm up.
+        model: None for the model of the protocol of CIFAR-10.
+        root: the folder of data sets. Without CIFAR-10 in it, random images of the same shape are used.
+
+    Yields:
+        ``loop`` and ``bare`` in seconds, and ``data``, ``steps``, ``batch``, ``model``.
+    """
+    settings = resolve("cifar10", loss, model=model, validation=0.0, noise="sym:0.6")
+    data, source = _data(root)
+    trainer = Trainer(Fabric(accelerator="cpu", devices=1), settings, _task(data, settings, steps))
+    bare, epochs = _bare_step(settings, trainer), itertools.count()
+    runs = {"loop": lambda: trainer.train_epoch(next(epochs)), "bare": lambda: _repeat(bare, steps)}
+    for turn in measure.turns(runs, rounds):
+        seconds = {name: timing.seconds for name, timing in turn.items()}
+        yield seconds | {"data": source, "steps": steps, "batch": settings.batch, "model": settings.model}
+
+
+def speed(rows: list[dict[str, Any]]) -> float:
+    """The loop's speed as a share of the bare step's: the median over rounds.
+
+    >>> speed([{"loop": 2.0, "bare": 1.0}, {"loop": 1.0, "bare": 1.0}, {"loop": 4.0, "bare": 3.0}])
+    0.75
+    """
+    return float(statistics.median(row["bare"] / row["loop"] for row in rows))
+
+
+def training_failures(rows: list[dict[str, Any]]) -> list[str]:
+    """The target, if it was missed, as one line."""
+    share = speed(rows)
+    return [f"the loop reaches {share:.3f}, target {TARGET}"] if share < TARGET else []
+
+
+def _data(root: Path | None) -> tuple[DataSet, str]:
+    try:
+        return opened("cifar10", root, "label", None, None), "CIFAR-10"
+    except FileNotFoundError:
+        random = torch.Generator().manual_seed(0)
+        images = torch.randint(0, 256, (50_000, 3, 32, 32), dtype=torch.uint8, generator=random)
+        labels = torch.randint(0, 10, (50_000,), generator=random)
+        train = Examples(images, labels)
+        scaling = Scaling((0.5,) * 3, (0.25,) * 3)
+        names = tuple(map(str, range(10)))
+        return DataSet("cifar10", train, None, names, scaling, ("crop:4", "flip")), "random images like CIFAR-10"
+
+
+def _task(data: DataSet, settings: Settings, steps: int) -> Task:
+    part = data.train.take(torch.arange(steps * settings.batch))
+    corruption = corrupt(part.labels.numpy(), settings.noise, classes=10, seed=0)
+    return Task(data, part.relabel(torch.from_numpy(corruption.labels)), part.labels, None, None, corruption)
+
+
+def _bare_step(settings: Settings, trainer: Trainer) -> Callable[[], None]:
+    """Forward, backward, clip, optimiser, on one fixed batch."""
+    model = build_model(settings, trainer.task.data.input_shape, 10).train()
+    optimizer, loss = build_optimizer(settings, model.parameters()), build_loss(settings)
+    batch = next(trainer.train_batches.epoch(0))
+    labels = trainer.labels[batch.index]
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss(model(batch.inputs), labels).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip or 5.0)
+        optimizer.step()
+
+    return step
+
+
+def _repeat(step: Callable[[], None], count: int) -> None:
+    for _ in range(count):
+        step()

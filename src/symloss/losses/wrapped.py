@@ -1,0 +1,117 @@
+"""A module or function of (input, target), torch's included, as a loss of the algebra."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from symloss import checks
+from symloss.losses.algebra import Germ, Loss
+from symloss.losses.scores import Scores
+from symloss.own_code import own_code
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Wrapped(Loss):
+    """A callable that maps scores (N, C) and labels (N,) to one value for each example."""
+
+    function: Callable[..., Tensor]
+    # torch.compile cannot trace the copying of a module: it gets the copy of the beginning.
+    first_copy: Callable[..., Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        wanted = "loss must be a Loss, a torch module or a function of (input, target)"
+        if isinstance(self.function, type):
+            raise TypeError(f"{wanted}; got the class {self.function.__name__} (an instance is needed)")
+        if not callable(self.function):
+            raise TypeError(f"{wanted}; got {type(self.function).__name__}")
+        object.__setattr__(self, "first_copy", unreduced(self.function))
+
+    def __repr__(self) -> str:
+        return checks.brief(self.function) if isinstance(self.function, nn.Module) else _name(self.function)
+
+    @property
+    def any_classes(self) -> bool:
+        return False
+
+    @property
+    def modules(self) -> tuple[nn.Module, ...]:
+        return (self.function,) if isinstance(self.function, nn.Module) else ()
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        if labels is None:
+            return self._every(s.z, s.dim)
+        rows = s.z.movedim(s.dim, -1)
+        values = self._called(rows.reshape(-1, rows.shape[-1]), labels.movedim(s.dim, -1).reshape(-1))
+        return values.reshape(*rows.shape[:-1], 1).movedim(-1, s.dim)
+
+    def _every(self, z: Tensor, dim: int) -> Tensor:
+        """One call for all labels: the rows C times over, once with each label."""
+        last = z.movedim(dim, -1)
+        classes = last.shape[-1]
+        rows = last.reshape(-1, classes)
+        labels = torch.arange(classes, device=z.device).repeat_interleave(rows.shape[0])
+        values = self._called(rows.repeat(classes, 1), labels)
+        return values.reshape(classes, *last.shape[:-1]).movedim(0, dim)
+
+    def _called(self, rows: Tensor, labels: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            values = self.first_copy(rows, labels)
+        else:
+            with own_code(_name(self.function)):
+                values = unreduced(self.function)(rows, labels)
+        if not isinstance(values, Tensor) or values.shape != labels.shape:
+            given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(
+                f"the loss {_name(self.function)} must return one value for each example (reduction='none'), "
+                f"shape {tuple(labels.shape)}; got {given}"
+            )
+        return values
+
+    def germ(self, s: Scores) -> Germ:
+        return germ_by_autograd(lambda z: self._every(z, -1), s)
+
+
+def as_loss(loss: object) -> Loss:
+    """A loss of the algebra as it is; a module or function of (input, target) wrapped into one.
+
+    >>> as_loss(torch.nn.functional.cross_entropy).per_class(torch.zeros(4))
+    tensor([1.3863, 1.3863, 1.3863, 1.3863])
+    """
+    return loss if isinstance(loss, Loss) else Wrapped(loss)  # type: ignore[arg-type]
+
+
+def germ_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> Germ:
+    """Value and slope at zero scores of any differentiable loss, projected on the unhinged loss, mean over labels."""
+    zero = torch.zeros(s.classes, dtype=s.z.dtype, device=s.z.device)
+    jacobian = torch.func.jacrev(per_class)(zero)
+    own, total = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
+    slope = (total - own) / (1 - 1 / s.classes)
+    return Germ(per_class(zero).mean() * torch.ones_like(s.count), slope * torch.ones_like(s.count))
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The same loss with its reduction set to none, and no label left out. The original is not touched."""
+    if isinstance(function, nn.Module):
+        twin = copy.copy(function)
+        for name, value in (("reduction", "none"), ("ignore_index", -100)):
+            if hasattr(twin, name):
+                setattr(twin, name, value)
+        return twin
+    try:
+        takes_reduction = "reduction" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        takes_reduction = False
+    if takes_reduction:
+        return functools.partial(function, reduction="none")
+    return function

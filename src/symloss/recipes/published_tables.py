@@ -1,0 +1,206 @@
+"""Published tables as data: what is trained on what, and which figures were published. One file each, in tables/."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from symloss import checks
+from symloss.noise import noise_spec
+
+FOLDER = "tables"
+SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
+"""What the number in brackets is, and its short name."""
+TITLES = {"alpha-mae": "alpha-MAE", "unhinged": "Unhinged", "phuber-ce": "PHuber-CE", "phuber-gce": "PHuber-GCE"}
+"""How people write a loss, where it is not in capitals."""
+_NAME = re.compile(r"[a-z0-9+-]+")
+"""A loss of the catalogue, not composed."""
+_FIGURE = re.compile(r"(?P<bold>\*?)(?P<value>\d+\.\d+)(\((?P<spread>\d+\.\d+)\))?")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A cell as it was printed, in per cent."""
+
+    value: float
+    spread: float | None
+    bold: bool
+    text: str
+    """As printed, without its bold."""
+
+    @classmethod
+    def parse(cls, text: str) -> Published:
+        """A value, its spread in brackets if there is one, and a star in front if it is bold.
+
+        >>> Published.parse("*88.17(0.15)")
+        Published(value=88.17, spread=0.15, bold=True, text='88.17(0.15)')
+        """
+        found = _FIGURE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"a published cell must read 88.17(0.15), 88.17 or *88.17(0.15) if bold; got {text!r}")
+        spread = found["spread"]
+        value = float(found["value"])
+        return cls(value, None if spread is None else float(spread), bool(found["bold"]), text.removeprefix("*"))
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A loss, and what differs in this row from its usual settings."""
+
+    name: str
+    loss: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """As people write it.
+
+        >>> TableRow("ce-clipped", "ce", {"clip": 0.1}).title, TableRow("alpha-mae", "alpha-mae:alpha=2").title
+        ('CE (clip 0.1)', 'alpha-MAE')
+        """
+        name = self.simple_loss
+        written = self.loss if name is None else TITLES.get(name, name.upper())
+        changed = ", ".join(f"{key} {value}" for key, value in self.changes.items())
+        return written + (f" ({changed})" if changed else "")
+
+    @property
+    def simple_loss(self) -> str | None:
+        """The name of the loss in the catalogue; None for one that is composed."""
+        name = self.loss.partition(":")[0]
+        return name if _NAME.fullmatch(name) else None
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A data set of a table, with the protocol it is trained by."""
+
+    name: str
+    data: str
+    protocol: str
+    noise: tuple[str, ...]
+    evaluate: str | None
+    """A data set to test the finished model on, in place of the one it was trained on."""
+    published: dict[str, tuple[Published, ...]]
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table: losses in its rows, data sets with their noise in its columns."""
+
+    name: str
+    title: str
+    source: str
+    rows: tuple[TableRow, ...]
+    datasets: tuple[TableColumn, ...]
+    seeds: int
+    spread: str
+    settings: dict[str, Any]
+
+    def published(self, dataset: str, row: str, noise: str) -> Published | None:
+        """The published figure of a cell; None where there is none."""
+        column = next(column for column in self.datasets if column.name == dataset)
+        cells = column.published.get(row)
+        return None if cells is None else cells[column.noise.index(noise)]
+
+
+def _files() -> dict[str, Any]:
+    folder = resources.files("symloss.recipes").joinpath(FOLDER)
+    return {file.name.removesuffix(".toml"): file for file in folder.iterdir() if file.name.endswith(".toml")}
+
+
+def list_tables() -> list[str]:
+    """The names of all tables.
+
+    >>> list_tables()[:3]
+    ['ablation', 'digits', 'mnist-lenet5']
+    """
+    return sorted(_files())
+
+
+@functools.cache
+def load_table(name: str) -> PublishedTable:
+    """A table by its name.
+
+    >>> load_table("table1").published("cifar10", "sgce", "sym:0.8").value
+    61.06
+    """
+    if name not in list_tables():
+        raise ValueError(f"there is no table {name!r}; {checks.nearest(name, list_tables())}")
+    return read_table(name, _files()[name].read_text())
+
+
+def read_table(name: str, text: str) -> PublishedTable:
+    """A table from its TOML, or one sentence that says what is wrong with it.
+
+    Whether its rows are losses is seen when its cells are planned: a table can be read without torch.
+    """
+    try:
+        return _table(name, tomllib.loads(text))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"recipe {name}: {error}") from None
+
+
+def _table(name: str, found: dict[str, Any]) -> PublishedTable:
+    _only(found, required=("title", "source", "rows", "seeds", "spread", "datasets"), allowed=_OF_A_TABLE)
+    checks.choice("spread", found["spread"], SPREADS)
+    variants = found.get("variants", {})
+    rows = tuple(_row(row, variants.get(row, {"loss": row})) for row in _distinct("rows", found["rows"]))
+    unused = set(variants) - {row.name for row in rows}
+    if unused:
+        raise ValueError(f"a variant must be one of the rows; got {sorted(unused)[0]!r}")
+    datasets = tuple(
+        _column(key, value, found.get("noise", []), {row.name for row in rows})
+        for key, value in found["datasets"].items()
+    )
+    return PublishedTable(
+        name, str(found["title"]), str(found["source"]), rows, datasets,
+        int(checks.number("seeds", found["seeds"], "[1, inf)", whole=True)), found["spread"], found.get("settings", {}),
+    )  # fmt: skip
+
+
+_OF_A_TABLE = ("title", "source", "rows", "noise", "seeds", "spread", "settings", "variants", "datasets")
+_OF_A_DATASET = ("data", "protocol", "noise", "evaluate", "published")
+
+
+def _only(found: dict[str, Any], required: tuple[str, ...], allowed: tuple[str, ...], where: str = "it") -> None:
+    for key in required:
+        if key not in found:
+            raise ValueError(f"{where} must have {key}; got {', '.join(found) or 'nothing'}")
+    for key in found:
+        if key not in allowed:
+            raise ValueError(f"{where} has no {key!r}; {checks.nearest(key, allowed)}")
+
+
+def _distinct(what: str, values: list[str]) -> list[str]:
+    if not values or len(set(values)) != len(values):
+        raise ValueError(f"{what} must be different from one another, and at least one; got {checks.brief(values)}")
+    return values
+
+
+def _row(name: str, variant: dict[str, Any]) -> TableRow:
+    changes = dict(variant)
+    if "loss" not in changes:
+        raise ValueError(f"variant {name} must have a loss; got {', '.join(changes) or 'nothing'}")
+    loss = changes.pop("loss")
+    return TableRow(name, loss, changes)
+
+
+def _column(name: str, found: dict[str, Any], usual: list[str], rows: set[str]) -> TableColumn:
+    _only(found, (), _OF_A_DATASET, f"data set {name}")
+    data = found.get("data", name)
+    columns = tuple(_distinct(f"the noise of {name}", found.get("noise", usual)))
+    for spec in columns:
+        noise_spec.parse(spec)
+    published = {}
+    for row, line in found.get("published", {}).items():
+        if row not in rows:
+            raise ValueError(f"published figures of {name} must be of its rows; got {row!r}")
+        cells = tuple(Published.parse(cell) for cell in line.split())
+        if len(cells) != len(columns):
+            raise ValueError(f"{name} must have {len(columns)} published cells a row; {row} has {len(cells)}")
+        published[row] = cells
+    return TableColumn(name, data, found.get("protocol", data), columns, found.get("evaluate"), published)

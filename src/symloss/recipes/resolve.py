@@ -1,0 +1,222 @@
+"""Every setting of a run, from an ordered list of layers. A later layer overrides those before it.
+
+The layers, from the first to the last:
+
+1. the defaults of :class:`Settings`;
+2. the loss itself, with the defaults of its parameters;
+3. the protocol of the data set (protocols.toml);
+4. the published preset of the loss, or one that is borrowed from another data set (presets.toml);
+5. what the protocol says of this loss (protocols.toml);
+6. data and loss as they are asked for, with the parameters that the loss is written with;
+7. what the caller adds: options of a command, the recipe of a table (tables/), a profile (profiles.toml).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from symloss.recipes import protocols
+from symloss.recipes.protocols import TrainingProtocol, load_protocol
+from symloss.runs.settings import Settings
+
+if TYPE_CHECKING:
+    from symloss.losses.record import Record
+
+GIVEN, DEFAULT, OURS = "as given", "the default", "not published; ours"
+PRESETS = "presets.toml"
+_LOSS_TAKES_SCORES = {"l2": "divided by their norm", None: "as they are"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values of settings, and where they come from.
+
+    >>> layer = Layer("protocol", {"lr": 0.1, "batch": 128}, "the paper", sources={"batch": "public code"})
+    >>> layer.source_of("lr"), layer.source_of("batch"), layer.source_of("epochs")
+    ('the paper', 'public code', None)
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    """By setting, all but the loss."""
+    source: str
+    parameters: Mapping[str, Any] | None = None
+    """Parameters and options of the loss, joined with those of other layers; None if it says nothing of the loss."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Sources of single settings: of its values, or of values that an earlier layer sets."""
+    file: str | None = None
+    """The file of this package that holds the values."""
+
+    def sets(self, setting: str) -> bool:
+        return self.parameters is not None if setting == "loss" else setting in self.values
+
+    def source_of(self, setting: str) -> str | None:
+        """None where the layer says nothing of the setting."""
+        return self.sources.get(setting, self.source if self.sets(setting) else None)
+
+
+@dataclass(frozen=True)
+class Overridden:
+    """A value that a later layer replaced."""
+
+    layer: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings, with the source of each and the layers that they were made of."""
+
+    settings: Settings
+    sources: dict[str, str]
+    """Where each setting comes from."""
+    layers: tuple[Layer, ...] = field(repr=False)
+    loss: str
+    """The name of the loss, without parameters."""
+
+    def layer_of(self, setting: str) -> Layer:
+        """The layer whose value holds.
+
+        >>> resolve("cifar10", "cifar10", "sgce").layer_of("weight_decay").name
+        'protocol cifar10, for sgce'
+        """
+        return self.layers[_setters(self.layers, setting)[-1]]
+
+    def overridden(self, setting: str) -> list[Overridden]:
+        """The values that do not hold, the last one first.
+
+        >>> [(each.layer, each.value) for each in resolve("cifar10", "cifar10", "sgce").overridden("weight_decay")]
+        [('protocol cifar10', 0.0001), ('defaults', 0.0)]
+        """
+        found = []
+        for at, following in itertools.pairwise(_setters(self.layers, setting)):
+            layer, source = self.layers[at], _source(self.layers[at:following], setting)
+            found.append(Overridden(layer.name, self._value(layer, setting), source))
+        return found[::-1]
+
+    def _value(self, layer: Layer, setting: str) -> Any:
+        from symloss.losses.spec import write  # noqa: PLC0415 (with the losses comes torch)
+
+        return write(self.loss, layer.parameters or {}) if setting == "loss" else layer.values[setting]
+
+
+def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GIVEN) -> Resolved:
+    """Every setting of a run, each with its source.
+
+    Args:
+        protocol: a name of protocols.toml.
+        data: name or path of the data.
+        loss: a loss as text, such as "sgce" or "sgce:q=0.5".
+        added: layers above all others, the last one wins.
+        source: who asks for this data, and for the parameters that the loss is written with.
+
+    >>> found = resolve("cifar10", "cifar10", "sgce", given({"lr": 0.5}))
+    >>> found.settings.loss, found.sources["loss"]
+    ('sgce:q=0.8', 'Lemire Paquin 2026, table 5')
+    >>> found.settings.lr, found.sources["lr"]
+    (0.5, 'as given')
+    """
+    from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch; tables are read without)
+    from symloss.losses.spec import parse, write  # noqa: PLC0415
+
+    name, parameters = parse(loss)
+    record, rules = describe(name), load_protocol(protocol)
+    by_preset = "preset" in parameters  # a preset that is asked for stands in place of all other parameters
+    layers = (
+        Layer("defaults", _defaults(), DEFAULT),
+        Layer(f"loss {record.name}", {}, OURS if record.parameters else record.source, parameters={}),
+        Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=protocols.FILE),
+        *([] if by_preset else _preset_layer(record, rules)),
+        *_entry_layer(record, rules, with_parameters=not by_preset),
+        Layer("data and loss", {"data": data}, source, parameters=parameters or None),
+        *added,
+    )
+    values = _joined(layer.values for layer in layers)
+    values["loss"] = write(record.name, _joined(layer.parameters or {} for layer in layers))
+    settings = Settings(**_plain_scores(record, values))
+    return Resolved(settings, _sources(settings, layers, record), layers, record.name)
+
+
+def given(values: Mapping[str, Any]) -> Layer:
+    """The layer of what a caller gives; None counts as not given."""
+    return Layer("given", {name: value for name, value in values.items() if value is not None}, GIVEN)
+
+
+@functools.cache
+def _defaults() -> Mapping[str, Any]:
+    return {name: value for name, value in Settings().to_dict().items() if name not in ("data", "loss")}
+
+
+def _preset_layer(record: Record, rules: TrainingProtocol) -> list[Layer]:
+    """The preset of a loss for a data set, or else one that is borrowed, whose source then says so."""
+    name = next((name for name in (*rules.presets, *rules.borrowed) if name in record.presets), None)
+    if name is None:
+        return []
+    preset = record.presets[name]
+    source = preset.source if name in rules.presets else f"{preset.source}, for {name}"
+    values: dict[str, Any] = {} if preset.penalty is None else {"penalty": preset.penalty}
+    parameters = dict(preset.values)
+    if preset.batch_norm_scores:
+        values["scores"] = "batch-norm"
+        parameters.pop("normalize", None)
+    return [Layer(f"preset of {record.name} for {name}", values, source, parameters, file=PRESETS)]
+
+
+def _entry_layer(record: Record, rules: TrainingProtocol, *, with_parameters: bool) -> list[Layer]:
+    entry = rules.losses.get(record.name)
+    if entry is None:
+        return []
+    parameters = entry.parameters if with_parameters else None
+    name = f"protocol {rules.name}, for {record.name}"
+    return [Layer(name, entry.values, entry.source, parameters, entry.sources, protocols.FILE)]
+
+
+def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for values in every:
+        found |= values
+    return found
+
+
+def _setters(layers: Sequence[Layer], setting: str) -> list[int]:
+    """Which layers set it; the value of the last one holds."""
+    return [at for at, layer in enumerate(layers) if layer.sets(setting)]
+
+
+def _source(layers: Sequence[Layer], setting: str) -> str:
+    """The source that the last layer names which names one."""
+    return next(source for layer in reversed(layers) if (source := layer.source_of(setting)) is not None)
+
+
+def _sources(settings: Settings, layers: Sequence[Layer], record: Record) -> dict[str, str]:
+    sources = {setting: _source(layers, setting) for setting in settings.to_dict()}
+    if settings.scores == "loss" and layers[_setters(layers, "scores")[-1]].source in (DEFAULT, GIVEN):
+        sources["scores"] = f"the loss, which takes them {_LOSS_TAKES_SCORES[record.normalize]}"
+    return sources
+
+
+def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
+    """Scores are "loss" where the loss does the same by itself: the same run has the same settings."""
+    from symloss.losses.spec import parse  # noqa: PLC0415
+
+    by_itself = values.get("scores") == (record.normalize or "none")
+    return values | {"scores": "loss"} if by_itself and "normalize" not in parse(values["loss"])[1] else values
+
+
+def default_parameters(name: str) -> dict[str, Any]:
+    """The parameters of a loss whose text gives none; nothing for a name that is in no catalogue.
+
+    >>> default_parameters("sgce")
+    {'q': 0.7}
+    """
+    from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch)
+
+    try:
+        return dict(describe(name).defaults)
+    except (ValueError, TypeError, KeyError):
+        return {}

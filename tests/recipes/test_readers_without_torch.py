@@ -1,0 +1,22 @@
+"""Recipes are read without torch: a report needs tables and profiles, not the losses."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+from symloss.recipes.presets import presets_of
+from symloss.recipes.profiles import profiles
+from symloss.recipes.protocols import load_protocol
+import symloss.recipes.search_grids
+
+assert presets_of("sgce")["cifar10"].values == {"q": 0.8}
+assert profiles()["mini"]["cifar10"]["subset"] == 5000
+assert load_protocol("cifar10").losses["sgce"].values == {"weight_decay": 5e-3}
+print(sorted({"torch", "lightning_fabric", "PIL"} & sys.modules.keys()))
+"""
+
+
+def test_no_reader_brings_torch():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -1,0 +1,75 @@
+"""``symloss recipe``: why a setting is what it is, by one command."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from symloss.cli import app
+
+
+def recipe(*words):
+    done = CliRunner().invoke(app, ["recipe", *words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_why_is_q_what_it_is_here():
+    found = json.loads(recipe("sgce", "--data", "cifar10", "--json"))
+    assert found["settings"]["loss"] == {
+        "value": "sgce:q=0.8",
+        "source": "Lemire Paquin 2026, table 5",
+        "layer": "preset of sgce for cifar10",
+        "overrides": [{"layer": "loss sgce", "value": "sgce", "source": "not published; ours"}],
+    }
+    files = {layer["name"]: layer["file"] for layer in found["layers"]}
+    assert files["preset of sgce for cifar10"] == "presets.toml"
+
+
+def test_a_parameter_that_is_written_overrides_the_published_one():
+    found = json.loads(recipe("sgce:q=0.3", "--data", "cifar10", "--json"))["settings"]["loss"]
+    assert (found["value"], found["source"]) == ("sgce:q=0.3", "as given")
+    assert found["overrides"][0] == {
+        "layer": "preset of sgce for cifar10", "value": "sgce:q=0.8", "source": "Lemire Paquin 2026, table 5",
+    }  # fmt: skip
+
+
+def test_a_cell_says_what_its_profile_overrides():
+    found = json.loads(recipe("table1/cifar10/sgce/sym:0.8", "--profile", "mini", "--json"))
+    epochs = found["settings"]["epochs"]
+    assert (epochs["value"], epochs["source"], epochs["layer"]) == (80, "profile mini", "profile mini")
+    # The protocol sets it; the paper prints it for this loss.
+    assert epochs["overrides"][0] == {"layer": "protocol cifar10", "value": 120, "source": "the paper, table 5"}
+    assert found["published"]["text"] == "61.06(1.60)"
+
+
+@pytest.mark.parametrize("words", [("sgce", "--data", "cifar10"), ("table1/cifar10/sgce/sym:0.8",)])
+def test_people_read_value_source_what_it_overrides_and_the_files(words):
+    lines = recipe(*words).splitlines()
+    decay = next(line for line in lines if line.startswith("weight_decay"))
+    assert decay.split(maxsplit=2)[1:] == ["0.005", decay[decay.index("the paper, table 5") :]]
+    assert "0.0001 (as the baselines' in the public implementation of Ye 2023)" in decay
+    assert "  preset of sgce for cifar10 (symloss/recipes/presets.toml)" in lines
+
+
+def test_data_of_ones_own_is_opened_to_find_its_protocol(tmp_path):
+    table = tmp_path / "mine.csv"
+    table.write_text("a,label\n" + "".join(f"{i},{i % 2}\n" for i in range(20)))
+    found = json.loads(recipe("gce", "--data", str(table), "--json"))["settings"]
+    assert (found["model"]["value"], found["model"]["layer"]) == ("mlp", "protocol table")
+    assert found["fingerprint"]["value"] is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("sgce",), "there is no table 'sgce'"),
+        (("--data", "cifar10"), "--data must come with a loss"),
+        (("sgec", "--data", "cifar10"), "did you mean 'sgce'?"),
+        (("sgce", "--data", "cifar10", "--profile", "mini"), "--profile must be left out with --data"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words, said):
+    done = CliRunner().invoke(app, ["recipe", *words])
+    assert isinstance(done.exception, ValueError)
+    assert said in str(done.exception)
