@@ -2,18 +2,33 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick lint bench generate clean
 
-demo: .venv/ready
+help:  ## List these targets.
+	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "make %-9s %s\n", $$1, $$2}'
+
+demo: .venv/ready  ## Train five losses on digits with 60 % wrong labels (under a minute).
 	$(BIN)/symloss compare --data digits --noise sym:0.6 --losses ce,gce,mae,sgce,alpha-mae --seeds 3
 
-test: lint
+test: lint  ## Lint, then every test.
 	$(BIN)/pytest -n auto
 
-lint: .venv/ready
+quick: .venv/ready  ## The tests of the losses that take no time (under a minute).
+	$(BIN)/pytest -n auto -m 'not slow' tests/losses tests/test_architecture.py
+
+lint: .venv/ready  ## ruff and mypy.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: .venv/ready  ## What losses and heads cost against torch, and how much of our own code runs (15 minutes, idle machine).
+	OMP_NUM_THREADS=1 $(BIN)/symloss bench losses --check
+	OMP_NUM_THREADS=1 $(BIN)/symloss bench heads --check
+	$(BIN)/python benchmarks/calls.py
+
+generate: .venv/ready  ## Write the generated files: the list of losses in the docs, the types of the package.
+	$(BIN)/symloss losses --markdown > docs/losses.md
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("symloss needs Python 3.11 or newer; got " + sys.version) if sys.version_info < (3, 11) else None'
@@ -21,5 +36,6 @@ lint: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-clean:
-	rm -rf .venv
+clean:  ## Remove the environment, caches and builds.
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from symloss.bench import HEADS, limit, loss_failures
+from symloss.bench.head_speed import HEADS
+from symloss.bench.loss_speed import limit, loss_failures
 
 LIMITS = [
     "What limits the rest, on the same machine. At 128 x 10, operations: NFL takes 71 calls of torch, ANL-CE 74 "

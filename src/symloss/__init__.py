@@ -4,6 +4,8 @@
 >>> loss = symloss.AlphaMAE(alpha=2.0)           # instead of torch.nn.CrossEntropyLoss()
 >>> round(loss(torch.zeros(8, 10), torch.zeros(8, dtype=torch.long)).item(), 4)
 18.0
+
+Names are imported when they are used: importing symloss does not import torch. ``__init__.pyi`` shows them to tools.
 """
 
 from __future__ import annotations
@@ -11,49 +13,20 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+from symloss.loss_names import LOSS_CLASSES
+from symloss.public_names import HOMES, MODULES
 
-# Names are resolved when they are used: importing symloss must not import torch.
-_HOME = {
-    "create_loss": "symloss.losses.create",
-    "list_losses": "symloss.losses.create",
-    "symmetrize": "symloss.losses.criterion",
-    "decompose": "symloss.losses.criterion",
-    "Criterion": "symloss.losses.criterion",
-    "Decomposition": "symloss.losses.criterion",
-    "Loss": "symloss.losses.algebra",
-    "relative": "symloss.losses.operators",
-    "complement": "symloss.losses.operators",
-    "blend": "symloss.losses.operators",
-    "dirichlet": "symloss.losses.operators",
-    "noisy": "symloss.losses.operators",
-    "BatchNormScores": "symloss.losses.scores",
-    "EpsSoftmax": "symloss.losses.scores",
-    "UnitScores": "symloss.losses.scores",
-    "append_scores": "symloss.losses.scores",
-    "l1_penalty": "symloss.losses.penalty",
-    "LinearLoss": "symloss.losses.heads",
-    "certify": "symloss.theory.certificates",
-}
-_MODULES = {
-    **{name: f"symloss.{name}" for name in ("closed_form", "data", "functional", "lab", "losses", "models", "noise")},
-    **{name: f"symloss.{name}" for name in ("recipes", "report", "theory", "training")},
-    **{name: f"symloss.theory.{name}" for name in ("binary", "bounds", "certificates", "priors", "regression")},
-}
+__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
-    if name in _MODULES:
-        return importlib.import_module(_MODULES[name])
-    # A class of a loss; whatever else is wanted may be a private module, which Python imports once this fails.
-    modules = importlib.import_module("symloss.losses.create").MODULES if name[:1].isupper() else {}
-    if name in modules:
-        return modules[name]
-    raise AttributeError(f"module 'symloss' has no attribute {name!r}")
+    if name in MODULES:
+        return importlib.import_module(MODULES[name])
+    home = HOMES.get(name) or LOSS_CLASSES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'symloss' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    modules = importlib.import_module("symloss.losses.create").MODULES
-    return sorted([*_HOME, *_MODULES, *modules, "__version__"])
+    return sorted([*HOMES, *MODULES, *LOSS_CLASSES, "__version__"])

@@ -1,28 +1,123 @@
-"""Every loss as a function of (input, target), with its parameters and the options of ``F.cross_entropy``.
+"""Every loss as a function of (input, target), with its parameters and the options of
+``torch.nn.functional.cross_entropy``.
 
 >>> import torch
 >>> from symloss import functional as F
 >>> F.gce(torch.zeros(2, 4), torch.tensor([0, 3]), q=0.5)
 tensor(1.)
+
+Written by tools/write_generated.py.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-
-from torch import Tensor
-
-from symloss.losses.create import FUNCTIONS
+from symloss.losses.catalogue.normalized import NCE, NFL, NGCE, NNCE, NNFL
+from symloss.losses.catalogue.paper import SGCE, AlphaMAE, SymmetrizedCosine, SymmetrizedMSE, Unhinged
+from symloss.losses.catalogue.probability import (
+    AEL,
+    AGCE,
+    AUL,
+    CE,
+    GCE,
+    JS,
+    MAE,
+    RCE,
+    Focal,
+    PHuberCE,
+    PHuberGCE,
+    TaylorCE,
+)
+from symloss.losses.catalogue.score_vector import MSE, BiTempered, Cosine
+from symloss.losses.catalogue.smoothing import DirichletCE, LabelSmoothing
+from symloss.losses.catalogue.sums import (
+    ANLCE,
+    ANLFL,
+    SCE,
+    NCEandAEL,
+    NCEandAGCE,
+    NCEandAUL,
+    NCEandMAE,
+    NCEandRCE,
+    NFLandMAE,
+    NFLandRCE,
+)
+from symloss.losses.functions import function
 from symloss.losses.heads import linear_loss, linear_unhinged
 
-__all__ = ["linear_loss", "linear_unhinged", *FUNCTIONS]  # noqa: PLE0604
+__all__ = [
+    "ael",
+    "agce",
+    "alpha_mae",
+    "anl_ce",
+    "anl_fl",
+    "aul",
+    "bi_tempered",
+    "ce",
+    "cosine",
+    "dirichlet_ce",
+    "focal",
+    "gce",
+    "js",
+    "label_smoothing",
+    "linear_loss",
+    "linear_unhinged",
+    "mae",
+    "mse",
+    "nce",
+    "nce_ael",
+    "nce_agce",
+    "nce_aul",
+    "nce_mae",
+    "nce_rce",
+    "nfl",
+    "nfl_mae",
+    "nfl_rce",
+    "ngce",
+    "nnce",
+    "nnfl",
+    "phuber_ce",
+    "phuber_gce",
+    "rce",
+    "sce",
+    "sgce",
+    "symmetrized_cosine",
+    "symmetrized_mse",
+    "taylor_ce",
+    "unhinged",
+]
 
-
-def __getattr__(name: str) -> Callable[..., Tensor]:
-    if name in FUNCTIONS:
-        return FUNCTIONS[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+unhinged = function(Unhinged)
+sgce = function(SGCE)
+alpha_mae = function(AlphaMAE)
+symmetrized_mse = function(SymmetrizedMSE)
+symmetrized_cosine = function(SymmetrizedCosine)
+ce = function(CE)
+mae = function(MAE)
+rce = function(RCE)
+gce = function(GCE)
+focal = function(Focal)
+agce = function(AGCE)
+aul = function(AUL)
+ael = function(AEL)
+taylor_ce = function(TaylorCE)
+phuber_ce = function(PHuberCE)
+phuber_gce = function(PHuberGCE)
+js = function(JS)
+mse = function(MSE)
+cosine = function(Cosine)
+bi_tempered = function(BiTempered)
+nce = function(NCE)
+nfl = function(NFL)
+ngce = function(NGCE)
+nnce = function(NNCE)
+nnfl = function(NNFL)
+sce = function(SCE)
+nce_mae = function(NCEandMAE)
+nce_rce = function(NCEandRCE)
+nfl_mae = function(NFLandMAE)
+nfl_rce = function(NFLandRCE)
+nce_agce = function(NCEandAGCE)
+nce_aul = function(NCEandAUL)
+nce_ael = function(NCEandAEL)
+anl_ce = function(ANLCE)
+anl_fl = function(ANLFL)
+label_smoothing = function(LabelSmoothing)
+dirichlet_ce = function(DirichletCE)

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 from test_cli import run
 
+from symloss.bench.training_speed import measure_training, speed
 from symloss.training import resolve, train
-from symloss.training.benchmark import overhead, speed
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_predicting_is_what_the_last_epoch_measured(tmp_path):
 
     labels = open_data("digits").test.labels.tolist()
     hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
-    assert sum(hits) / len(hits) == pytest.approx(result["last"]["test_accuracy"])
+    assert sum(hits) / len(hits) == pytest.approx(result.last.test_accuracy)
 
 
 def test_a_run_s_word_alone_imports_nothing(tmp_path):
@@ -187,7 +187,7 @@ def test_a_download_with_the_wrong_checksum_leaves_nothing(tmp_path):
 
 def test_the_loop_is_timed_against_its_bare_step(tmp_path):
     """On random images where CIFAR-10 is not to be had; what comes out is not judged."""
-    rows = list(overhead("mae", 2, 2, "cnn8:width=0.05", tmp_path))
+    rows = list(measure_training("mae", 2, 2, "cnn8:width=0.05", tmp_path))
     assert len(rows) == 2
     assert rows[0]["data"] == "random images like CIFAR-10"
     assert speed(rows) > 0

@@ -17,9 +17,10 @@ from symloss.lab.studies import Method
 from symloss.lab.trial_locks import Claims, LockFolder
 from symloss.lab.tuning import tune
 from symloss.recipes.search_grids import Dimension
-from symloss.training.folder import Busy
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import Busy
+from symloss.runs.settings import Settings
 from symloss.training.loop import Diverged
-from symloss.training.settings import Settings
 
 COMPLETE, PRUNED, RUNNING, FAIL = (optuna.trial.TrialState[name] for name in ("COMPLETE", "PRUNED", "RUNNING", "FAIL"))
 
@@ -30,7 +31,8 @@ def over_lr(*lrs, loss="alpha-mae", seeds=1, **settings):
 
 
 def result(accuracy):
-    return {"last": {"validation_accuracy": accuracy, "test_accuracy": 1 - accuracy}, "validation": 40}
+    last = EpochRow(1, validation_accuracy=accuracy, test_accuracy=1 - accuracy)
+    return Result(Settings(), 360, 40, "noisy", 360, 0.0, last, last, 1.0)
 
 
 class Trainer:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from doors import FUNCTIONS, MODULES, function_name
 from refusals import refused
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -15,10 +16,9 @@ from torch.nn.functional import cross_entropy
 import symloss
 from symloss import functional
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.create import FUNCTIONS, MODULES, function_name
-from symloss.losses.foreign import Foreign
 from symloss.losses.potentials import CE, MAE
 from symloss.losses.whole import MSE, Cosine
+from symloss.losses.wrapped import Wrapped
 
 INF, NAN = math.inf, math.nan
 SCORES = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, -0.5]])
@@ -427,7 +427,7 @@ def by_position(scores: Tensor, labels: Tensor) -> Tensor:
     flat=(lambda: 0 * MAE(), ValueError, "blend", "slope at equal scores", "is 0", "must not be flat"),
     without_slope=(lambda: symloss.symmetrize(Cosine()), ValueError, "blend", "cosine", "no slope at equal scores"),
     positional=(
-        lambda: symloss.symmetrize(Foreign(by_position)),
+        lambda: symloss.symmetrize(Wrapped(by_position)),
         ValueError,
         "blend",
         "symmetrize(by_position)",

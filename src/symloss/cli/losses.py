@@ -14,15 +14,12 @@ def losses(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table instead.")] = False,
 ) -> None:
     """List every loss: its formula, parameters, facts, presets and source."""
-    from symloss.losses.catalogue import RECORDS, SOURCES
-
-    rows = [_row(record) | {"reference": SOURCES[record.source]} for record in RECORDS.values()]
     if as_json:
-        print_json(rows)
+        print_json(_rows())
     elif as_markdown:
-        typer.echo(_losses_markdown(rows))
+        typer.echo(losses_page())
     else:
-        console().print(_losses_table(rows))
+        console().print(_losses_table(_rows()))
 
 
 def certify(
@@ -54,6 +51,12 @@ def _own(spec: str) -> Any:
     from symloss.own_code import load
 
     return load(spec, "SPEC", "a function or module of (input, target)")
+
+
+def _rows() -> list[dict[str, Any]]:
+    from symloss.losses.catalogue import RECORDS, SOURCES
+
+    return [_row(record) | {"reference": SOURCES[record.source]} for record in RECORDS.values()]
 
 
 def _row(record: Any) -> dict[str, Any]:
@@ -100,8 +103,9 @@ def _losses_table(rows: list[dict[str, Any]]) -> Any:
     return table
 
 
-def _losses_markdown(rows: list[dict[str, Any]]) -> str:
+def losses_page() -> str:
     """The table of losses, their presets and their sources, as a page of the documentation."""
+    rows = _rows()
     lines = ["# Losses", "", "Written by `symloss losses --markdown`. " + CAPTION, ""]
     lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in _cells(row)) + " |" for row in rows]

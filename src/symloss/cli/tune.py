@@ -206,12 +206,14 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     from rich.markup import escape
     from rich.table import Table
 
-    from symloss.training.settings import noise_said
+    from symloss.runs.settings import displayed_noise
+    from symloss.runs.summary import Spread
 
+    noise = displayed_noise(base.data, base.noise)
     more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""
     table = Table(
         title=escape(
-            f"{base.data}, noise {noise_said(base.data, base.noise)}: accuracy in % on held-out examples, by {labels}; "
+            f"{base.data}, noise {noise}: accuracy in % on held-out examples, by {labels}; "
             "mean(standard deviation) of the last epoch"
         ),
         caption=escape(
@@ -227,7 +229,8 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
         settings = row["settings"]
         loss, _, parameters = settings["loss"].partition(":")
         numbers = f"{settings['lr']:.4g}", f"{settings['weight_decay']:.4g}"
-        table.add_row(escape(loss), escape(parameters) or "-", *numbers, percent(row["validation"]), str(row["seeds"]))
+        figures = (*numbers, percent(Spread(**row["validation"])), str(row["seeds"]))
+        table.add_row(escape(loss), escape(parameters) or "-", *figures)
     console().print(table)
 
 

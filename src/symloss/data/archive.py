@@ -19,7 +19,7 @@ _AT_ONCE = 2**24
 """Bytes that a head may take, which is held in memory; files are copied in small pieces."""
 
 
-class _TooLarge(ValueError):  # noqa: N818
+class _ArchiveTooLarge(ValueError):  # noqa: N818
     """An archive that unpacks to more than any data set has."""
 
 
@@ -31,12 +31,12 @@ class _Limited:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _AT_ONCE or self.file.tell() + size > LARGEST:
-            raise _TooLarge
+            raise _ArchiveTooLarge
         return self.file.read(size)
 
     def seek(self, place: int) -> int:
         if place > LARGEST:
-            raise _TooLarge
+            raise _ArchiveTooLarge
         return self.file.seek(place)
 
     def tell(self) -> int:
@@ -55,7 +55,7 @@ def extract(archive: Path, target: Path, finish: Callable[[Path], None] | None =
                 members = list(_members(archive, tar, target.name))
                 with said(target):
                     tar.extractall(scratch, members, filter="data")
-        except _TooLarge:
+        except _ArchiveTooLarge:
             raise ValueError(
                 f"{archive} must unpack to no more than {LARGEST} bytes in {MEMBERS} files; got more"
             ) from None
@@ -80,7 +80,7 @@ def _members(archive: Path, tar: tarfile.TarFile, folder: str) -> Iterator[tarfi
     for number, member in enumerate(tar, 1):
         total += member.size
         if number > MEMBERS or total > LARGEST:
-            raise _TooLarge
+            raise _ArchiveTooLarge
         _check(archive, member, folder)
         yield member
 

@@ -114,7 +114,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             raise ConnectionError(f"{url} must be there to be fetched; got {error.code} {error.reason}") from error
         except DiskFull:
             raise
-        except _TooLarge as error:
+        except _FileTooLarge as error:
             part.unlink(missing_ok=True)
             raise ValueError(str(error)) from None
         except (OSError, http.client.HTTPException) as error:
@@ -125,7 +125,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
     )
 
 
-class _TooLarge(ValueError):  # noqa: N818
+class _FileTooLarge(ValueError):  # noqa: N818
     """More than any data set has."""
 
 
@@ -175,7 +175,9 @@ def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None])
 
 def _check_size(url: str, size: int) -> None:
     if size > LARGEST:
-        raise _TooLarge(f"{url} must have no more than {LARGEST} bytes; got {size} or more, and nothing of it is kept")
+        raise _FileTooLarge(
+            f"{url} must have no more than {LARGEST} bytes; got {size} or more, and nothing of it is kept"
+        )
 
 
 def _write(file: BinaryIO, block: bytes, part: Path) -> None:

@@ -8,10 +8,10 @@ from symloss.data.bad_files import BadFiles
 from symloss.data.class_names import class_names, class_numbers
 from symloss.data.dataset import DataSet, Examples
 from symloss.data.scaling import scaling_of_features
-from symloss.data.table_file import Table
+from symloss.data.table_file import TableFile
 
 
-def open_features(train: Table, test: Table | None, label: str, bad: BadFiles) -> DataSet:
+def open_features(train: TableFile, test: TableFile | None, label: str, bad: BadFiles) -> DataSet:
     columns = [column for column in train.columns if column != label]
     if not columns:
         raise ValueError(f"{train.path} must have a column of features beside {label!r}; got none")
@@ -27,13 +27,13 @@ def open_features(train: Table, test: Table | None, label: str, bad: BadFiles) -
     )
 
 
-def _test(table: Table, columns: list[str], label: str, classes: tuple[str, ...], bad: BadFiles) -> Examples:
+def _test(table: TableFile, columns: list[str], label: str, classes: tuple[str, ...], bad: BadFiles) -> Examples:
     for column in columns:
         table.require(column, "feature")
     features, labels = _read(table, columns, label, bad)
     return Examples(features, class_numbers(labels, classes, table.path))
 
 
-def _read(table: Table, columns: list[str], label: str, bad: BadFiles) -> tuple[Tensor, list[str]]:
+def _read(table: TableFile, columns: list[str], label: str, bad: BadFiles) -> tuple[Tensor, list[str]]:
     labels, without = table.labels(label, bad)
     return table.numbers(columns, without), labels

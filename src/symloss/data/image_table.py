@@ -5,12 +5,12 @@ from __future__ import annotations
 from symloss.data.bad_files import BadFiles
 from symloss.data.dataset import DataSet
 from symloss.data.images import Listed, open_images
-from symloss.data.table_file import Table
+from symloss.data.table_file import TableFile
 
 IMAGE_COLUMNS = ("image", "path", "file")
 
 
-def image_column(table: Table, image: str | None) -> str | None:
+def image_column(table: TableFile, image: str | None) -> str | None:
     """The column of image files: the one named, or the first with a usual name; None in a table of features."""
     if image is not None:
         table.require(image, "image")
@@ -18,7 +18,7 @@ def image_column(table: Table, image: str | None) -> str | None:
     return next((column for column in IMAGE_COLUMNS if column in table.places), None)
 
 
-def open_manifest(train: Table, test: Table | None, label: str, image: str, bad: BadFiles) -> DataSet:
+def open_manifest(train: TableFile, test: TableFile | None, label: str, image: str, bad: BadFiles) -> DataSet:
     return open_images(
         train.path.stem,
         _listed(train, label, image, bad),
@@ -27,7 +27,7 @@ def open_manifest(train: Table, test: Table | None, label: str, image: str, bad:
     )
 
 
-def _listed(table: Table, label: str, image: str, bad: BadFiles) -> Listed:
+def _listed(table: TableFile, label: str, image: str, bad: BadFiles) -> Listed:
     table.require(image, "image")
     labels, without = table.labels(label, bad)
     paths = [table.path.parent / name for row, name in enumerate(table.text(image)) if row not in without]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from symloss.noise.noise_spec import HUMAN_LABELS
+
 
 @dataclass(frozen=True)
 class Remote:
@@ -15,7 +17,7 @@ class Remote:
 
 @dataclass(frozen=True)
 class Source:
-    """Files below an address; either an archive of one folder, or files that belong into a folder as they are."""
+    """Files below an address: either an archive of one folder, or single files that belong into a folder."""
 
     url: str
     folder: str
@@ -23,6 +25,7 @@ class Source:
 
     @property
     def packed(self) -> bool:
+        """Whether the file is an archive."""
         return self.files[0].name.endswith(".tar.gz")
 
 
@@ -71,14 +74,11 @@ BY_HAND = {
     "digits": "it is part of scikit-learn and always there",
     "webvision-mini": _WEBVISION,
     "webvision-mini-imagenet": f"{_WEBVISION}; {_IMAGENET}",
-    "cifar-n": (
-        "download the zip of CIFAR-10N and CIFAR-100N (licence CC BY-NC 4.0) from "
-        "https://github.com/UCSC-REAL/cifar-10-100n "
-        "and unpack CIFAR-10_human.pt and CIFAR-100_human.pt into {root}"
-    ),
+    "cifar-n": HUMAN_LABELS,
 }
-"""What to do about those that cannot be fetched from here."""
+"""For data sets that cannot be downloaded from here: what to do instead."""
 
 
 def by_hand(name: str, root: object) -> str:
+    """What to do to get a data set that cannot be downloaded from here, into this folder."""
     return BY_HAND[name].format(root=root)

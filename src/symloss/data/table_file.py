@@ -26,7 +26,7 @@ _NAMED = 20
 """So many columns are named in a message."""
 
 
-class Table(ABC):
+class TableFile(ABC):
     """Rows below named columns."""
 
     unit: str
@@ -101,7 +101,7 @@ class Table(ABC):
         return ValueError(f"{self.path} must have at least one row below its column names; got none")
 
 
-class CsvTable(Table):
+class CsvTable(TableFile):
     """Comma-separated, in UTF-8, with a line of column names. Read anew for each question, so never held as text."""
 
     unit = "line"
@@ -173,7 +173,7 @@ def _plain_numbers(cells: list[str]) -> NDArray[np.float64] | None:
     return values if (np.abs(values) <= _LARGEST).all() else None
 
 
-class ParquetTable(Table):
+class ParquetTable(TableFile):
     """An Apache Parquet file, read with pyarrow."""
 
     unit = "row"
@@ -243,5 +243,5 @@ class ParquetTable(Table):
         return values.astype(np.float32)
 
 
-def open_table(path: Path) -> Table:
+def open_table(path: Path) -> TableFile:
     return ParquetTable(path) if path.suffix.lower() == ".parquet" else CsvTable(path)

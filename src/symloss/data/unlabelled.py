@@ -15,8 +15,9 @@ from symloss.data.dataset import ImageFiles, Inputs
 from symloss.data.image_folder import list_files
 from symloss.data.image_table import IMAGE_COLUMNS, image_column
 from symloss.data.images import NotAnImage, decode, readable
-from symloss.data.opening import KNOWN, TABLES, existing, open_data
-from symloss.data.table_file import Table, open_table
+from symloss.data.names import KNOWN
+from symloss.data.opening import TABLES, existing, open_data
+from symloss.data.table_file import TableFile, open_table
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _known(inputs: Inputs, wanted: Wanted, name: str) -> Unlabelled:
     return Unlabelled([path.name for path in inputs.paths], inputs)
 
 
-def _rows(table: Table, wanted: Wanted) -> Unlabelled:
+def _rows(table: TableFile, wanted: Wanted) -> Unlabelled:
     if not wanted.columns:
         raise _no_features(table, wanted)
     for column in wanted.columns:
@@ -85,7 +86,7 @@ def _rows(table: Table, wanted: Wanted) -> Unlabelled:
     return _numbered(table.numbers(list(wanted.columns)), wanted, str(table.path))
 
 
-def _no_features(table: Table, wanted: Wanted) -> ValueError:
+def _no_features(table: TableFile, wanted: Wanted) -> ValueError:
     """A run on images, or on an array, knows no columns of features."""
     if len(wanted.shape) == 3:
         usual = " or ".join(dict.fromkeys(name for name in (wanted.image, *IMAGE_COLUMNS) if name is not None))

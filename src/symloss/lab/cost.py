@@ -14,9 +14,10 @@ import torch
 
 from symloss.data.dataset import DataSet
 from symloss.lab.work import Work
+from symloss.runs.result import EpochRow
+from symloss.runs.settings import Settings
 from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.run import train
-from symloss.training.settings import Settings
 from symloss.training.task import opened
 
 STEPS = 3
@@ -57,7 +58,7 @@ def _before(works: list[Work]) -> dict[Settings, float]:
     for work in works:
         result = work.result()
         if result is not None:
-            times.setdefault(_alike(work.settings), []).append(result["seconds"])
+            times.setdefault(_alike(work.settings), []).append(result.seconds)
     return {alike: sum(seconds) / len(seconds) for alike, seconds in times.items()}
 
 
@@ -86,9 +87,9 @@ def _epoch_seconds(settings: Settings, data: DataSet) -> float:
 def _tried_epoch_seconds(settings: Settings, root: Path | None) -> float:
     """Seconds of the second epoch of a real run, with all files written."""
     with tempfile.TemporaryDirectory() as folder:
-        rows: list[dict[str, float]] = []
+        rows: list[EpochRow] = []
         train(dataclasses.replace(settings, epochs=2), folder, root=root, accelerator="cpu", on_epoch=rows.append)
-    return rows[1]["seconds"] - rows[0]["seconds"] + WRITING
+    return (rows[1].seconds or 0.0) - (rows[0].seconds or 0.0) + WRITING
 
 
 def _step_seconds(settings: Settings, data: DataSet) -> float:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from symloss.lab.work import Work
-from symloss.training.folder import METRICS, Busy
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import METRICS, Busy
 from symloss.training.run import OnEpoch
 from symloss.writing import disk_is_full
 
@@ -21,8 +22,8 @@ class Event:
     """"waiting": another process trains that run at this moment, and it is looked at again when all others are done;
     "elsewhere": that process still holds it, and was not waited for any longer."""
     work: Work
-    row: dict[str, Any] | None = None
-    """Of an epoch: its metrics; of what is finished: its result."""
+    row: EpochRow | Result | None = None
+    """The metrics of an epoch, or the result of a finished run."""
     reason: str = ""
     disk_full: bool = False
     """Of a failure: nothing that comes after it can succeed either."""

@@ -19,6 +19,7 @@ import torch
 
 from symloss.lab.events import PATIENCE, Event, Events, attempt_patiently
 from symloss.lab.work import Work
+from symloss.runs.result import EpochRow
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -126,7 +127,7 @@ def _serve(connection: Connection, number: int, threads: int) -> None:
             return
 
 
-def _tell_epoch(connection: Connection, work: Work, row: dict[str, Any]) -> None:
+def _tell_epoch(connection: Connection, work: Work, row: EpochRow) -> None:
     connection.send(Event("epoch", work, row))
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from symloss.data import KNOWN
-from symloss.data.opening import VOUCHED
+from symloss.data.names import KNOWN, VOUCHED
 from symloss.lab.search_space import Point, Space
 from symloss.losses.spec import parse, write
+from symloss.runs.settings import Settings
 from symloss.training.build import build_loss
-from symloss.training.settings import Settings
 
 OF_TRAINING = ("lr", "weight_decay")
 """Dimensions that are no parameters of the loss."""

@@ -19,7 +19,7 @@ from symloss.lab.ranking import TriedPoint, ranked
 from symloss.lab.samplers import GRID, InOrder, SeededByTrial, distribution, rounded, samplers, short_name, suggest
 from symloss.lab.search_space import Point
 from symloss.lab.trial_locks import Claims, LockFolder
-from symloss.training.comparison import spread
+from symloss.runs.summary import Spread
 
 TRIALS = 20
 """Trials of each loss, of a sampler that could go on for ever."""
@@ -138,7 +138,7 @@ class StudiedQuestion:
                 {
                     "point": point,
                     "settings": self.question.settings(point).to_dict(),
-                    "validation": spread(accuracies),
+                    "validation": Spread.of(accuracies).to_json(),
                     "seeds": len(accuracies),
                     "held_out": trial.user_attrs["held_out"],
                     "final": self.final,

@@ -26,14 +26,16 @@ from symloss.lab.questions import Question
 from symloss.lab.storages import open_storage, readable_storage_errors, sqlite_url
 from symloss.lab.studies import Method, StudiedQuestion
 from symloss.lab.trial_locks import Claim, LockFolder
-from symloss.training.comparison import run_folder, spread, with_seeds
-from symloss.training.folder import Busy
+from symloss.runs.folder_names import run_path
+from symloss.runs.result import Result
+from symloss.runs.run_folder import Busy
+from symloss.runs.settings import Settings, with_seeds
+from symloss.runs.summary import Spread, spread
 from symloss.training.loop import Diverged
-from symloss.training.settings import Settings
 
 __all__ = ["Method", "Progress", "Train", "tune"]
 
-Train = Callable[[Settings, Path, str], dict[str, Any]]
+Train = Callable[[Settings, Path, str], Result]
 """Trains in a folder, and returns what :func:`symloss.training.train` does; the text says which trial it is."""
 
 POLL = 0.3
@@ -49,7 +51,7 @@ class Progress:
     number: int
     total: int
     settings: Settings
-    validation: dict[str, float | None] | None
+    validation: Spread | None
     """None if it diverged."""
     reason: str | None
     best: float | None
@@ -151,20 +153,20 @@ class _TrialLoop:
             reason: str | None = str(error)
             validation = None
         else:
-            accuracies = [result["last"]["validation_accuracy"] for result in results]
+            accuracies = [result.last.validation_accuracy for result in results]
             validation, reason = spread(accuracies), None
             assert validation is not None
-            self._tell(search, trial, validation["mean"], accuracies=accuracies, held_out=results[0]["validation"])
+            self._tell(search, trial, validation.mean, accuracies=accuracies, held_out=results[0].validation)
         total = search.claims.wanted
         self.on_trial(
             Progress(question.loss, search.final, trial.number + 1, total, settings, validation, reason, search.best())
         )
 
-    def _patiently(self, settings: Settings, title: str) -> dict[str, Any]:
+    def _patiently(self, settings: Settings, title: str) -> Result:
         """Train, or wait for another process that trains the same run (of another search, it may be)."""
         while True:
             try:
-                return self.train(settings, run_folder(self.runs, settings), title)
+                return self.train(settings, run_path(self.runs, settings), title)
             except Busy:
                 time.sleep(POLL)
 

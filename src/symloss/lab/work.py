@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from symloss.recipes.cells import Cell
-from symloss.training.comparison import run_folder
-from symloss.training.folder import FAILURE, METRICS, RESULT, Busy, RunFolder
+from symloss.runs.folder_names import run_path
+from symloss.runs.result import Result
+from symloss.runs.run_folder import FAILURE, METRICS, Busy, RunFolder, evaluation_file
+from symloss.runs.settings import Settings
 from symloss.training.prediction import accuracy_on
 from symloss.training.run import OnEpoch, train
-from symloss.training.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,15 @@ class Work:
         """The work of cells that share a run."""
         cell = cells[0]
         # Other processes may stand somewhere else.
-        folder, root = run_folder(runs, cell.settings).resolve(), None if root is None else root.resolve()
+        folder, root = run_path(runs, cell.settings).resolve(), None if root is None else root.resolve()
         evaluate = tuple(dict.fromkeys(cell.evaluate for cell in cells if cell.evaluate))
         return cls(f"{cell.name} seed {cell.seed}", cell.settings, folder, evaluate, root, where)
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Result | None:
         """What came out, if all of it is there."""
         folder = RunFolder(self.folder)
         folder.settings()  # refuses what a newer version wrote
-        found = folder.read(RESULT)
+        found = folder.result()
         whole = all(folder.read(evaluation_file(data)) is not None for data in self.evaluate)
         return found if whole else None
 
@@ -50,7 +51,7 @@ class Work:
         metrics = self.folder / METRICS
         return metrics.exists() and metrics.stat().st_size > 0
 
-    def carry_out(self, on_epoch: OnEpoch | None = None) -> dict[str, Any]:
+    def carry_out(self, on_epoch: OnEpoch | None = None) -> Result:
         """Train from the last checkpoint, and test; or return the result that is there. A failure is written down."""
         try:
             result = self._carry_out(on_epoch)
@@ -69,7 +70,7 @@ class Work:
             folder.start(self.settings)
             folder.write(FAILURE, {"error": str(error)})
 
-    def _carry_out(self, on_epoch: OnEpoch | None) -> dict[str, Any]:
+    def _carry_out(self, on_epoch: OnEpoch | None) -> Result:
         result = train(self.settings, self.folder, root=self.root, on_epoch=on_epoch, **self.where)
         folder = RunFolder(self.folder)
         for data in self.evaluate:
@@ -79,8 +80,3 @@ class Work:
                         evaluation_file(data), accuracy_on(self.folder, data, model=self.settings.model, root=self.root)
                     )
         return result
-
-
-def evaluation_file(data: str) -> str:
-    """The file, in a run's folder, with the accuracy on another data set."""
-    return f"evaluation-{data}.json"

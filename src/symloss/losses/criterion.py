@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,9 @@ from symloss import checks
 from symloss.losses import tensors
 from symloss.losses.algebra import Loss, refuse_no_loss
 from symloss.losses.evaluate import Options, check_options, evaluate
-from symloss.losses.foreign import Foreign, as_loss
 from symloss.losses.operators import Insensitive, Symmetrize, UnitSlope
 from symloss.losses.scores import UnitScores
+from symloss.losses.wrapped import Wrapped, as_loss
 
 ScoreMap = Callable[[Tensor], Tensor]
 AnyLoss = Loss | nn.Module | Callable[..., Tensor]
@@ -36,8 +36,24 @@ def scaled(loss: Loss, scale: str | None) -> Loss:
     return UnitSlope(loss) if scale == "ce" else loss
 
 
-class Criterion(nn.Module):
+class LossOptions(TypedDict, total=False):
+    """The options of every loss, as keywords. :class:`Criterion` says what they do."""
+
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    label_smoothing: float
+    normalize: str | ScoreMap | None
+    temperature: float
+    scale: str | None
+
+
+class Criterion(nn.CrossEntropyLoss):
     """A loss to train with, wherever ``torch.nn.CrossEntropyLoss`` would do.
+
+    It is a ``CrossEntropyLoss`` to libraries that look for one: skorch then knows that the model's outputs are scores,
+    and returns probabilities. The class weights belong to the constructor, not to a checkpoint: ``state_dict`` leaves
+    them out, and loading ignores them.
 
     Args:
         loss: an expression of the algebra.
@@ -72,13 +88,12 @@ class Criterion(nn.Module):
         temperature: float = 1.0,
         scale: str | None = None,
     ):
-        super().__init__()
         refuse_no_loss(loss)
         check_options(ignore_index, reduction, label_smoothing)
         if weight is not None:
             tensors.class_vector("weight", weight)
-        self.register_buffer("weight", weight)
-        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
+        super().__init__(ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+        self.register_buffer("weight", weight, persistent=False)
         self.score_map = score_map(normalize, temperature)
         self.normalize, self.temperature, self.scale = normalize, temperature, scale
         self.loss = scaled(loss, scale)
@@ -88,6 +103,32 @@ class Criterion(nn.Module):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         options = Options(self.weight, self.ignore_index, self.reduction, self.label_smoothing, self.score_map)
         return evaluate(self.loss, input, target, options)
+
+    def activation(self, scores: Tensor) -> Tensor:
+        """The probabilities of the classes, as the loss sees them; fastai asks for them by this name.
+
+        That is the softmax of the scores after ``normalize``. Shapes are those of ``forward``'s input.
+
+        >>> from symloss.losses.potentials import CE
+        >>> Criterion(CE()).activation(torch.tensor([[0.0, 0.0]]))
+        tensor([[0.5000, 0.5000]])
+        """
+        mapped = scores if self.score_map is None else self.score_map(scores)
+        return mapped.softmax(tensors.class_dim(scores))
+
+    def decodes(self, scores: Tensor) -> Tensor:
+        """The class with the largest score; fastai asks for it by this name.
+
+        >>> from symloss.losses.potentials import CE
+        >>> Criterion(CE()).decodes(torch.tensor([[0.0, 1.0]]))
+        tensor([1])
+        """
+        return scores.argmax(tensors.class_dim(scores))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Without the class weights, which older checkpoints hold."""
+        state_dict.pop(f"{prefix}weight", None)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _options(self) -> dict[str, Any]:
         names = ("ignore_index", "reduction", "label_smoothing", "normalize", "temperature", "scale")
@@ -160,4 +201,4 @@ def _lift(loss: AnyLoss, operator: Callable[[Loss], Loss]) -> Any:
     if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0 and loss.scale is None:
         return Criterion(operator(loss.loss), **loss._options())
     kept = {name: getattr(loss, name) for name in ("reduction", "ignore_index") if hasattr(loss, name)}
-    return Criterion(operator(Foreign(loss)), **kept)
+    return Criterion(operator(Wrapped(loss)), **kept)

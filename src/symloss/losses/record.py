@@ -1,20 +1,33 @@
-"""What is written down of a loss, once: how it is built, its parameters, what is claimed of it, published settings."""
+"""What is written down of a loss, once: its name, formula, source, parameters, and what is claimed of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from symloss import checks
 from symloss.losses.algebra import Loss
+from symloss.losses.criterion import LossOptions
 from symloss.recipes.presets import Preset, presets_of
 
 Fact = bool | Callable[[SimpleNamespace], bool]
 
 
 @dataclass(frozen=True)
+class Range:
+    """The values that a parameter may take, and what they do. The default is in the signature of the loss."""
+
+    interval: str
+    meaning: str
+    whole: bool = False
+
+
+@dataclass(frozen=True)
 class Parameter:
+    """A parameter of one loss."""
+
     name: str
     default: float
     interval: str
@@ -52,26 +65,51 @@ class Constants:
         return {name: known(point) if callable(known) else known for name, known in vars(self).items()}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Record:
+    """The facts of a loss. It stands in the class of the loss, and takes name and defaults from that class.
+
+    Args:
+        name: what ``create_loss`` calls the loss.
+        formula: in plain text.
+        source: a key of ``catalogue.SOURCES``.
+        build: the parameters to an expression of the algebra.
+        ranges: by parameter, the values that it may take.
+        facts, constants: claims, which the tests verify.
+        normalize: the default of that option.
+    """
+
     name: str
-    class_name: str
-    build: Callable[..., Loss]
     formula: str
     source: str
-    parameters: tuple[Parameter, ...] = ()
+    build: Callable[..., Loss]
+    ranges: Mapping[str, Range] = field(default_factory=dict)
     facts: Facts = Facts()
     normalize: str | None = None
     constants: Constants = Constants()
+    class_name: str = field(default="Criterion", init=False)
+    parameters: tuple[Parameter, ...] = field(default=(), init=False)
+    defaults: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __set_name__(self, loss: type, attribute: str) -> None:
+        """Called by Python when the class of the loss is made: its signature holds the defaults."""
+        signature = inspect.signature(loss.__init__).parameters  # type: ignore[misc]
+        self.class_name = loss.__name__
+        self.defaults = {name: signature[name].default for name in self.ranges}
+        self.parameters = tuple(
+            Parameter(name, self.defaults[name], possible.interval, possible.meaning, possible.whole)
+            for name, possible in self.ranges.items()
+        )
+
+    @property
+    def function_name(self) -> str:
+        """The name of the loss in ``symloss.functional``."""
+        return self.name.replace("-", "_").replace("+", "_")
 
     @property
     def presets(self) -> Mapping[str, Preset]:
         """Published settings, by data set."""
         return presets_of(self.name)
-
-    @property
-    def defaults(self) -> dict[str, float]:
-        return {parameter.name: parameter.default for parameter in self.parameters}
 
     def loss(self, **values: float) -> Loss:
         """The expression at these parameters, checked, with defaults for the rest."""
@@ -83,3 +121,19 @@ class Record:
             p.name: checks.number(p.name, values.get(p.name, p.default), p.interval, p.whole) for p in self.parameters
         }
         return self.build(**checked)
+
+    def options(self, given: LossOptions) -> LossOptions:
+        """The options of Criterion that a user gave, with the default of ``normalize`` for this loss."""
+        self.refuse_unknown(given)
+        return {"normalize": self.normalize, **given}
+
+    def refuse_unknown(self, keywords: Iterable[str], extra: tuple[str, ...] = ()) -> None:
+        """An error for a keyword that is neither a parameter of the loss, nor an option of every loss."""
+        options = [*LossOptions.__annotations__, *extra]
+        for key in keywords:
+            if key not in self.defaults and key not in options:
+                known = ", ".join(self.defaults) or "none"
+                raise TypeError(
+                    f"{self.name} has no parameter {key!r}; its parameters are: {known}; "
+                    f"options are: {', '.join(options)}"
+                )

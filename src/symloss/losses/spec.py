@@ -20,20 +20,29 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from symloss import checks
+from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS
+from symloss.losses.operators import Symmetrize, blend, complement, dirichlet, relative
 
-OPERATORS: Mapping[str, tuple[str, ...]] = {
-    "symmetrize": (),
-    "relative": (),
-    "complement": ("p_min", "bound"),
-    "blend": ("alpha",),
-    "dirichlet": ("alpha",),
+
+class WrittenOperator(NamedTuple):
+    """An operator that text can name, and the arguments that text can give it besides a loss."""
+
+    build: Callable[..., Loss]
+    arguments: tuple[str, ...] = ()
+
+
+OPERATORS: Mapping[str, WrittenOperator] = {
+    "symmetrize": WrittenOperator(Symmetrize),
+    "relative": WrittenOperator(relative),
+    "complement": WrittenOperator(complement, ("p_min", "bound")),
+    "blend": WrittenOperator(blend, ("alpha",)),
+    "dirichlet": WrittenOperator(dirichlet, ("alpha",)),
 }
-"""Each with the arguments it takes besides a loss."""
-_ARGUMENTS = {argument for arguments in OPERATORS.values() for argument in arguments}
+_ARGUMENTS = {argument for operator in OPERATORS.values() for argument in operator.arguments}
 OPTIONS = ("normalize", "temperature", "scale", "ignore_index", "reduction", "label_smoothing")
 """What text can say of the whole, besides the loss: options of Criterion."""
 NESTED = 40
@@ -259,7 +268,7 @@ class _Reader:
             hint = checks.nearest(operator, OPERATORS)
             self._fail(f"holds {operator!r} before a bracket: there is no operator of that name; {hint}", start)
         inner = self._sum()
-        outermost, arguments = self.depth == 1, OPERATORS[operator]
+        outermost, arguments = self.depth == 1, OPERATORS[operator].arguments
         found: dict[str, Any] = {}
         self.part = self.at
         self._keywords(found, lambda key: key in arguments or (outermost and key in OPTIONS))

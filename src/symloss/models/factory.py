@@ -23,7 +23,7 @@ Builder = Callable[..., nn.Module]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ModelEntry:
     build: Builder
     description: str
     options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
@@ -43,16 +43,16 @@ def _sizes(text: str) -> object:
 
 
 MODELS = {
-    "cnn4": Entry(cnn4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", {"width": _number}),
-    "cnn8": Entry(cnn8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", {"width": _number}),
-    "lenet5": Entry(lenet5, "LeNet-5 with ReLU and average pools (MNIST)"),
-    "mlp": Entry(
+    "cnn4": ModelEntry(cnn4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", {"width": _number}),
+    "cnn8": ModelEntry(cnn8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", {"width": _number}),
+    "lenet5": ModelEntry(lenet5, "LeNet-5 with ReLU and average pools (MNIST)"),
+    "mlp": ModelEntry(
         mlp,
         "linear layers, for tables and small images; options: hidden=256-256, norm=batch|none",
         {"hidden": _sizes, "norm": str},
     ),
-    "resnet34": Entry(resnet34, "residual network for small images (CIFAR-100)"),
-    "resnet50": Entry(resnet50, "residual network for large images (ImageNet, WebVision)"),
+    "resnet34": ModelEntry(resnet34, "residual network for small images (CIFAR-100)"),
+    "resnet50": ModelEntry(resnet50, "residual network for large images (ImageNet, WebVision)"),
 }
 
 

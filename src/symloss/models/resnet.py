@@ -10,7 +10,7 @@ STAGES = (3, 4, 6, 3)
 """How many blocks have 64, 128, 256 and 512 channels, in resnet34 and in resnet50 alike."""
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """x -> relu(body(x) + shortcut(x)); the shortcut is a 1x1 convolution where the shape changes."""
 
     def __init__(self, body: nn.Sequential, channels: int, out: int, stride: int):
@@ -25,7 +25,7 @@ class Block(nn.Module):
         return y
 
 
-class Basic(Block):
+class Basic(ResidualBlock):
     """Two 3x3 convolutions."""
 
     expansion = 1
@@ -39,7 +39,7 @@ class Basic(Block):
         super().__init__(body, channels, inner, stride)
 
 
-class Bottleneck(Block):
+class Bottleneck(ResidualBlock):
     """1x1, 3x3, 1x1; the stride is in the 3x3 (the version called 1.5)."""
 
     expansion = 4

@@ -9,10 +9,9 @@ import numpy as np
 import torch
 
 from symloss import checks
-from symloss.data.sources import by_hand
 from symloss.noise.counts import Labels
 from symloss.noise.label_array import label_array
-from symloss.noise.noise_spec import HUMAN, Spec, known_human
+from symloss.noise.noise_spec import HUMAN, HUMAN_LABELS, Spec, known_human
 
 # What a pickled numpy array of integers names; the module of _reconstruct moved with numpy 2.
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
@@ -70,8 +69,9 @@ def human_file(spec: Spec, root: str | Path | None) -> Path:
 
 
 def require_human_file(path: Path) -> None:
+    """Raise FileNotFoundError, with the way to get the file, unless it is there."""
     if not path.is_file():
-        where = by_hand("cifar-n", path.parent)
+        where = HUMAN_LABELS.format(root=path.parent)
         raise FileNotFoundError(f"path of human labels must be a file; got {str(path)!r}, which is not there: {where}")
 
 

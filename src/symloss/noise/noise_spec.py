@@ -17,7 +17,7 @@ KINDS = ("clean", *FLIP_KINDS, *MIXTURE_KINDS, "matrix", "human")
 
 
 class HumanSource(NamedTuple):
-    """Where human labels are found: the publisher's file, and two of its keys."""
+    """Where human labels are: the publisher's file, and the keys of noisy and of clean labels in it."""
 
     file: str
     noisy: str
@@ -33,6 +33,12 @@ HUMAN = {
     "fine": HumanSource("CIFAR-100_human.pt", "noisy_label", "clean_label"),
     "coarse": HumanSource("CIFAR-100_human.pt", "noisy_coarse_label", "clean_coarse_label"),
 }
+HUMAN_LABELS = (
+    "download the zip of CIFAR-10N and CIFAR-100N (licence CC BY-NC 4.0) from "
+    "https://github.com/UCSC-REAL/cifar-10-100n "
+    "and unpack CIFAR-10_human.pt and CIFAR-100_human.pt into {root}"
+)
+"""How to get the publisher's files."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,13 @@ class Spec:
 
 
 def known_kind(kind: object) -> None:
+    """Raise ValueError unless this is one of ``KINDS``."""
     if kind not in KINDS:
         raise ValueError(f"noise must be one of {', '.join(KINDS)}; got {checks.brief(kind)}")
 
 
 def known_human(name: object) -> None:
+    """Raise ValueError unless this is one of ``HUMAN``."""
     if name not in HUMAN:
         raise ValueError(f"name of human labels must be one of {', '.join(HUMAN)}; got {checks.brief(name)}")
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +17,12 @@ from torch.distributions import Distribution
 
 from symloss import __version__, checks
 from symloss.noise import files
-
-if TYPE_CHECKING:
-    from symloss.theory.regression.target_noise import AnyCorruption, Corruption
+from symloss.noise.target_distribution import (
+    AnyTargetDistribution,
+    TargetDistribution,
+    TargetSample,
+    target_distribution,
+)
 
 Targets = NDArray[np.float64]
 
@@ -95,7 +98,7 @@ def load_target_corruption(folder: str | Path) -> TargetCorruption:
 
 
 def corrupt_targets(
-    y: object, rate: float, distribution: AnyCorruption, x: Any = None, *, seed: int
+    y: object, rate: float, distribution: AnyTargetDistribution, x: Any = None, *, seed: int
 ) -> TargetCorruption:
     """Replace each target with probability ``rate`` by a draw from a corruption distribution (definition F.1).
 
@@ -120,7 +123,7 @@ def corrupt_targets(
     rate = checks.number("rate", rate, "[0, 1)")
     seed = int(checks.number("seed", int(seed) if isinstance(seed, np.integer) else seed, "[0, inf)", whole=True))
     clean = _target_array("y", y)
-    q, text = _corruption(distribution, x)
+    q, text = _distribution(distribution, x)
     rng = np.random.Generator(np.random.PCG64(seed))
     replaced = rng.random(clean.shape) < rate
     targets = np.where(replaced, _draws(q, clean.shape, rng), clean)
@@ -163,26 +166,22 @@ def _target_array(argument: str, value: object) -> Targets:
     return found
 
 
-def _corruption(given: AnyCorruption, x: Any) -> tuple[Corruption, str]:
+def _distribution(given: AnyTargetDistribution, x: Any) -> tuple[TargetDistribution, str]:
     """What targets are drawn from, at x where it is a function of x; and its name."""
-    # Here, as scikit-learn comes with it, which takes a second that labels should not have to wait for.
-    from symloss.theory.regression.target_noise import corruption  # noqa: PLC0415
-
     if not callable(given) or isinstance(given, Distribution):
-        q = corruption(given, "distribution")
+        q = target_distribution(given, "distribution")
         return q, _text(q)
     if x is None:
         raise TypeError("x must be given, because the distribution is a function of x; got None")
-    q = corruption(given(x), "distribution(x)")
+    q = target_distribution(given(x), "distribution(x)")
     return q, f"{getattr(given, '__qualname__', type(given).__name__)} of x: {_text(q)}"
 
 
-def _text(q: Corruption) -> str:
-    values = getattr(q, "values", None)
-    return repr(q) if values is None else f"{q!r}, sha256 {_sha256(values.numpy())}"
+def _text(q: TargetDistribution) -> str:
+    return f"{q!r}, sha256 {_sha256(q.values.numpy())}" if isinstance(q, TargetSample) else repr(q)
 
 
-def _draws(q: Corruption, shape: tuple[int, ...], rng: np.random.Generator) -> Targets:
+def _draws(q: TargetDistribution, shape: tuple[int, ...], rng: np.random.Generator) -> Targets:
     """A draw for each target, whether it will be used or not."""
     with _torch_seeded(int(rng.integers(2**63))):
         try:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from symloss.recipes import protocols
 from symloss.recipes.protocols import TrainingProtocol, load_protocol
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 if TYPE_CHECKING:
     from symloss.losses.record import Record
@@ -241,3 +241,17 @@ def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
 
     by_itself = values.get("scores") == (record.normalize or "none")
     return values | {"scores": "loss"} if by_itself and "normalize" not in parse(values["loss"])[1] else values
+
+
+def default_parameters(name: str) -> dict[str, Any]:
+    """The parameters of a loss whose text gives none; nothing for a name that is in no catalogue.
+
+    >>> default_parameters("sgce")
+    {'q': 0.7}
+    """
+    from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch)
+
+    try:
+        return dict(describe(name).defaults)
+    except (ValueError, TypeError, KeyError):
+        return {}

@@ -8,13 +8,13 @@ from conftest import assert_close
 
 import symloss
 from symloss.theory.binary import (
-    POTENTIALS,
+    MARGIN_FUNCTIONS,
     Polynomial,
     anchored,
     decompose_margin,
     derivatives_at_zero,
     margin_constants,
-    potential,
+    margin_function,
     surrogate,
     symmetrize_margin,
     taylor_truncation,
@@ -45,9 +45,9 @@ def sum_is_constant(phi, z=Z):
     return float(total.max() - total.min()) < 1e-9
 
 
-@pytest.mark.parametrize("name", {**POTENTIALS, **ANALYTIC})
+@pytest.mark.parametrize("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
 def test_decomposition_into_odd_and_even_part(name):
-    phi = potential(ANALYTIC.get(name, name))
+    phi = margin_function(ANALYTIC.get(name, name))
     odd, even = decompose_margin(phi)
     assert_close(odd(Z) + even(Z), phi(Z))
     assert_close(odd(-Z), -odd(Z))
@@ -58,10 +58,10 @@ def test_decomposition_into_odd_and_even_part(name):
     assert_close(symmetrize_margin(lambda z: phi(z) + z.cos() * z**2)(Z), odd(Z), 1e-12)
 
 
-@pytest.mark.parametrize("name", {**POTENTIALS, **ANALYTIC})
+@pytest.mark.parametrize("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
 def test_the_binary_case_of_the_multi_class_symmetrization(name):
     """Scores (z/2, -z/2): the label is the sign of the margin, and symloss.symmetrize finds the odd part."""
-    phi = potential(ANALYTIC.get(name, name))
+    phi = margin_function(ANALYTIC.get(name, name))
 
     def two_classes(scores, labels):
         margin = scores[:, 0] - scores[:, 1]
@@ -73,7 +73,7 @@ def test_the_binary_case_of_the_multi_class_symmetrization(name):
 
 @pytest.mark.parametrize("name", ANALYTIC)
 def test_proposition_b_1_symmetric_iff_even_derivatives_vanish(name):
-    phi = potential(ANALYTIC[name])
+    phi = margin_function(ANALYTIC[name])
     even = derivatives_at_zero(phi, 8)[2::2]
     vanish = all(abs(number) < 1e-9 for number in even)
     assert vanish == sum_is_constant(phi)
@@ -82,7 +82,7 @@ def test_proposition_b_1_symmetric_iff_even_derivatives_vanish(name):
 
 @pytest.mark.parametrize("name", ANALYTIC)
 def test_symmetrization_keeps_the_odd_coefficients_and_drops_the_even(name):
-    phi = potential(ANALYTIC[name])
+    phi = margin_function(ANALYTIC[name])
     original, symmetric = derivatives_at_zero(phi, 7), derivatives_at_zero(symmetrize_margin(phi), 7)
     assert symmetric[1::2] == pytest.approx(original[1::2], abs=1e-9)
     assert symmetric[0::2] == pytest.approx([0] * 4, abs=1e-9)
@@ -109,7 +109,7 @@ def test_truncations_of_the_original_are_not_symmetric():
 
 
 @pytest.mark.parametrize("radius", [0.5, 3.0])
-@pytest.mark.parametrize("name", {**POTENTIALS, **ANALYTIC})
+@pytest.mark.parametrize("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
 def test_lipschitz_and_smoothness_cannot_get_worse(name, radius):
     constants = margin_constants(ANALYTIC.get(name, name), radius)
     assert constants.lipschitz_sym <= constants.lipschitz * (1 + 1e-9)
@@ -175,7 +175,7 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize("name", POTENTIALS)
+@pytest.mark.parametrize("name", MARGIN_FUNCTIONS)
 def test_known_constants(name):
     found = margin_constants(name, 4.0)
     values = (found.lipschitz, found.smoothness, found.lipschitz_sym, found.smoothness_sym)

@@ -12,12 +12,12 @@ from scipy import stats
 from torch import nn
 
 from symloss.theory.binary import (
-    POTENTIALS,
+    MARGIN_FUNCTIONS,
     MarginCriterion,
     anchored,
     derivatives_at_zero,
     margin_constants,
-    potential,
+    margin_function,
     surrogate,
     symmetrize_margin,
     taylor_truncation,
@@ -37,18 +37,18 @@ FORMULAS = {
 MARGINS = [-7.0, -2.0, -0.3, 0.0, 0.4, 1.0, 5.0]
 
 
-@pytest.mark.parametrize("name", POTENTIALS)
+@pytest.mark.parametrize("name", MARGIN_FUNCTIONS)
 def test_formulas(name):
-    found = potential(name)(torch.tensor(MARGINS, dtype=torch.float64))
+    found = margin_function(name)(torch.tensor(MARGINS, dtype=torch.float64))
     assert found.tolist() == pytest.approx([FORMULAS[name](z) for z in MARGINS], rel=1e-12)
 
 
-@pytest.mark.parametrize("name", POTENTIALS)
+@pytest.mark.parametrize("name", MARGIN_FUNCTIONS)
 def test_far_margins_are_finite(name):
     """Values and slopes, in both precisions; only the exponential may overflow."""
     for dtype in (torch.float32, torch.float64):
         z = torch.tensor([-80.0, -30.0, 30.0, 80.0], dtype=dtype, requires_grad=True)
-        value = potential(name)(z)
+        value = margin_function(name)(z)
         (slope,) = torch.autograd.grad(value.sum(), z)
         assert bool(value.isfinite().all() and slope.isfinite().all())
         assert bool((slope <= 0).all())
@@ -56,11 +56,11 @@ def test_far_margins_are_finite(name):
 
 def test_declared_symmetry_is_measured():
     z = torch.linspace(-9, 9, 181, dtype=torch.float64)
-    for name in POTENTIALS:
-        phi = potential(name)
+    for name in MARGIN_FUNCTIONS:
+        phi = margin_function(name)
         total = phi(z) + phi(-z)
         assert phi.symmetric == (float(total.max() - total.min()) < 1e-9), name
-    assert_close(symmetrize_margin("savage")(z), potential("sigmoid")(z) - 0.5, 1e-14)
+    assert_close(symmetrize_margin("savage")(z), margin_function("sigmoid")(z) - 0.5, 1e-14)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_hinge_meets_the_hypotheses_where_it_is_zero():
 
 def test_bad_potentials():
     with refused(ValueError, "no margin loss named 'sigmoyd'", "did you mean 'sigmoid'?"):
-        potential("sigmoyd")
+        margin_function("sigmoyd")
     with refused(TypeError, "phi must be", "3"):
-        potential(3)
+        margin_function(3)
     with refused(TypeError, "phi must be"):
-        potential(POTENTIALS["ramp"])
+        margin_function(MARGIN_FUNCTIONS["ramp"])
     with refused(ValueError, "one value for each margin", "(3,)", "shape ()"):
-        potential(lambda z: z.sum())(torch.zeros(3))
+        margin_function(lambda z: z.sum())(torch.zeros(3))
     for radius in (0, -1.0, math.inf):
         for function in (surrogate, anchored, margin_constants):
             with refused(ValueError, "radius", "(0, inf)", radius):
@@ -147,7 +147,7 @@ def test_logistic_is_the_multi_label_soft_margin_loss():
         assert_close(ours(SCORES, TARGETS), theirs(SCORES, TARGETS.double()), 1e-10)
 
 
-@pytest.mark.parametrize("name", POTENTIALS)
+@pytest.mark.parametrize("name", MARGIN_FUNCTIONS)
 def test_one_margin_loss_for_each_label(name):
     found = MarginCriterion(name, reduction="none")(SCORES, TARGETS)
     for i in range(6):
@@ -182,11 +182,11 @@ def test_masks_leave_entries_out():
     assert float(loss(SCORES, TARGETS, torch.zeros(6, 4, dtype=torch.bool))) == 0
 
 
-@pytest.mark.parametrize("name", POTENTIALS)
+@pytest.mark.parametrize("name", MARGIN_FUNCTIONS)
 @pytest.mark.parametrize("eta", [0.2, 0.45])
 def test_flipped_labels(name, eta):
     """Labels flipped with probability eta: the risk is 1 - 2 eta times the clean one plus a constant iff symmetric."""
-    for phi in (potential(name), symmetrize_margin(name)):
+    for phi in (margin_function(name), symmetrize_margin(name)):
         loss = MarginCriterion(phi, weight=WEIGHT, reduction="none")
         clean, flipped = loss(SCORES, TARGETS), loss(SCORES, 1 - TARGETS)
         rest = (1 - eta) * clean + eta * flipped - (1 - 2 * eta) * clean

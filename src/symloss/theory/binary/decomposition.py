@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from symloss.theory.binary.margin_functions import AnyPotential, Potential, potential
+from symloss.theory.binary.margin_functions import AnyMarginFunction, MarginFunction, margin_function
 
 
 @dataclass(frozen=True)
-class Odd(Potential):
+class Odd(MarginFunction):
     """(phi(z) - phi(-z)) / 2."""
 
-    inner: Potential
+    inner: MarginFunction
 
     @property
     def symmetric(self) -> bool:
@@ -25,10 +25,10 @@ class Odd(Potential):
 
 
 @dataclass(frozen=True)
-class Even(Potential):
+class Even(MarginFunction):
     """(phi(z) + phi(-z)) / 2."""
 
-    inner: Potential
+    inner: MarginFunction
 
     def phi(self, margin: Tensor) -> Tensor:
         return (self.inner.phi(margin) + self.inner.phi(-margin)) / 2
@@ -41,7 +41,7 @@ class OddEven(NamedTuple):
     even: Even
 
 
-def decompose_margin(phi: AnyPotential) -> OddEven:
+def decompose_margin(phi: AnyMarginFunction) -> OddEven:
     """The unique decomposition of a margin loss into a symmetric and a class-insensitive loss.
 
     >>> import torch
@@ -50,11 +50,11 @@ def decompose_margin(phi: AnyPotential) -> OddEven:
     >>> odd(z)  # -z / 2
     tensor([ 1.0000, -1.5000])
     """
-    inner = potential(phi)
+    inner = margin_function(phi)
     return OddEven(Odd(inner), Even(inner))
 
 
-def symmetrize_margin(phi: AnyPotential) -> Odd:
+def symmetrize_margin(phi: AnyMarginFunction) -> Odd:
     """The symmetric part of a margin loss: phi_sym(z) = (phi(z) - phi(-z)) / 2.
 
     >>> import torch

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.theory.binary.decomposition import decompose_margin
-from symloss.theory.binary.margin_functions import AnyPotential, Potential
+from symloss.theory.binary.margin_functions import AnyMarginFunction, MarginFunction
 from symloss.theory.certificates.search import derivative
 
 POINTS = 4001
@@ -44,7 +44,7 @@ class MarginConstants:
         return self.smoothness - max(self.even_series, 0.0)
 
 
-def margin_constants(phi: AnyPotential, radius: float) -> MarginConstants:
+def margin_constants(phi: AnyMarginFunction, radius: float) -> MarginConstants:
     """Lipschitz and smoothness constants of a margin loss and of its symmetrization, and the paper's bound.
 
     Found by a search in float64 over margins from -radius to radius, so they are lower bounds, to many digits for a
@@ -65,7 +65,7 @@ def margin_constants(phi: AnyPotential, radius: float) -> MarginConstants:
     )
 
 
-def _slope(phi: Potential) -> Callable[[Tensor], Tensor]:
+def _slope(phi: MarginFunction) -> Callable[[Tensor], Tensor]:
     def at(z: Tensor) -> Tensor:
         z = z.detach().double().requires_grad_()
         found = derivative(phi.phi(z).sum(), z, create_graph=False)
@@ -76,7 +76,7 @@ def _slope(phi: Potential) -> Callable[[Tensor], Tensor]:
     return at
 
 
-def _bend(phi: Potential) -> Callable[[Tensor], Tensor]:
+def _bend(phi: MarginFunction) -> Callable[[Tensor], Tensor]:
     def at(z: Tensor) -> Tensor:
         z = z.detach().double().requires_grad_()
         slope = derivative(phi.phi(z).sum(), z, create_graph=True)
@@ -100,7 +100,7 @@ def _largest(function: Callable[[Tensor], Tensor], radius: float) -> tuple[float
     return place, best
 
 
-def _smoothness(phi: Potential, radius: float) -> float:
+def _smoothness(phi: MarginFunction, radius: float) -> float:
     if _jump(_slope(phi), radius) > 1e-5 * _largest(_slope(phi), radius)[1]:
         return math.inf
     return _largest(_bend(phi), radius)[1]
@@ -121,7 +121,7 @@ def _jump(slope: Callable[[Tensor], Tensor], radius: float) -> float:
     return float((slope(high) - slope(low)).abs().max())
 
 
-def _star(odd: Potential, even: Potential, radius: float) -> tuple[float, float]:
+def _star(odd: MarginFunction, even: MarginFunction, radius: float) -> tuple[float, float]:
     """z* with phi_sym''(z*) = beta_sym, and the even part of phi'' there; ties go to the largest such part.
 
     The series of the paper needs no series: its even part sums to (phi''(z) + phi''(-z)) / 2.

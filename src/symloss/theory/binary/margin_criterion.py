@@ -9,7 +9,7 @@ from symloss import checks
 from symloss.losses import tensors
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.scores import full_precision
-from symloss.theory.binary.margin_functions import AnyPotential, potential
+from symloss.theory.binary.margin_functions import AnyMarginFunction, margin_function
 
 
 class MarginCriterion(nn.Module):
@@ -19,7 +19,7 @@ class MarginCriterion(nn.Module):
     probability eta < 1/2, the risk of a symmetric phi is 1 - 2 eta times the clean one, plus a constant.
 
     Args:
-        phi: a name of ``symloss.theory.binary.POTENTIALS``, a potential or any function of margins.
+        phi: a name of ``symloss.theory.binary.MARGIN_FUNCTIONS``, a potential or any function of margins.
         weight: one entry for each label (the last dimension), which multiplies its losses. It keeps the symmetry.
         reduction: ``"mean"`` over all entries that are kept, ``"sum"`` or ``"none"``. The mean is that of
             ``torch.nn.MultiLabelSoftMarginLoss`` and ``torch.nn.BCEWithLogitsLoss`` for ``"logistic"``.
@@ -38,9 +38,9 @@ class MarginCriterion(nn.Module):
 
     weight: Tensor | None
 
-    def __init__(self, phi: AnyPotential, *, weight: Tensor | None = None, reduction: str = "mean"):
+    def __init__(self, phi: AnyMarginFunction, *, weight: Tensor | None = None, reduction: str = "mean"):
         super().__init__()
-        self.phi = potential(phi)
+        self.phi = margin_function(phi)
         checks.choice("reduction", reduction, REDUCTIONS)
         if weight is not None:
             tensors.class_vector("weight", weight)

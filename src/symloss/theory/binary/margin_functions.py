@@ -14,7 +14,7 @@ from torch.nn import functional
 from symloss import checks
 
 
-class Potential(ABC):
+class MarginFunction(ABC):
     """phi, entry by entry. It is symmetric if phi(z) + phi(-z) is constant."""
 
     @abstractmethod
@@ -30,11 +30,11 @@ class Potential(ABC):
         return self.phi(margin)
 
 
-AnyPotential: TypeAlias = Potential | Callable[[Tensor], Tensor] | str
+AnyMarginFunction: TypeAlias = MarginFunction | Callable[[Tensor], Tensor] | str
 
 
 @dataclass(frozen=True)
-class Symmetric(Potential):
+class SymmetricMargin(MarginFunction):
     """Those that need no symmetrization."""
 
     @property
@@ -43,7 +43,7 @@ class Symmetric(Potential):
 
 
 @dataclass(frozen=True)
-class Unhinged(Symmetric):
+class UnhingedMargin(SymmetricMargin):
     """1 - z, the only convex one of the symmetric."""
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class Unhinged(Symmetric):
 
 
 @dataclass(frozen=True)
-class Sigmoid(Symmetric):
+class SigmoidMargin(SymmetricMargin):
     """1 / (1 + e^z)."""
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ class Sigmoid(Symmetric):
 
 
 @dataclass(frozen=True)
-class Ramp(Symmetric):
+class RampMargin(SymmetricMargin):
     """(1 - z) / 2, cut off at 0 and 1."""
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class Ramp(Symmetric):
 
 
 @dataclass(frozen=True)
-class Probit(Symmetric):
+class ProbitMargin(SymmetricMargin):
     """The normal distribution's mass above z."""
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Probit(Symmetric):
 
 
 @dataclass(frozen=True)
-class Savage(Potential):
+class SavageMargin(MarginFunction):
     """1 / (1 + e^z)^2. Its symmetrization is the sigmoid loss, less 1/2."""
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ class Savage(Potential):
 
 
 @dataclass(frozen=True)
-class Logistic(Potential):
+class LogisticMargin(MarginFunction):
     """log(1 + e^-z). Its symmetrization is -z/2, the unhinged loss."""
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Logistic(Potential):
 
 
 @dataclass(frozen=True)
-class Hinge(Potential):
+class HingeMargin(MarginFunction):
     """1 - z, cut off at 0."""
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ class Hinge(Potential):
 
 
 @dataclass(frozen=True)
-class Exponential(Potential):
+class ExponentialMargin(MarginFunction):
     """e^-z. Its symmetrization is -sinh z."""
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class Exponential(Potential):
 
 
 @dataclass(frozen=True, repr=False)
-class Function(Potential):
+class FunctionMargin(MarginFunction):
     """Any function of a tensor of margins, entry by entry."""
 
     function: Callable[[Tensor], Tensor]
@@ -125,32 +125,32 @@ class Function(Potential):
         return values
 
 
-POTENTIALS: dict[str, type[Potential]] = {
-    "unhinged": Unhinged,
-    "sigmoid": Sigmoid,
-    "ramp": Ramp,
-    "probit": Probit,
-    "savage": Savage,
-    "logistic": Logistic,
-    "hinge": Hinge,
-    "exponential": Exponential,
+MARGIN_FUNCTIONS: dict[str, type[MarginFunction]] = {
+    "unhinged": UnhingedMargin,
+    "sigmoid": SigmoidMargin,
+    "ramp": RampMargin,
+    "probit": ProbitMargin,
+    "savage": SavageMargin,
+    "logistic": LogisticMargin,
+    "hinge": HingeMargin,
+    "exponential": ExponentialMargin,
 }
 
 
-def potential(phi: AnyPotential) -> Potential:
+def margin_function(phi: AnyMarginFunction) -> MarginFunction:
     """A potential by name, as it is, or from any function of a tensor of margins.
 
-    >>> potential("sigmoid")(torch.zeros(1))
+    >>> margin_function("sigmoid")(torch.zeros(1))
     tensor([0.5000])
-    >>> potential(lambda z: (1 - z) ** 2)(torch.zeros(1))
+    >>> margin_function(lambda z: (1 - z) ** 2)(torch.zeros(1))
     tensor([1.])
     """
     if isinstance(phi, str):
-        if phi not in POTENTIALS:
-            raise ValueError(f"there is no margin loss named {phi!r}; {checks.nearest(phi, POTENTIALS)}")
-        return POTENTIALS[phi]()
-    if isinstance(phi, Potential):
+        if phi not in MARGIN_FUNCTIONS:
+            raise ValueError(f"there is no margin loss named {phi!r}; {checks.nearest(phi, MARGIN_FUNCTIONS)}")
+        return MARGIN_FUNCTIONS[phi]()
+    if isinstance(phi, MarginFunction):
         return phi
     if isinstance(phi, type) or not callable(phi):
-        raise TypeError(f"phi must be a name, a Potential or a function of margins; got {checks.brief(phi)}")
-    return Function(phi)
+        raise TypeError(f"phi must be a name, a MarginFunction or a function of margins; got {checks.brief(phi)}")
+    return FunctionMargin(phi)

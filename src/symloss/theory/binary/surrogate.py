@@ -10,7 +10,7 @@ from torch import Tensor
 from symloss import checks
 from symloss.theory.binary.chords import worst_chord
 from symloss.theory.binary.decomposition import Odd
-from symloss.theory.binary.margin_functions import AnyPotential, Potential, potential
+from symloss.theory.binary.margin_functions import AnyMarginFunction, MarginFunction, margin_function
 
 POINTS = 2001
 ROUNDING = 1e-9
@@ -18,10 +18,10 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Surrogate(Potential):
+class Surrogate(MarginFunction):
     """2 / phi(-R) phi_sym(z) + 1. At least the 0-1 loss for |z| <= R; what :func:`surrogate` returns."""
 
-    inner: Potential
+    inner: MarginFunction
     radius: float
     factor: float
     """2 / phi(-R), at most 1: Lipschitz and smoothness constants are those of phi_sym times this."""
@@ -35,10 +35,10 @@ class Surrogate(Potential):
 
 
 @dataclass(frozen=True)
-class Anchored(Potential):
+class Anchored(MarginFunction):
     """(phi(z) - phi(R)) / (phi(0) - phi(R)), which is 1 at 0 and 0 at R."""
 
-    inner: Potential
+    inner: MarginFunction
     radius: float
     floor: float
     height: float
@@ -47,21 +47,21 @@ class Anchored(Potential):
         return (self.inner.phi(margin) - self.floor) / self.height
 
 
-def anchored(phi: AnyPotential, radius: float) -> Anchored:
+def anchored(phi: AnyMarginFunction, radius: float) -> Anchored:
     """phi shifted and scaled so that it is 1 at 0 and 0 at radius, as :func:`surrogate` wants it.
 
     >>> anchored("exponential", radius=4.0)(torch.tensor([0.0, 4.0]).double()).tolist()
     [1.0, 0.0]
     """
     radius = checks.number("radius", radius, "(0, inf)")
-    inner = potential(phi)
+    inner = margin_function(phi)
     at_zero, floor = (float(value) for value in inner.phi(torch.tensor([0.0, radius], dtype=torch.float64)))
     if not at_zero > floor:
         raise ValueError(f"phi(0) must be above phi(radius); got {at_zero:g} and {floor:g}")
     return Anchored(inner, radius, floor, at_zero - floor)
 
 
-def surrogate(phi: AnyPotential, radius: float) -> Surrogate:
+def surrogate(phi: AnyMarginFunction, radius: float) -> Surrogate:
     """The symmetric surrogate 2 / phi(-R) phi_sym(z) + 1, which bounds the 0-1 loss for |z| <= R.
 
     The hypotheses are checked on a grid of margins, and what does not satisfy them is refused: phi(R) = 0,
@@ -72,7 +72,7 @@ def surrogate(phi: AnyPotential, radius: float) -> Surrogate:
     tensor([2., 1., 0.])
     """
     radius = checks.number("radius", radius, "(0, inf)")
-    inner = potential(phi)
+    inner = margin_function(phi)
     grid = torch.linspace(-radius, radius, POINTS, dtype=torch.float64)
     with torch.no_grad():
         values = inner.phi(grid)

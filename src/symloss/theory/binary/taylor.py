@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.theory.binary.margin_functions import AnyPotential, Potential, potential
+from symloss.theory.binary.margin_functions import AnyMarginFunction, MarginFunction, margin_function
 from symloss.theory.certificates.search import derivative
 
 
 @dataclass(frozen=True)
-class Polynomial(Potential):
+class Polynomial(MarginFunction):
     """sum_k coefficients[k] z^k."""
 
     coefficients: tuple[float, ...]
@@ -30,7 +30,7 @@ class Polynomial(Potential):
         return total
 
 
-def derivatives_at_zero(phi: AnyPotential, order: int) -> tuple[float, ...]:
+def derivatives_at_zero(phi: AnyMarginFunction, order: int) -> tuple[float, ...]:
     """phi(0), phi'(0), ..., phi^(order)(0), by repeated automatic differentiation in float64.
 
     Each order takes about twice as long as the one before: 12 is the most.
@@ -40,7 +40,7 @@ def derivatives_at_zero(phi: AnyPotential, order: int) -> tuple[float, ...]:
     """
     order = int(checks.number("order", order, "[0, 12]", whole=True))
     z = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    value = potential(phi).phi(z)
+    value = margin_function(phi).phi(z)
     found = [float(value.detach())]
     for _ in range(order):
         value = derivative(value, z, create_graph=True)
@@ -51,7 +51,7 @@ def derivatives_at_zero(phi: AnyPotential, order: int) -> tuple[float, ...]:
     return tuple(found)
 
 
-def taylor_truncation(phi: AnyPotential, order: int, *, symmetric: bool = True) -> Polynomial:
+def taylor_truncation(phi: AnyMarginFunction, order: int, *, symmetric: bool = True) -> Polynomial:
     """The Taylor polynomial of phi at 0, or of its symmetrization: the odd coefficients, with the even ones set to 0.
 
     It tells nothing of phi where its series at 0 does not converge: beyond pi for the logistic and sigmoid losses,

@@ -14,7 +14,7 @@ from symloss.losses import tensors
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
-from symloss.losses.foreign import Foreign
+from symloss.losses.wrapped import as_loss
 from symloss.theory.certificates.certificate import TOLERANCE, Certificate, Constant, CounterExample, Finding
 from symloss.theory.certificates.loss_constants import Derivatives, largest_derivatives
 from symloss.theory.certificates.search import (
@@ -89,11 +89,9 @@ def certify(
 def _expression(loss: str | AnyLoss) -> Loss:
     if isinstance(loss, str):
         loss = create_loss(loss)
-    if isinstance(loss, Loss):
-        return loss
     if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0:
         return loss.loss
-    return Foreign(loss)
+    return as_loss(loss)
 
 
 def _per_class(loss: Loss, scores: ScoreMap | None) -> Callable[[Tensor], Tensor]:

@@ -16,8 +16,8 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 
 from symloss import checks
 from symloss.fitting import all_or_nothing
+from symloss.noise.target_distribution import AnyTargetDistribution
 from symloss.theory.regression.linear import LinearRegressionLoss
-from symloss.theory.regression.target_noise import AnyCorruption
 
 Array = np.ndarray[Any, Any]
 
@@ -172,7 +172,7 @@ class LinearFamilyRegressor(_CentroidRegressor):
         self,
         f: Callable[[Array], Array] | None = None,
         *,
-        corruption: AnyCorruption | None = None,
+        corruption: AnyTargetDistribution | None = None,
         decay: float = 1.0,
         fit_intercept: bool = True,
         center: bool = True,
@@ -195,7 +195,7 @@ class LinearFamilyRegressor(_CentroidRegressor):
         return slopes - self.mean_f_, np.zeros(y.shape[1])
 
 
-def _mean_of(f: Callable[[Array], Array], corruption: AnyCorruption) -> float:
+def _mean_of(f: Callable[[Array], Array], corruption: AnyTargetDistribution) -> float:
     loss = LinearRegressionLoss(lambda t: torch.as_tensor(np.asarray(f(t.numpy()), dtype=np.float64)), corruption)
     found = loss.mean()
     if found.dim():

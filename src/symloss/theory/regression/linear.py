@@ -12,8 +12,8 @@ from symloss import checks
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.penalty import tensors_of
 from symloss.losses.scores import full_precision
+from symloss.noise.target_distribution import AnyTargetDistribution
 from symloss.theory.regression.symmetrize import SymmetrizedRegression, check_pair, reduced, refuse_unfit
-from symloss.theory.regression.target_noise import AnyCorruption
 
 
 def clipped(values: Tensor, delta: float | None) -> Tensor:
@@ -61,7 +61,7 @@ class LinearRegressionLoss(nn.Module):
     def __init__(
         self,
         f: Callable[[Tensor], Tensor],
-        corruption: AnyCorruption | None = None,
+        corruption: AnyTargetDistribution | None = None,
         *,
         bound: float | None = None,
         nodes: int = 160,

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, MixtureSameFamily, Normal, Uniform
 
 from symloss import checks
+from symloss.noise.target_distribution import refuse_vectors
 
 MASS = 1e-3
 """A density whose weights miss a total of 1 by more than this is not understood."""
@@ -65,14 +66,6 @@ def rule(distribution: Distribution, nodes: int) -> Rule:
     if getattr(distribution.support, "is_discrete", False):
         return _counted(distribution)
     return _density(distribution, nodes)
-
-
-def refuse_vectors(distribution: Distribution) -> None:
-    if distribution.event_shape:
-        raise ValueError(
-            "corruption must be a distribution of single numbers; "
-            f"got {type(distribution).__name__} with event shape {tuple(distribution.event_shape)}"
-        )
 
 
 def _affine(start: Tensor, size: Tensor, x: Tensor, w: Tensor) -> Rule:

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses.foreign import unreduced
+from symloss.losses.wrapped import unreduced
+from symloss.noise.target_distribution import AnyTargetDistribution
 from symloss.theory.binary.chords import worst_chord
 from symloss.theory.certificates.certificate import CounterExample, Finding
 from symloss.theory.regression.linear import LinearRegressionLoss
 from symloss.theory.regression.symmetrize import RegressionLoss, SymmetrizedRegression
-from symloss.theory.regression.target_noise import AnyCorruption
 
 ROUNDING = 1e-9
 """Violations below this, relative to the size of the values, are rounding."""
@@ -55,7 +55,7 @@ class RegressionCertificate:
 
 def certify_regression(
     loss: RegressionLoss,
-    corruption: AnyCorruption,
+    corruption: AnyTargetDistribution,
     *,
     x: Any = None,
     low: float = -10.0,
@@ -97,8 +97,8 @@ def certify_regression(
 class _Mean(SymmetrizedRegression):
     """The mean of a loss under a corruption, always by quadrature."""
 
-    def __init__(self, loss: RegressionLoss, corruption_: AnyCorruption, nodes: int):
-        super().__init__(loss, corruption_, nodes, "none")
+    def __init__(self, loss: RegressionLoss, corruption: AnyTargetDistribution, nodes: int):
+        super().__init__(loss, corruption, nodes, "none")
         self.residual = None
 
     def every(self, z: Tensor, x: Any) -> Tensor:

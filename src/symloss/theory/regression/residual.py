@@ -9,10 +9,10 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.nn import functional
 
-from symloss.theory.regression.target_noise import Corruption
+from symloss.theory.regression.target_noise import TargetNoise
 
 
-class Hinge(NamedTuple):
+class ResidualHinge(NamedTuple):
     """factor * (u - knot)_+^power on the right, factor * (-u - knot)_+^power on the left."""
 
     factor: float
@@ -29,9 +29,9 @@ class Residual:
     """
 
     square: float
-    hinges: tuple[Hinge, ...] = ()
+    hinges: tuple[ResidualHinge, ...] = ()
 
-    def mean(self, z: Tensor, q: Corruption) -> Tensor | None:
+    def mean(self, z: Tensor, q: TargetNoise) -> Tensor | None:
         """E of the loss at z under the corruption, or None where no formula is known. Not defined means infinite."""
         total = z * 0
         if self.square:
@@ -49,8 +49,8 @@ class Residual:
         return total
 
 
-def _both(factor: float, knot: float, power: int) -> tuple[Hinge, Hinge]:
-    return Hinge(factor, knot, power, True), Hinge(factor, knot, power, False)
+def _both(factor: float, knot: float, power: int) -> tuple[ResidualHinge, ResidualHinge]:
+    return ResidualHinge(factor, knot, power, True), ResidualHinge(factor, knot, power, False)
 
 
 def huber(delta: float, factor: float = 1.0) -> Residual:

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from symloss import checks
 from symloss.losses import tensors
 from symloss.losses.evaluate import REDUCTIONS
-from symloss.losses.foreign import unreduced
 from symloss.losses.scores import full_precision
+from symloss.losses.wrapped import unreduced
+from symloss.noise.target_distribution import WANTED, AnyTargetDistribution
 from symloss.theory.regression.quadrature import Rule
 from symloss.theory.regression.residual import recognised
-from symloss.theory.regression.target_noise import WANTED, AnyCorruption, Corruption, Sample, corruption
+from symloss.theory.regression.target_noise import Sample, TargetNoise, target_noise
 
 RegressionLoss = nn.Module | Callable[..., Tensor]
 
@@ -55,7 +56,9 @@ class SymmetrizedRegression(nn.Module):
     float64, because the two terms nearly cancel, and returned in the input's precision (float32 for half precision).
     """
 
-    def __init__(self, loss: RegressionLoss, corruption_: AnyCorruption, nodes: int = 64, reduction: str = "mean"):
+    def __init__(
+        self, loss: RegressionLoss, corruption: AnyTargetDistribution, nodes: int = 64, reduction: str = "mean"
+    ):
         super().__init__()
         if isinstance(loss, type) or not callable(loss):
             given = loss.__name__ if isinstance(loss, type) else type(loss).__name__
@@ -64,8 +67,8 @@ class SymmetrizedRegression(nn.Module):
         self.nodes = int(checks.number("nodes", nodes, "[4, 160]", whole=True))
         self.loss, self.reduction = loss, reduction
         self.residual = recognised(loss)
-        self.of_x = callable(corruption_) and not isinstance(corruption_, Corruption)
-        self.corruption = corruption_ if self.of_x else corruption(corruption_)
+        self.of_x = callable(corruption) and not isinstance(corruption, TargetNoise)
+        self.corruption = corruption if self.of_x else target_noise(corruption)
         self._rules: dict[int, Rule] = {}
         if not self.of_x:
             self._refuse_no_mean()
@@ -105,27 +108,27 @@ class SymmetrizedRegression(nn.Module):
         )
         return f"{name}corruption={checks.brief(self.corruption)}, reduction={self.reduction!r}"
 
-    def at(self, x: Any = None) -> Corruption:
+    def at(self, x: Any = None) -> TargetNoise:
         """The corruption, at x if it is a function of x."""
         if not self.of_x:
-            assert isinstance(self.corruption, Corruption)
+            assert isinstance(self.corruption, TargetNoise)
             return self.corruption
         if x is None:
             raise TypeError("x must be given, because the corruption is a function of x; got None")
         assert callable(self.corruption)
-        return corruption(self.corruption(x))
+        return target_noise(self.corruption(x))
 
-    def _rule(self, q: Corruption, nodes: int) -> Rule:
+    def _rule(self, q: TargetNoise, nodes: int) -> Rule:
         if self.of_x:
             return q.rule(nodes)
         if nodes not in self._rules:
             self._rules[nodes] = q.rule(nodes)
         return self._rules[nodes]
 
-    def _closed(self, z: Tensor, q: Corruption) -> Tensor | None:
+    def _closed(self, z: Tensor, q: TargetNoise) -> Tensor | None:
         return None if self.residual is None else self.residual.mean(z, q)
 
-    def _mean(self, z: Tensor, q: Corruption, nodes: int) -> Tensor:
+    def _mean(self, z: Tensor, q: TargetNoise, nodes: int) -> Tensor:
         refuse_unfit(q.batch, z)
         found = self._closed(z, q)
         if found is None:
@@ -154,14 +157,14 @@ class SymmetrizedRegression(nn.Module):
             )
         return values
 
-    def _error(self, z: Tensor, q: Corruption) -> Tensor:
+    def _error(self, z: Tensor, q: TargetNoise) -> Tensor:
         if isinstance(q, Sample):
             values, _ = self._terms(z, self._rule(q, self.nodes))
             alone = len(values) == 1
             return torch.full_like(z, torch.inf) if alone else values.std(0) / math.sqrt(len(values))
         return self._quadrature_error(z, q)
 
-    def _quadrature_error(self, z: Tensor, q: Corruption) -> Tensor:
+    def _quadrature_error(self, z: Tensor, q: TargetNoise) -> Tensor:
         refuse_unfit(q.batch, z)
         if self._closed(z, q) is not None:
             return torch.zeros_like(z)
@@ -184,7 +187,7 @@ class SymmetrizedRegression(nn.Module):
             if self._closed(z, q) is None:
                 self.refuse_rough(z, q)
 
-    def refuse_rough(self, z: Tensor, q: Corruption) -> Tensor:
+    def refuse_rough(self, z: Tensor, q: TargetNoise) -> Tensor:
         """The error of the mean at z by quadrature. A mean that does not exist shows as a sum that does not settle."""
         values, weights = self._terms(z, self._rule(q, self.nodes))
         error, size = self._quadrature_error(z, q), (weights * values.abs()).sum(0)
@@ -207,7 +210,7 @@ def refuse_unfit(batch: tuple[int, ...], z: Tensor) -> None:
 
 
 def symmetrize_regression(
-    loss: RegressionLoss, corruption: AnyCorruption, *, nodes: int = 64, reduction: str = "mean"
+    loss: RegressionLoss, corruption: AnyTargetDistribution, *, nodes: int = 64, reduction: str = "mean"
 ) -> SymmetrizedRegression:
     """The part of a regression loss that corrupted targets cannot bias: L(z, y) - E_{T ~ q} L(z, T).
 

@@ -1,35 +1,20 @@
-"""Corruption of targets: what a corrupted target is drawn from, and what a loss needs to know of it.
-
-A corruption is a distribution of torch (its batch may differ from example to example), a sample of corrupted targets,
-or a function of the features x that returns one of these.
-"""
+"""Means under the distribution of corrupted targets: moments, partial moments, and any other mean by quadrature."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from abc import abstractmethod
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Laplace, MixtureSameFamily, Normal, Uniform
+from torch.distributions import Laplace, MixtureSameFamily, Normal, Uniform
 
-from symloss import checks
-from symloss.theory.regression.quadrature import Rule, refuse_vectors, rule
-
-Fixed: TypeAlias = Distribution | Tensor | np.ndarray[Any, Any] | Sequence[float]
-AnyCorruption: TypeAlias = Fixed | Callable[[Any], Fixed]
-
-WANTED = "must be a distribution of torch, a sample of corrupted targets or a function of x giving one"
+from symloss.noise.target_distribution import TargetDistribution, TargetSample, TorchDistribution, target_distribution
+from symloss.theory.regression.quadrature import Rule, rule
 
 
-class Corruption(ABC):
-    """The distribution q of corrupted targets T, everything in float64."""
-
-    batch: tuple[int, ...] = ()
-    """The shape of the parameters, where they differ from example to example."""
+class TargetNoise(TargetDistribution):
+    """The distribution q of corrupted targets T, with the means that a loss needs. Everything is in float64."""
 
     @abstractmethod
     def moments(self) -> tuple[Tensor, Tensor] | None:
@@ -37,30 +22,19 @@ class Corruption(ABC):
 
     @abstractmethod
     def rule(self, nodes: int) -> Rule:
-        """Points and weights for means of any function."""
-
-    @abstractmethod
-    def draw(self, shape: tuple[int, ...]) -> Tensor:
-        """Corrupted targets of this shape, independent of each other, by torch's global generator."""
+        """Points and weights for the mean of any function."""
 
     def below(self, s: Tensor, power: int) -> Tensor | None:
         """E (s - T)_+^power for power 1 or 2, or None where no formula is known."""
         return None
 
     def above(self, s: Tensor, power: int) -> Tensor | None:
-        """E (T - s)_+^power."""
+        """E (T - s)_+^power for power 1 or 2, or None where no formula is known."""
         return None
 
 
-class Known(Corruption):
-    """A distribution of torch."""
-
-    def __init__(self, distribution: Distribution):
-        self.distribution = distribution
-        self.batch = tuple(distribution.batch_shape)
-
-    def __repr__(self) -> str:
-        return checks.brief(self.distribution)
+class Known(TorchDistribution, TargetNoise):
+    """A distribution of torch. Subclasses know formulas for ``below`` and ``above``."""
 
     def moments(self) -> tuple[Tensor, Tensor] | None:
         try:
@@ -72,16 +46,10 @@ class Known(Corruption):
     def rule(self, nodes: int) -> Rule:
         return rule(self.distribution, nodes)
 
-    def draw(self, shape: tuple[int, ...]) -> Tensor:
-        refuse_vectors(self.distribution)
-        if self.batch in ((), shape):
-            found: Tensor = self.distribution.sample(torch.Size(shape[: len(shape) - len(self.batch)]))
-        else:
-            found = self.distribution.expand(torch.Size(shape)).sample()
-        return found
-
 
 class KnownNormal(Known):
+    """A normal distribution."""
+
     distribution: Normal
 
     def below(self, s: Tensor, power: int) -> Tensor:
@@ -110,6 +78,8 @@ class KnownNormal(Known):
 
 
 class KnownUniform(Known):
+    """A uniform distribution."""
+
     distribution: Uniform
 
     def below(self, s: Tensor, power: int) -> Tensor:
@@ -133,6 +103,8 @@ class KnownUniform(Known):
 
 
 class KnownLaplace(Known):
+    """A Laplace distribution."""
+
     distribution: Laplace
 
     def below(self, s: Tensor, power: int) -> Tensor:
@@ -158,6 +130,8 @@ class KnownLaplace(Known):
 
 
 class KnownMixture(Known):
+    """A mixture of distributions of one family."""
+
     distribution: MixtureSameFamily
 
     def below(self, s: Tensor, power: int) -> Tensor | None:
@@ -167,31 +141,22 @@ class KnownMixture(Known):
         return self._mixed(self._parts.above(s[..., None], power))
 
     @property
-    def _parts(self) -> Corruption:
-        return corruption(self.distribution.component_distribution)
+    def _parts(self) -> TargetNoise:
+        return target_noise(self.distribution.component_distribution)
 
     def _mixed(self, parts: Tensor | None) -> Tensor | None:
         share: Tensor = self.distribution.mixture_distribution.probs
         return None if parts is None else (parts * share.detach().double()).sum(-1)
 
 
-class Sample(Corruption):
-    """Targets that were seen to be corrupted, each as likely as any other."""
-
-    def __init__(self, values: Tensor):
-        self.values = values
-
-    def __repr__(self) -> str:
-        return f"a sample of {len(self.values)}"
+class Sample(TargetSample, TargetNoise):
+    """A sample of corrupted targets."""
 
     def moments(self) -> tuple[Tensor, Tensor]:
         return self.values.mean(), self.values.var(correction=0)
 
     def rule(self, nodes: int) -> Rule:
         return Rule(self.values, torch.full_like(self.values, 1 / len(self.values)), exact=True)
-
-    def draw(self, shape: tuple[int, ...]) -> Tensor:
-        return self.values[torch.randint(len(self.values), shape)]
 
     def below(self, s: Tensor, power: int) -> Tensor:
         return self._partial(self.values, s, power)
@@ -212,16 +177,20 @@ class Sample(Corruption):
         return found / len(values)
 
 
-def corruption(given: object, argument: str = "corruption") -> Corruption:
-    """What was given, as a :class:`Corruption`; anything else is refused."""
-    if isinstance(given, Corruption):
-        return given
-    if isinstance(given, Distribution):
-        _refuse_not_finite(given)
-        return _CLOSED.get(type(given), Known)(given)
-    if isinstance(given, (Tensor, np.ndarray, list, tuple)):
-        return Sample(_sample(given, argument))
-    raise TypeError(f"{argument} {WANTED}; got {checks.brief(given)}")
+def target_noise(given: object) -> TargetNoise:
+    """Turn a distribution of torch or a sample into a :class:`TargetNoise`; refuse anything else.
+
+    >>> mean, variance = target_noise(Normal(1.0, 2.0)).moments()
+    >>> mean.item(), variance.item()
+    (1.0, 4.0)
+    """
+    q = target_distribution(given)
+    if isinstance(q, TargetNoise):
+        return q
+    if isinstance(q, TargetSample):
+        return Sample(q.values)
+    assert isinstance(q, TorchDistribution)
+    return _CLOSED.get(type(q.distribution), Known)(q.distribution)
 
 
 _CLOSED: dict[type, type[Known]] = {
@@ -230,30 +199,3 @@ _CLOSED: dict[type, type[Known]] = {
     Laplace: KnownLaplace,
     MixtureSameFamily: KnownMixture,
 }
-
-
-def _refuse_not_finite(distribution: Distribution) -> None:
-    for name in distribution.arg_constraints if isinstance(distribution.arg_constraints, dict) else ():
-        value = getattr(distribution, name, None)
-        if isinstance(value, Tensor) and name != "logits" and not bool(value.isfinite().all()):
-            raise ValueError(
-                f"corruption {type(distribution).__name__} must have finite parameters; "
-                f"got {name} = {float(value[~value.isfinite()].flatten()[0])}"
-            )
-
-
-def _sample(given: object, argument: str) -> Tensor:
-    try:
-        values = torch.as_tensor(given).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{argument} {WANTED}; got {checks.brief(given)}") from error
-    if values.dtype == torch.bool or values.is_complex():
-        raise TypeError(f"a sample of corrupted targets must hold real numbers; got {values.dtype}")
-    values = values.double()
-    if values.dim() != 1 or not len(values):
-        raise ValueError(
-            f"a sample of corrupted targets must have shape (M,) with M above 0; got {tuple(values.shape)}"
-        )
-    if not bool(values.isfinite().all()):
-        raise ValueError("a sample of corrupted targets must hold finite numbers; got NaN or infinity")
-    return values

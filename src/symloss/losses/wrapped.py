@@ -1,4 +1,4 @@
-"""Any loss with (input, target), torch's own included, as a loss of the algebra: evaluated at every label."""
+"""A module or function of (input, target), torch's included, as a loss of the algebra."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from symloss.own_code import own_code
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Foreign(Loss):
+class Wrapped(Loss):
     """A callable that maps scores (N, C) and labels (N,) to one value for each example."""
 
     function: Callable[..., Tensor]
@@ -78,11 +78,13 @@ class Foreign(Loss):
         return germ_by_autograd(lambda z: self._every(z, -1), s)
 
 
-def as_loss(given: object) -> Loss:
-    """Anything that is a loss, as one of the algebra."""
-    if isinstance(given, Loss):
-        return given
-    return Foreign(given)  # type: ignore[arg-type]
+def as_loss(loss: object) -> Loss:
+    """A loss of the algebra as it is; a module or function of (input, target) wrapped into one.
+
+    >>> as_loss(torch.nn.functional.cross_entropy).per_class(torch.zeros(4))
+    tensor([1.3863, 1.3863, 1.3863, 1.3863])
+    """
+    return loss if isinstance(loss, Loss) else Wrapped(loss)  # type: ignore[arg-type]
 
 
 def germ_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> Germ:

@@ -1,9 +1,8 @@
-"""How fast and how right the closed form is, against logistic regression and against one matrix product."""
+"""The closed form: its speed and accuracy against logistic regression, and its speed against one matrix product."""
 
 from __future__ import annotations
 
 import statistics
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
-from symloss import bench
+from symloss.bench import measure
 from symloss.closed_form.unhinged import UnhingedClassifier
-from symloss.data.dataset import DataSet
+from symloss.data.dataset import DataSet, Examples
 from symloss.data.digits import open_digits
 from symloss.data.opening import open_data
 from symloss.noise import corrupt
@@ -24,7 +23,9 @@ from symloss.noise import corrupt
 NOISE = "sym:0.8"
 EXAMPLES = 60_000
 PIXELS = 28
+"""Width and height of an image of MNIST."""
 ITERATIONS = 60
+"""Of logistic regression."""
 FASTER = 100
 """How many times faster than logistic regression the fit must be."""
 ROWS, COLUMNS, CLASSES = 1_000_000, 256, 10
@@ -32,16 +33,23 @@ SLOWER = 3
 """How many times slower than one product of that shape the fit may be."""
 
 
-def measurements(
+def measure_closed_form(
     repeats: int, root: Path | None, examples: int = EXAMPLES, rows: int = ROWS
 ) -> Iterator[dict[str, Any]]:
-    """Two results, as they come: that of noisy digits, and that of a large matrix."""
+    """Yield two results: first that of noisy digits, then that of a large matrix.
+
+    Args:
+        repeats: how many runs of each count.
+        root: the folder of data sets. Without MNIST in it, enlarged digits of scikit-learn are used.
+        examples: how many images to train on.
+        rows: the rows of the large matrix.
+    """
     yield against_logistic_regression(repeats, root, examples)
     yield against_a_product(repeats, rows)
 
 
 def against_logistic_regression(repeats: int, root: Path | None, examples: int = EXAMPLES) -> dict[str, Any]:
-    """Seconds of a fit and accuracy on clean test data, with four of five training labels wrong."""
+    """Compare seconds of a fit and accuracy on clean test data. Four of five training labels are drawn at random."""
     source, (x, noisy), (test_x, test_y) = _noisy_digits(root, examples)
     ours, theirs = UnhingedClassifier(), LogisticRegression(max_iter=ITERATIONS)
     before = [_seconds(ours, x, noisy) for _ in range(repeats)]
@@ -63,18 +71,18 @@ def against_logistic_regression(repeats: int, root: Path | None, examples: int =
 
 
 def against_a_product(repeats: int, rows: int = ROWS) -> dict[str, Any]:
-    """Medians of interleaved runs: a fit to float32 features, and the product X^T Y with the labels as columns."""
+    """Compare a fit to float32 features with the product X^T Y, where Y has the labels as indicator columns."""
     random = np.random.default_rng(0)
     x = random.standard_normal((rows, COLUMNS), dtype=np.float32)
     y = random.integers(CLASSES, size=rows)
     columns = np.zeros((rows, CLASSES), np.float32)
     columns[np.arange(rows), y] = 1
     runs: dict[str, Any] = {"product": lambda: x.T @ columns, "fit": lambda: UnhingedClassifier().fit(x, y)}
-    return {"shape": [rows, COLUMNS], "classes": CLASSES, **bench.interleaved(runs, repeats)}
+    return {"shape": [rows, COLUMNS], "classes": CLASSES, **measure.interleaved(runs, repeats)}
 
 
-def failures(digits: dict[str, Any], matrix: dict[str, Any]) -> list[str]:
-    """The targets that were missed."""
+def closed_form_failures(digits: dict[str, Any], matrix: dict[str, Any]) -> list[str]:
+    """The targets that were missed, each as one line."""
     ours, theirs = (digits["accuracy"][name] for name in ("centroid", "logistic regression"))
     checks = {
         f"{digits['times_faster']:.0f} times faster than logistic regression, target {FASTER}": digits["times_faster"]
@@ -111,11 +119,12 @@ def _corrupted(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def _parts(data: DataSet) -> tuple[Part, Part]:
     """Pixels in [0, 1] as rows of float32, and labels, to train and to test on."""
     assert data.test is not None
-    found = []
-    for part in (data.train, data.test):
-        inputs: Any = part.inputs
-        found.append((inputs.flatten(1).float().div(255).numpy(), part.labels.numpy()))
-    return found[0], found[1]
+    return _arrays(data.train), _arrays(data.test)
+
+
+def _arrays(examples: Examples) -> Part:
+    inputs: Any = examples.inputs
+    return inputs.flatten(1).float().div(255).numpy(), examples.labels.numpy()
 
 
 def _enlarged(x: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -128,6 +137,4 @@ def _enlarged(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def _seconds(model: Any, x: NDArray[np.float32], y: Any) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the iterations are limited on purpose
-        started = time.perf_counter()
-        model.fit(x, y)
-        return time.perf_counter() - started
+        return measure.timed(lambda: model.fit(x, y)).seconds

@@ -2,42 +2,66 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 
+from symloss.bench import measure
 from symloss.data.dataset import DataSet, Examples, Scaling
 from symloss.noise import corrupt
+from symloss.runs.settings import Settings
 from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.loop import Trainer
 from symloss.training.plan import resolve
-from symloss.training.settings import Settings
 from symloss.training.task import Task, opened
 
 TARGET = 0.95
 """The least share of the bare step's speed that the loop must reach."""
 
 
-def overhead(loss: str, steps: int, rounds: int, model: str | None, root: Path | None) -> Iterator[dict[str, Any]]:
-    """The loop and the bare step in turns: seconds of so many steps each, one row for each round."""
+def measure_training(
+    loss: str, steps: int, rounds: int, model: str | None, root: Path | None
+) -> Iterator[dict[str, Any]]:
+    """Time the training loop and the bare step in turns, and yield one row for each round.
+
+    Args:
+        loss: the loss to train with, as in ``create_loss``.
+        steps: how many steps a round makes.
+        rounds: how many rounds count. One more comes first, to warm up.
+        model: None for the model of the protocol of CIFAR-10.
+        root: the folder of data sets. Without CIFAR-10 in it, random images of the same shape are used.
+
+    Yields:
+        ``loop`` and ``bare`` in seconds, and ``data``, ``steps``, ``batch``, ``model``.
+    """
     settings = resolve("cifar10", loss, model=model, validation=0.0, noise="sym:0.6")
     data, source = _data(root)
     trainer = Trainer(Fabric(accelerator="cpu", devices=1), settings, _task(data, settings, steps))
-    bare = _bare_step(settings, trainer)
-    for number in range(rounds + 1):
-        row = {"loop": _seconds(lambda n=number: trainer.train_epoch(n)), "bare": _seconds(lambda: _times(bare, steps))}
-        if number:  # the first warms up
-            yield row | {"data": source, "steps": steps, "batch": settings.batch, "model": settings.model}
+    bare, epochs = _bare_step(settings, trainer), itertools.count()
+    runs = {"loop": lambda: trainer.train_epoch(next(epochs)), "bare": lambda: _repeat(bare, steps)}
+    for turn in measure.turns(runs, rounds):
+        seconds = {name: timing.seconds for name, timing in turn.items()}
+        yield seconds | {"data": source, "steps": steps, "batch": settings.batch, "model": settings.model}
 
 
 def speed(rows: list[dict[str, Any]]) -> float:
-    """The loop's speed as a share of the bare step's: the median over rounds."""
+    """The loop's speed as a share of the bare step's: the median over rounds.
+
+    >>> speed([{"loop": 2.0, "bare": 1.0}, {"loop": 1.0, "bare": 1.0}, {"loop": 4.0, "bare": 3.0}])
+    0.75
+    """
     return float(statistics.median(row["bare"] / row["loop"] for row in rows))
+
+
+def training_failures(rows: list[dict[str, Any]]) -> list[str]:
+    """The target, if it was missed, as one line."""
+    share = speed(rows)
+    return [f"the loop reaches {share:.3f}, target {TARGET}"] if share < TARGET else []
 
 
 def _data(root: Path | None) -> tuple[DataSet, str]:
@@ -59,7 +83,7 @@ def _task(data: DataSet, settings: Settings, steps: int) -> Task:
     return Task(data, part.relabel(torch.from_numpy(corruption.labels)), part.labels, None, None, corruption)
 
 
-def _bare_step(settings: Settings, trainer: Trainer) -> Any:
+def _bare_step(settings: Settings, trainer: Trainer) -> Callable[[], None]:
     """Forward, backward, clip, optimiser, on one fixed batch."""
     model = build_model(settings, trainer.task.data.input_shape, 10).train()
     optimizer, loss = build_optimizer(settings, model.parameters()), build_loss(settings)
@@ -75,12 +99,6 @@ def _bare_step(settings: Settings, trainer: Trainer) -> Any:
     return step
 
 
-def _times(step: Any, count: int) -> None:
+def _repeat(step: Callable[[], None], count: int) -> None:
     for _ in range(count):
         step()
-
-
-def _seconds(work: Any) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started

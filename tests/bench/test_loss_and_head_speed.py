@@ -5,39 +5,40 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from symloss import bench
+from symloss.bench import head_speed, loss_speed, measure
+from symloss.bench.__main__ import do
 from symloss.cli import app
 from symloss.cli.output import progress
 from symloss.environment import hardware_and_versions
 
 
 def test_losses_are_timed_against_cross_entropy():
-    found = bench.work({"what": "losses", "n": 6, "c": 4, "repeats": 2})
-    assert list(found["ratios"]) == ["torch cross_entropy", *bench.loss_names()]
-    assert found["ratios"]["torch cross_entropy"] == 1
-    assert all(ratio > 0 for ratio in found["ratios"].values())
+    result = do({"what": "losses", "n": 6, "c": 4, "repeats": 2})
+    assert list(result["ratios"]) == ["torch cross_entropy", *loss_speed.loss_names()]
+    assert result["ratios"]["torch cross_entropy"] == 1
+    assert all(ratio > 0 for ratio in result["ratios"].values())
 
 
 def test_a_process_of_its_own():
-    found = bench.in_own_process({"what": "head", "way": "unhinged head", "c": 40}, {})
-    assert found["c"] == 40
-    assert found["seconds"] > 0
+    result = measure.in_own_process({"what": "head", "way": "unhinged head", "c": 40}, {})
+    assert result["c"] == 40
+    assert result["seconds"] > 0
     with pytest.raises(ValueError, match="failed"):
-        bench.in_own_process({"what": "head", "way": "no such head", "c": 40}, {})
+        measure.in_own_process({"what": "head", "way": "no such head", "c": 40}, {})
 
 
 def test_heads_are_timed_side_by_side():
-    found = bench.work({"what": "heads", "c": 50, "repeats": 1})
-    assert set(found["ratios"]) == set(bench.HEADS)
+    result = do({"what": "heads", "c": 50, "repeats": 1})
+    assert set(result["ratios"]) == set(head_speed.HEADS)
     json.dumps(hardware_and_versions())
 
 
 def test_targets_are_met_or_named():
-    size = bench.SIZES[1]
+    size = loss_speed.SIZES[1]
     row = {"n": size[0], "c": size[1], "regime": "default", "ratios": {"torch cross_entropy": 1.0, "gce": 0.4}}
-    assert bench.loss_failures([row]) == []
+    assert loss_speed.loss_failures([row]) == []
     row["ratios"] |= {"gce": 0.6, "unhinged/l2": 0.69}
-    assert bench.loss_failures([row]) == ["gce at 4096 x 1000: 0.60, target 0.50"]
+    assert loss_speed.loss_failures([row]) == ["gce at 4096 x 1000: 0.60, target 0.50"]
 
 
 def test_targets_of_heads():
@@ -48,22 +49,22 @@ def test_targets_of_heads():
         for way in ratios
         for c in (50_000, 1_000_000)
     ]
-    assert bench.head_failures({"ratios": ratios}, alone) == ["sgce head: at most 1.1 times the time"]
+    assert head_speed.head_failures({"ratios": ratios}, alone) == ["sgce head: at most 1.1 times the time"]
     alone[5] = {"way": "unhinged head", "c": 1_000_000, "extra_bytes": 100, "peak_bytes": 5e9}
-    assert "a million classes in 4 GB" in bench.head_failures({"ratios": ratios}, alone)
+    assert "a million classes in 4 GB" in head_speed.head_failures({"ratios": ratios}, alone)
 
 
 def test_heads_say_how_far_they_are(monkeypatch):
     def at_once(job, settings):
         if job["what"] == "heads":
-            return {"ratios": dict.fromkeys(bench.HEADS, 1.0)}
+            return {"ratios": dict.fromkeys(head_speed.HEADS, 1.0)}
         return {"way": job["way"], "c": job["c"], "seconds": 1.0, "extra_bytes": 8, "peak_bytes": 8}
 
-    monkeypatch.setattr(bench, "in_own_process", at_once)
+    monkeypatch.setattr(measure, "in_own_process", at_once)
     done = CliRunner().invoke(app, ["bench", "heads"])
     assert done.exit_code == 0, done.exception
     lines = done.stderr.splitlines()
-    total = len(bench.head_jobs()) + 1
+    total = len(head_speed.head_jobs()) + 1
     assert len(lines) == total
     assert lines[0].startswith(f"timing heads: 1/{total} linear + cross_entropy, C 1,000 (")
     assert lines[-1].startswith(f"timing heads: {total}/{total} all in turns, C 50,000 (")

@@ -1,0 +1,157 @@
+"""Losses that are divided by their sum over the classes."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from symloss.losses import potentials as phi
+from symloss.losses.catalogue.ranges import GAMMA, Q
+from symloss.losses.catalogue.shared import SYMMETRIC
+from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.operators import complement, relative
+from symloss.losses.record import Record
+
+
+class NCE(Criterion):
+    """Normalized cross-entropy: CE_y / sum_k CE_k.
+
+    Args:
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+
+    >>> import torch, symloss
+    >>> symloss.NCE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.0965)
+    """
+
+    record = Record(
+        "nce",
+        "CE_y / sum_k CE_k",
+        "Ma 2020",
+        lambda: relative(phi.CE()),
+        facts=SYMMETRIC,
+    )
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(), **self.record.options(options))
+
+
+class NFL(Criterion):
+    """Normalized focal loss: FL_y / sum_k FL_k.
+
+    Args:
+        gamma: in [0, 100]; how much confident examples are weighed down.
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+
+    >>> import torch, symloss
+    >>> symloss.NFL(gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.0628)
+    """
+
+    record = Record(
+        "nfl",
+        "FL_y / sum_k FL_k",
+        "Ma 2020",
+        lambda gamma: relative(phi.Focal(gamma)),
+        {"gamma": GAMMA},
+        facts=SYMMETRIC,
+    )
+
+    def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(gamma=gamma), **self.record.options(options))
+
+
+class NGCE(Criterion):
+    """Normalized generalised cross-entropy: GCE_y / sum_k GCE_k.
+
+    Args:
+        q: in (0, 1]; towards 0 cross-entropy, at 1 MAE.
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+
+    >>> import torch, symloss
+    >>> symloss.NGCE(q=0.7)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.1469)
+    """
+
+    record = Record(
+        "ngce",
+        "GCE_y / sum_k GCE_k",
+        "Ma 2020",
+        lambda q: relative(phi.GCE(q)),
+        {"q": Q},
+        facts=SYMMETRIC,
+    )
+
+    def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(q=q), **self.record.options(options))
+
+
+class NNCE(Criterion):
+    """Normalized negative cross-entropy: 1 - (A - CE_y) / sum_k (A - CE_k), A = -log 1e-7.
+
+    Cross-entropy is cut at A.
+
+    Args:
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
+
+    >>> import torch, symloss
+    >>> symloss.NNCE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.6440)
+    """
+
+    record = Record(
+        "nnce",
+        "1 - (A - CE_y) / sum_k (A - CE_k), A = -log 1e-7",
+        "Ye 2023",
+        lambda: complement(phi.CE()),
+        facts=SYMMETRIC,
+    )
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(), **self.record.options(options))
+
+
+class NNFL(Criterion):
+    """Normalized negative focal loss: 1 - (A - FL_y) / sum_k (A - FL_k).
+
+    A is the focal loss at p = 1e-7. The focal loss is cut at A.
+
+    Args:
+        gamma: in [0, 100]; how much confident examples are weighed down.
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
+
+    >>> import torch, symloss
+    >>> symloss.NNFL(gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.6439)
+    """
+
+    record = Record(
+        "nnfl",
+        "1 - (A - FL_y) / sum_k (A - FL_k)",
+        "Ye 2023",
+        lambda gamma: complement(phi.Focal(gamma)),
+        {"gamma": GAMMA},
+        facts=SYMMETRIC,
+    )
+
+    def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(gamma=gamma), **self.record.options(options))

@@ -1,0 +1,181 @@
+"""The losses of the paper: symmetric parts of others, and a blend."""
+
+from __future__ import annotations
+
+import math
+from typing import Unpack
+
+from symloss.losses import potentials as phi
+from symloss.losses import whole
+from symloss.losses.catalogue.ranges import Q
+from symloss.losses.catalogue.shared import MAE_MOST_BENT, MAE_STEEPEST, SYMMETRIC
+from symloss.losses.catalogue.sources import PAPER
+from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.operators import Symmetrize, blend
+from symloss.losses.record import Constants, Facts, Range, Record
+
+
+class Unhinged(Criterion):
+    """Unhinged loss: mean_k z_k - z_y.
+
+    It is the symmetric part of cross-entropy. It is linear in the scores and needs no softmax. It has no lower
+    bound, so the scores are divided by their norm unless you say otherwise.
+
+    Args:
+        options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
+    neural networks in the presence of noisy labels.
+
+    >>> import torch, symloss
+    >>> symloss.Unhinged()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(-0.4472)
+    """
+
+    record = Record(
+        "unhinged",
+        "mean_k z_k - z_y",
+        PAPER,
+        lambda: Symmetrize(phi.CE()),
+        facts=Facts(symmetric=True, convex=True, bounded=False),
+        normalize="l2",
+        constants=Constants(lambda at: math.sqrt(1 - 1 / at.C), 0.0),
+    )
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(), **self.record.options(options))
+
+
+class SGCE(Criterion):
+    """Symmetrized generalised cross-entropy: (mean_k p_k^q - p_y^q) / q.
+
+    It is the symmetric part of GCE. Towards q = 0 it is the unhinged loss, at q = 1 it is MAE less a constant.
+
+    Args:
+        q: in (0, 1]; towards 0 cross-entropy, at 1 MAE.
+        options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
+    neural networks in the presence of noisy labels.
+
+    >>> import torch, symloss
+    >>> symloss.SGCE(q=0.7)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(-0.2116)
+    """
+
+    record = Record(
+        "sgce",
+        "(mean_k p_k^q - p_y^q) / q",
+        PAPER,
+        lambda q: Symmetrize(phi.GCE(q)),
+        {"q": Q},
+        facts=SYMMETRIC,
+        normalize="l2",
+    )
+
+    def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(q=q), **self.record.options(options))
+
+
+class AlphaMAE(Criterion):
+    """Alpha-MAE, a blend of the unhinged loss and MAE: (1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y).
+
+    All members have the same gradient at equal scores. alpha scales the curvature.
+
+    Args:
+        alpha: in [0, 1e6]; 0 unhinged, 1 C times MAE; scales the curvature.
+        options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
+    neural networks in the presence of noisy labels.
+
+    >>> import torch, symloss
+    >>> symloss.AlphaMAE(alpha=2.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(3.5179)
+    """
+
+    record = Record(
+        "alpha-mae",
+        "(1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y)",
+        PAPER,
+        lambda alpha: blend(phi.MAE(), alpha),
+        {"alpha": Range("[0, 1e6]", "0 unhinged, 1 C times MAE; scales the curvature")},
+        facts=Facts(
+            symmetric=True,
+            non_increasing=lambda at: at.alpha <= 1,
+            convex=lambda at: at.alpha == 0,
+            bounded=lambda at: at.alpha == 1,
+        ),
+        normalize="l2",
+        constants=Constants(smoothness=lambda at: at.alpha * at.C * MAE_MOST_BENT),
+    )
+
+    def __init__(self, alpha: float = 2.0, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(alpha=alpha), **self.record.options(options))
+
+
+class SymmetrizedMSE(Criterion):
+    """Symmetrized mean squared error: 2 (mean_k p_k - p_y).
+
+    It is the symmetric part of MSE: twice MAE less a constant.
+
+    Args:
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
+    neural networks in the presence of noisy labels.
+
+    >>> import torch, symloss
+    >>> symloss.SymmetrizedMSE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(-0.6638)
+    """
+
+    record = Record(
+        "symmetrized-mse",
+        "2 (mean_k p_k - p_y)",
+        PAPER,
+        lambda: Symmetrize(whole.MSE()),
+        facts=SYMMETRIC,
+        constants=Constants(2 * MAE_STEEPEST, 2 * MAE_MOST_BENT),
+    )
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(), **self.record.options(options))
+
+
+class SymmetrizedCosine(Criterion):
+    """Symmetrized cosine loss: (mean_k z_k - z_y) / |z|.
+
+    It is the unhinged loss of scores that are divided by their norm.
+
+    Args:
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
+    neural networks in the presence of noisy labels.
+
+    >>> import torch, symloss
+    >>> symloss.SymmetrizedCosine()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(-0.4472)
+    """
+
+    record = Record(
+        "symmetrized-cosine",
+        "(mean_k z_k - z_y) / |z|",
+        PAPER,
+        lambda: Symmetrize(whole.Cosine()),
+        facts=Facts(symmetric=True, non_increasing=False),
+    )
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(), **self.record.options(options))

@@ -1,0 +1,16 @@
+"""Ranges of parameters that several losses share.
+
+A range ends where float32 has no numbers left for the loss or its gradient, or where the loss says nothing any more.
+"""
+
+from symloss.losses.record import Range
+
+Q = Range("(0, 1]", "towards 0 cross-entropy, at 1 MAE")
+GAMMA = Range("[0, 100]", "how much confident examples are weighed down")
+ALPHA = Range("[0, 1e6]", "weight of the first loss")
+BETA = Range("[0, 1e6]", "weight of the second loss")
+AGCE_A = Range("(0, 1000]", "offset of the probability")
+AUL_A = Range("(1, 1000]", "what the probability is taken from")
+AEL_A = Range("[0.001, 1000]", "scale of the probability")
+EXPONENT = Range("(0, 10]", "exponent; at 1 MAE")
+TAU = Range("(1, inf)", "largest slope in p")

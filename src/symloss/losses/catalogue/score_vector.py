@@ -1,0 +1,100 @@
+"""Losses that read the whole score vector."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from symloss.losses import whole
+from symloss.losses.catalogue.sources import PAPER
+from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.record import Facts, Range, Record
+
+
+class MSE(Criterion):
+    """Mean squared error between the label and the probabilities, also called the Brier score: 1 - 2 p_y + sum_k p_k^2.
+
+    Args:
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
+    neural networks in the presence of noisy labels.
+
+    >>> import torch, symloss
+    >>> symloss.MSE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.1801)
+    """
+
+    record = Record(
+        "mse",
+        "1 - 2 p_y + sum_k p_k^2",
+        PAPER,
+        whole.MSE,
+    )
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(), **self.record.options(options))
+
+
+class Cosine(Criterion):
+    """Cosine loss of raw scores: 1 - z_y / |z|.
+
+    Args:
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
+    neural networks in the presence of noisy labels.
+
+    >>> import torch, symloss
+    >>> symloss.Cosine()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.1056)
+    """
+
+    record = Record(
+        "cosine",
+        "1 - z_y / |z|",
+        PAPER,
+        whole.Cosine,
+    )
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(), **self.record.options(options))
+
+
+class BiTempered(Criterion):
+    """Bi-tempered logistic loss: tempered Bregman divergence of e_y and tempered softmax.
+
+    The loss is -log_t1 p_y - (1 - sum_k p_k^(2 - t1)) / (2 - t1), where p = exp_t2(z - lambda) sums to 1.
+
+    Args:
+        t1: in [0, 1]; of the logarithm; below 1 the loss is bounded.
+        t2: in [1, 4]; of the softmax; above 1 its tail is heavy.
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Amid, Warmuth, Anil, Koren: Robust bi-tempered logistic loss based on Bregman divergences.
+    NeurIPS.
+
+    >>> import torch, symloss
+    >>> symloss.BiTempered(t1=0.8, t2=1.2)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(0.3401)
+    """
+
+    record = Record(
+        "bi-tempered",
+        "tempered Bregman divergence of e_y and tempered softmax",
+        "Amid 2019",
+        whole.BiTempered,
+        {
+            "t1": Range("[0, 1]", "of the logarithm; below 1 the loss is bounded"),
+            "t2": Range("[1, 4]", "of the softmax; above 1 its tail is heavy"),
+        },
+        facts=Facts(convex=lambda at: at.t1 == at.t2, bounded=lambda at: at.t1 < 1),
+    )
+
+    def __init__(self, t1: float = 0.8, t2: float = 1.2, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(t1=t1, t2=t2), **self.record.options(options))

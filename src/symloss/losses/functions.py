@@ -1,0 +1,77 @@
+"""The function of a loss, from its class."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, cast
+
+import torch
+from torch import Tensor
+
+from symloss.losses.algebra import Loss
+from symloss.losses.criterion import Criterion, scaled, score_map
+from symloss.losses.evaluate import Options, evaluate
+from symloss.losses.record import Record
+
+P = ParamSpec("P")
+
+
+def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tensor, P], Tensor]:
+    """The function of (input, target) that computes the same as the class of a loss.
+
+    Its parameters and options are those of the class.
+
+    >>> from symloss.losses.catalogue.probability import GCE
+    >>> function(GCE)(torch.zeros(2, 4), torch.tensor([0, 3]), q=0.5)
+    tensor(1.)
+    """
+    record: Record = cast(Any, loss).record
+
+    def call(input: Tensor, target: Tensor, *args: P.args, **keywords: P.kwargs) -> Tensor:
+        values, options = _split(record, args, keywords)
+        scores = _score_map(options.pop("normalize", record.normalize), options.pop("temperature", 1.0))
+        expression = _expression(record, options.pop("scale", None), **values)
+        return evaluate(expression, input, target, Options(score_map=scores, **options))
+
+    call.__name__ = call.__qualname__ = record.function_name
+    call.__module__ = "symloss.functional"
+    call.__doc__ = loss.__doc__
+    return call  # type: ignore[return-value]  # typed by position; input= and target= work too
+
+
+def _split(record: Record, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters of the loss, with defaults for the rest, and the options."""
+    if len(args) > len(record.defaults):
+        raise TypeError(f"{record.name} takes at most {len(record.defaults)} parameters by position; got {len(args)}")
+    values = dict(zip(record.defaults, args, strict=False))
+    for key in values.keys() & keywords.keys():
+        raise TypeError(f"{key} is given twice: {values[key]!r} by position and {keywords[key]!r} as a keyword")
+    options = dict(keywords)
+    values |= {key: options.pop(key) for key in record.defaults if key in options}
+    record.refuse_unknown(options)
+    return record.defaults | values, options
+
+
+def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, built once for each set of arguments; what cannot be a key is built anew, and refused there."""
+    cached = functools.lru_cache(maxsize=256, typed=True)(build)
+
+    @functools.wraps(build)
+    def look_up(*args: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return build(*args, **options)
+        try:
+            return cached(*args, **options)
+        except TypeError:
+            return build(*args, **options)
+
+    return look_up
+
+
+@_remembered
+def _expression(record: Record, scale: str | None, **values: float) -> Loss:
+    return scaled(record.loss(**values), scale)
+
+
+_score_map = _remembered(score_map)

@@ -1,0 +1,118 @@
+"""The house: which room may import which, and what no room may hold. Read from the source, without importing it."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+HOUSE = Path(__file__).parents[1] / "src" / "symloss"
+FILES = {path.relative_to(HOUSE).as_posix(): path for path in sorted(HOUSE.rglob("*.py"))}
+TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
+
+# Everybody may use the ground floor. A room may use every floor below its own, and no other room of its own floor.
+GROUND = {"checks", "environment", "fitting", "own_code", "text", "writing", "__version__"}
+FLOORS = [
+    {"losses", "noise"},
+    {"theory", "closed_form", "data", "models", "functional"},
+    {"runs"},
+    {"recipes"},  # a recipe resolves to the settings of a run
+    {"training"},
+    {"robust", "lab"},
+    {"adapters", "bench"},
+    {"cli"},
+]
+MAY_ALSO = {
+    "losses": {"recipes.presets"},  # data: published parameters of losses, read from a file
+    "cli": {"report"},
+}
+ROOF = {"__init__.py", "__main__.py", "public_names.py"}
+REPORT_MAY = {"runs", "recipes", "noise"}
+
+# Inside losses: formulas, then fast paths, then evaluation.
+FORMULAS = {"losses.algebra", "losses.leaves", "losses.score_leaves", "losses.operators"}
+FAST_MAY = {*FORMULAS, "losses.fast", "losses.scores", "losses.validation"}
+# The catalogue calls a loss as its formula is called: `CE` is -log p, and the class to train with.
+ONE_LOSS = {"losses/leaves.py", "losses/score_leaves.py"}
+
+
+def module(name):
+    """losses.fast.kernels of losses/fast/kernels.py; a package is called by its folder."""
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def within(name, rooms):
+    return any(name == room or name.startswith(f"{room}.") for room in rooms)
+
+
+def imports(tree):
+    """What a file imports of the package, also inside functions: ``losses.scores.UnitScores``."""
+    for node in ast.walk(tree):
+        names = [each.name for each in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names = [f"{node.module}.{name}" for name in names]
+        yield from (name.removeprefix("symloss.") for name in names if name.startswith("symloss."))
+
+
+def rooms_for(name):
+    """The rooms and modules that a module may import."""
+    room = name.split(".")[0]
+    if room in GROUND:
+        return GROUND
+    if room == "report":
+        return GROUND | REPORT_MAY | {room}
+    if within(name, {"losses.fast"}):
+        return GROUND | FAST_MAY
+    number = next(i for i, floor in enumerate(FLOORS) if room in floor)
+    return GROUND.union({room}, MAY_ALSO.get(room, ()), *FLOORS[:number])
+
+
+def test_imports_point_down():
+    wrong = []
+    for name, tree in TREES.items():
+        if name in ROOF:
+            continue
+        used = set(imports(tree))
+        wrong += [f"{name}: {each}" for each in used if not within(each, rooms_for(module(name)))]
+        if within(module(name), FORMULAS):
+            wrong += [f"{name}: {each}" for each in used if within(each, {"losses.fast", "losses.evaluate"})]
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_modules_are_short():
+    assert not [name for name, path in FILES.items() if len(path.read_text().splitlines()) > 400]
+
+
+def test_a_file_is_called_by_what_it_holds():
+    homes = defaultdict(list)
+    for name, path in FILES.items():
+        if not path.stem.startswith("__"):
+            homes[path.stem].append(name)
+    assert not {"utils", "util", "common", "helpers", "misc"} & set(homes)
+    twice = {each: names for each, names in homes.items() if len(names) > 1}
+    assert not twice
+
+
+def test_a_class_name_means_one_thing():
+    homes = defaultdict(list)
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and name not in ONE_LOSS:
+                homes[node.name].append(name)
+    twice = {each: names for each, names in homes.items() if len(names) > 1}
+    assert not twice
+
+
+def test_packages_hold_no_logic():
+    wrong = []
+    for name, tree in TREES.items():
+        if not name.endswith("__init__.py"):
+            continue
+        if len(FILES[name].read_text().splitlines()) > 60:
+            wrong.append(f"{name} has more than 60 lines")
+        for node in tree.body:
+            is_lazy = isinstance(node, ast.FunctionDef) and node.name in ("__getattr__", "__dir__")
+            is_plain = isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign | ast.Expr)
+            is_typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            if not (is_lazy or is_plain or is_typing):
+                wrong.append(f"{name}: line {node.lineno}")
+    assert not wrong, "\n".join(wrong)

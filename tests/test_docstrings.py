@@ -1,0 +1,95 @@
+"""Every public name has a docstring, and what a room exports explains its arguments too."""
+
+import ast
+import dataclasses
+import functools
+import importlib
+import inspect
+import itertools
+import pkgutil
+import re
+import textwrap
+
+import symloss
+
+SIGNATURE_ONLY = re.compile(r"\w+\(.*\)", re.DOTALL)
+"""The docstring that Python makes up for a dataclass or a named tuple."""
+
+
+@functools.cache
+def modules():
+    names = [each.name for each in pkgutil.walk_packages(symloss.__path__, "symloss.")]
+    public = [name for name in names if not any(part.startswith("_") for part in name.split("."))]
+    return [symloss, *map(importlib.import_module, public)]
+
+
+def public(members):
+    return {name: member for name, member in members.items() if not name.startswith("_")}
+
+
+def doc_of(thing):
+    doc = inspect.getdoc(thing) if not inspect.isclass(thing) else vars(thing).get("__doc__")
+    made_up = inspect.isclass(thing) and SIGNATURE_ONLY.fullmatch(doc or "")
+    return "" if made_up else (doc or "")
+
+
+def undocumented(module):
+    """Names of a module without a docstring. A method that overrides a documented one has its docstring."""
+    if not module.__doc__:
+        yield module.__name__
+    for name, member in public(vars(module)).items():
+        is_own = getattr(member, "__module__", None) == module.__name__
+        if not is_own or not (inspect.isclass(member) or inspect.isroutine(member)):
+            continue
+        if not doc_of(member):
+            yield f"{module.__name__}.{name}"
+        if inspect.isclass(member):
+            yield from (f"{module.__name__}.{name}.{each}" for each in undocumented_methods(member))
+
+
+def undocumented_methods(cls):
+    for name, member in public(vars(cls)).items():
+        is_method = inspect.isroutine(member) or isinstance(member, property | functools.cached_property)
+        documented = any(getattr(vars(base).get(name), "__doc__", None) for base in cls.__mro__)
+        if is_method and not documented:
+            yield name
+
+
+def unexplained(name, thing):
+    """Parameters of an exported function or class that its docstring does not name."""
+    if not (inspect.isclass(thing) or inspect.isfunction(thing)) or not thing.__module__.startswith("symloss"):
+        return
+    text = doc_of(thing)
+    if inspect.isclass(thing):
+        ours = [base for base in thing.__mro__ if base.__module__.startswith("symloss")]
+        text = " ".join([*map(doc_of, ours), *(field for base in ours for field in described_fields(base))])
+    elif name.startswith("symloss.functional."):
+        text += doc_of(symloss.Criterion)  # whose options every loss has
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    for parameter in inspect.signature(thing).parameters.values():
+        if parameter.kind not in variable and not re.search(rf"\b{parameter.name}\b", text):
+            yield f"{name}({parameter.name})"
+
+
+def described_fields(cls):
+    """Fields of a dataclass or a named tuple that a string follows."""
+    if not (dataclasses.is_dataclass(cls) or issubclass(cls, tuple)):
+        return
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body
+    for field, after in itertools.pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr):
+            yield ast.unparse(field.target)
+
+
+def test_every_public_name_has_a_docstring():
+    missing = [name for module in modules() for name in undocumented(module)]
+    assert not missing, "\n".join(missing)
+
+
+def test_exported_names_explain_their_arguments():
+    exported = {f"symloss.{name}": getattr(symloss, name) for name in public(dict.fromkeys(dir(symloss)))}
+    for module in modules():
+        names = [f"{module.__name__}.{name}" for name in getattr(module, "__all__", ())]
+        exported |= {name: getattr(module, name.rpartition(".")[2]) for name in names}
+    missing = sorted({each for name, thing in exported.items() for each in unexplained(name, thing)})
+    assert not missing, "\n".join(missing)

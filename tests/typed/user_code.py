@@ -1,0 +1,33 @@
+"""What a user writes, right and wrong, for mypy alone: an error that it no longer finds is an unused ignore."""
+
+from typing import assert_type
+
+import torch
+from torch import Tensor, nn
+
+import symloss
+from symloss import functional
+
+
+def right(scores: Tensor, labels: Tensor) -> None:
+    assert_type(symloss.AlphaMAE(alpha=2.0), symloss.AlphaMAE)
+    assert_type(symloss.SGCE(0.8, reduction="sum", normalize=None).forward(scores, labels), Tensor)
+    assert_type(symloss.create_loss("sgce", q=0.8), symloss.Criterion)
+    assert_type(symloss.create_loss("symmetrize(focal:gamma=2)"), symloss.Criterion)
+    assert_type(functional.nce_agce(scores, labels, alpha=1.0, beta=4.0, a=6.0, q=1.5, ignore_index=0), Tensor)
+    assert_type(symloss.functional.sgce(scores, labels, 0.8, weight=torch.ones(4)), Tensor)
+    assert_type(symloss.certify("mae", classes=3).classes, int)
+    criterion: nn.CrossEntropyLoss = symloss.GCE(q=0.7)
+    modules = (symloss.binary, symloss.bounds, symloss.certificates, symloss.priors, symloss.regression)
+    print(criterion, modules)
+    symloss.LinearLoss("unhinged", in_features=16, classes=1000)
+
+
+def wrong(scores: Tensor, labels: Tensor) -> None:
+    symloss.AlphaMAE(alhpa=2.0)  # type: ignore[call-arg]
+    symloss.SGCE(q="high")  # type: ignore[arg-type]
+    symloss.SGCE(reduction=3)  # type: ignore[arg-type]
+    symloss.NoSuchLoss()  # type: ignore[attr-defined]
+    symloss.create_loss(0.8)  # type: ignore[arg-type]
+    functional.sgce(scores, labels, quatsch=3)  # type: ignore[call-arg]
+    functional.no_such_loss(scores, labels)  # type: ignore[attr-defined]

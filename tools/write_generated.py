@@ -1,0 +1,92 @@
+"""Write the files that follow from the catalogue of losses: run it after a change to a loss.
+
+- src/symloss/loss_names.py: the names of the losses and the files of their classes, without torch
+- src/symloss/__init__.pyi: every public name, for type checkers and editors
+- src/symloss/functional.py: one function for each loss
+- docs/losses.md: the table of losses
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from symloss.cli.losses import losses_page
+from symloss.losses.catalogue import LOSSES, RECORDS
+from symloss.public_names import HOMES, MODULES
+
+ROOT = Path(__file__).parents[1]
+NOTE = "Written by tools/write_generated.py."
+
+
+def loss_names() -> str:
+    names = ", ".join(f'"{name}"' for name in LOSSES)
+    homes = ", ".join(f'"{loss.__name__}": "{loss.__module__}"' for loss in LOSSES.values())
+    return f'''"""The names of the losses, and the files of their classes. {NOTE}"""
+
+from typing import Literal
+
+LossName = Literal[{names},]
+
+LOSS_CLASSES = {{{homes},}}
+'''
+
+
+def stub() -> str:
+    homes = HOMES | {loss.__name__: loss.__module__ for loss in LOSSES.values()}
+    names = [f"from {home} import {name} as {name}" for name, home in homes.items()]
+    modules = [home.rpartition(".") for home in MODULES.values()]
+    names += [f"from {parent} import {name} as {name}" for parent, _, name in modules]
+    return "\n".join([f"# {NOTE}", *sorted(names), "", "__version__: str", ""])
+
+
+def functions() -> str:
+    imports = [f"from {loss.__module__} import {loss.__name__}" for loss in LOSSES.values()]
+    lines = [f"{RECORDS[name].function_name} = function({loss.__name__})" for name, loss in LOSSES.items()]
+    names = sorted(["linear_loss", "linear_unhinged", *(record.function_name for record in RECORDS.values())])
+    return "\n".join(
+        [
+            '"""Every loss as a function of (input, target), with its parameters and the options of',
+            "``torch.nn.functional.cross_entropy``.",
+            "",
+            ">>> import torch",
+            ">>> from symloss import functional as F",
+            ">>> F.gce(torch.zeros(2, 4), torch.tensor([0, 3]), q=0.5)",
+            "tensor(1.)",
+            "",
+            NOTE,
+            '"""',
+            "",
+            *imports,
+            "from symloss.losses.functions import function",
+            "from symloss.losses.heads import linear_loss, linear_unhinged",
+            "",
+            f"__all__ = [{', '.join(repr(name) for name in names)},]",
+            "",
+            *lines,
+            "",
+        ]
+    )
+
+
+def formatted(code: str, name: str) -> str:
+    """As ``ruff`` wants it."""
+    for command in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(ROOT / name), "-"]
+        code = subprocess.run(ruff, input=code, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return code
+
+
+def generated() -> Iterable[tuple[Path, str]]:
+    """Each file and what it must hold."""
+    for name, code in (("loss_names.py", loss_names()), ("__init__.pyi", stub()), ("functional.py", functions())):
+        path = ROOT / "src" / "symloss" / name
+        yield path, formatted(code, str(path))
+    yield ROOT / "docs" / "losses.md", losses_page() + "\n"
+
+
+if __name__ == "__main__":
+    for path, text in generated():
+        path.write_text(text)
