@@ -12,10 +12,10 @@ import pytest
 
 from symloss import cli
 from symloss.cli.output import console, print_data, print_json, say
+from symloss.runs.run_folder import RunFolder
+from symloss.runs.settings import Settings
 from symloss.text import plain, visible
 from symloss.training import prediction
-from symloss.training.folder import RunFolder
-from symloss.training.settings import Settings
 
 CLEAR = "\x1b[2J"
 EVIL = f"{CLEAR}\x07\x9b31m\x7f\u202e\r\udcff"

@@ -31,6 +31,7 @@ MODULES = {
     "noise": "symloss.noise",
     "recipes": "symloss.recipes",
     "report": "symloss.report",
+    "runs": "symloss.runs",
     "theory": "symloss.theory",
     "training": "symloss.training",
     "binary": "symloss.theory.binary",

@@ -112,7 +112,7 @@ def test_predicting_is_what_the_last_epoch_measured(run_command, tmp_path):
 
     labels = open_data("digits").test.labels.tolist()
     hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
-    assert sum(hits) / len(hits) == pytest.approx(result["last"]["test_accuracy"])
+    assert sum(hits) / len(hits) == pytest.approx(result.last.test_accuracy)
 
 
 def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):

@@ -110,4 +110,4 @@ def test_a_run_without_a_fingerprint_goes_on_with_its_labels_alone(tmp_path):
         train(settings, tmp_path / "run", root=roots[0], accelerator="cpu", on_epoch=stops)
     with refused(ValueError, tmp_path / "run", "must go on with the labels of mnist that it began with"):
         train(settings, tmp_path / "run", root=roots[1], accelerator="cpu")
-    assert train(settings, tmp_path / "run", root=roots[0], accelerator="cpu")["last"]["epoch"] == 2
+    assert train(settings, tmp_path / "run", root=roots[0], accelerator="cpu").last.epoch == 2

@@ -9,7 +9,7 @@ from refusals import refused
 
 from symloss.lab.events import Event
 from symloss.lab.on_ray import Resources, run_on_ray
-from symloss.training.folder import RunFolder
+from symloss.runs.run_folder import RunFolder
 
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Ray warns of what is none of ours

@@ -22,11 +22,12 @@ from symloss.lab import find_cell, plan, processes
 from symloss.lab.cost import expected_seconds
 from symloss.lab.events import Event
 from symloss.lab.processes import run_in_processes
-from symloss.lab.sweep import as_found, survey
+from symloss.lab.sweep import survey, with_fingerprints
 from symloss.lab.work import Work
+from symloss.runs.folder_names import run_path
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import RunFolder
 from symloss.training import train
-from symloss.training.comparison import run_folder
-from symloss.training.folder import RunFolder
 from symloss.training.task import prepare
 from symloss.writing import disk_is_full, said
 
@@ -190,7 +191,7 @@ def test_a_model_is_tested_on_other_data_where_the_cell_says_so(tmp_path):
     assert found.result() is None
     result = found.carry_out()
     evaluation = RunFolder(found.folder).read("evaluation-digits.json")
-    assert evaluation == {"data": "digits", "accuracy": result["last"]["test_accuracy"], "examples": result["test"]}
+    assert evaluation == {"data": "digits", "accuracy": result.last.test_accuracy, "examples": result.test}
     assert found.result() == result
     (found.folder / "evaluation-digits.json").unlink()
     assert found.result() is None, "a run without its test is not done"
@@ -198,15 +199,20 @@ def test_a_model_is_tested_on_other_data_where_the_cell_says_so(tmp_path):
     assert RunFolder(found.folder).read("evaluation-digits.json") == evaluation
 
 
+def a_result(settings, seconds):
+    row = EpochRow(1, test_accuracy=0.5)
+    return Result(settings, 360, 0, "none", 360, 0.0, row, row, seconds)
+
+
 def test_a_survey_tells_what_is_done_begun_and_missing(tmp_path):
     cells = plan("digits", profile="mini", losses=["ce", "mae"], noise=["clean"], seeds=1)
     found = survey(cells, tmp_path, None)
     assert (len(found.done), len(found.todo), found.begun, found.missing) == (0, 2, 0, {})
-    folder = RunFolder(run_folder(tmp_path, cells[0].settings))
+    folder = RunFolder(run_path(tmp_path, cells[0].settings))
     folder.start(cells[0].settings)
-    folder.append_metrics({"epoch": 1})
+    folder.append_metrics(EpochRow(1))
     assert survey(cells, tmp_path, None).begun == 1
-    folder.write("result.json", {"last": {"test_accuracy": 0.5}})
+    folder.write("result.json", a_result(cells[0].settings, 1.0).to_json())
     found = survey(cells, tmp_path, None)
     assert (len(found.done), len(found.todo), found.begun) == (1, 1, 0)
 
@@ -223,11 +229,11 @@ def test_cells_without_data_say_what_to_fetch(tmp_path, table, fetch):
 
 def test_cells_on_files_that_are_not_the_publishers_are_other_runs(tmp_path):
     cells = plan("table1", datasets=["cifar10"], losses=["ce"], noise=["clean"], seeds=1)
-    assert as_found(cells, tmp_path) == cells, "no files, nothing to say"
+    assert with_fingerprints(cells, tmp_path) == cells, "no files, nothing to say"
     write_binary(tmp_path, images=20)
-    (found,) = as_found(cells, tmp_path)
+    (found,) = with_fingerprints(cells, tmp_path)
     assert found.settings.fingerprint is not None
-    assert run_folder(tmp_path, found.settings) != run_folder(tmp_path, cells[0].settings)
+    assert run_path(tmp_path, found.settings) != run_path(tmp_path, cells[0].settings)
     survey([found], tmp_path / "runs", tmp_path)
     assert prepare(found.settings, tmp_path).data.name == "cifar10"
 
@@ -249,7 +255,7 @@ def test_two_columns_of_one_training_are_one_piece_of_work(tmp_path):
 
 def test_what_a_newer_version_wrote_is_refused(tmp_path):
     cells = plan("digits", profile="mini", losses=["ce"], noise=["clean"], seeds=1)
-    folder = run_folder(tmp_path, cells[0].settings)
+    folder = run_path(tmp_path, cells[0].settings)
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps({"format": 99}))
     with refused(ValueError, folder, "written by a newer version of symloss"):
@@ -262,7 +268,7 @@ def test_the_cost_grows_with_the_work_and_is_taken_from_alike_runs(tmp_path):
     assert 0 < found[short.name] < found[long.name]
     folder = RunFolder(long.folder)
     folder.start(long.settings)
-    folder.write("result.json", {"seconds": 77.0})
+    folder.write("result.json", a_result(long.settings, 77.0).to_json())
     alike = work(tmp_path, "gce", epochs=2000, seed=5)
     assert expected_seconds([short, long, alike], threads=1, root=None)[alike.name] == 77.0
 
@@ -316,7 +322,7 @@ def test_what_is_done_is_not_done_again_and_every_output_says_mini(tmp_path):
     rows = json.loads(out)
     assert [row["profile"] for row in rows] == ["mini"] * 4
     cell = find_cell("digits/digits/mae/sym:0.6", profile="mini")
-    result = json.loads((run_folder(tmp_path, cell.settings) / "result.json").read_text())
+    result = json.loads((run_path(tmp_path, cell.settings) / "result.json").read_text())
     assert result["settings"]["profile"] == "mini"
     assert {"commit", "torch", "threads", "processor"} <= set(result["versions"])
     row = next(row for row in rows if row["cell"] == cell.name)
@@ -338,5 +344,5 @@ def test_work_is_the_same_for_processes_that_stand_elsewhere(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     cell = find_cell("digits/digits/ce/clean")
     found = Work.of([cell], Path("runs"), Path("data"), {})
-    assert found.folder == tmp_path / "runs" / run_folder(Path("runs"), cell.settings).name
+    assert found.folder == tmp_path / "runs" / run_path(Path("runs"), cell.settings).name
     assert found.root == tmp_path / "data"

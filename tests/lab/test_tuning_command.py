@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from symloss.cli import app
 from symloss.lab import tuning
-from symloss.training.folder import RunFolder
+from symloss.runs.run_folder import RunFolder
 
 QUICK = ("--epochs", "1", "--subset", "400", "--accelerator", "cpu", "--model", "mlp:hidden=8")
 

@@ -7,7 +7,7 @@ import pytest
 
 from symloss.lab.ranking import as_toml, leaders, ranked, remark, standard_error
 from symloss.losses.spec import parse, write
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 
 def row(mean, std=None, seeds=1, held_out=100, final=False, **settings):

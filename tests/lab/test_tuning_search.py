@@ -9,15 +9,18 @@ from refusals import refused
 
 from symloss.lab import trial_locks as claiming
 from symloss.lab import tuning
+from symloss.lab.questions import Question, held_out_labels
 from symloss.lab.samplers import InOrder, samplers, short_name
 from symloss.lab.search_space import Space, space_of
-from symloss.lab.storages import open_storage, sqlite_url, storage_trouble_said, without_password
-from symloss.lab.trial_locks import Claims, Place
-from symloss.lab.tuning import Method, Question, held_out_labels, tune
+from symloss.lab.storages import open_storage, readable_storage_errors, sqlite_url, without_password
+from symloss.lab.studies import Method
+from symloss.lab.trial_locks import Claims, LockFolder
+from symloss.lab.tuning import tune
 from symloss.recipes.search_grids import Dimension
-from symloss.training.folder import Busy
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import Busy
+from symloss.runs.settings import Settings
 from symloss.training.loop import Diverged
-from symloss.training.settings import Settings
 
 COMPLETE, PRUNED, RUNNING, FAIL = (optuna.trial.TrialState[name] for name in ("COMPLETE", "PRUNED", "RUNNING", "FAIL"))
 
@@ -28,7 +31,8 @@ def over_lr(*lrs, loss="alpha-mae", seeds=1, **settings):
 
 
 def result(accuracy):
-    return {"last": {"validation_accuracy": accuracy, "test_accuracy": 1 - accuracy}, "validation": 40}
+    last = EpochRow(1, validation_accuracy=accuracy, test_accuracy=1 - accuracy)
+    return Result(Settings(), 360, 40, "noisy", 360, 0.0, last, last, 1.0)
 
 
 class Trainer:
@@ -375,7 +379,7 @@ def test_what_a_database_says_is_shown_without_the_password():
     """Drivers quote it as it was given, or as they read it."""
     for said in ("no s%2Fcr t+t for me", "no s/cr t+t for me", "no s/cr t t for me", "no hush"):
         url = "postgresql://me:s%2Fcr t+t@host/x?sslpassword=hush"
-        with refused(OSError, "postgresql://me:***@host/x?sslpassword=***", "(no ***"), storage_trouble_said(url):
+        with refused(OSError, "postgresql://me:***@host/x?sslpassword=***", "(no ***"), readable_storage_errors(url):
             raise sqlalchemy.exc.OperationalError("SELECT", {}, Exception(said))
 
 
@@ -430,7 +434,7 @@ def shared_study(tmp_path):
 
 def test_a_trial_is_one_process_s_until_it_lets_go(shared_study, tmp_path):
     """Locks are of open files, so that two places in one process stand for two processes."""
-    one, two = (Claims(shared_study, Place(tmp_path), 2, draw=lr_of, exactly=True) for _ in range(2))
+    one, two = (Claims(shared_study, LockFolder(tmp_path), 2, draw=lr_of, exactly=True) for _ in range(2))
     with two.next() as second:
         with one.next() as first:
             assert {first.trial.number, second.trial.number} == {0, 1}
@@ -441,7 +445,7 @@ def test_a_trial_is_one_process_s_until_it_lets_go(shared_study, tmp_path):
 
 
 def test_a_finished_trial_is_never_taken_over(shared_study, tmp_path):
-    claims = Claims(shared_study, Place(tmp_path), 1, draw=lr_of, exactly=True)
+    claims = Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True)
     with claims.next() as claim:
         shared_study.tell(claim.trial, 0.5)
     assert claims.next() is None
@@ -451,8 +455,8 @@ def test_a_finished_trial_is_never_taken_over(shared_study, tmp_path):
 def test_a_trial_of_another_place_is_taken_over_when_its_heart_stands_still(shared_study, tmp_path, monkeypatch):
     now = 0.0
     monkeypatch.setattr(claiming.time, "monotonic", lambda: now)
-    with Claims(shared_study, Place(tmp_path / "a"), 1, draw=lr_of, exactly=True).next() as theirs:
-        ours = Claims(shared_study, Place(tmp_path / "b"), 1, draw=lr_of, exactly=True)
+    with Claims(shared_study, LockFolder(tmp_path / "a"), 1, draw=lr_of, exactly=True).next() as theirs:
+        ours = Claims(shared_study, LockFolder(tmp_path / "b"), 1, draw=lr_of, exactly=True)
         for beat in range(5):
             now += claiming.GRACE - 1
             assert ours.next() is None
@@ -467,7 +471,7 @@ def test_a_process_that_is_killed_as_it_begins_leaves_a_trial_of_no_place(shared
     now = 0.0
     monkeypatch.setattr(claiming.time, "monotonic", lambda: now)
     assert shared_study.ask().params == {}
-    claims = Claims(shared_study, Place(tmp_path), 1, draw=lr_of, exactly=True)
+    claims = Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True)
     assert claims.next() is None
     now += claiming.MOMENT + 1
     with claims.next() as claim:
@@ -476,7 +480,7 @@ def test_a_process_that_is_killed_as_it_begins_leaves_a_trial_of_no_place(shared
 
 def test_a_heart_beats_while_a_trial_is_worked_at(shared_study, tmp_path, monkeypatch):
     monkeypatch.setattr(claiming, "BEAT", 0.01)
-    with Claims(shared_study, Place(tmp_path), 1, draw=lr_of, exactly=True).next():
+    with Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True).next():
         beats = set()
         until = time.monotonic() + 10
         while len(beats) < 3 and time.monotonic() < until:
@@ -486,13 +490,13 @@ def test_a_heart_beats_while_a_trial_is_worked_at(shared_study, tmp_path, monkey
 
 def test_a_trial_beyond_the_grid_is_surplus_and_does_not_count(shared_study, tmp_path):
     """Two places ask at the same moment for the last point."""
-    claims = Claims(shared_study, Place(tmp_path), 1, draw=lr_of, exactly=True)
+    claims = Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True)
     monkey = shared_study.ask()
     monkey.set_user_attr("place", "elsewhere")
     claims.trials = list
     assert claims.next() is None
     assert [trial.state for trial in shared_study.trials] == [RUNNING, FAIL]
-    assert len(Claims(shared_study, Place(tmp_path), 1, draw=lr_of, exactly=True).trials()) == 1
+    assert len(Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True).trials()) == 1
 
 
 def test_whoever_finishes_first_is_heard(tmp_path):

@@ -1,5 +1,6 @@
 """The planner: its cells are the tables', each with every setting and its source."""
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -68,10 +69,34 @@ def test_a_cell_resolves_with_its_sources():
     assert cell.published.text == "61.06(1.60)"
 
 
-def test_the_keys_of_all_runs_are_those_of_version_0_1():
-    keys = {cell.settings.key for table in list_tables() for name in profiles() for cell in plan(table, profile=name)}
-    text = " ".join(sorted(keys))
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "fe37b74ce0855334"
+@pytest.fixture(scope="module")
+def by_key():
+    """Every cell of every table and profile, by the key of its settings."""
+    found = {}
+    for table in list_tables():
+        for profile in profiles():
+            for cell in plan(table, profile=profile):
+                found.setdefault(cell.settings.key, []).append(cell)
+    return found
+
+
+def test_the_keys_of_all_runs_are_those_of_version_0_1(by_key):
+    assert hashlib.sha256(" ".join(sorted(by_key)).encode()).hexdigest()[:16] == "fe37b74ce0855334"
+
+
+def test_the_cells_of_a_run_are_those_with_its_key(by_key):
+    for cells in list(by_key.values())[::23]:
+        first_seed = by_key[dataclasses.replace(cells[0].settings, seed=0).key]
+        assert cells_matching(cells[0].settings) == tuple(first_seed)
+
+
+@pytest.mark.parametrize(
+    "change", [{"lr": 0.3}, {"fingerprint": "changed"}, {"profile": "tiny"}, {"data": "photos/"}, {"noise": "sym:0.5"}]
+)
+def test_a_run_that_differs_from_the_recipe_belongs_to_no_cell(change):
+    settings = find_cell("table1/cifar10/sgce/sym:0.8").settings
+    assert cells_matching(dataclasses.replace(settings, seed=7))
+    assert cells_matching(dataclasses.replace(settings, **change)) == ()
 
 
 BLOCKS = "flips inside blocks of five label numbers, which are not the superclasses"

@@ -12,7 +12,7 @@ from symloss.recipes.protocols import load_protocol
 from symloss.recipes.published_tables import read_table
 from symloss.recipes.resolve import resolve as resolve_layers
 
-# Of all cells in printed order (loss, then its row), read from the LaTeX of the paper: tests/recipes/tex_tables.py.
+# Of all cells in printed order (loss, then its row), read from the LaTeX of the paper by tests/recipes/tex_tables.py.
 DIGESTS = {
     ("table1", "cifar10"): "96dade727baaa416",
     ("table1", "cifar100"): "5298cd402ff035ac",

@@ -16,22 +16,36 @@ def recipe(*words):
 
 def test_why_is_q_what_it_is_here():
     found = json.loads(recipe("sgce", "--data", "cifar10", "--json"))
-    assert found["settings"]["loss"] == {
-        "value": "sgce:q=0.8",
+    assert found["settings"]["loss"]["value"] == "sgce:q=0.8"
+    assert found["parameters"]["q"] == {
+        "value": 0.8,
         "source": "Lemire Paquin 2026, table 5",
         "layer": "preset of sgce for cifar10",
-        "overrides": [{"layer": "loss sgce", "value": "sgce", "source": "not published; ours"}],
+        "overrides": [{"layer": "loss sgce", "value": 0.7, "source": "not published; ours"}],
     }
     files = {layer["name"]: layer["file"] for layer in found["layers"]}
     assert files["preset of sgce for cifar10"] == "presets.toml"
 
 
 def test_a_parameter_that_is_written_overrides_the_published_one():
-    found = json.loads(recipe("sgce:q=0.3", "--data", "cifar10", "--json"))["settings"]["loss"]
-    assert (found["value"], found["source"]) == ("sgce:q=0.3", "as given")
+    found = json.loads(recipe("sgce:q=0.3", "--data", "cifar10", "--json"))["parameters"]["q"]
+    assert (found["value"], found["source"]) == (0.3, "as given")
     assert found["overrides"][0] == {
-        "layer": "preset of sgce for cifar10", "value": "sgce:q=0.8", "source": "Lemire Paquin 2026, table 5",
+        "layer": "preset of sgce for cifar10", "value": 0.8, "source": "Lemire Paquin 2026, table 5",
     }  # fmt: skip
+
+
+def test_parameters_of_one_loss_may_have_different_sources():
+    found = json.loads(recipe("anl-ce:alpha=3", "--data", "cifar10", "--json"))
+    assert found["settings"]["loss"]["value"] == "anl-ce:alpha=3,beta=5.0"
+    parameters = found["parameters"]
+    assert (parameters["alpha"]["source"], parameters["beta"]["layer"]) == ("as given", "preset of anl-ce for cifar10")
+
+
+def test_a_parameter_that_nobody_published_is_the_default():
+    found = json.loads(recipe("focal", "--data", "digits", "--json"))
+    gamma = found["parameters"]["gamma"]
+    assert (found["settings"]["loss"]["value"], gamma["value"], gamma["layer"]) == ("focal", 0.5, "loss focal")
 
 
 def test_a_cell_says_what_its_profile_overrides():

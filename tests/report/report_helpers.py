@@ -11,9 +11,9 @@ import numpy as np
 
 from symloss.noise import corrupt
 from symloss.recipes.cells import Cell
-from symloss.training.comparison import run_folder
-from symloss.training.folder import RESULT, SETTINGS
-from symloss.training.settings import Settings
+from symloss.runs.folder_names import run_path
+from symloss.runs.run_folder import RESULT, SETTINGS
+from symloss.runs.settings import Settings
 
 VERSIONS = {
     "symloss": "0.1.0", "commit": "0123abc", "python": "3.11.7", "torch": "2.13.0", "threads": 2, "machine": "x86_64",
@@ -66,7 +66,7 @@ def _row(epoch: int, settings: Settings, accuracy: float, held_out: bool) -> dic
 
 def write_cell(runs: Path, cell: Cell, accuracy: float, **more: Any) -> Path:
     """The run of a cell, where its recipe puts it."""
-    return write_run(run_folder(runs, cell.settings), cell.settings, accuracy, **more)
+    return write_run(run_path(runs, cell.settings), cell.settings, accuracy, **more)
 
 
 def result(folder: Path) -> dict[str, Any]:

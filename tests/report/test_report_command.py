@@ -8,7 +8,7 @@ import pytest
 from report_helpers import write_run
 
 from symloss.cli import main
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 BEGINNINGS = {
     "report.md": "## digits",

@@ -11,15 +11,16 @@ from report_helpers import write_run
 
 from symloss.recipes.published_tables import Published
 from symloss.report.curves import learning_curve, thinned
-from symloss.report.figures import Figure, difference, figure, published_deviation, signed
-from symloss.report.runs import read_run
+from symloss.report.difference import difference, published_deviation, signed
 from symloss.report.transitions import realised
-from symloss.training.settings import Settings
+from symloss.runs.reading import read_run
+from symloss.runs.settings import Settings
+from symloss.runs.summary import in_percent
 
 
 def test_mean_and_standard_deviation_are_those_of_numpy():
     shares = np.random.default_rng(0).uniform(size=5)
-    found = Figure.of(shares.tolist())
+    found = in_percent(shares.tolist())
     assert found.n == 5
     assert found.mean == pytest.approx(100 * shares.mean(), rel=1e-12)
     assert found.std == pytest.approx(100 * shares.std(ddof=1), rel=1e-12)
@@ -27,10 +28,10 @@ def test_mean_and_standard_deviation_are_those_of_numpy():
 
 
 def test_one_run_has_no_deviation_and_none_no_figure():
-    alone = Figure.of([0.5])
+    alone = in_percent([0.5])
     assert (alone.std, alone.text) == (None, "50.00")
-    assert figure([None, None]) is None
-    assert figure([None, 0.25]) == Figure.of([0.25])
+    assert in_percent([None, None]) is None
+    assert in_percent([None, 0.25]) == in_percent([0.25])
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_one_run_has_no_deviation_and_none_no_figure():
     ],
 )
 def test_difference_is_in_standard_deviations_of_one_run_of_each(ours, printed, spread, expected):
-    found = difference(Figure.of(ours), Published.parse(printed), spread, runs=3)
+    found = difference(in_percent(ours), Published.parse(printed), spread, runs=3)
     assert found == (None if expected is None else pytest.approx(expected, rel=1e-9))
 
 
@@ -73,7 +74,7 @@ def test_curves_are_mean_least_and_largest_of_each_epoch(tmp_path):
         read_run(write_run(tmp_path / str(seed), Settings(epochs=7, seed=seed, validation=0.0), accuracy))
         for seed, accuracy in enumerate(accuracies)
     ]
-    values = 100 * np.array([[row["test_accuracy"] for row in run.epochs] for run in runs])
+    values = 100 * np.array([[row.test_accuracy for row in run.epochs] for run in runs])
     points = learning_curve(runs, "test_accuracy")
     assert [point.x for point in points] == [1, 2, 3, 4, 5, 6, 7]
     np.testing.assert_allclose([point.mean for point in points], values.mean(0))

@@ -13,8 +13,8 @@ from refusals import refused
 from report_helpers import write_run
 
 from symloss.report import FORMATS, compose, page, read_runs
+from symloss.runs.settings import Settings
 from symloss.training import resolve, train
-from symloss.training.settings import Settings
 
 MARKUP = (
     "\"'><img src=x onerror=window.hacked=1><meta http-equiv=refresh content='0;url=about:blank'>"
@@ -158,7 +158,7 @@ def test_a_profile_that_is_none_is_refused(tmp_path):
     path = tmp_path / "done" / "settings.json"
     save(path, load(path) | {"profile": '"><meta http-equiv=refresh content=0>'})
     with refused(ValueError, path, "profile must be one of 'full', 'mini'", "got '\"><meta"):
-        read_runs(tmp_path)
+        compose(read_runs(tmp_path))
 
 
 def test_the_page_may_neither_move_its_links_nor_send_a_form(tmp_path):

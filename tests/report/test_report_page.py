@@ -10,7 +10,7 @@ from report_helpers import HOSTILE, SCRIPT, write_cell, write_run
 
 from symloss.lab import plan
 from symloss.report import compose, page, read_runs
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 pytestmark = pytest.mark.slow
 QS = (0.2, 0.5, 0.8)

@@ -10,8 +10,8 @@ from refusals import refused
 from report_helpers import result, write_run
 
 from symloss.report import read_runs
+from symloss.runs.settings import Settings
 from symloss.training import resolve, train
-from symloss.training.settings import Settings
 
 
 def settings(**given):
@@ -22,11 +22,11 @@ def test_real_run_is_read_whole(tmp_path):
     plan = resolve("digits", "sgce", noise="sym:0.4", epochs=2, subset=300)
     train(plan, tmp_path / "deep" / "er" / "run", accelerator="cpu")
     (run,) = read_runs(tmp_path).finished
-    assert (run.name, run.settings, run.measure) == ("deep/er/run", plan, "test_accuracy")
-    assert [row["epoch"] for row in run.epochs] == [1, 2]
+    assert (run.name, run.settings, run.result.measure) == ("deep/er/run", plan, "test_accuracy")
+    assert [row.epoch for row in run.epochs] == [1, 2]
     assert run.classes == tuple("0123456789")
     assert run.noise[1].shape == (10, 10)
-    assert run.found["last"]["test_accuracy"] == result(run.folder)["last"]["test_accuracy"]
+    assert run.result.last.test_accuracy == result(run.folder)["last"]["test_accuracy"]
 
 
 def test_a_run_itself_is_a_folder_of_runs(tmp_path):
@@ -142,7 +142,7 @@ def test_a_line_of_metrics_that_was_cut_off_is_skipped(tmp_path):
     with open(folder / "metrics.jsonl", "a") as file:
         file.write('{"epoch": 9, "test_acc')
     (run,) = read_runs(tmp_path).finished
-    assert [row["epoch"] for row in run.epochs] == [1, 2, 3, 4]
+    assert [row.epoch for row in run.epochs] == [1, 2, 3, 4]
 
 
 def test_metrics_that_are_garbled_are_one_sentence(tmp_path):

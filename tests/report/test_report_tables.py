@@ -18,8 +18,8 @@ from report_helpers import HOSTILE, SCRIPT, result, write_cell, write_run
 
 from symloss.lab import load_table, plan
 from symloss.report import FORMATS, compose, read_runs
-from symloss.training.comparison import run_folder
-from symloss.training.settings import Settings, profile_said
+from symloss.runs.folder_names import run_path
+from symloss.runs.settings import Settings, displayed_profile
 
 MINI = "mini (reduced: not the published protocol)"
 PREAMBLE = r"""\documentclass[11pt]{article}
@@ -226,12 +226,12 @@ def test_cells_with_fewer_runs_say_so_and_empty_ones_keep_what_was_published(tmp
     table1(tmp_path, noises=("clean", "sym:0.8"))
     recipe = load_table("table1")
     cells = {cell.seed: cell for cell in plan("table1", datasets=["cifar10"], losses=["ce"], noise=["clean"])}
-    shutil.rmtree(run_folder(tmp_path, cells[0].settings))
-    shutil.rmtree(run_folder(tmp_path, cells[2].settings))
+    shutil.rmtree(run_path(tmp_path, cells[0].settings))
+    shutil.rmtree(run_path(tmp_path, cells[2].settings))
     for cell in plan("table1", datasets=["cifar10"], losses=["sgce"], noise=["clean"]):
-        shutil.rmtree(run_folder(tmp_path, cell.settings))
+        shutil.rmtree(run_path(tmp_path, cell.settings))
     row = next(row for row in lines_of_csv(written(tmp_path, "csv")) if (row["title"], row["noise"]) == ("CE", "clean"))
-    ours = 100 * result(run_folder(tmp_path, cells[1].settings))["last"]["test_accuracy"]
+    ours = 100 * result(run_path(tmp_path, cells[1].settings))["last"]["test_accuracy"]
     printed = recipe.published("cifar10", "ce", "clean")
     assert (row["n"], row["seeds"], row["std"]) == ("1", "1", "")
     assert float(row["difference"]) == pytest.approx((ours - printed.value) / printed.spread, abs=1e-5)
@@ -294,7 +294,7 @@ def test_mini_never_mixes_with_full_and_always_says_so(tmp_path):
         shown = re.findall(r"<h[23]>.*?</h[23]>|<summary>.*?</summary>", section)
         assert len(shown) > 3
         assert all(MINI in part for part in shown)
-    assert profile_said("mini") == MINI
+    assert displayed_profile("mini") == MINI
 
 
 def own(**given):

@@ -14,9 +14,10 @@ import torch
 from training_helpers import metrics, run, small, without_time
 
 from symloss import list_losses
-from symloss.lab import tuning
+from symloss.lab.questions import Question, study_name
 from symloss.lab.samplers import distribution
 from symloss.lab.search_space import space_of
+from symloss.lab.studies import plain_distributions
 from symloss.recipes.cells import plan
 from symloss.training import resolve
 
@@ -60,7 +61,7 @@ def test_the_runs_of_tables_keep_their_names(table):
 @pytest.mark.parametrize("study", KEYS["studies"])
 def test_studies_keep_their_names(study):
     data, loss = study.split()
-    question = tuning.Question(loss, resolve(data, loss, noise="sym:0.6"), space_of(data, loss), 2)
+    question = Question(loss, resolve(data, loss, noise="sym:0.6"), space_of(data, loss), 2)
     grid = {each.name: distribution(each, every_combination=True) for each in question.space.dimensions}
-    asked = question.to_dict() | {"space": tuning._plain(grid), "sampler": "grid"}
-    assert tuning._study_name(question, asked) == KEYS["studies"][study]
+    asked = question.to_dict() | {"space": plain_distributions(grid), "sampler": "grid"}
+    assert study_name(question, asked) == KEYS["studies"][study]

@@ -163,7 +163,7 @@ class _Stopped(Exception):  # noqa: N818
 
 
 def cut_off(row):
-    if row["epoch"] == 1:
+    if row.epoch == 1:
         raise _Stopped
 
 

@@ -1,5 +1,6 @@
 """``symloss train`` and ``compare``, each in a process of its own."""
 
+import dataclasses
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from rich.console import Console
 from training_helpers import command, metrics, one_sentence
 
 from symloss.cli.training import _table
+from symloss.runs.result import EpochRow, Result
 from symloss.training import resolve
 
 QUICK = ("--epochs", "2", "--subset", "400", "--accelerator", "cpu")
@@ -84,12 +86,9 @@ def test_compare_prints_a_table_and_the_second_time_trains_nothing(tmp_path):
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_figures_are_never_cut_however_narrow_the_terminal(width):
     settings = resolve("digits", "nce+agce:alpha=1,beta=4,a=6,q=1.5", noise="sym:0.6")
-    row = {"test_accuracy": 0.8, "memorised": 0.1234}
-    result = {
-        "settings": settings.to_dict(), "test": 360, "validation": 144, "validation_labels": "noisy", "train": 1293,
-        "noise_rate": 0.6, "last": row, "best": row | {"test_accuracy": 0.9}, "seconds": 123.4,
-    }  # fmt: skip
-    other = result | {"last": row | {"test_accuracy": 0.1}, "best": row}
+    low, middle, high = (EpochRow(1, test_accuracy=accuracy, memorised=0.1234) for accuracy in (0.1, 0.8, 0.9))
+    result = Result(settings, 1293, 144, "noisy", 360, 0.6, last=middle, best=high, seconds=123.4)
+    other = dataclasses.replace(result, last=low, best=middle)
     screen = Console(width=width, record=True, file=io.StringIO())
     screen.print(_table([[result, other]], settings))
     shown = screen.export_text()

@@ -11,9 +11,9 @@ from training_helpers import run, small
 
 from symloss.recipes.resolve import resolve as resolve_layers
 from symloss.report import FORMATS, compose, read_runs
+from symloss.runs.folder_names import folder_name
+from symloss.runs.run_folder import RunFolder
 from symloss.training import resolve
-from symloss.training.comparison import folder_name
-from symloss.training.folder import RunFolder
 from symloss.training.prediction import predictions
 
 COMPOSED = "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"

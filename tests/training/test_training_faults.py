@@ -21,8 +21,9 @@ from training_helpers import (
 )
 from training_helpers import exit_code as in_a_process
 
+from symloss.runs.run_folder import Busy, RunFolder
 from symloss.training import train
-from symloss.training.folder import Busy, RunFolder
+from symloss.training.checkpoint import save_checkpoint
 from symloss.training.prediction import predictions
 
 
@@ -80,7 +81,7 @@ def test_a_flipped_bit_costs_an_epoch_and_changes_nothing(begun, whole, of_01):
     flip(begun / "checkpoint.pt")
     epochs = []
     with pytest.warns(UserWarning, match="going back to the checkpoint before it, of epoch 1"):
-        run(small(), begun, on_epoch=lambda row: epochs.append(row["epoch"]))
+        run(small(), begun, on_epoch=lambda row: epochs.append(row.epoch))
     assert epochs == [2, 3]
     assert_same(begun, whole)
 
@@ -173,7 +174,7 @@ def test_a_run_whose_lock_is_removed_stops_and_is_gone_on_with(tmp_path, whole):
 def test_a_state_that_does_not_fit_is_one_sentence(begun):
     state = torch.load(begun / "checkpoint.pt", weights_only=True)
     state["model"]["1.weight"] = torch.zeros(3, 3)
-    RunFolder(begun).save_checkpoint(state)
+    save_checkpoint(RunFolder(begun), state)
     refusals = (
         lambda: run(small(), begun),
         lambda: list(predictions(begun, "digits", model=small().model)),
@@ -186,11 +187,11 @@ def test_a_state_that_does_not_fit_is_one_sentence(begun):
 def test_an_optimizer_that_does_not_fit_is_one_sentence(begun):
     state = torch.load(begun / "checkpoint.pt", weights_only=True)
     state["optimizer"]["state"][0]["momentum_buffer"] = torch.zeros(3, 3)
-    RunFolder(begun).save_checkpoint(state)
+    save_checkpoint(RunFolder(begun), state)
     with refused(ValueError, begun, "must fit the model", "momentum_buffer of shape (3, 3) for one of (16, 64)"):
         run(small(), begun)
     state["optimizer"] = {"state": {}}
-    RunFolder(begun).save_checkpoint(state)
+    save_checkpoint(RunFolder(begun), state)
     with refused(ValueError, begun, "must fit the model", "param_groups"):
         run(small(), begun)
 
@@ -199,7 +200,7 @@ def test_an_optimizer_that_does_not_fit_is_one_sentence(begun):
 def test_a_checkpoint_without_a_key_is_no_whole_one(begun, whole, key):
     state = torch.load(begun / "checkpoint.pt", weights_only=True)
     (begun / "checkpoint.pt").unlink()
-    RunFolder(begun).save_checkpoint({name: value for name, value in state.items() if name != key})
+    save_checkpoint(RunFolder(begun), {name: value for name, value in state.items() if name != key})
     with pytest.warns(UserWarning, match=rf"it holds no {key}\); going back to the checkpoint before it, of epoch 1"):
         run(small(), begun)
     assert_same(begun, whole)

@@ -11,8 +11,10 @@ import torch
 from refusals import refused
 from training_helpers import exit_code, start
 
+from symloss.runs.result import EpochRow
+from symloss.runs.run_folder import Busy, RunFolder
 from symloss.training import Settings
-from symloss.training.folder import Busy, RunFolder
+from symloss.training.checkpoint import load_best, load_checkpoint, save_best, save_checkpoint
 from symloss.writing import DiskFull, write_whole
 
 
@@ -69,40 +71,40 @@ def test_a_file_without_what_it_must_hold_is_damaged(folder):
 
 
 def test_a_checkpoint_without_a_model_is_none(folder):
-    folder.save_checkpoint(state(1))
-    folder.save_checkpoint({"epoch": 2})
+    save_checkpoint(folder, state(1))
+    save_checkpoint(folder, {"epoch": 2})
     with pytest.warns(UserWarning, match="it holds no model"):
-        assert folder.load_checkpoint()["epoch"] == 1
+        assert load_checkpoint(folder)["epoch"] == 1
 
 
 def test_the_last_checkpoint_is_loaded(folder):
-    assert folder.load_checkpoint() is None
+    assert load_checkpoint(folder) is None
     for epoch in (1, 2, 3):
-        folder.save_checkpoint(state(epoch))
-        assert folder.load_checkpoint()["epoch"] == epoch
+        save_checkpoint(folder, state(epoch))
+        assert load_checkpoint(folder)["epoch"] == epoch
 
 
 @pytest.mark.parametrize("size", [None, 0, 10, 100])
 def test_a_truncated_checkpoint_falls_back_to_the_one_before_it_with_a_warning(folder, size):
-    folder.save_checkpoint(state(1))
-    folder.save_checkpoint(state(2))
+    save_checkpoint(folder, state(1))
+    save_checkpoint(folder, state(2))
     truncate(folder.path / "checkpoint.pt", size)
     with pytest.warns(UserWarning, match=r"checkpoint.pt is no whole checkpoint.*going back") as warned:
-        found = folder.load_checkpoint()
+        found = load_checkpoint(folder)
     assert found["epoch"] == 1
     assert torch.equal(found["model"]["w"], state(1)["model"]["w"])
     assert "\n" not in str(warned[0].message)
 
 
 def test_without_a_whole_checkpoint_the_run_stops_and_says_so(folder):
-    folder.save_checkpoint(state(1))
+    save_checkpoint(folder, state(1))
     truncate(folder.path / "checkpoint.pt")
     with refused(ValueError, "checkpoint.pt is no whole checkpoint", f"so remove {folder.path} to train from the"):
-        folder.load_checkpoint()
-    folder.save_checkpoint(state(2))
+        load_checkpoint(folder)
+    save_checkpoint(folder, state(2))
     truncate(folder.path / "checkpoint.pt")
     with refused(ValueError, "checkpoint.pt is no", "checkpoint-previous.pt is no", "no good checkpoint is left"):
-        folder.load_checkpoint()
+        load_checkpoint(folder)
 
 
 def flipped(data, place):
@@ -111,7 +113,7 @@ def flipped(data, place):
 
 def test_a_flipped_bit_is_noticed_wherever_it_is(folder):
     for epoch in (1, 2):
-        folder.save_checkpoint(state(epoch))
+        save_checkpoint(folder, state(epoch))
     path = folder.path / "checkpoint.pt"
     data = path.read_bytes()
     mark = data.index(b"sha256:")
@@ -119,7 +121,7 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(folder):
     for place in sorted({*range(0, len(data), 7), *range(mark - 30, len(data))} - set(range(mark, mark + 7))):
         path.write_bytes(flipped(data, place))
         with pytest.warns(UserWarning, match=r"not those that were written\); going back to .* before it, of epoch 1"):
-            found = folder.load_checkpoint()
+            found = load_checkpoint(folder)
         assert found["epoch"] == 1
         assert torch.equal(found["model"]["w"], state(1)["model"]["w"])
 
@@ -129,13 +131,13 @@ def test_a_flipped_bit_in_a_checkpoint_of_version_01_changes_no_weight(folder):
     for name, epoch in (("checkpoint-previous.pt", 1), ("checkpoint.pt", 2)):
         torch.save(state(epoch), folder.path / name)
     path = folder.path / "checkpoint.pt"
-    assert folder.load_checkpoint()["epoch"] == 2
+    assert load_checkpoint(folder)["epoch"] == 2
     data, noticed = path.read_bytes(), 0
     for place in range(0, len(data), 5):
         path.write_bytes(flipped(data, place))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            found = folder.load_checkpoint()
+            found = load_checkpoint(folder)
         noticed += bool(said)
         assert found["epoch"] == (1 if said else 2)
         assert torch.equal(found["model"]["w"], state(found["epoch"])["model"]["w"])
@@ -143,15 +145,15 @@ def test_a_flipped_bit_in_a_checkpoint_of_version_01_changes_no_weight(folder):
 
 
 def test_a_flipped_bit_in_the_best_weights_is_one_sentence(folder):
-    folder.save_best(state(1))
+    save_best(folder, state(1))
     path = folder.path / "best.pt"
     path.write_bytes(flipped(path.read_bytes(), 500))
     with refused(ValueError, path, "is no whole checkpoint (its bytes are not those that were written)"):
-        folder.load_best()
+        load_best(folder)
 
 
 def test_a_checkpoint_that_was_replaced_halfway_is_the_one_before_it(folder, monkeypatch):
-    folder.save_checkpoint(state(1))
+    save_checkpoint(folder, state(1))
     replace, seen = os.replace, []
 
     def dies(source, target):
@@ -162,9 +164,9 @@ def test_a_checkpoint_that_was_replaced_halfway_is_the_one_before_it(folder, mon
 
     monkeypatch.setattr(os, "replace", dies)
     with pytest.raises(KeyboardInterrupt):
-        folder.save_checkpoint(state(2))
+        save_checkpoint(folder, state(2))
     assert not (folder.path / "checkpoint.pt").exists()
-    assert folder.load_checkpoint()["epoch"] == 1
+    assert load_checkpoint(folder)["epoch"] == 1
 
 
 class Malicious:
@@ -184,7 +186,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(folder, tmp_path, save):
     assert (tmp_path / "executed").exists()
     (tmp_path / "executed").rmdir()
     with refused(ValueError, "no whole checkpoint"):
-        folder.load_checkpoint()
+        load_checkpoint(folder)
     assert not (tmp_path / "executed").exists()
 
 
@@ -252,15 +254,15 @@ def test_the_lock_goes_with_a_process_that_is_killed(folder):
 
 def test_the_one_whose_lock_was_removed_writes_nothing_more(folder):
     with folder.alone():
-        folder.append_metrics({"epoch": 1})
+        folder.append_metrics(EpochRow(1))
         (folder.path / "lock").unlink()
         assert exit_code(_enter, folder.path) == 0, "another one comes in"
         before = sorted((path.name, path.read_bytes()) for path in folder.path.iterdir())
         for write in (
-            lambda: folder.append_metrics({"epoch": 2}),
+            lambda: folder.append_metrics(EpochRow(2)),
             lambda: folder.cut_metrics(0),
-            lambda: folder.save_checkpoint(state(1)),
-            lambda: folder.save_best(state(1)),
+            lambda: save_checkpoint(folder, state(1)),
+            lambda: save_best(folder, state(1)),
             lambda: folder.write("result.json", {}),
         ):
             with refused(Busy, folder.path / "lock", "was removed", "nothing more is written"):
@@ -283,15 +285,15 @@ def test_metrics_are_on_the_disk_before_their_checkpoint(folder, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    folder.append_metrics({"epoch": 1})
-    folder.save_checkpoint(state(1))
+    folder.append_metrics(EpochRow(1))
+    save_checkpoint(folder, state(1))
     assert seen == ["metrics.jsonl", "checkpoint.pt.new.part", "to checkpoint.pt.new", "to checkpoint.pt", "run"]
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b'{"epoch": 1, "loss": 1.0}\n{"epo', None])
 def test_metrics_that_were_lost_before_the_checkpoint_are_a_warning(folder, damage):
     for epoch in (1, 2, 3):
-        folder.append_metrics({"epoch": epoch, "loss": 1.0})
+        folder.append_metrics(EpochRow(epoch, loss=1.0))
     path = folder.path / "metrics.jsonl"
     if damage is None:
         path.unlink()
@@ -299,8 +301,8 @@ def test_metrics_that_were_lost_before_the_checkpoint_are_a_warning(folder, dama
         path.write_bytes(damage)
     kept = [1, 3] if damage and b"\n" in damage else [3]
     with pytest.warns(UserWarning, match=rf"metrics.jsonl has lost {3 - len(kept)} of the 3 epochs before the check"):
-        folder.cut_metrics(3, {"epoch": 3, "loss": 1.0})
-    assert [row["epoch"] for row in folder.metrics()] == kept
+        folder.cut_metrics(3, EpochRow(3, loss=1.0))
+    assert [row.epoch for row in folder.metrics()] == kept
 
 
 @pytest.mark.parametrize(
@@ -332,18 +334,18 @@ def test_what_is_nested_too_deeply_is_said_without_being_shown():
 
 def test_metrics_are_cut_back_to_the_checkpoint(folder):
     for epoch in (1, 2, 3):
-        folder.append_metrics({"epoch": epoch, "loss": 1 / epoch})
+        folder.append_metrics(EpochRow(epoch, loss=1 / epoch))
     folder.cut_metrics(2)
-    assert folder.metrics() == [{"epoch": 1, "loss": 1.0}, {"epoch": 2, "loss": 0.5}]
+    assert folder.metrics() == [EpochRow(1, loss=1.0), EpochRow(2, loss=0.5)]
     folder.cut_metrics(0)
     assert folder.metrics() == []
 
 
 def test_a_line_that_was_cut_off_is_none(folder):
-    folder.append_metrics({"epoch": 1})
+    folder.append_metrics(EpochRow(1))
     with (folder.path / "metrics.jsonl").open("a") as file:
         file.write('{"epoch": 2, "lo')
-    assert folder.metrics() == [{"epoch": 1}]
+    assert folder.metrics() == [EpochRow(1)]
     folder.cut_metrics(1)
-    folder.append_metrics({"epoch": 2})
-    assert folder.metrics() == [{"epoch": 1}, {"epoch": 2}]
+    folder.append_metrics(EpochRow(2))
+    assert folder.metrics() == [EpochRow(1), EpochRow(2)]

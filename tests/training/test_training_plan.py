@@ -11,8 +11,8 @@ from refusals import refused
 from symloss.data import KNOWN, open_data
 from symloss.data.dataset import Examples, ImageFiles, labels_tensor
 from symloss.recipes.resolve import resolve as resolve_layers
+from symloss.runs.folder_names import folder_name
 from symloss.training import resolve, train
-from symloss.training.comparison import folder_name
 
 QUICK = {"epochs": 1, "model": "mlp:hidden=8"}
 

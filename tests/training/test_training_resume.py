@@ -25,7 +25,7 @@ from training_helpers import (
     without_time,
 )
 
-from symloss.training.folder import RunFolder
+from symloss.runs.run_folder import RunFolder
 from symloss.training.loop import Diverged
 
 KILLED = -signal.SIGKILL
@@ -113,7 +113,7 @@ def test_a_truncated_checkpoint_costs_an_epoch_and_changes_nothing(tmp_path, who
     os.truncate(tmp_path / "checkpoint.pt", 1000)
     epochs = []
     with pytest.warns(UserWarning, match="going back to the checkpoint before it"):
-        run(small(), tmp_path, on_epoch=lambda row: epochs.append(row["epoch"]))
+        run(small(), tmp_path, on_epoch=lambda row: epochs.append(row.epoch))
     assert epochs == [2, 3]
     assert_same(tmp_path, whole)
 
@@ -178,7 +178,7 @@ def test_a_loss_that_becomes_nan_stops_at_once_and_keeps_the_last_checkpoint(tmp
     kept = {}
 
     def keep(row):
-        kept[row["epoch"]] = (tmp_path / "checkpoint.pt").read_bytes()
+        kept[row.epoch] = (tmp_path / "checkpoint.pt").read_bytes()
 
     with refused(Diverged, "nan at step 5 of epoch 3", "last checkpoint is kept", "below 0.05"):
         run(small(model="training_helpers:breaks", epochs=5), tmp_path, on_epoch=keep)

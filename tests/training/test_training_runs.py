@@ -18,9 +18,10 @@ from training_helpers import exit_code, metrics, run, same_weights, small, start
 import symloss
 from symloss.models import create_model
 from symloss.noise import load_corruption
+from symloss.runs.result import EpochRow
+from symloss.runs.run_folder import Busy, RunFolder
 from symloss.training import Settings, train
 from symloss.training.build import build_model
-from symloss.training.folder import Busy, RunFolder
 from symloss.training.loop import fit
 from symloss.training.task import prepare
 
@@ -111,7 +112,7 @@ def test_every_epoch_has_every_metric(tmp_path):
     result = run(small(), tmp_path, on_epoch=seen.append)
     rows = metrics(tmp_path)
     assert [row["epoch"] for row in rows] == [1, 2, 3]
-    assert seen == rows
+    assert [row.to_json() for row in seen] == rows
     assert result["last"] == rows[-1]
     for row in rows:
         assert set(row) == FIELDS
@@ -184,7 +185,7 @@ class Scripted:
 
     def train_epoch(self, epoch):
         self.epoch = epoch
-        return {"loss": 1.0}
+        return EpochRow(epoch + 1, loss=1.0)
 
     def evaluate(self, part):
         assert part == "validation"
@@ -197,13 +198,13 @@ class Scripted:
 @pytest.mark.parametrize(("accuracies", "best"), [((0.1, 0.5, 0.5, 0.4), 2), ((0.3, 0.2), 1), ((0.1, 0.2, 0.3), 3)])
 def test_the_best_epoch_is_the_first_with_the_largest_validation_accuracy(tmp_path, accuracies, best):
     found = fit(Scripted(accuracies), RunFolder(tmp_path))
-    assert (found["epoch"], found["validation_accuracy"]) == (best, accuracies[best - 1])
+    assert (found.epoch, found.validation_accuracy) == (best, accuracies[best - 1])
     kept = torch.load(tmp_path / "best.pt", weights_only=True)
     assert kept["epoch"] == int(kept["model"]["epoch"]) == best
 
 
 def test_without_validation_the_last_epoch_is_the_best(tmp_path):
-    assert fit(Scripted((0.5, 0.4, 0.3), validation=False), RunFolder(tmp_path))["epoch"] == 3
+    assert fit(Scripted((0.5, 0.4, 0.3), validation=False), RunFolder(tmp_path)).epoch == 3
     assert not (tmp_path / "best.pt").exists()
 
 

@@ -39,29 +39,30 @@ def test_everything_is_as_counted_by_hand(tally):
         "clean_accuracy": right / total,
         "memorised": learned / wrong,
     }
-    assert tally.row() == pytest.approx(expected, rel=1e-6)
+    counted = tally.row(1, 0.1).to_json()
+    assert {name: counted[name] for name in expected} == pytest.approx(expected, rel=1e-6)
 
 
 def test_without_true_labels_nothing_is_said_of_them(tally):
     scores, labels, _ = drawn(20, 0)
     tally.add(scores, None, labels, None)
-    row = tally.row()
-    assert row["clean_accuracy"] is None
-    assert row["memorised"] is None
-    assert row["train_accuracy"] == pytest.approx(float((scores.argmax(1) == labels).float().mean()))
+    row = tally.row(1, 0.1)
+    assert row.clean_accuracy is None
+    assert row.memorised is None
+    assert row.train_accuracy == pytest.approx(float((scores.argmax(1) == labels).float().mean()))
 
 
 def test_without_wrong_labels_none_is_memorised(tally):
     scores, labels, _ = drawn(20, 0)
     tally.add(scores, None, labels, labels)
-    row = tally.row()
-    assert row["memorised"] is None
-    assert row["clean_accuracy"] == row["train_accuracy"]
+    row = tally.row(1, 0.1)
+    assert row.memorised is None
+    assert row.clean_accuracy == row.train_accuracy
 
 
 def test_an_empty_share_counts_nothing(tally):
     scores, labels, clean = drawn(10, 0)
     tally.add(scores, torch.tensor(1.5), labels, clean)
-    before = tally.row()
+    before = tally.row(1, 0.1)
     tally.add(scores[:0], torch.tensor(0.0), labels[:0], clean[:0])
-    assert tally.row() == before
+    assert tally.row(1, 0.1) == before

@@ -33,7 +33,8 @@ def small(loss: str = "alpha-mae", **given: Any) -> Settings:
 
 
 def run(settings: Settings, folder: Path, **options: Any) -> dict[str, Any]:
-    return train(settings, folder, accelerator="cpu", **options)
+    """The result, as its file holds it."""
+    return train(settings, folder, accelerator="cpu", **options).to_json()
 
 
 def drops(input_shape: tuple[int, ...], classes: int) -> nn.Module:

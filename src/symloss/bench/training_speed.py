@@ -14,10 +14,10 @@ from lightning_fabric import Fabric
 from symloss.bench import measure
 from symloss.data.dataset import DataSet, Examples, Scaling
 from symloss.noise import corrupt
+from symloss.runs.settings import Settings
 from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.loop import Trainer
 from symloss.training.plan import resolve
-from symloss.training.settings import Settings
 from symloss.training.task import Task, opened
 
 TARGET = 0.95

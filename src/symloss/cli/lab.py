@@ -59,14 +59,14 @@ def reproduce(
     command again does the rest. Any number of these commands may work on one folder of runs at a time.
     """
     from symloss.lab import plan
-    from symloss.lab.sweep import as_found, survey
+    from symloss.lab.sweep import survey, with_fingerprints
 
     runs, root = options["runs"], options["data_dir"]
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers")}
     chosen = plan(
         table, datasets=_names(dataset), losses=_names(losses), noise=_names(noise), seeds=seeds, profile=profile
     )
-    cells = as_found(chosen, root)
+    cells = with_fingerprints(chosen, root)
     found = survey(cells, runs, root, where)
     _announce(table, profile, found)
     _say_cost(found, jobs, root, on_ray=ray is not None and not dry_run)
@@ -93,12 +93,12 @@ def _say(text: str) -> None:
 
 
 def _announce(table: str, profile: str, found: Survey) -> None:
-    from symloss.training.settings import profile_said
+    from symloss.runs.settings import displayed_profile
 
     cannot = sum(len(works) for works in found.missing.values())
     begun = f" ({found.begun} of them begun)" if found.begun else ""
     _say(
-        f"{table}, {profile_said(profile)}: {len(found.done)} runs are done, {len(found.todo)} to do{begun}"
+        f"{table}, {displayed_profile(profile)}: {len(found.done)} runs are done, {len(found.todo)} to do{begun}"
         + (f", {cannot} without data" if cannot else "")
     )
 
@@ -142,7 +142,7 @@ def _follow(events: Events, total: int) -> list[Event]:
             if event.kind == "epoch":
                 if name not in lines:
                     lines[name] = progress.add_task(name, total=event.work.settings.epochs)
-                progress.update(lines[name], completed=(event.row or {})["epoch"])
+                progress.update(lines[name], completed=getattr(event.row, "epoch", 0))
             if event.kind == "waiting":
                 say(f"{name} is waited for: {event.reason}", err=True)
             if event.kind in ("started", "epoch", "waiting"):
@@ -162,13 +162,13 @@ def _follow(events: Events, total: int) -> list[Event]:
 
 def _print_outcome(cells: list[Cell], runs: Path, table: str, as_json: bool) -> None:
     from symloss.lab.outcome import outcome
-    from symloss.training.settings import profile_said
+    from symloss.runs.settings import displayed_profile
 
     found = outcome(cells, runs)
     if as_json:
         print_json(found)
         return
-    profile = profile_said(found[0]["profile"])
+    profile = displayed_profile(found[0]["profile"])
     for dataset in dict.fromkeys(row["dataset"] for row in found):
         typer.echo(f"{table}, {dataset}, {profile}: accuracy in %, last epoch, mean(standard deviation) | published")
         print_rows(_pivoted([row for row in found if row["dataset"] == dataset]))
@@ -177,9 +177,11 @@ def _print_outcome(cells: list[Cell], runs: Path, table: str, as_json: bool) -> 
 
 def _pivoted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each loss, one column for each noise."""
+    from symloss.runs.summary import Spread
+
     rows: dict[str, dict[str, Any]] = {}
     for cell in found:
-        ours = percent(None if cell["mean"] is None else {"mean": cell["mean"], "std": cell["std"]})
+        ours = percent(None if cell["mean"] is None else Spread(cell["mean"], cell["std"]))
         text = ours if cell["published"] is None else f"{ours} | {cell['published']}"
         rows.setdefault(cell["loss"], {"loss": cell["loss"]})[cell["noise"]] = text
     return list(rows.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -120,38 +121,47 @@ def _print_cell(cell: Cell, as_json: bool) -> None:
 
 
 def _explained(found: Resolved) -> dict[str, Any]:
-    """Settings and layers, for other programs."""
-    settings = {
-        name: {
-            "value": value,
-            "source": found.sources[name],
-            "layer": found.layer_of(name).name,
-            "overrides": [vars(each) for each in found.overridden(name)],
+    """Settings, parameters of the loss and layers, for other programs."""
+
+    def why(values: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name.removeprefix("loss."): {
+                "value": value,
+                "source": found.source_of(name),
+                "layer": found.layer_of(name).name,
+                "overrides": [vars(each) for each in found.overridden(name)],
+            }
+            for name, value in values.items()
         }
-        for name, value in found.settings.to_dict().items()
-    }
+
     layers = [{"name": layer.name, "source": layer.source, "file": layer.file} for layer in found.layers]
-    return {"settings": settings, "layers": layers}
+    return {"settings": why(found.settings.to_dict()), "parameters": why(found.parameters), "layers": layers}
+
+
+def _with_parameters(found: Resolved) -> Iterator[tuple[str, Any]]:
+    """Settings and their values, with the parameters of the loss behind it."""
+    for name, value in found.settings.to_dict().items():
+        yield name, value
+        if name == "loss":
+            yield from found.parameters.items()
 
 
 def _print_explained(found: Resolved) -> None:
-    """Settings and layers, for people. Defaults that are overridden say nothing to them."""
-    untold = [layer.name for layer in found.layers[:2]]
-    print_rows(
-        [
-            {
-                "setting": name,
-                "value": value,
-                "source": found.sources[name],
-                "overrides": "; ".join(
-                    f"{each.value} ({each.source})" for each in found.overridden(name) if each.layer not in untold
-                ),
-            }
-            for name, value in found.settings.to_dict().items()
-        ]
-    )
+    """Settings and layers, for people."""
+    rows = [
+        {"setting": name, "value": value, "source": found.source_of(name), "overrides": _overrides(found, name)}
+        for name, value in _with_parameters(found)
+    ]
+    print_rows(rows)
     typer.echo("\nLayers, each overrides those above it:")
     for layer in found.layers:
         if layer.values or layer.parameters is not None:
             say(f"  {layer.name}" + ("" if layer.file is None else f" (symloss/recipes/{layer.file})"))
     typer.echo("")
+
+
+def _overrides(found: Resolved, setting: str) -> str:
+    """Overridden values with their sources. Defaults say nothing to people, and a loss shows in its parameters."""
+    defaults = [layer.name for layer in found.layers[:2]]
+    told = [each for each in found.overridden(setting) if each.layer not in defaults and setting != "loss"]
+    return "; ".join(f"{each.value} ({each.source})" for each in told)

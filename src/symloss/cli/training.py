@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +16,10 @@ from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from symloss.training import Settings
+    from symloss.runs.result import EpochRow, Result
+    from symloss.runs.settings import Settings
+    from symloss.runs.summary import Spread
+    from symloss.training.run import OnEpoch
 
 COMPOSED = "'symmetrize(focal:gamma=2)' or module:name of your own"
 Losses = Annotated[
@@ -39,15 +42,15 @@ def train(
     A default "by data and loss" is that of the data set's protocol, which holds what was published or found for this
     loss on it, with its source; the settings.json of the run has them all.
     """
-    from symloss.training.comparison import run_folder
+    from symloss.runs.folder_names import run_path
 
     settings = settings_for(loss, options)
-    folder = out or run_folder(options["runs"], settings)
+    folder = out or run_path(options["runs"], settings)
     result = train_shown(settings, folder, options)
     if not _speaks(options):
         return
     if as_json:
-        print_json(result | {"folder": str(folder)})
+        print_json(result.to_json() | {"folder": str(folder)})
         return
     console().print(_table([[result]], settings))
     say(f"written to {folder}")
@@ -67,22 +70,25 @@ def compare(
 ) -> None:
     """Train with several losses on the same noisy labels, and print what came out, side by side."""
     from symloss.losses.spec import split
-    from symloss.training import comparison
+    from symloss.runs.folder_names import run_path
+    from symloss.runs.settings import with_seeds
+    from symloss.runs.summary import summarize
 
     options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
-    plans = [comparison.with_seeds(settings_for(spec, options), seeds) for spec in split(losses)]
+    plans = [with_seeds(settings_for(spec, options), seeds) for spec in split(losses)]
     total, done = seeds * len(plans), 0
-    results: list[list[dict[str, Any]]] = []
+    results: list[list[Result]] = []
     for plan in plans:
         results.append([])
         for settings in plan:
             done += 1
-            folder = comparison.run_folder(options["runs"], settings)
+            folder = run_path(options["runs"], settings)
             results[-1].append(train_shown(settings, folder, options, f"{done}/{total} "))
     if not _speaks(options):
         return
     if as_json:
-        print_json({"rows": comparison.rows(results), "runs": results})
+        rows = [summarize(runs).to_json() for runs in results]
+        print_json({"rows": rows, "runs": [[result.to_json() for result in runs] for runs in results]})
     else:
         console().print(_table(results, plans[0][0]))
         say(f"runs are in {options['runs']}")
@@ -143,15 +149,15 @@ def _speaks(options: dict[str, Any]) -> bool:
 
 def default_noise(data: str, of_known: str) -> str:
     """To compare by on a known data set; labels of one's own are noisy already."""
-    from symloss.data import KNOWN
+    from symloss.data.names import KNOWN
 
     return of_known if data in KNOWN else "clean"
 
 
 def train_shown(
     settings: Settings, folder: Path, options: dict[str, Any], which: str = "", hide: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """Train with progress on the side; nobody sees the metrics to hide."""
+) -> Result:
+    """Train and show the progress. The metrics in ``hide`` are not shown."""
     from symloss.training import train as run
     from symloss.training.logs import TensorBoard
 
@@ -182,10 +188,10 @@ def _stop_said() -> Iterator[None]:
 class _Both:
     """Two listeners as one, that can be sent to other processes."""
 
-    def __init__(self, *listeners: Callable[[dict[str, Any]], None]):
+    def __init__(self, *listeners: OnEpoch):
         self.listeners = listeners
 
-    def __call__(self, row: dict[str, Any]) -> None:
+    def __call__(self, row: EpochRow) -> None:
         for listener in self.listeners:
             listener(row)
 
@@ -193,11 +199,11 @@ class _Both:
 class _Without:
     """A listener that does not hear of some metrics, and can be sent to other processes."""
 
-    def __init__(self, listener: Callable[[dict[str, Any]], None], hidden: tuple[str, ...]):
+    def __init__(self, listener: OnEpoch, hidden: tuple[str, ...]):
         self.listener, self.hidden = listener, hidden
 
-    def __call__(self, row: dict[str, Any]) -> None:
-        self.listener({name: None if name in self.hidden else value for name, value in row.items()})
+    def __call__(self, row: EpochRow) -> None:
+        self.listener(type(row).from_json(row.to_json() | dict.fromkeys(self.hidden)))
 
 
 class _Line:
@@ -206,17 +212,18 @@ class _Line:
     def __init__(self, title: str, epochs: int):
         self.title, self.epochs = title, epochs
 
-    def __call__(self, row: dict[str, Any]) -> None:
-        print(f"{self.title}: epoch {row['epoch']}/{self.epochs} {_status(row)}", file=sys.stderr, flush=True)
+    def __call__(self, row: EpochRow) -> None:
+        print(f"{self.title}: epoch {row.epoch}/{self.epochs} {_status(row)}", file=sys.stderr, flush=True)
 
 
-def _status(row: dict[str, Any]) -> str:
+def _status(row: EpochRow) -> str:
     names = {"loss": "loss", "validation_accuracy": "validation", "test_accuracy": "test", "memorised": "memorised"}
-    return ", ".join(f"{short} {row[name]:.3f}" for name, short in names.items() if row[name] is not None)
+    metrics = row.to_json()
+    return ", ".join(f"{short} {metrics[name]:.3f}" for name, short in names.items() if metrics[name] is not None)
 
 
 @contextlib.contextmanager
-def _shown(settings: Settings, which: str, several: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _shown(settings: Settings, which: str, several: bool) -> Iterator[OnEpoch]:
     from symloss.losses.spec import parse
 
     title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}"
@@ -232,39 +239,39 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[Callable[[
     with bar(*columns, status, expand=True) as progress:
         task = progress.add_task(title, total=settings.epochs, status="")
 
-        def show(row: dict[str, Any]) -> None:
-            progress.update(task, completed=row["epoch"], status=_status(row))
+        def show(row: EpochRow) -> None:
+            progress.update(task, completed=row.epoch, status=_status(row))
 
         yield show
 
 
-def _table(results: list[list[dict[str, Any]]], settings: Settings) -> Table:
+def _table(results: list[list[Result]], settings: Settings) -> Table:
     """Narrow enough for a terminal of 80 columns: names of losses are folded, figures never cut."""
     from rich.markup import escape
     from rich.table import Table
 
-    from symloss.training.comparison import rows
-    from symloss.training.settings import noise_said
+    from symloss.runs.settings import displayed_noise
+    from symloss.runs.summary import summarize
 
     first = results[0][0]
-    noise = noise_said(settings.data, settings.noise)
-    rate = first["noise_rate"]
+    noise = displayed_noise(settings.data, settings.noise)
+    rate = first.noise_rate
     wrong = "how many labels are wrong is unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
-    best = f"best epoch by {first['validation_labels']} validation labels" if first["validation"] else "no validation"
+    best = f"best epoch by {first.validation_labels} validation labels" if first.validation else "no validation"
     table = Table(
         title=escape(f"{settings.data}, noise {noise} ({wrong}): accuracy in % {_measured_on(first)}"),
         caption=escape(
-            f"{settings.model}, {settings.epochs} epochs, {first['train']} training examples; "
+            f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; "
             f"{_number_of_runs(len(results[0]))}; {best}"
         ),
         title_justify="left",
         caption_justify="left",
     )
     losses, lines = [], []
-    for row in rows(results):
-        losses.append(escape(row["loss"]))
-        figures = (percent(row[name]) for name in ("last", "best", "memorised"))
-        lines.append([f"{row['weight_decay']:g}", f"{row['lr']:g}", *figures, f"{row['seconds']:.1f}"])
+    for row in map(summarize, results):
+        losses.append(escape(row.loss))
+        figures = (percent(figure) for figure in (row.last, row.best, row.memorised))
+        lines.append([f"{row.weight_decay:g}", f"{row.lr:g}", *figures, f"{row.seconds:.1f}"])
     table.add_column("loss", overflow="fold")
     headings = ("weight\ndecay", "lr", "last\nepoch", "best\nepoch", "noise\nmemorised", "s a\nrun")
     for heading, cells in zip(headings, zip(*lines, strict=True), strict=True):
@@ -274,22 +281,25 @@ def _table(results: list[list[dict[str, Any]]], settings: Settings) -> Table:
     return table
 
 
-def _measured_on(result: dict[str, Any]) -> str:
-    from symloss.data import KNOWN
+def _measured_on(result: Result) -> str:
+    from symloss.data.names import KNOWN
 
-    if result["test"]:
-        return "on the clean test set" if result["settings"]["data"] in KNOWN else "on the test data"
-    labels = result["validation_labels"]
-    return f"on {labels} validation labels" if result["validation"] else "on nothing, as nothing was held out"
+    if result.test:
+        return "on the clean test set" if result.settings.data in KNOWN else "on the test data"
+    return (
+        f"on {result.validation_labels} validation labels"
+        if result.validation
+        else "on nothing, as nothing was held out"
+    )
 
 
 def _number_of_runs(runs: int) -> str:
     return f"mean(standard deviation) of {runs} runs" if runs > 1 else "one run"
 
 
-def percent(value: dict[str, float | None] | None) -> str:
-    """mean(standard deviation)."""
-    if value is None or value["mean"] is None:
+def percent(share: Spread | None) -> str:
+    """The spread of shares of 1 as a text: mean(standard deviation), in per cent."""
+    if share is None:
         return "-"
-    std = "" if value["std"] is None else f"({100 * value['std']:.2f})"
-    return f"{100 * value['mean']:.2f}{std}"
+    std = "" if share.std is None else f"({100 * share.std:.2f})"
+    return f"{100 * share.mean:.2f}{std}"

@@ -13,8 +13,9 @@ from symloss.cli.output import AsJson, console, print_json, say
 from symloss.cli.training import Losses, default_noise, percent, settings_for, train_shown
 
 if TYPE_CHECKING:
+    from symloss.lab.questions import Question
     from symloss.lab.search_space import Space
-    from symloss.lab.tuning import Progress, Question
+    from symloss.lab.tuning import Progress
     from symloss.training import Settings
 
 TUNED = {name: option for name, option in (WHAT | HOW | WHERE).items() if name not in ("lr", "weight_decay", "log")}
@@ -141,7 +142,7 @@ def _spaces(
 
 
 def _questions(spaces: dict[str, Space], seeds: int, options: dict[str, Any]) -> list[Question]:
-    from symloss.lab.tuning import Question
+    from symloss.lab.questions import Question
 
     settings = options | {"lr": None, "weight_decay": None}
     return [Question(loss, settings_for(loss, settings), space, seeds) for loss, space in spaces.items()]
@@ -177,8 +178,8 @@ def _to_people(line: str) -> None:
 
 
 def _report(found: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:
+    from symloss.lab.questions import held_out_labels
     from symloss.lab.ranking import as_toml, leaders, ranked, remark
-    from symloss.lab.tuning import held_out_labels
 
     rows = ranked([row for each in found for row in each["tried"]])
     diverged = [row for each in found for row in each["diverged"]]
@@ -205,12 +206,14 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     from rich.markup import escape
     from rich.table import Table
 
-    from symloss.training.settings import noise_said
+    from symloss.runs.settings import displayed_noise
+    from symloss.runs.summary import Spread
 
+    noise = displayed_noise(base.data, base.noise)
     more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""
     table = Table(
         title=escape(
-            f"{base.data}, noise {noise_said(base.data, base.noise)}: accuracy in % on held-out examples, by {labels}; "
+            f"{base.data}, noise {noise}: accuracy in % on held-out examples, by {labels}; "
             "mean(standard deviation) of the last epoch"
         ),
         caption=escape(
@@ -226,7 +229,8 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
         settings = row["settings"]
         loss, _, parameters = settings["loss"].partition(":")
         numbers = f"{settings['lr']:.4g}", f"{settings['weight_decay']:.4g}"
-        table.add_row(escape(loss), escape(parameters) or "-", *numbers, percent(row["validation"]), str(row["seeds"]))
+        figures = (*numbers, percent(Spread(**row["validation"])), str(row["seeds"]))
+        table.add_row(escape(loss), escape(parameters) or "-", *figures)
     console().print(table)
 
 

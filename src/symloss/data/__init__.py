@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet, Examples, ImageFiles, Scaling
     from symloss.data.download import get
-    from symloss.data.opening import KNOWN, open_data
+    from symloss.data.names import KNOWN
+    from symloss.data.opening import open_data
     from symloss.data.root import data_root
     from symloss.data.webvision import open_webvision
 
@@ -34,7 +35,7 @@ _HOME = {
     "DataSet": "dataset",
     "Examples": "dataset",
     "ImageFiles": "dataset",
-    "KNOWN": "opening",
+    "KNOWN": "names",
     "Scaling": "dataset",
     "data_root": "root",
     "get": "download",

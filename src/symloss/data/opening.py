@@ -17,13 +17,11 @@ from symloss.data.idx import SCALING as IDX
 from symloss.data.idx import open_idx
 from symloss.data.image_folder import open_folder
 from symloss.data.image_table import image_column, open_manifest
+from symloss.data.names import KNOWN, VOUCHED
 from symloss.data.root import data_root
 from symloss.data.table_file import open_table
 from symloss.data.webvision import open_webvision
 
-VOUCHED = ("digits", *IDX, *CIFAR)
-"""Data sets whose publishers vouch for the training labels; those of WebVision were scraped, others are the user's."""
-KNOWN = (*VOUCHED, "webvision-mini", "webvision-mini-imagenet")
 TABLES = (".csv", ".parquet")
 FILES = (*TABLES, ".npz")
 

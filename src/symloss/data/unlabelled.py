@@ -15,7 +15,8 @@ from symloss.data.dataset import ImageFiles, Inputs
 from symloss.data.image_folder import list_files
 from symloss.data.image_table import IMAGE_COLUMNS, image_column
 from symloss.data.images import NotAnImage, decode, readable
-from symloss.data.opening import KNOWN, TABLES, existing, open_data
+from symloss.data.names import KNOWN
+from symloss.data.opening import TABLES, existing, open_data
 from symloss.data.table_file import TableFile, open_table
 
 

@@ -1,4 +1,4 @@
-"""What a sweep will take, before it starts: measured on this machine, with a few steps of each model."""
+"""How long a sweep will take: measured on this machine before it starts, with a few steps of each model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import torch
 
 from symloss.data.dataset import DataSet
 from symloss.lab.work import Work
+from symloss.runs.result import EpochRow
+from symloss.runs.settings import Settings
 from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.run import train
-from symloss.training.settings import Settings
 from symloss.training.task import opened
 
 STEPS = 3
@@ -30,7 +31,7 @@ FORWARD = 1 / 3
 
 
 def expected_seconds(works: Iterable[Work], threads: int, root: Path | None) -> dict[str, float]:
-    """Seconds of each piece of work, by its name, with so many threads. What alike runs took before is believed."""
+    """Seconds of each piece of work, by its name, with so many threads. The time of a similar finished run counts."""
     works = list(works)
     before = _before(works)
     measured: dict[Settings, float] = {}
@@ -44,7 +45,7 @@ def expected_seconds(works: Iterable[Work], threads: int, root: Path | None) -> 
 
 
 def _alike(settings: Settings) -> Settings:
-    """What the cost depends on; the loss hardly matters."""
+    """The settings that the cost depends on, all others by default. The loss hardly matters."""
     usual = Settings()
     return dataclasses.replace(
         settings, noise="clean", counts=usual.counts, loss="ce", scores="loss", penalty=0.0, seed=0, noise_seed=None,
@@ -57,7 +58,7 @@ def _before(works: list[Work]) -> dict[Settings, float]:
     for work in works:
         result = work.result()
         if result is not None:
-            times.setdefault(_alike(work.settings), []).append(result["seconds"])
+            times.setdefault(_alike(work.settings), []).append(result.seconds)
     return {alike: sum(seconds) / len(seconds) for alike, seconds in times.items()}
 
 
@@ -84,15 +85,15 @@ def _epoch_seconds(settings: Settings, data: DataSet) -> float:
 
 
 def _tried_epoch_seconds(settings: Settings, root: Path | None) -> float:
-    """Of the second epoch of a real run, with all that is written."""
+    """Seconds of the second epoch of a real run, with all files written."""
     with tempfile.TemporaryDirectory() as folder:
-        rows: list[dict[str, float]] = []
+        rows: list[EpochRow] = []
         train(dataclasses.replace(settings, epochs=2), folder, root=root, accelerator="cpu", on_epoch=rows.append)
-    return rows[1]["seconds"] - rows[0]["seconds"] + WRITING
+    return (rows[1].seconds or 0.0) - (rows[0].seconds or 0.0) + WRITING
 
 
 def _step_seconds(settings: Settings, data: DataSet) -> float:
-    """Of one step: the fastest of a few, on random inputs."""
+    """Seconds of one step: the fastest of a few, on random inputs."""
     shape, classes = data.input_shape, len(data.classes)
     batch = max(2, min(settings.batch, PIXELS // math.prod(shape)))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

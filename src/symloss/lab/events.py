@@ -1,26 +1,29 @@
-"""What a sweep says while it goes on, wherever its cells are trained."""
+"""Events of a sweep: what happened to each piece of work, wherever it is trained."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from symloss.lab.work import Work
-from symloss.training.folder import METRICS, Busy
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import METRICS, Busy
 from symloss.training.run import OnEpoch
 from symloss.writing import disk_is_full
 
 
 @dataclass(frozen=True)
 class Event:
+    """Something that happened to a piece of work."""
+
     kind: Literal["started", "epoch", "waiting", "finished", "failed", "elsewhere"]
     """"waiting": another process trains that run at this moment, and it is looked at again when all others are done;
     "elsewhere": that process still holds it, and was not waited for any longer."""
     work: Work
-    row: dict[str, Any] | None = None
-    """Of an epoch: its metrics; of what is finished: its result."""
+    row: EpochRow | Result | None = None
+    """The metrics of an epoch, or the result of a finished run."""
     reason: str = ""
     disk_full: bool = False
     """Of a failure: nothing that comes after it can succeed either."""
@@ -34,7 +37,7 @@ PATIENCE = 3600.0
 
 
 def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
-    """Carry it out, and say what came of it, in a form that other processes and machines understand."""
+    """Carry a piece of work out, and return how it ended. The event can be sent between processes."""
     try:
         return Event("finished", work, work.carry_out(on_epoch))
     except Busy as error:
@@ -47,7 +50,7 @@ def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
 
 
 def attempt_patiently(work: Work, patience: float, on_epoch: OnEpoch | None = None) -> Event:
-    """A run whose process was lost may be held for a moment longer; one of another sweep until it is done."""
+    """As :func:`attempt`, but wait while another process trains it, at most ``patience`` seconds without an epoch."""
     seen, since = -1.0, time.monotonic()
     while True:
         event = attempt(work, on_epoch)

@@ -1,4 +1,4 @@
-"""What came out of a table's cells so far: mean and standard deviation over the seeds that are done."""
+"""The figures of a table's cells so far: mean and standard deviation over the seeds that are finished."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from symloss.lab.work import evaluation_file
 from symloss.recipes.cells import Cell
-from symloss.training.comparison import run_folder, spread
-from symloss.training.folder import RESULT, RunFolder
+from symloss.runs.folder_names import run_path
+from symloss.runs.run_folder import RunFolder
+from symloss.runs.summary import spread
 
 
 def accuracy(cell: Cell, runs: Path) -> float | None:
-    """Of one run, on what its cell is tested on, in the last epoch; None while there is none."""
-    folder = RunFolder(run_folder(runs, cell.settings))
+    """The accuracy of one run after its last epoch, on the data that its cell reports; None while there is none."""
+    folder = RunFolder(run_path(runs, cell.settings))
     if cell.evaluate is not None:
-        found = folder.read(evaluation_file(cell.evaluate))
-        return None if found is None else float(found["accuracy"])
-    result = folder.read(RESULT)
-    return None if result is None else result["last"]["test_accuracy"]
+        return folder.evaluation(cell.evaluate)
+    result = folder.result()
+    return None if result is None else result.last.test_accuracy
 
 
 def outcome(cells: Iterable[Cell], runs: Path) -> list[dict[str, Any]]:
@@ -31,8 +30,7 @@ def outcome(cells: Iterable[Cell], runs: Path) -> list[dict[str, Any]]:
 
 
 def _row(name: str, group: list[Cell], runs: Path) -> dict[str, Any]:
-    values = [accuracy(cell, runs) for cell in group]
-    found = spread(values)
+    ours = spread(accuracy(cell, runs) for cell in group)
     published = group[0].published
     return {
         "cell": name,
@@ -40,8 +38,8 @@ def _row(name: str, group: list[Cell], runs: Path) -> dict[str, Any]:
         "loss": group[0].title,
         "noise": group[0].noise,
         "profile": group[0].settings.profile,
-        "mean": None if found is None else found["mean"],
-        "std": None if found is None else found["std"],
-        "runs": sum(value is not None for value in values),
+        "mean": None if ours is None else ours.mean,
+        "std": None if ours is None else ours.std,
+        "runs": 0 if ours is None else ours.n,
         "published": None if published is None else published.text,
     }

@@ -1,4 +1,4 @@
-"""A sweep on one machine: processes that take one cell after another. What happens to one leaves the others alone."""
+"""A sweep on one machine: processes that train one cell after another. A crash of one leaves the others alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ import torch
 
 from symloss.lab.events import PATIENCE, Event, Events, attempt_patiently
 from symloss.lab.work import Work
+from symloss.runs.result import EpochRow
 
 SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass
-class _Worker:
+class _TrainingProcess:
+    """A process that trains one piece of work after another."""
+
     number: int
     process: Any
     connection: Connection
@@ -85,7 +88,7 @@ def threads_of(jobs: int) -> int:
     return max(1, torch.get_num_threads() // max(1, jobs))
 
 
-def _heard(worker: _Worker) -> Event:
+def _heard(worker: _TrainingProcess) -> Event:
     work = worker.work
     assert work is not None
     try:
@@ -97,12 +100,12 @@ def _heard(worker: _Worker) -> Event:
     return event
 
 
-def _start(number: int, threads: int) -> _Worker:
+def _start(number: int, threads: int) -> _TrainingProcess:
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=_serve, args=(theirs, number, threads), name=f"symloss-{number}")
     process.start()
     theirs.close()
-    return _Worker(number, process, ours)
+    return _TrainingProcess(number, process, ours)
 
 
 def _serve(connection: Connection, number: int, threads: int) -> None:
@@ -124,7 +127,7 @@ def _serve(connection: Connection, number: int, threads: int) -> None:
             return
 
 
-def _tell_epoch(connection: Connection, work: Work, row: dict[str, Any]) -> None:
+def _tell_epoch(connection: Connection, work: Work, row: EpochRow) -> None:
     connection.send(Event("epoch", work, row))
 
 

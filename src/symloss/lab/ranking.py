@@ -1,4 +1,4 @@
-"""What a search found, in order: a row for each point, which of them cannot be told apart, and presets to keep."""
+"""The points that a search tried, the best first; which of them cannot be told apart; the best as lines of TOML."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 from symloss.losses.spec import parse
 
-Row = dict[str, Any]
+TriedPoint = dict[str, Any]
 """``settings``, ``validation`` (mean and std), ``seeds``, ``held_out`` (examples of each seed), ``final``."""
 
 
-def ranked(rows: Sequence[Row]) -> list[Row]:
-    """The best first; those that were run again with more seeds stand before those that were not."""
+def ranked(rows: Sequence[TriedPoint]) -> list[TriedPoint]:
+    """The best first. Points that were run again with more seeds come before all others."""
     return sorted(rows, key=lambda row: (not row["final"], -row["validation"]["mean"]))
 
 
-def standard_error(row: Row) -> float:
-    """Of the mean: what the seeds say, and no less than what so few held-out examples allow.
+def standard_error(row: TriedPoint) -> float:
+    """The standard error of the mean accuracy: that of the seeds, but no less than the held-out examples allow.
 
-    One seed has no spread of its own, and a few may agree by chance; an accuracy p of n examples has the standard error
+    One seed has no spread, and a few may agree by chance. The accuracy p of n examples has a standard error of
     sqrt(p (1 - p) / n) in any case.
 
     >>> round(standard_error({"validation": {"mean": 0.2, "std": None}, "seeds": 1, "held_out": 100}), 6)
@@ -32,8 +32,8 @@ def standard_error(row: Row) -> float:
     return max(counting, 0.0 if std is None else std / math.sqrt(row["seeds"]))
 
 
-def leaders(rows: Sequence[Row]) -> int:
-    """How many of the ranked rows, from the first, are within one standard error of the first (of the difference)."""
+def leaders(rows: Sequence[TriedPoint]) -> int:
+    """How many of the ranked points are as good as the first: within one standard error of the difference."""
     best = rows[0]
     found = 1
     for row in rows[1:]:
@@ -44,8 +44,8 @@ def leaders(rows: Sequence[Row]) -> int:
     return found
 
 
-def remark(rows: Sequence[Row]) -> str:
-    """One honest sentence about the lead of the first of the ranked rows."""
+def remark(rows: Sequence[TriedPoint]) -> str:
+    """One sentence that says whether the first of the ranked points really leads."""
     if len(rows) == 1:
         return "Only one point was tried: there was nothing to choose."
     several, percent = leaders(rows), 100 * standard_error(rows[0])
@@ -57,10 +57,10 @@ def remark(rows: Sequence[Row]) -> str:
     )
 
 
-def as_toml(data: str, rows: Sequence[Row]) -> Iterator[str]:
+def as_toml(data: str, rows: Sequence[TriedPoint]) -> Iterator[str]:
     """The best of each loss as lines of protocols.toml, with what it beat."""
     yield f"[{_quoted(data)}.losses]"
-    by_loss: dict[str, list[Row]] = {}
+    by_loss: dict[str, list[TriedPoint]] = {}
     for row in ranked(rows):
         by_loss.setdefault(parse(row["settings"]["loss"])[0], []).append(row)
     for name, (best, *others) in by_loss.items():

@@ -1,4 +1,4 @@
-"""Who proposes the next point: every combination in order, or any sampler of Optuna's, by its name."""
+"""Samplers propose the next point: every combination in order, or any sampler of Optuna, by its name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class InOrder(BaseSampler):
 
 
 class SeededByTrial(BaseSampler):
-    """A sampler of Optuna's that is made anew for each trial, with a seed of the trial's number.
+    """A sampler of Optuna that is made anew for each trial, with a seed from the trial's number.
 
     What it proposes depends on the seed, the trial's number and the trials finished by then, and on nothing else: two
     processes never draw the same numbers, and a search that was cut off goes on as if it had not been.
@@ -84,7 +84,7 @@ class SeededByTrial(BaseSampler):
 
 
 def distribution(dimension: Dimension, *, every_combination: bool) -> BaseDistribution:
-    """What Optuna is told of a dimension: its values, or any number between the least and the greatest of them.
+    """A dimension as Optuna has it: its values, or any number between the least and the greatest of them.
 
     >>> distribution(Dimension("lr", (0.01, 0.1), log=True), every_combination=False)
     FloatDistribution(high=0.1, log=True, low=0.01, step=None)
@@ -98,7 +98,7 @@ def distribution(dimension: Dimension, *, every_combination: bool) -> BaseDistri
 
 
 def rounded(value: Any, values: BaseDistribution) -> Any:
-    """What is tried of a value that a sampler drew: itself if it was listed, else its first digits.
+    """The value that is tried for a drawn one: itself if it is in the list, else its first digits.
 
     >>> rounded(0.123456, FloatDistribution(0.1, 1.0)), rounded(0.123456, FloatDistribution(0.123455, 1.0))
     (0.1235, 0.1235)
@@ -142,7 +142,7 @@ def samplers() -> Mapping[str, type[BaseSampler]]:
 
 
 def short_name(sampler: str) -> str:
-    """The name that a sampler goes by here, from its class name or any way to write it; refused if there is none.
+    """The short name of a sampler, from its class name or any spelling; refused if there is no such sampler.
 
     >>> short_name("TPESampler"), short_name("NSGA-II"), short_name("BruteForceSampler")
     ('tpe', 'nsgaii', 'grid')

@@ -52,8 +52,8 @@ def open_storage(url: str) -> BaseStorage:
 
 
 @contextlib.contextmanager
-def storage_trouble_said(url: str) -> Iterator[None]:
-    """A storage that fails in the middle of a search, as one sentence."""
+def readable_storage_errors(url: str) -> Iterator[None]:
+    """Raise what goes wrong in a storage as one sentence."""
     try:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:

@@ -1,4 +1,4 @@
-"""Before a sweep: what is done, what is left to do, and what cannot be done because its data are not here."""
+"""Before a sweep: which runs are done, which are left to do, and for which the data are missing."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from symloss.training.task import fingerprint
 
 @dataclass
 class Survey:
+    """Every run of a sweep, by what is to be done with it."""
+
     done: list[Work] = field(default_factory=list)
     todo: list[Work] = field(default_factory=list)
     missing: dict[str, list[Work]] = field(default_factory=dict)
-    """What cannot run, by the sentence that says what to fetch."""
+    """Runs without data, by the sentence that says what to fetch."""
 
     @property
     def begun(self) -> int:
-        """How many are not started anew, but gone on with."""
+        """How many runs of ``todo`` continue from a checkpoint."""
         return sum(work.started() for work in self.todo)
 
 
-def as_found(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
-    """The same cells, but with settings that say so where the files below the root are not the publishers'."""
+def with_fingerprints(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
+    """The same cells. Where data files are not the publisher's, the settings hold a fingerprint of them."""
     marks: dict[tuple[str, str], str | None] = {}
     found = []
     for cell in cells:
@@ -44,7 +46,7 @@ def as_found(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
 
 
 def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str, Any] | None = None) -> Survey:
-    """Look at every cell. Cells that are the same run, tested on different data, are one piece of work."""
+    """Which runs are done, to do, or without data. Cells that share a run are one piece of work."""
     found = Survey()
     needs: dict[tuple[str, tuple[str, ...], str], str | None] = {}
     same_run: dict[str, list[Cell]] = {}
@@ -67,7 +69,7 @@ def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str
 
 
 def _human(spec: str) -> str:
-    """The noise if it is in a file, else nothing: all other noise is made here."""
+    """The noise if its labels are in a file, else an empty text."""
     return spec if noise.parse(spec).kind == "human" else ""
 
 

@@ -1,12 +1,12 @@
-"""Which process works at which trial, so that several can share a study and any of them can be killed.
+"""Which process works at which trial. Several processes can share a study, and any of them can be killed.
 
-A trial belongs to the process that holds its lock file; the lock goes with the process, however that ends, and whoever
-gets the lock of a trial that is not finished goes on with that very trial. Nothing is ever queued again, so a study has
-as many trials as were asked for, and no two for one point.
+A trial belongs to the process that holds its lock file. The lock ends with the process. The next process that gets the
+lock of an unfinished trial goes on with that trial. No trial is queued a second time, so a study has as many trials as
+were asked for, and no two for one point.
 
 Processes with another folder of runs, on another machine, see no locks. For them a trial has a heartbeat in the
-storage: one that has stood still for ``GRACE`` seconds, while somebody had nothing better to do than to watch it, is
-taken over as well. Should its process wake up after all, the first to finish the trial is heard.
+storage. An idle process that sees no heartbeat for ``GRACE`` seconds takes the trial over. If the first process wakes
+up after all, the result that is finished first counts.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from symloss.writing import said, write_whole
 BEAT = 15.0
 """Seconds between two heartbeats."""
 GRACE = 120.0
-"""Seconds after which a trial of another place, without a heartbeat, is nobody's."""
+"""Seconds without a heartbeat after which a trial of another lock folder is taken over."""
 MOMENT = 5.0
-"""The same for a trial of no place: its process was killed just as it began, or is just beginning elsewhere."""
+"""The same for a trial without a lock folder: its process was killed as it began, or is just beginning elsewhere."""
 
 
-class Place:
-    """A folder of runs, where processes see each other's locks."""
+class LockFolder:
+    """The locks in a folder of runs, by which processes see each other."""
 
     def __init__(self, runs: Path):
         self.folder = runs / "tune-locks"
@@ -50,7 +50,7 @@ class Place:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """One process at a time, for moments: whoever opens the storage, or looks for a trial."""
+        """One process at a time: held for a moment to open the storage, or to look for a trial."""
         with said(self.folder):
             file = open(self.folder / "turn", "w")  # noqa: SIM115 (what goes wrong later is not about this file)
         with file:
@@ -71,7 +71,7 @@ class Place:
 
 
 class Claim:
-    """A trial that this process works at; as a context it shows that the process is alive."""
+    """A trial that this process works at. As a context it writes heartbeats."""
 
     def __init__(self, trial: Trial, point: Point, lock: IO[str]):
         self.trial, self.point, self._lock = trial, point, lock
@@ -95,18 +95,18 @@ class Claim:
 
 
 class Claims:
-    """Hands out the trials of one study: what a dead process left, then new ones, as many as are wanted."""
+    """Hands out the trials of one study: first those that a dead process left, then new ones."""
 
-    def __init__(self, study: Study, place: Place, wanted: int, draw: Callable[[Trial], Point], *, exactly: bool):
+    def __init__(self, study: Study, locks: LockFolder, wanted: int, draw: Callable[[Trial], Point], *, exactly: bool):
         """``draw`` asks the study's sampler for the point of a trial; one process does at a time, so that none is drawn
         twice. ``exactly``: a trial beyond the wanted ones makes no sense, as there is no point for it.
         """
-        self.study, self.place, self.wanted, self.draw, self.exactly = study, place, wanted, draw, exactly
+        self.study, self.locks, self.wanted, self.draw, self.exactly = study, locks, wanted, draw, exactly
         self._watched: dict[int, tuple[Any, float]] = {}
 
     def next(self) -> Claim | None:
         """A trial to work at; None if there is none now."""
-        with self.place.turn():
+        with self.locks.turn():
             for trial in self._running():
                 taken = self._take_over(trial)
                 if taken is not None:
@@ -126,11 +126,11 @@ class Claims:
 
     def _new(self) -> Claim | None:
         trial = self.study.ask()
-        lock = self.place.lock(self.study.study_name, trial.number)
+        lock = self.locks.lock(self.study.study_name, trial.number)
         if lock is None:  # of a study of the same name that was deleted while a process worked at it
             return None
         if self.exactly and trial.number >= self.wanted:
-            # A process of another place asked at the same moment.
+            # A process with another lock folder asked at the same moment.
             trial.set_user_attr("surplus", True)
             self.study.tell(trial, state=TrialState.FAIL)
             lock.close()
@@ -138,9 +138,9 @@ class Claims:
         return self._mine(trial, lock)
 
     def _take_over(self, found: FrozenTrial) -> Claim | None:
-        if found.user_attrs.get("place") != self.place.name and not self._silent(found):
+        if found.user_attrs.get("place") != self.locks.name and not self._silent(found):
             return None
-        lock = self.place.lock(self.study.study_name, found.number)
+        lock = self.locks.lock(self.study.study_name, found.number)
         if lock is None:
             return None
         if all(trial.number != found.number for trial in self._running()):  # finished since we looked
@@ -150,7 +150,7 @@ class Claims:
 
     def _mine(self, trial: Trial, lock: IO[str]) -> Claim:
         try:
-            trial.set_user_attr("place", self.place.name)
+            trial.set_user_attr("place", self.locks.name)
             return Claim(trial, self.draw(trial), lock)
         except BaseException:
             lock.close()

@@ -1,4 +1,4 @@
-"""What one cell takes: a run, and a test on other data where the cell asks for it."""
+"""The work of one cell: a run, and a test on other data where the cell asks for it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from symloss.recipes.cells import Cell
-from symloss.training.comparison import run_folder
-from symloss.training.folder import FAILURE, METRICS, RESULT, Busy, RunFolder
+from symloss.runs.folder_names import run_path
+from symloss.runs.result import Result
+from symloss.runs.run_folder import FAILURE, METRICS, Busy, RunFolder, evaluation_file
+from symloss.runs.settings import Settings
 from symloss.training.prediction import accuracy_on
 from symloss.training.run import OnEpoch, train
-from symloss.training.settings import Settings
 
 
 @dataclass(frozen=True)
 class Work:
-    """Can be sent to another process, or another machine that shares the folders."""
+    """A run to train and to test. It can be sent to another process, or another machine that shares the folders."""
 
     name: str
     settings: Settings
@@ -31,18 +32,18 @@ class Work:
 
     @classmethod
     def of(cls, cells: Sequence[Cell], runs: Path, root: Path | None, where: dict[str, Any]) -> Work:
-        """Of cells that are the same run."""
+        """The work of cells that share a run."""
         cell = cells[0]
         # Other processes may stand somewhere else.
-        folder, root = run_folder(runs, cell.settings).resolve(), None if root is None else root.resolve()
+        folder, root = run_path(runs, cell.settings).resolve(), None if root is None else root.resolve()
         evaluate = tuple(dict.fromkeys(cell.evaluate for cell in cells if cell.evaluate))
         return cls(f"{cell.name} seed {cell.seed}", cell.settings, folder, evaluate, root, where)
 
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Result | None:
         """What came out, if all of it is there."""
         folder = RunFolder(self.folder)
         folder.settings()  # refuses what a newer version wrote
-        found = folder.read(RESULT)
+        found = folder.result()
         whole = all(folder.read(evaluation_file(data)) is not None for data in self.evaluate)
         return found if whole else None
 
@@ -50,8 +51,8 @@ class Work:
         metrics = self.folder / METRICS
         return metrics.exists() and metrics.stat().st_size > 0
 
-    def carry_out(self, on_epoch: OnEpoch | None = None) -> dict[str, Any]:
-        """Train, from wherever it was left, and test; or return what is there already. A failure is written down."""
+    def carry_out(self, on_epoch: OnEpoch | None = None) -> Result:
+        """Train from the last checkpoint, and test; or return the result that is there. A failure is written down."""
         try:
             result = self._carry_out(on_epoch)
         except (Busy, BrokenPipeError):
@@ -63,13 +64,13 @@ class Work:
         return result
 
     def _write_down(self, error: Exception) -> None:
-        """The run that was refused left nothing behind, but who looks at the sweep wants to know."""
+        """Keep the reason of a failure in the folder of the run, where reports find it."""
         folder = RunFolder(self.folder)
         with contextlib.suppress(OSError, ValueError):
             folder.start(self.settings)
             folder.write(FAILURE, {"error": str(error)})
 
-    def _carry_out(self, on_epoch: OnEpoch | None) -> dict[str, Any]:
+    def _carry_out(self, on_epoch: OnEpoch | None) -> Result:
         result = train(self.settings, self.folder, root=self.root, on_epoch=on_epoch, **self.where)
         folder = RunFolder(self.folder)
         for data in self.evaluate:
@@ -79,8 +80,3 @@ class Work:
                         evaluation_file(data), accuracy_on(self.folder, data, model=self.settings.model, root=self.root)
                     )
         return result
-
-
-def evaluation_file(data: str) -> str:
-    """The file, in a run's folder, with the accuracy on another data set."""
-    return f"evaluation-{data}.json"

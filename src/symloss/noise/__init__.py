@@ -1,11 +1,17 @@
 """Labels and targets that are wrong on purpose, by an explicit seed, with a manifest of what was done."""
 
-from symloss.noise.corrupt import corrupt
-from symloss.noise.human import human_labels
-from symloss.noise.manifest import Corruption, Manifest, load_corruption
-from symloss.noise.noise_spec import Spec, parse
-from symloss.noise.targets import TargetCorruption, TargetManifest, corrupt_targets, load_target_corruption
-from symloss.noise.transition import transition_matrix
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symloss.noise.corrupt_labels import corrupt
+    from symloss.noise.human import human_labels
+    from symloss.noise.manifest import Corruption, Manifest, load_corruption
+    from symloss.noise.noise_spec import Spec, parse
+    from symloss.noise.targets import TargetCorruption, TargetManifest, corrupt_targets, load_target_corruption
+    from symloss.noise.transition import transition_matrix
 
 __all__ = [
     "Corruption",
@@ -21,3 +27,25 @@ __all__ = [
     "parse",
     "transition_matrix",
 ]
+
+# Names are resolved when they are used: reading the name of a noise must not import torch.
+_HOME = {
+    "Corruption": "manifest",
+    "Manifest": "manifest",
+    "Spec": "noise_spec",
+    "TargetCorruption": "targets",
+    "TargetManifest": "targets",
+    "corrupt": "corrupt_labels",
+    "corrupt_targets": "targets",
+    "human_labels": "human",
+    "load_corruption": "manifest",
+    "load_target_corruption": "targets",
+    "parse": "noise_spec",
+    "transition_matrix": "transition",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'symloss.noise' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"symloss.noise.{_HOME[name]}"), name)

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from symloss.writing import write_whole
 
+MANIFEST_FILE, LABELS_FILE = "noise.json", "noise.npz"
+"""Of corrupted labels: the manifest, and the arrays."""
+
 
 def with_checksum(document: dict[str, Any]) -> dict[str, Any]:
     """The document with the SHA-256 of everything else in it."""

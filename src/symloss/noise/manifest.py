@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from symloss.noise import files
 from symloss.noise.counts import Labels
+from symloss.noise.files import LABELS_FILE, MANIFEST_FILE
 from symloss.noise.label_array import label_array, sha256
 
-JSON, NPZ = "noise.json", "noise.npz"
 SETTINGS = ("spec", "method", "seed", "classes", "split", "version")
 
 
@@ -111,8 +111,8 @@ class Corruption:
         """Write noise.npz and noise.json, each of them whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        files.write_arrays(folder / NPZ, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
-        files.write_document(folder / JSON, self.manifest.document())
+        files.write_arrays(folder / LABELS_FILE, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
+        files.write_document(folder / MANIFEST_FILE, self.manifest.document())
 
 
 def load_corruption(folder: str | Path) -> Corruption:
@@ -122,10 +122,10 @@ def load_corruption(folder: str | Path) -> Corruption:
         folder: the folder with noise.npz and noise.json.
     """
     folder = Path(folder)
-    document = files.read_document(folder / JSON, SETTINGS)
-    labels, clean = _read_labels(folder / NPZ, document["classes"])
+    document = files.read_document(folder / MANIFEST_FILE, SETTINGS)
+    labels, clean = _read_labels(folder / LABELS_FILE, document["classes"])
     manifest = describe(clean, labels, **{name: document[name] for name in SETTINGS})
-    files.refuse_strangers(folder, JSON, NPZ, document, manifest.document())
+    files.refuse_strangers(folder, MANIFEST_FILE, LABELS_FILE, document, manifest.document())
     return Corruption(labels, clean, manifest)
 
 

@@ -23,7 +23,7 @@ from symloss.recipes.published_tables import (
     load_table,
 )
 from symloss.recipes.resolve import Layer, Resolved, resolve
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 
 @dataclass(frozen=True)

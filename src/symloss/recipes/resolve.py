@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from symloss.recipes import protocols
 from symloss.recipes.protocols import TrainingProtocol, load_protocol
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 if TYPE_CHECKING:
     from symloss.losses.record import Record
@@ -52,11 +52,15 @@ class Layer:
     """The file of this package that holds the values."""
 
     def sets(self, setting: str) -> bool:
-        return self.parameters is not None if setting == "loss" else setting in self.values
+        """Whether it sets a setting, the loss, or a parameter of the loss ("loss.q")."""
+        whole, _, parameter = setting.partition(".")
+        if whole != "loss":
+            return setting in self.values
+        return self.parameters is not None and (not parameter or parameter in self.parameters)
 
     def source_of(self, setting: str) -> str | None:
         """None where the layer says nothing of the setting."""
-        return self.sources.get(setting, self.source if self.sets(setting) else None)
+        return self.sources.get(setting.partition(".")[0], self.source if self.sets(setting) else None)
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,24 @@ class Resolved:
     layers: tuple[Layer, ...] = field(repr=False)
     loss: str
     """The name of the loss, without parameters."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters and options of the loss, under the names by which the methods below take them.
+
+        >>> resolve("cifar10", "cifar10", "sce:beta=2").parameters
+        {'loss.alpha': 0.1, 'loss.beta': 2}
+        """
+        return {f"loss.{name}": value for name, value in _parameters(self.layers).items()}
+
+    def source_of(self, setting: str) -> str:
+        """Where a setting, or a parameter of the loss, comes from.
+
+        >>> found = resolve("cifar10", "cifar10", "sce:beta=2")
+        >>> found.source_of("loss.beta"), found.source_of("weight_decay")
+        ('as given', 'the paper, table 8')
+        """
+        return self.sources[setting] if setting in self.sources else _source(self.layers, setting)
 
     def layer_of(self, setting: str) -> Layer:
         """The layer whose value holds.
@@ -102,7 +124,11 @@ class Resolved:
     def _value(self, layer: Layer, setting: str) -> Any:
         from symloss.losses.spec import write  # noqa: PLC0415 (with the losses comes torch)
 
-        return write(self.loss, layer.parameters or {}) if setting == "loss" else layer.values[setting]
+        whole, _, parameter = setting.partition(".")
+        if whole != "loss":
+            return layer.values[setting]
+        parameters = layer.parameters or {}
+        return parameters[parameter] if parameter else write(self.loss, parameters)
 
 
 def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GIVEN) -> Resolved:
@@ -129,7 +155,7 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
     by_preset = "preset" in parameters  # a preset that is asked for stands in place of all other parameters
     layers = (
         Layer("defaults", _defaults(), DEFAULT),
-        Layer(f"loss {record.name}", {}, OURS if record.parameters else record.source, parameters={}),
+        _loss_layer(record, {} if by_preset else record.defaults),
         Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=protocols.FILE),
         *([] if by_preset else _preset_layer(record, rules)),
         *_entry_layer(record, rules, with_parameters=not by_preset),
@@ -137,7 +163,8 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
         *added,
     )
     values = _joined(layer.values for layer in layers)
-    values["loss"] = write(record.name, _joined(layer.parameters or {} for layer in layers))
+    # Defaults of parameters are not written: the text of a loss, and so the name of its run, holds what was chosen.
+    values["loss"] = write(record.name, _parameters(layers[2:]))
     settings = Settings(**_plain_scores(record, values))
     return Resolved(settings, _sources(settings, layers, record), layers, record.name)
 
@@ -150,6 +177,10 @@ def given(values: Mapping[str, Any]) -> Layer:
 @functools.cache
 def _defaults() -> Mapping[str, Any]:
     return {name: value for name, value in Settings().to_dict().items() if name not in ("data", "loss")}
+
+
+def _loss_layer(record: Record, parameters: Mapping[str, Any]) -> Layer:
+    return Layer(f"loss {record.name}", {}, OURS if record.parameters else record.source, parameters)
 
 
 def _preset_layer(record: Record, rules: TrainingProtocol) -> list[Layer]:
@@ -183,6 +214,10 @@ def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _parameters(layers: Sequence[Layer]) -> dict[str, Any]:
+    return _joined(layer.parameters or {} for layer in layers)
+
+
 def _setters(layers: Sequence[Layer], setting: str) -> list[int]:
     """Which layers set it; the value of the last one holds."""
     return [at for at, layer in enumerate(layers) if layer.sets(setting)]
@@ -206,3 +241,17 @@ def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
 
     by_itself = values.get("scores") == (record.normalize or "none")
     return values | {"scores": "loss"} if by_itself and "normalize" not in parse(values["loss"])[1] else values
+
+
+def default_parameters(name: str) -> dict[str, Any]:
+    """The parameters of a loss whose text gives none; nothing for a name that is in no catalogue.
+
+    >>> default_parameters("sgce")
+    {'q': 0.7}
+    """
+    from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch)
+
+    try:
+        return dict(describe(name).defaults)
+    except (ValueError, TypeError, KeyError):
+        return {}

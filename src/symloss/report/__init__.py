@@ -5,7 +5,7 @@ from collections.abc import Callable
 from symloss.report import csv_table, latex, markdown, page
 from symloss.report.compose import compose
 from symloss.report.document import Report
-from symloss.report.runs import Run, Runs, read_run, read_runs
+from symloss.runs import Run, Runs, read_run, read_runs
 
 FORMATS: dict[str, Callable[[Report], str]] = {
     "markdown": markdown.render,

@@ -6,11 +6,14 @@ import dataclasses
 from collections.abc import Iterable
 
 from symloss import checks
+from symloss.recipes.cells import cells_matching
+from symloss.recipes.profiles import profiles
 from symloss.recipes.published_tables import list_tables
 from symloss.report import own_runs
-from symloss.report.document import Block, Report, Section
-from symloss.report.recipes import cells_of, gather
-from symloss.report.runs import Runs
+from symloss.report.document import Report, ReportTable, Section
+from symloss.report.table_sections import gather
+from symloss.runs.reading import Run, Runs
+from symloss.runs.run_folder import SETTINGS
 
 
 def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "symloss report RUNS") -> Report:
@@ -25,20 +28,29 @@ def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "sym
     for name in wanted:
         if name not in list_tables():
             raise ValueError(f"there is no table {name!r}; {checks.nearest(name, list_tables())}")
+    for run in (*runs.finished, *runs.unfinished):
+        _require_known_profile(run)
     gathered = gather(runs.finished, wanted)
-    sections = [found.section() for found in gathered if found.runs]
+    sections = [each.section() for each in gathered if each.runs]
     if tables is None:
         sections = _without_repeats(sections)
-        sections += own_runs.sections(run for run in runs.finished if not cells_of(run))
+        sections += own_runs.sections(run for run in runs.finished if not cells_matching(run.settings))
     elif not gathered:
         raise ValueError(f"{runs.folder} must hold a finished run of {' or '.join(wanted)}; it has none")
     shown = {run.name for section in sections for run in section.runs}
-    untested = tuple(pair for found in gathered for pair in found.untested)
+    untested = tuple(pair for each in gathered for pair in each.untested)
     left_out = {run.name for run in runs.finished} - shown - {run.name for run, _ in untested}
     return Report(
         runs, tuple(with_tops(section) for section in sections), untested, command, len(left_out),
         tuple(run for run in runs.finished if run.name in shown),
     )  # fmt: skip
+
+
+def _require_known_profile(run: Run) -> None:
+    try:
+        checks.choice("profile", run.settings.profile, profiles())
+    except ValueError as error:
+        raise ValueError(f"{run.folder / SETTINGS} holds no settings of a run; {error}") from None
 
 
 def _without_repeats(sections: list[Section]) -> list[Section]:
@@ -54,31 +66,31 @@ def _without_repeats(sections: list[Section]) -> list[Section]:
         if any(inside(section, other) for other in sections):
             continue
         others = [other.name for other in sections if inside(other, section)]
-        said = [f"Some of these runs are of {name} too, which --table {name} shows." for name in others]
-        kept.append(dataclasses.replace(section, facts=(*section.facts, *said)))
+        notes = [f"Some of these runs are of {name} too, which --table {name} shows." for name in others]
+        kept.append(dataclasses.replace(section, facts=(*section.facts, *notes)))
     return kept
 
 
 def with_tops(section: Section) -> Section:
     """The same, with the best of ours marked in every column that compares two losses at least."""
-    return dataclasses.replace(section, blocks=tuple(_marked(block) for block in section.blocks))
+    return dataclasses.replace(section, tables=tuple(_marked(table) for table in section.tables))
 
 
-def _marked(block: Block) -> Block:
-    columns = list(zip(*(line.entries for line in block.lines), strict=True))
+def _marked(table: ReportTable) -> ReportTable:
+    columns = list(zip(*(line.cells for line in table.rows), strict=True))
     best = []
     for column in columns:
         # As printed: what reads the same is as good.
-        means = [round(entry.last.mean, 2) for entry in column if entry.last]
+        means = [round(cell.last.mean, 2) for cell in column if cell.last]
         best.append(max(means) if len(means) > 1 else None)
     lines = [
         dataclasses.replace(
             line,
-            entries=tuple(
-                dataclasses.replace(entry, top=entry.last is not None and round(entry.last.mean, 2) == top)
-                for entry, top in zip(line.entries, best, strict=True)
+            cells=tuple(
+                dataclasses.replace(cell, top=cell.last is not None and round(cell.last.mean, 2) == top)
+                for cell, top in zip(line.cells, best, strict=True)
             ),
         )
-        for line in block.lines
+        for line in table.rows
     ]
-    return dataclasses.replace(block, lines=tuple(lines))
+    return dataclasses.replace(table, rows=tuple(lines))

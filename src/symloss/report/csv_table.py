@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from symloss.recipes.published_tables import SPREADS
-from symloss.report.document import Block, Entry, Head, Line, Report, Section
-from symloss.report.figures import Figure
+from symloss.report.document import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section
+from symloss.runs.settings import displayed_noise, displayed_profile
+from symloss.runs.summary import Spread
 from symloss.text import plain
-from symloss.training.settings import noise_said, profile_said
 
 COLUMNS = (
     "table", "profile", "dataset", "loss", "title", "noise", "status", "measure", "n", "seeds", "mean", "std",
@@ -26,8 +26,8 @@ def render(report: Report) -> str:
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for section in report.sections:
-        for block in section.blocks:
-            for row in _rows(section, block):
+        for table in section.tables:
+            for row in _rows(section, table):
                 writer.writerow(_safe(row))
     for row in _missing(report):
         writer.writerow(_safe(row))
@@ -42,36 +42,37 @@ def _short(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else "" if value is None else value
 
 
-def _rows(section: Section, block: Block) -> Iterator[dict[str, Any]]:
-    for line, head, entry in block.cells():
-        if entry.runs or entry.published:
-            yield _row(section, line, head, entry)
+def _rows(section: Section, table: ReportTable) -> Iterator[dict[str, Any]]:
+    for line, head, cell in table.cells():
+        if cell.runs or cell.published:
+            yield _row(section, line, head, cell)
 
 
-def _row(section: Section, line: Line, head: Head, entry: Entry) -> dict[str, Any]:
+def _row(section: Section, line: LossRow, head: ColumnHead, cell: ReportCell) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "table": section.name, "profile": profile_said(section.profile), "dataset": head.dataset, "loss": line.loss,
-        "title": line.title, "noise": head.said, "status": "finished" if entry.runs else "not run",
-        "measure": section.measure, "n": len(entry.runs), "difference": entry.difference, "top": int(entry.top),
+        "table": section.name, "profile": displayed_profile(section.profile), "dataset": head.dataset,
+        "loss": line.loss, "title": line.title, "noise": head.noise_text,
+        "status": "finished" if cell.runs else "not run",
+        "measure": section.measure, "n": len(cell.runs), "difference": cell.difference, "top": int(cell.top),
     }  # fmt: skip
-    row |= _pair("mean", "std", entry.last) | _pair("best_epoch_mean", "best_epoch_std", entry.best)
-    row |= _pair("memorised_mean", "memorised_std", entry.memorised)
-    if entry.published is not None and section.recipe is not None:
+    row |= _pair("mean", "std", cell.last) | _pair("best_epoch_mean", "best_epoch_std", cell.best)
+    row |= _pair("memorised_mean", "memorised_std", cell.memorised)
+    if cell.published is not None and section.recipe is not None:
         row |= {
-            "published": entry.published.value, "published_spread": entry.published.spread,
-            "published_spread_kind": SPREADS[section.recipe.spread], "published_bold": int(entry.published.bold),
+            "published": cell.published.value, "published_spread": cell.published.spread,
+            "published_spread_kind": SPREADS[section.recipe.spread], "published_bold": int(cell.published.bold),
         }  # fmt: skip
-    if entry.runs:
-        first = entry.runs[0]
+    if cell.runs:
+        first = cell.runs[0]
         settings = first.settings
         row |= {name: getattr(settings, name) for name in ("loss", "lr", "weight_decay", "model", "epochs", "subset")}
-        row["validation_labels"] = first.validation_labels
-        row["seeds"] = " ".join(str(run.settings.seed) for run in entry.runs)
-        row["runs"] = "; ".join(run.name for run in entry.runs)
+        row["validation_labels"] = first.result.validation_labels
+        row["seeds"] = " ".join(str(run.settings.seed) for run in cell.runs)
+        row["runs"] = "; ".join(run.name for run in cell.runs)
     return row
 
 
-def _pair(mean: str, std: str, figure: Figure | None) -> dict[str, Any]:
+def _pair(mean: str, std: str, figure: Spread | None) -> dict[str, Any]:
     return {} if figure is None else {mean: figure.mean, std: figure.std}
 
 
@@ -82,8 +83,8 @@ def _missing(report: Report) -> Iterator[dict[str, Any]]:
     for run, reason in reasons:
         settings = run.settings
         yield {
-            "profile": profile_said(settings.profile), "dataset": settings.data, "loss": settings.loss,
-            "status": reason, "noise": noise_said(settings.data, settings.noise), "n": 0,
+            "profile": displayed_profile(settings.profile), "dataset": settings.data, "loss": settings.loss,
+            "status": reason, "noise": displayed_noise(settings.data, settings.noise), "n": 0,
             "seeds": str(settings.seed), "runs": run.name, "lr": settings.lr, "weight_decay": settings.weight_decay,
             "model": settings.model, "epochs": settings.epochs,
         }  # fmt: skip

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from symloss.report.document import Block
+from symloss.recipes.resolve import default_parameters
+from symloss.report.document import ReportTable
 from symloss.report.own_runs import OF_A_ROW
-from symloss.report.runs import Run
 from symloss.report.sorting import loss_parts, noise_key
+from symloss.runs.reading import Run
 
 METRICS = {
     "test_accuracy": "Test accuracy",
@@ -44,9 +45,9 @@ def learning_curve(runs: Iterable[Run], metric: str) -> tuple[Point, ...]:
     values: dict[int, list[float]] = {}
     for run in runs:
         for row in run.epochs:
-            value = row.get(metric)
-            if isinstance(value, (int, float)) and 0 <= value <= 1:
-                values.setdefault(row["epoch"], []).append(100 * value)
+            value = getattr(row, metric)
+            if value is not None and 0 <= value <= 1:
+                values.setdefault(row.epoch, []).append(100 * value)
     epochs = thinned(sorted(values), POINTS)
     return tuple(_point(epoch, values[epoch]) for epoch in epochs)
 
@@ -66,18 +67,18 @@ def thinned(values: list[Any], most: int) -> list[Any]:
     return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
 
 
-def learning_curves(block: Block, metric: str, lines: Iterable[int]) -> list[tuple[str, list[Curve]]]:
+def learning_curves(table: ReportTable, metric: str, lines: Iterable[int]) -> list[tuple[str, list[Curve]]]:
     """For each column its curves, one a row."""
-    found = []
-    for column, head in enumerate(block.heads):
+    by_noise = []
+    for column, head in enumerate(table.heads):
         curves = []
         for i in lines:
-            points = learning_curve(block.lines[i].entries[column].runs, metric)
+            points = learning_curve(table.rows[i].cells[column].runs, metric)
             if points:
-                curves.append(Curve(i, block.lines[i].title, points))
+                curves.append(Curve(i, table.rows[i].title, points))
         if curves:
-            found.append((head.said, curves))
-    return found
+            by_noise.append((head.noise_text, curves))
+    return by_noise
 
 
 @dataclass(frozen=True)
@@ -90,25 +91,30 @@ class Sensitivity:
     curves: tuple[Curve, ...]
 
 
-def sensitivities(block: Block) -> list[Sensitivity]:
-    """Of every parameter that has two values at least, those with the most values first; a curve for each noise."""
-    found: dict[tuple[str, str, str], dict[str, dict[float, list[float]]]] = {}
-    for line, head, entry in block.cells():
-        if entry.last is None:
+def sensitivities(table: ReportTable) -> list[Sensitivity]:
+    """The accuracy against every parameter that has two values at least, with a curve for each noise.
+
+    Those with the most values come first.
+    """
+    parameters = _parameters(table)
+    accuracies: dict[tuple[str, str, str], dict[str, dict[float, list[float]]]] = {}
+    for row, head, cell in table.cells():
+        if cell.last is None:
             continue
-        settings = entry.runs[0].settings
-        name, parameters = loss_parts(line.loss)
+        settings = cell.runs[0].settings
+        name, values = parameters[row.loss]
         others = {key: getattr(settings, key) for key in OF_A_ROW[1:] if getattr(settings, key) != UNSAID.get(key)}
-        for parameter, value in parameters.items():
+        for parameter, value in values.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 continue
-            fixed = {key: other for key, other in parameters.items() if key != parameter} | others
-            place = name, parameter, ", ".join(f"{key.replace('_', ' ')} {other}" for key, other in fixed.items())
-            values = found.setdefault(place, {}).setdefault(head.said, {})
-            values.setdefault(float(value), []).extend(entry.last.values)
-    noises = list(dict.fromkeys(head.said for head in sorted(block.heads, key=lambda head: noise_key(head.noise))))
+            fixed = {key: other for key, other in values.items() if key != parameter} | others
+            chart = name, parameter, ", ".join(f"{key.replace('_', ' ')} {other}" for key, other in fixed.items())
+            curve = accuracies.setdefault(chart, {}).setdefault(head.noise_text, {})
+            curve.setdefault(float(value), []).extend(cell.last.values)
+    heads = sorted(table.heads, key=lambda head: noise_key(head.noise))
+    noises = list(dict.fromkeys(head.noise_text for head in heads))
     charts = []
-    for (name, parameter, rest), by_noise in found.items():
+    for (name, parameter, rest), by_noise in accuracies.items():
         curves = tuple(
             Curve(noises.index(noise), noise, tuple(_point(x, by_noise[noise][x]) for x in sorted(by_noise[noise])))
             for noise in sorted(by_noise, key=noises.index)
@@ -117,3 +123,15 @@ def sensitivities(block: Block) -> list[Sensitivity]:
         if curves:
             charts.append(Sensitivity(name, parameter, rest, curves))
     return sorted(charts, key=lambda chart: -max(len(curve.points) for curve in chart.curves))
+
+
+def _parameters(table: ReportTable) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The name and the parameters of every loss of a table, with defaults where two rows name different parameters."""
+    parts = {row.loss: loss_parts(row.loss) for row in table.rows}
+    named: dict[str, set[frozenset[str]]] = {}
+    for name, values in parts.values():
+        named.setdefault(name, set()).add(frozenset(values))
+    return {
+        loss: (name, default_parameters(name) | values if len(named[name]) > 1 and "preset" not in values else values)
+        for loss, (name, values) in parts.items()
+    }

@@ -7,29 +7,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from symloss.recipes.published_tables import Published, PublishedTable
-from symloss.report.figures import Figure
-from symloss.report.runs import Run, Runs
-from symloss.training.settings import FULL, profile_said
+from symloss.runs.reading import Run, Runs
+from symloss.runs.settings import FULL, displayed_profile
+from symloss.runs.summary import Spread
 
 
 @dataclass(frozen=True)
-class Head:
-    """A column: a data set under a noise, and how that is named to people."""
+class ColumnHead:
+    """A column of a table: a data set with a noise."""
 
     dataset: str
     noise: str
-    said: str
+    noise_text: str
+    """The noise as people read it."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A cell: the runs of one loss under one noise, and what they came to."""
+class ReportCell:
+    """A cell of a table: the runs of one loss under one noise, and their figures in per cent."""
 
     runs: tuple[Run, ...] = ()
-    last: Figure | None = None
-    best: Figure | None = None
-    """At the epoch that was best on validation; None where nothing was held out."""
-    memorised: Figure | None = None
+    last: Spread | None = None
+    best: Spread | None = None
+    """The figure at the epoch with the best validation accuracy; None where nothing was held out."""
+    memorised: Spread | None = None
     published: Published | None = None
     difference: float | None = None
     top: bool = False
@@ -37,73 +38,75 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A row: a loss, and the settings in which it differs from others of its table."""
+class LossRow:
+    """A row of a table: a loss, and the settings in which it differs from other rows."""
 
     title: str
     loss: str
     settings: dict[str, str]
-    entries: tuple[Entry, ...]
+    cells: tuple[ReportCell, ...]
 
 
 @dataclass(frozen=True)
-class Block:
-    """A grid of one data set, or of several that stand side by side."""
+class ReportTable:
+    """A table of one data set, or of several that stand side by side."""
 
     title: str
-    heads: tuple[Head, ...]
-    lines: tuple[Line, ...]
+    heads: tuple[ColumnHead, ...]
+    rows: tuple[LossRow, ...]
 
     @property
     def runs(self) -> list[Run]:
         """Each once, in the order of the rows."""
-        found = {run.name: run for line in self.lines for entry in line.entries for run in entry.runs}
-        return list(found.values())
+        by_name = {run.name: run for row in self.rows for cell in row.cells for run in cell.runs}
+        return list(by_name.values())
 
-    def cells(self) -> Iterator[tuple[Line, Head, Entry]]:
-        for line in self.lines:
-            for head, entry in zip(self.heads, line.entries, strict=True):
-                yield line, head, entry
+    def cells(self) -> Iterator[tuple[LossRow, ColumnHead, ReportCell]]:
+        """Every cell with its row and its column, row by row."""
+        for row in self.rows:
+            for head, cell in zip(self.heads, row.cells, strict=True):
+                yield row, head, cell
 
 
 @dataclass(frozen=True)
 class Section:
-    """A published table, or runs of one's own that differ in nothing but loss, noise and seed."""
+    """A part of a report: a published table, or runs that differ in nothing but loss, noise and seed."""
 
     name: str
     title: str
     profile: str
     measure: str
-    """In words: what the accuracy was measured on."""
+    """The data that the accuracy was measured on, in words."""
     facts: tuple[str, ...]
     """Sentences about what was run."""
-    blocks: tuple[Block, ...]
+    tables: tuple[ReportTable, ...]
     recipe: PublishedTable | None = None
     command: str | None = None
 
     @property
     def reduced(self) -> str | None:
-        """In words: that it is not the whole recipe; None if it is."""
-        return None if self.profile == FULL else profile_said(self.profile)
+        """A note that the recipe was reduced; None if it was not."""
+        return None if self.profile == FULL else displayed_profile(self.profile)
 
     @property
     def runs(self) -> list[Run]:
-        found = {run.name: run for block in self.blocks for run in block.runs}
-        return list(found.values())
+        """Each once, in the order of the tables."""
+        by_name = {run.name: run for table in self.tables for run in table.runs}
+        return list(by_name.values())
 
     @property
     def usual_n(self) -> int:
         """How many runs most cells have; the others say their number."""
-        counts = Counter(entry.last.n for block in self.blocks for *_, entry in block.cells() if entry.last)
+        counts = Counter(cell.last.n for table in self.tables for *_, cell in table.cells() if cell.last)
         return max(counts, key=lambda n: (counts[n], n), default=0)
 
     @property
     def has_published(self) -> bool:
-        return any(entry.published for block in self.blocks for *_, entry in block.cells())
+        return any(cell.published for table in self.tables for *_, cell in table.cells())
 
     @property
     def has_best(self) -> bool:
-        return any(entry.best for block in self.blocks for *_, entry in block.cells())
+        return any(cell.best for table in self.tables for *_, cell in table.cells())
 
     @property
     def caption(self) -> str:
@@ -112,7 +115,7 @@ class Section:
         parts = ["mean(standard deviation)" if n > 1 else "one run, so without a standard deviation"]
         if n > 1:
             parts[0] += f" of n = {n} runs with different seeds"
-        if any(entry.last and entry.last.n != n for block in self.blocks for *_, entry in block.cells()):
+        if any(cell.last and cell.last.n != n for table in self.tables for *_, cell in table.cells()):
             parts.append("other n are given in the cell")
         said = (
             f"Accuracy in % after the last epoch on {self.measure}: {'; '.join(parts)}. The best of a column is bold."

@@ -6,10 +6,10 @@ import itertools
 import unicodedata
 from collections.abc import Iterator
 
-from symloss import noise
+from symloss.noise.noise_spec import parse as parse_noise
 from symloss.report import provenance
-from symloss.report.document import Block, Entry, Head, Line, Report, Section
-from symloss.report.figures import signed
+from symloss.report.difference import signed
+from symloss.report.document import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -64,10 +64,10 @@ def _comment(text: str) -> str:
 
 
 def _table(section: Section) -> Iterator[str]:
-    first = section.blocks[0]
-    stacked = len(section.blocks) > 1
+    first = section.tables[0]
+    stacked = len(section.tables) > 1
     groups = [_group(head, first.heads) for head in first.heads]
-    extra = list(first.lines[0].settings)
+    extra = list(first.rows[0].settings)
     yield r"\begin{table}[h!]"
     yield rf"\caption{{{_caption(section)}}}"
     yield rf"\label{{symloss-{section.name}{'' if section.profile == 'full' else '-' + section.profile}}}"
@@ -77,8 +77,8 @@ def _table(section: Section) -> Iterator[str]:
     yield r"\hline"
     titles = (["Data sets"] if stacked else []) + ["Loss functions", *extra]
     yield from _header(titles, groups)
-    for block in section.blocks:
-        yield from _body(block, section, stacked)
+    for table in section.tables:
+        yield from _body(table, section, stacked)
     yield r"\end{tabular}}"
     yield r"\end{center}"
     yield r"\end{table}"
@@ -91,17 +91,17 @@ def _caption(section: Section) -> str:
     return " ".join(said)
 
 
-def _group(head: Head, heads: tuple[Head, ...]) -> tuple[str | None, str]:
+def _group(head: ColumnHead, heads: tuple[ColumnHead, ...]) -> tuple[str | None, str]:
     """What stands above a column, if anything, and its own title."""
     if len({other.dataset for other in heads}) > 1:
-        return escape(head.dataset), escape(head.said)
+        return escape(head.dataset), escape(head.noise_text)
     try:
-        spec = noise.parse(head.noise)
+        spec = parse_noise(head.noise)
     except (ValueError, TypeError):
-        return None, escape(head.said)
+        return None, escape(head.noise_text)
     if spec.kind in GROUPS:
         return GROUPS[spec.kind], f"{spec.rate:g}"
-    return None, escape(head.said.capitalize() if spec.kind == "clean" else head.said)
+    return None, escape(head.noise_text.capitalize() if spec.kind == "clean" else head.noise_text)
 
 
 def _alignment(groups: list[tuple[str | None, str]]) -> str:
@@ -127,37 +127,37 @@ def _header(titles: list[str], groups: list[tuple[str | None, str]]) -> Iterator
     yield " & ".join(lower) + r" \\ \hline"
 
 
-def _body(block: Block, section: Section, stacked: bool) -> Iterator[str]:
-    rows = [row for line in block.lines for row in _rows(line, section)]
+def _body(table: ReportTable, section: Section, stacked: bool) -> Iterator[str]:
+    rows = [row for line in table.rows for row in _rows(line, section)]
     for i, row in enumerate(rows):
-        cells = [rf"\multirow{{{len(rows)}}}{{*}}{{{escape(block.title)}}}" if i == 0 else "", *row] if stacked else row
+        cells = [rf"\multirow{{{len(rows)}}}{{*}}{{{escape(table.title)}}}" if i == 0 else "", *row] if stacked else row
         yield " & ".join(cells) + r" \\" + (r" \hline" if i + 1 == len(rows) else "")
 
 
-def _rows(line: Line, section: Section) -> Iterator[list[str]]:
+def _rows(line: LossRow, section: Section) -> Iterator[list[str]]:
     title = escape(line.title)
     title = "$\\alpha$-" + title.removeprefix("alpha-") if title.startswith("alpha-MAE") else title
-    yield [title, *(escape(value) for value in line.settings.values()), *(_ours(e, section) for e in line.entries)]
+    yield [title, *(escape(value) for value in line.settings.values()), *(_ours(e, section) for e in line.cells)]
     blank = [""] * len(line.settings)
-    if any(entry.published for entry in line.entries):
-        yield [r"\quad published", *blank, *(_published(entry) for entry in line.entries)]
-        yield [r"\quad difference", *blank, *(_difference(entry) for entry in line.entries)]
+    if any(cell.published for cell in line.cells):
+        yield [r"\quad published", *blank, *(_published(cell) for cell in line.cells)]
+        yield [r"\quad difference", *blank, *(_difference(cell) for cell in line.cells)]
     if section.has_best:
-        yield [r"\quad best epoch", *blank, *("-" if e.best is None else e.best.text for e in line.entries)]
+        yield [r"\quad best epoch", *blank, *("-" if e.best is None else e.best.text for e in line.cells)]
 
 
-def _ours(entry: Entry, section: Section) -> str:
-    if entry.last is None:
+def _ours(cell: ReportCell, section: Section) -> str:
+    if cell.last is None:
         return "-"
-    text = rf"\textbf{{{entry.last.text}}}" if entry.top else entry.last.text
-    return text if entry.last.n == section.usual_n else rf"{text} $n={entry.last.n}$"
+    text = rf"\textbf{{{cell.last.text}}}" if cell.top else cell.last.text
+    return text if cell.last.n == section.usual_n else rf"{text} $n={cell.last.n}$"
 
 
-def _published(entry: Entry) -> str:
-    if entry.published is None:
+def _published(cell: ReportCell) -> str:
+    if cell.published is None:
         return "-"
-    return rf"\textbf{{{entry.published.text}}}" if entry.published.bold else entry.published.text
+    return rf"\textbf{{{cell.published.text}}}" if cell.published.bold else cell.published.text
 
 
-def _difference(entry: Entry) -> str:
-    return "-" if entry.difference is None else f"${signed(entry.difference)}$"
+def _difference(cell: ReportCell) -> str:
+    return "-" if cell.difference is None else f"${signed(cell.difference)}$"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from symloss.report import provenance
-from symloss.report.document import Block, Entry, Report, Section
-from symloss.report.figures import signed
+from symloss.report.difference import signed
+from symloss.report.document import Report, ReportCell, ReportTable, Section
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]#|!~$])")
 
@@ -42,22 +42,22 @@ def _section(section: Section) -> Iterator[str]:
     if section.has_best:
         yield "Below the last epoch: the best one."
     yield ""
-    for block in section.blocks:
-        if len(section.blocks) > 1:
-            yield f"### {escape(block.title)}" + (f" - {escape(section.full_title)}" if section.reduced else "")
+    for table in section.tables:
+        if len(section.tables) > 1:
+            yield f"### {escape(table.title)}" + (f" - {escape(section.full_title)}" if section.reduced else "")
             yield ""
-        yield from _table(block, section)
+        yield from _table(table, section)
         yield ""
 
 
-def _table(block: Block, section: Section) -> Iterator[str]:
-    extra = list(block.lines[0].settings)
-    several = len({head.dataset for head in block.heads}) > 1
-    heads = [escape(f"{head.dataset}, {head.said}" if several else head.said) for head in block.heads]
+def _table(table: ReportTable, section: Section) -> Iterator[str]:
+    extra = list(table.rows[0].settings)
+    several = len({head.dataset for head in table.heads}) > 1
+    heads = [escape(f"{head.dataset}, {head.noise_text}" if several else head.noise_text) for head in table.heads]
     yield _row(["loss", *extra, *heads])
     yield _row(["---", *["--:"] * (len(extra) + len(heads))])
-    for line in block.lines:
-        cells = [_cell(entry, section) for entry in line.entries]
+    for line in table.rows:
+        cells = [_cell(cell, section) for cell in line.cells]
         yield _row([escape(line.title), *(escape(value) for value in line.settings.values()), *cells])
 
 
@@ -65,19 +65,19 @@ def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cell(entry: Entry, section: Section) -> str:
-    ours = "-" if entry.last is None else entry.last.text
-    if entry.top:
+def _cell(cell: ReportCell, section: Section) -> str:
+    ours = "-" if cell.last is None else cell.last.text
+    if cell.top:
         ours = f"**{ours}**"
-    if entry.last is not None and entry.last.n != section.usual_n:
-        ours += f" n={entry.last.n}"
+    if cell.last is not None and cell.last.n != section.usual_n:
+        ours += f" n={cell.last.n}"
     parts = [ours]
     if section.has_published:
-        shown = entry.published
+        shown = cell.published
         parts.append("-" if shown is None else f"**{shown.text}**" if shown.bold else shown.text)
-        parts.append("-" if entry.difference is None else f"{signed(entry.difference)} sd")
+        parts.append("-" if cell.difference is None else f"{signed(cell.difference)} sd")
     if section.has_best:
-        parts.append("-" if entry.best is None else f"best {entry.best.text}")
+        parts.append("-" if cell.best is None else f"best {cell.best.text}")
     return "<br>".join(parts)
 
 

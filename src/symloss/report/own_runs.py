@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from symloss.data import KNOWN
-from symloss.report.document import Block, Entry, Head, Line, Section
-from symloss.report.figures import figure
-from symloss.report.runs import Run
+from symloss.report.document import ColumnHead, LossRow, ReportCell, ReportTable, Section
 from symloss.report.sorting import loss_key, noise_key
-from symloss.training.settings import Settings, noise_said
+from symloss.runs.reading import Run
+from symloss.runs.settings import Settings, displayed_noise
+from symloss.runs.summary import in_percent
 
 OF_A_ROW = ("loss", "weight_decay", "lr", "scores", "penalty")
 """Settings that a loss has presets for; runs that differ in them are rows of the same table."""
@@ -19,10 +18,10 @@ TITLES = {"weight_decay": "weight decay", "lr": "lr", "scores": "scores", "penal
 
 
 def _common(run: Run) -> tuple[tuple[str, Any], ...]:
-    """Everything that the runs of a table share, and what their accuracy is measured on."""
+    """All that the runs of a table share: settings, and the metric that counts as their accuracy."""
     settings = run.settings.to_dict()
     rest = [(name, value) for name, value in settings.items() if name not in OF_A_ROW + OF_A_CELL]
-    return (*rest, ("measure", run.measure))
+    return (*rest, ("measure", run.result.measure))
 
 
 def sections(runs: Iterable[Run]) -> list[Section]:
@@ -38,10 +37,10 @@ def sections(runs: Iterable[Run]) -> list[Section]:
 
 def _told_apart(common: tuple[tuple[str, Any], ...], others: list[tuple[tuple[str, Any], ...]]) -> str:
     """The settings in which a group differs from the others on the same data."""
-    own = dict(common)
-    same_data = [dict(other) for other in others if dict(other)["data"] == own["data"]]
-    differing = [name for name in own if len({str(other[name]) for other in same_data}) > 1 and name != "profile"]
-    return ", ".join(f"{name.replace('_', ' ')} {own[name]}" for name in differing)
+    shared = dict(common)
+    same_data = [dict(other) for other in others if dict(other)["data"] == shared["data"]]
+    differing = [name for name in shared if len({str(other[name]) for other in same_data}) > 1 and name != "profile"]
+    return ", ".join(f"{name.replace('_', ' ')} {shared[name]}" for name in differing)
 
 
 def _section(name: str, runs: list[Run], told_apart: str) -> Section:
@@ -49,39 +48,43 @@ def _section(name: str, runs: list[Run], told_apart: str) -> Section:
     title = f"{first.settings.data}, {told_apart}" if told_apart else first.settings.data
     return Section(
         name=name, title=title, profile=first.settings.profile, measure=measured_on(first), facts=_facts(first),
-        blocks=(_block(runs),),
+        tables=(_table(runs),),
     )  # fmt: skip
 
 
 def measured_on(run: Run) -> str:
-    if run.measure == "test_accuracy":
-        return "the clean test set" if run.settings.data in KNOWN else "the test data"
-    return f"held-out examples with {run.validation_labels} labels" if run.measure else "nothing (no data was held out)"
+    """The data that the accuracy of a run is measured on, in words."""
+    result = run.result
+    if result.measure == "test_accuracy":
+        return "the clean test set" if run.settings.data_is_published else "the test data"
+    if result.measure is None:
+        return "nothing (no data was held out)"
+    return f"held-out examples with {result.validation_labels} labels"
 
 
 def _facts(run: Run) -> tuple[str, ...]:
-    settings, found = run.settings, run.found
-    sizes = f"{found.get('train', '?')} training examples"
+    settings, result = run.settings, run.result
+    sizes = f"{result.train} training examples"
     if settings.subset is not None:
         sizes += f" (a subset of {settings.subset} was drawn: reduced)"
-    if found.get("validation"):
-        sizes += f", {found['validation']} held out for validation with {run.validation_labels} labels"
-    if found.get("test"):
-        sizes += f", {found['test']} to test on"
+    if result.validation:
+        sizes += f", {result.validation} held out for validation with {result.validation_labels} labels"
+    if result.test:
+        sizes += f", {result.test} to test on"
     how = (
         f"Model {settings.model}, {settings.epochs} epochs, batches of {settings.batch}, {settings.optimizer}, "
         f"schedule {settings.schedule}; {sizes}."
     )
-    if not found.get("validation"):
+    if not result.validation:
         return (how, "Nothing was held out for validation, so there is no best epoch.")
-    return (how, f"The best epoch is chosen by the {run.validation_labels} validation labels.")
+    return (how, f"The best epoch is chosen by the {result.validation_labels} validation labels.")
 
 
 def _row_of(settings: Settings) -> tuple[Any, ...]:
     return tuple(getattr(settings, name) for name in OF_A_ROW)
 
 
-def _block(runs: list[Run]) -> Block:
+def _table(runs: list[Run]) -> ReportTable:
     noises = sorted({run.settings.noise for run in runs}, key=noise_key)
     rows = sorted({_row_of(run.settings) for run in runs}, key=lambda row: (loss_key(row[0]), row[1:]))
     shown = [
@@ -90,23 +93,23 @@ def _block(runs: list[Run]) -> Block:
     lines = []
     for row in rows:
         values = dict(zip(OF_A_ROW, row, strict=True))
-        said = {TITLES[name]: values[name] if name == "scores" else f"{values[name]:g}" for name in shown}
-        own = [run for run in runs if _row_of(run.settings) == row]
-        entries = tuple(_entry([run for run in own if run.settings.noise == noise]) for noise in noises)
-        lines.append(Line(values["loss"], values["loss"], said, entries))
+        settings = {TITLES[name]: values[name] if name == "scores" else f"{values[name]:g}" for name in shown}
+        of_row = [run for run in runs if _row_of(run.settings) == row]
+        cells = tuple(_cell([run for run in of_row if run.settings.noise == noise]) for noise in noises)
+        lines.append(LossRow(values["loss"], values["loss"], settings, cells))
     data = runs[0].settings.data
-    return Block(data, tuple(Head(data, noise, noise_said(data, noise)) for noise in noises), tuple(lines))
+    heads = tuple(ColumnHead(data, noise, displayed_noise(data, noise)) for noise in noises)
+    return ReportTable(data, heads, tuple(lines))
 
 
-def _entry(runs: list[Run]) -> Entry:
+def _cell(runs: list[Run]) -> ReportCell:
     runs = sorted(runs, key=lambda run: run.settings.seed)
-    if not runs or runs[0].measure is None:
-        return Entry(tuple(runs))
-    measure = runs[0].measure
-    held_out = bool(runs[0].found.get("validation"))
-    return Entry(
+    if not runs or runs[0].result.measure is None:
+        return ReportCell(tuple(runs))
+    measure, results = runs[0].result.measure, [run.result for run in runs]
+    return ReportCell(
         tuple(runs),
-        last=figure(run.found["last"].get(measure) for run in runs),
-        best=figure(run.found["best"].get(measure) for run in runs) if held_out else None,
-        memorised=figure(run.found["last"].get("memorised") for run in runs),
+        last=in_percent(getattr(result.last, measure) for result in results),
+        best=in_percent(getattr(result.best, measure) for result in results) if results[0].validation else None,
+        memorised=in_percent(result.last.memorised for result in results),
     )

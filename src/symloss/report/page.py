@@ -12,7 +12,7 @@ from importlib import resources
 from symloss.report import provenance
 from symloss.report.charts import extent, legend, line_chart, ticks
 from symloss.report.curves import METRICS, Curve, learning_curves, sensitivities, thinned
-from symloss.report.document import Block, Report, Section
+from symloss.report.document import Report, ReportTable, Section
 from symloss.report.heatmap import CELLS, heat_map
 from symloss.report.page_tables import main_table, runs_table
 from symloss.report.transitions import realised
@@ -82,13 +82,13 @@ def _section(section: Section, alone: bool) -> str:
     title = f"Accuracy{_reduced(section)}" if alone else escape(section.full_title)
     parts = [f'<section class="table" id="{_id(section)}"><h2>{title}</h2>']
     parts.append(f'<p class="caption">{escape(" ".join((section.caption, *section.facts)))}</p>')
-    several = len(section.blocks) > 1
-    for block in section.blocks:
-        parts += [f"<h3>{escape(block.title)}</h3>"] if several else []
-        parts.append(main_table(block, section))
-    for block in section.blocks:
-        where = f"{block.title}: " if several else ""
-        parts += [_curves(block, section, where), _noise(block, section, where), _sensitivity(block, section, where)]
+    several = len(section.tables) > 1
+    for table in section.tables:
+        parts += [f"<h3>{escape(table.title)}</h3>"] if several else []
+        parts.append(main_table(table, section))
+    for table in section.tables:
+        where = f"{table.title}: " if several else ""
+        parts += [_curves(table, section, where), _noise(table, section, where), _sensitivity(table, section, where)]
     parts.append(runs_table(section))
     return "\n".join(part for part in parts if part) + "\n</section>"
 
@@ -98,39 +98,39 @@ def _reduced(section: Section) -> str:
     return f' <span class="tag">{escape(section.reduced)}</span>' if section.reduced else ""
 
 
-def _best_lines(block: Block) -> list[int]:
+def _best_lines(table: ReportTable) -> list[int]:
     """The rows to draw: all, or those with the largest figures."""
     means = [
-        sum(e.last.mean for e in line.entries if e.last) / max(1, sum(e.last is not None for e in line.entries))
-        for line in block.lines
+        sum(e.last.mean for e in line.cells if e.last) / max(1, sum(e.last is not None for e in line.cells))
+        for line in table.rows
     ]
     order = sorted(range(len(means)), key=lambda i: -means[i])[:LINES]
     return sorted(order)
 
 
-def _curves(block: Block, section: Section, where: str) -> str:
-    lines = _best_lines(block)
-    drawn = {metric: learning_curves(block, metric, lines) for metric in METRICS}
+def _curves(table: ReportTable, section: Section, where: str) -> str:
+    lines = _best_lines(table)
+    drawn = {metric: learning_curves(table, metric, lines) for metric in METRICS}
     if not any(drawn.values()):
         return ""
-    entries = [(i, block.lines[i].title + _said(block, i)) for i in lines]
+    entries = [(i, table.rows[i].title + _said(table, i)) for i in lines]
     parts = [f'<div class="charts"><h3>{escape(where)}Learning curves{_reduced(section)}</h3>']
     note = "Mean over the seeds, in %, with a band from the least to the largest run."
-    if len(lines) < len(block.lines):
-        note += f" Drawn are the {len(lines)} best of {len(block.lines)} rows."
+    if len(lines) < len(table.rows):
+        note += f" Drawn are the {len(lines)} best of {len(table.rows)} rows."
     parts.append(f'<p class="caption">{note}</p>{legend(entries)}')
     found = {METRICS[metric]: columns for metric, columns in drawn.items() if columns}
-    if len(block.heads) == 1:  # what is measured, side by side, as there are no noises to compare
+    if len(table.heads) == 1:  # what is measured, side by side, as there are no noises to compare
         parts.append(_multiples(_figures(columns, what, f"{what}, ") for what, columns in found.items()))
     else:
         parts += [f"<h4>{what}</h4>{_multiples([_figures(columns, what)])}" for what, columns in found.items()]
     return "".join(parts) + "</div>"
 
 
-def _said(block: Block, line: int) -> str:
+def _said(table: ReportTable, line: int) -> str:
     """What tells a row from others of the same loss."""
-    own = block.lines[line]
-    same = [other for other in block.lines if other.title == own.title]
+    own = table.rows[line]
+    same = [other for other in table.rows if other.title == own.title]
     differing = [key for key in own.settings if len({other.settings[key] for other in same}) > 1]
     return "".join(f", {key} {own.settings[key]}" for key in differing)
 
@@ -152,16 +152,16 @@ def _figures(columns: list[tuple[str, list[Curve]]], what: str, before: str = ""
     ]
 
 
-def _noise(block: Block, section: Section, where: str) -> str:
+def _noise(table: ReportTable, section: Section, where: str) -> str:
     figures, unchanged = [], []
-    for column, head in enumerate(block.heads):
-        found = realised(run for line in block.lines for run in line.entries[column].runs)
+    for column, head in enumerate(table.heads):
+        found = realised(run for line in table.rows for run in line.cells[column].runs)
         if found is None:
             continue
         draws = "1 draw" if found.draws == 1 else f"{found.draws} draws together"
-        caption = f"<b>{escape(head.said)}</b> {100 * found.rate:.1f} % of the labels are wrong; {draws}"
+        caption = f"<b>{escape(head.noise_text)}</b> {100 * found.rate:.1f} % of the labels are wrong; {draws}"
         if found.rate == 0:
-            unchanged.append(head.said)
+            unchanged.append(head.noise_text)
             continue
         if len(found.classes) > CELLS:
             pairs = (f"{true} → {label} {100 * rate:.1f} %" for true, label, rate in found.largest(8))
@@ -180,8 +180,8 @@ def _noise(block: Block, section: Section, where: str) -> str:
     )
 
 
-def _sensitivity(block: Block, section: Section, where: str) -> str:
-    found = sensitivities(block)
+def _sensitivity(table: ReportTable, section: Section, where: str) -> str:
+    found = sensitivities(table)
     if not found:
         return ""
     shown = found[:SENSITIVITIES]

@@ -8,32 +8,33 @@ from typing import Any
 
 from symloss.report import provenance
 from symloss.report.charts import breakable
-from symloss.report.document import Block, Entry, Line, Section
-from symloss.report.figures import Figure, signed
-from symloss.report.runs import Run
-from symloss.training.settings import noise_said
+from symloss.report.difference import signed
+from symloss.report.document import LossRow, ReportCell, ReportTable, Section
+from symloss.runs.reading import Run
+from symloss.runs.settings import displayed_noise
+from symloss.runs.summary import Spread
 
 FAR = 2.0
 """Differences beyond so many standard deviations stand out."""
 
 
-def main_table(block: Block, section: Section) -> str:
+def main_table(table: ReportTable, section: Section) -> str:
     """Rows are losses, columns data set and noise; every column can be sorted by."""
-    extra = list(block.lines[0].settings)
-    several = len({head.dataset for head in block.heads}) > 1
+    extra = list(table.rows[0].settings)
+    several = len({head.dataset for head in table.heads}) > 1
     heads = [_sortable("loss"), *(_sortable(name, number=name != "scores", setting=True) for name in extra)]
-    heads += [_sortable(head.said, above=head.dataset if several else "", number=True) for head in block.heads]
+    heads += [_sortable(head.noise_text, above=head.dataset if several else "", number=True) for head in table.heads]
     rows = []
-    for line in block.lines:
+    for line in table.rows:
         cells = [_row_head(line)]
         cells += [
             f'<td data-value="{escape(value)}" class="setting">{escape(value)}</td>' for value in line.settings.values()
         ]
-        rows.append(f"<tr>{''.join(cells)}{''.join(_cell(entry, section) for entry in line.entries)}</tr>")
-    return _scrolling(f"Accuracy on {block.title}", "figures", _key(section), heads, rows)
+        rows.append(f"<tr>{''.join(cells)}{''.join(_cell(cell, section) for cell in line.cells)}</tr>")
+    return _scrolling(f"Accuracy on {table.title}", "figures", _key(section), heads, rows)
 
 
-def _row_head(line: Line) -> str:
+def _row_head(line: LossRow) -> str:
     """A loss; its settings stand below it where there is no room for columns of theirs."""
     settings = ", ".join(f"{name} {value}" for name, value in line.settings.items())
     below = f'<div class="settings">{escape(settings)}</div>' if settings else ""
@@ -67,32 +68,32 @@ def _key(section: Section) -> str:
         parts.append(f"difference in standard deviations (▲▼ beyond {FAR:g})")
     if section.has_best:
         parts.append("best epoch")
-    if _shows_memorised(section) and any(entry.memorised for block in section.blocks for *_, entry in block.cells()):
+    if _shows_memorised(section) and any(cell.memorised for table in section.tables for *_, cell in table.cells()):
         parts.append("share of the wrong labels memorised")
     return " · ".join(parts)
 
 
-def _cell(entry: Entry, section: Section) -> str:
-    lines = list(_lines(entry, section))
-    value = "" if entry.last is None else f"{entry.last.mean:.6f}"
+def _cell(cell: ReportCell, section: Section) -> str:
+    lines = list(_lines(cell, section))
+    value = "" if cell.last is None else f"{cell.last.mean:.6f}"
     return f'<td data-value="{value}">{"".join(lines)}</td>'
 
 
-def _lines(entry: Entry, section: Section) -> Iterator[str]:
-    if entry.last is None:
+def _lines(cell: ReportCell, section: Section) -> Iterator[str]:
+    if cell.last is None:
         yield '<div class="ours none">-</div>'
     else:
-        n = "" if entry.last.n == section.usual_n else f' <span class="n">n={entry.last.n}</span>'
-        yield f'<div class="ours{" top" if entry.top else ""}">{_figure(entry.last)}{n}</div>'
-    if entry.published is not None:
-        bold = " top" if entry.published.bold else ""
-        yield f'<div class="published{bold}" title="published">{escape(entry.published.text)}</div>'
-        yield _difference(entry.difference)
-    if entry.best is not None:
-        yield f'<div class="aside" title="best epoch">best {_figure(entry.best)}</div>'
-    if entry.memorised is not None and _shows_memorised(section):
+        n = "" if cell.last.n == section.usual_n else f' <span class="n">n={cell.last.n}</span>'
+        yield f'<div class="ours{" top" if cell.top else ""}">{_figure(cell.last)}{n}</div>'
+    if cell.published is not None:
+        bold = " top" if cell.published.bold else ""
+        yield f'<div class="published{bold}" title="published">{escape(cell.published.text)}</div>'
+        yield _difference(cell.difference)
+    if cell.best is not None:
+        yield f'<div class="aside" title="best epoch">best {_figure(cell.best)}</div>'
+    if cell.memorised is not None and _shows_memorised(section):
         title = "share of the wrong labels memorised"
-        yield f'<div class="aside" title="{title}">memorised {entry.memorised.mean:.1f}</div>'
+        yield f'<div class="aside" title="{title}">memorised {cell.memorised.mean:.1f}</div>'
 
 
 def _shows_memorised(section: Section) -> bool:
@@ -100,7 +101,7 @@ def _shows_memorised(section: Section) -> bool:
     return not section.has_published
 
 
-def _figure(figure: Figure) -> str:
+def _figure(figure: Spread) -> str:
     std = "" if figure.std is None else f'<span class="sd">({figure.std:.2f})</span>'
     return f"{figure.mean:.2f}{std}"
 
@@ -137,17 +138,17 @@ def runs_table(section: Section) -> str:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    return run.settings.to_dict() | {"noise": noise_said(run.settings.data, run.settings.noise)}
+    return run.settings.to_dict() | {"noise": displayed_noise(run.settings.data, run.settings.noise)}
 
 
 def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
     settings = _settings(run)
-    last, best = run.found["last"], run.found["best"]
+    result, measure = run.result, run.result.measure
     figures = [
-        _percent(last.get(run.measure or "")),
-        _percent(best.get(run.measure or "")) if run.found.get("validation") else "",
-        _percent(last.get("memorised")),
-        f"{run.found.get('seconds', 0.0):.1f}",
+        _percent(None if measure is None else getattr(result.last, measure)),
+        _percent(getattr(result.best, measure)) if measure is not None and result.validation else "",
+        _percent(result.last.memorised),
+        f"{result.seconds:.1f}",
     ]
     cells = [f'<th scope="row">{breakable(run.name)}</th>']
     cells += [_td(_said(value), isinstance(value, str)) for value in (settings[name] for name in differing)]
@@ -160,7 +161,7 @@ def _td(said: str, text: bool = False) -> str:
     return f'<td data-value="{escape(said)}"{kind}>{escape(said)}</td>'
 
 
-def _percent(share: Any) -> str:
+def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.2f}"
 
 

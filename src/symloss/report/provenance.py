@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from symloss import __version__
+from symloss.report.difference import DIFFERENCE
 from symloss.report.document import Report
-from symloss.report.figures import DIFFERENCE
-from symloss.report.runs import Run
+from symloss.runs.reading import Run
 
 UNKNOWN = "unknown"
 
 
 def hardware(run: Run) -> str:
     """As in "Intel(R) Xeon(R) Processor (x86_64), 2 threads a run"."""
-    found = _versions(run)
-    threads = found.get("threads")
-    said = "" if threads is None else f", {threads} thread{'' if threads == 1 else 's'} a run"
-    return f"{found.get('processor') or 'processor unknown'} ({found.get('machine') or UNKNOWN}){said}"
+    versions = run.result.versions
+    threads = versions.get("threads")
+    suffix = "" if threads is None else f", {threads} thread{'' if threads == 1 else 's'} a run"
+    return f"{versions.get('processor') or 'processor unknown'} ({versions.get('machine') or UNKNOWN}){suffix}"
 
 
 def software(run: Run) -> str:
     """As in "symloss 0.1.0 (commit 5c6d4a5), Python 3.11.7, torch 2.13.0"."""
-    found = _versions(run)
-    commit = found.get("commit")
-    ours = f"symloss {found.get('symloss') or UNKNOWN} ({f'commit {commit}' if commit else 'commit unknown'})"
-    return f"{ours}, Python {found.get('python') or UNKNOWN}, torch {found.get('torch') or UNKNOWN}"
-
-
-def _versions(run: Run) -> dict[str, Any]:
-    found: dict[str, Any] = run.found.get("versions", {})
-    return found
+    versions = run.result.versions
+    commit = versions.get("commit")
+    ours = f"symloss {versions.get('symloss') or UNKNOWN} ({f'commit {commit}' if commit else 'commit unknown'})"
+    return f"{ours}, Python {versions.get('python') or UNKNOWN}, torch {versions.get('torch') or UNKNOWN}"
 
 
 def counted(texts: list[str]) -> str:
@@ -78,11 +72,11 @@ def facts(report: Report) -> list[tuple[str, str]]:
     shown = list(report.shown)
     found = [("Runs", counts(report)), ("Protocol", protocol(report))]
     if shown:
-        ns = sorted({entry.last.n for s in report.sections for b in s.blocks for *_, entry in b.cells() if entry.last})
+        ns = sorted({cell.last.n for s in report.sections for b in s.tables for *_, cell in b.cells() if cell.last})
         found += [
             ("Hardware", counted([hardware(run) for run in shown])),
             ("Versions", counted([software(run) for run in shown])),
-            ("Training time", f"{duration(sum(run.found.get('seconds', 0.0) for run in shown))} in all"),
+            ("Training time", f"{duration(sum(run.result.seconds for run in shown))} in all"),
             ("Spread", f"standard deviation (n - 1) over runs with different seeds; n = {', '.join(map(str, ns))}"),
         ]
     if any(section.has_published for section in report.sections):

@@ -1,50 +1,58 @@
-"""In which order losses and noises stand, and what their texts hold."""
+"""The order of losses and noises in a table, and the parts of their texts."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from symloss import noise
-from symloss.losses.catalogue import RECORDS
-from symloss.losses.create import describe
-from symloss.losses.spec import parse
 from symloss.noise.noise_spec import KINDS
+from symloss.noise.noise_spec import parse as parse_noise
 from symloss.recipes.published_tables import load_table
+
+_NAME = re.compile(r"[a-z0-9+-]+")
 
 
 def noise_key(text: str) -> tuple[int, float, str]:
-    """Clean first, then kind by kind, by rate.
+    """A key to sort noises by: clean first, then kind by kind, each by rate.
 
     >>> sorted(["asym:0.4", "sym:0.8", "sym:0.4", "clean"], key=noise_key)
     ['clean', 'sym:0.4', 'sym:0.8', 'asym:0.4']
     """
     try:
-        spec = noise.parse(text)
+        spec = parse_noise(text)
     except (ValueError, TypeError):
         return len(KINDS), 0.0, text
     return KINDS.index(spec.kind), spec.rate or 0.0, text
 
 
 def loss_parts(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a loss and its parameters, with defaults for those that are not given.
+    """The name of a loss, and the parameters that its text gives. A composed loss is a name without parameters.
 
-    A name that is in no catalogue stands for itself, without parameters.
+    This reads what a run's settings hold. :mod:`symloss.losses.spec` reads all that users write, but needs torch.
 
-    >>> loss_parts("sgce:q=0.2")
-    ('sgce', {'q': 0.2})
+    >>> loss_parts("sgce:q=0.2"), loss_parts("symmetrize(focal:gamma=2)")
+    (('sgce', {'q': 0.2}), ('symmetrize(focal:gamma=2)', {}))
     """
-    try:
-        name, given = parse(text)
-        record = describe(name)
-    except (ValueError, TypeError, KeyError):
+    name, _, rest = text.partition(":")
+    pairs = [pair.partition("=") for pair in rest.split(",")] if rest else []
+    if not _NAME.fullmatch(name) or not all(equals for _, equals, _ in pairs):
         return text, {}
-    return record.name, given if "preset" in given else record.defaults | given
+    return name, {key.strip(): _number_or_text(value.strip()) for key, _, value in pairs}
+
+
+def _number_or_text(text: str) -> float | str:
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return text
 
 
 def loss_key(text: str) -> tuple[int, str, tuple[tuple[str, float, str], ...]]:
-    """As in the paper's first table, then as in the catalogue, then by the values of the parameters."""
+    """A key to sort losses by: as in the paper's first table, then by name, each by the values of its parameters."""
     name, parameters = loss_parts(text)
-    names = [row.loss for row in load_table("table1").rows] + list(RECORDS)
+    names = [row.loss for row in load_table("table1").rows]
     values = tuple(
         (key, float(value) if isinstance(value, (int, float)) else 0.0, str(value)) for key, value in parameters.items()
     )

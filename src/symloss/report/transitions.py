@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from symloss.report.runs import Run
+from symloss.runs.reading import Run
 
 
 @dataclass(frozen=True)

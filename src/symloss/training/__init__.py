@@ -1,7 +1,7 @@
-"""Training on labels that are wrong: settings, one loop, and a folder for each run."""
+"""Training on labels that are wrong: one loop, which writes a folder for each run."""
 
+from symloss.runs.settings import Settings
 from symloss.training.plan import resolve
 from symloss.training.run import train
-from symloss.training.settings import Settings
 
 __all__ = ["Settings", "resolve", "train"]

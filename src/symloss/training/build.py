@@ -15,7 +15,7 @@ from symloss.losses.criterion import Criterion, ScoreMap
 from symloss.losses.scores import BatchNormScores, append_scores
 from symloss.losses.spec import parse, write
 from symloss.models import create_model
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 
 def build_model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:

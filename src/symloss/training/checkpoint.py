@@ -1,4 +1,4 @@
-"""Checkpoints as files: packed with a checksum of every byte, and checked before anything in them is used."""
+"""Checkpoints of a run: written with a checksum of every byte, and checked before anything in them is used."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import pickle
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,9 @@ from types import NoneType
 from typing import Any
 
 import torch
+
+from symloss.runs.run_folder import BEST, CHECKPOINT, PREVIOUS, RunFolder
+from symloss.writing import sync_folder, write_whole
 
 TO_PREDICT = ("epoch", "model")
 TO_GO_ON = (*TO_PREDICT, "optimizer", "seconds", "best")
@@ -29,8 +33,51 @@ _MARK = b"sha256:"
 _SEAL = len(_MARK) + 2 * hashlib.sha256().digest_size
 
 
+def save_checkpoint(folder: RunFolder, state: dict[str, Any]) -> None:
+    """Write a checkpoint. The one before it is kept, in case this one turns out to be damaged."""
+    folder.require_lock()
+    new = folder.path / (CHECKPOINT + ".new")
+    write_whole(new, packed(state))
+    if (folder.path / CHECKPOINT).exists():
+        os.replace(folder.path / CHECKPOINT, folder.path / PREVIOUS)
+    os.replace(new, folder.path / CHECKPOINT)
+    sync_folder(folder.path)
+
+
+def save_best(folder: RunFolder, state: dict[str, Any]) -> None:
+    """Write the checkpoint of the epoch with the best validation accuracy."""
+    folder.require_lock()
+    write_whole(folder.path / BEST, packed(state))
+
+
+def load_best(folder: RunFolder) -> dict[str, Any]:
+    return load_state(folder.path / BEST)
+
+
+def load_checkpoint(folder: RunFolder, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any] | None:
+    """The last good checkpoint; None if the run has not written any yet."""
+    bad: list[str] = []
+    for name in (CHECKPOINT, PREVIOUS):
+        if not (folder.path / name).exists():
+            continue
+        try:
+            state = load_state(folder.path / name, needs)
+        except ValueError as error:
+            bad.append(str(error))
+            continue
+        if bad:
+            before = f"the checkpoint before it, of epoch {state['epoch']}"
+            warnings.warn(f"{bad[0]}; going back to {before}", stacklevel=2)
+        return state
+    if bad:
+        raise ValueError(
+            f"{', and '.join(bad)}; no good checkpoint is left, so remove {folder.path} to train from the start"
+        )
+    return None
+
+
 def packed(state: dict[str, Any]) -> bytes:
-    """What torch saves, a zip file, with the SHA-256 of all bytes as its comment: torch reads it as before."""
+    """The bytes of a checkpoint: the zip file of ``torch.save``, with the SHA-256 of all its bytes as the comment."""
     # In memory first: torch reports a full disk in a way of its own, Python as an OSError.
     buffer = io.BytesIO()
     torch.save(state, buffer)
@@ -42,7 +89,7 @@ def packed(state: dict[str, Any]) -> bytes:
 
 
 def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
-    """What was saved; tensors and plain values only, so that a file of somebody else's cannot run anything."""
+    """Read a checkpoint file. Only tensors and plain values are loaded, so that a file from elsewhere runs no code."""
     data = path.read_bytes()
     try:
         damage = _damage(data)
@@ -56,8 +103,7 @@ def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
         damage = str(error).splitlines()[0] if str(error) else type(error).__name__
     if damage is not None:
         raise ValueError(f"{path} is no whole checkpoint ({damage})")
-    found: dict[str, Any] = state
-    return found
+    return dict(state)
 
 
 def _damage(data: bytes) -> str | None:

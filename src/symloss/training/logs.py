@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from symloss.runs.result import EpochRow
+
 
 class TensorBoard:
     """Writes event files below the run's folder; called with the metrics of every epoch."""
@@ -18,14 +20,14 @@ class TensorBoard:
         # Opened by the first epoch, in whichever process that is.
         self.writer: Any = None
 
-    def __call__(self, row: dict[str, Any]) -> None:
+    def __call__(self, row: EpochRow) -> None:
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
 
-        epoch = row["epoch"]
+        epoch = row.epoch
         if self.writer is None:
             # What a run that was cut off wrote after its checkpoint is dropped by the reader.
             self.writer = SummaryWriter(str(self.folder), purge_step=epoch)
-        for name, value in row.items():
+        for name, value in row.to_json().items():
             if name != "epoch" and value is not None:
                 self.writer.add_scalar(name, value, epoch)
         self.writer.flush()

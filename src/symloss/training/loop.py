@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 import warnings
@@ -18,15 +19,14 @@ from symloss.data.dataset import Examples
 from symloss.losses.penalty import l1_penalty
 from symloss.models.factory import is_built_in
 from symloss.own_code import own_code
+from symloss.runs.result import EpochRow
+from symloss.runs.run_folder import RunFolder
+from symloss.runs.schedule import Schedule
+from symloss.runs.settings import Settings
 from symloss.training.build import build_loss, build_model, build_optimizer, require_scores
-from symloss.training.checkpoint import TO_GO_ON, must_fit
-from symloss.training.folder import RunFolder
+from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_best, save_checkpoint
 from symloss.training.metrics import Tally
-from symloss.training.schedule import Schedule
-from symloss.training.settings import Settings
 from symloss.training.task import Task, augmentation
-
-Row = dict[str, Any]
 
 
 class Diverged(ValueError):  # noqa: N818
@@ -71,7 +71,7 @@ class Trainer:
             size=data.size, workers=self.workers, channels_last=settings.channels_last,
         )  # fmt: skip
 
-    def train_epoch(self, epoch: int) -> Row:
+    def train_epoch(self, epoch: int) -> EpochRow:
         """One pass over the training data (epochs count from 0). What it measures is of the model as it changes."""
         torch.manual_seed(_mixed(self.settings.seed, epoch))  # for models that draw, by dropout
         self.forward.train()
@@ -95,7 +95,7 @@ class Trainer:
             raise Diverged(
                 f"the weights became infinite or nan at the end of epoch {epoch + 1}; {_advice(self.settings.lr)}"
             )
-        return {"lr": lr} | tally.row()
+        return tally.row(epoch + 1, lr)
 
     def _step(self, inputs: Tensor, labels: Tensor, total: int) -> tuple[Tensor, Tensor]:
         self.stepper.zero_grad(set_to_none=True)
@@ -165,39 +165,50 @@ class Trainer:
                     raise ValueError(f"{name} of shape {tuple(value.shape)} for one of {tuple(parameter.shape)}")
 
 
-def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[Row], None] | None = None) -> Row:
-    """Train from the last checkpoint, or from the start, to the end; returns the row of the best epoch."""
+def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None] | None = None) -> EpochRow:
+    """Train from the last checkpoint, or from the start, to the end; return the row of the best epoch."""
     settings, task, fabric = trainer.settings, trainer.task, trainer.fabric
-    state = folder.load_checkpoint(needs=TO_GO_ON) or {"epoch": 0, "seconds": 0.0, "best": None}
+    state = load_checkpoint(folder, needs=TO_GO_ON) or {"epoch": 0, "seconds": 0.0, "best": None}
     if state["epoch"]:
         with must_fit(folder.path, settings.model):
             trainer.load(state)
     if fabric.is_global_zero:
-        folder.cut_metrics(state["epoch"], state.get("last"))
+        folder.cut_metrics(state["epoch"], _kept_row(state.get("last")))
         _warn_of_other_threads(state.get("threads"), fabric)
-    best, seconds = state["best"], state["seconds"]
+    best, seconds = _kept_row(state["best"]), state["seconds"]
     for epoch in range(state["epoch"], settings.epochs):
         started = time.perf_counter()
-        row: Row = {"epoch": epoch + 1} | trainer.train_epoch(epoch)
-        for name, part in (("validation_accuracy", task.validation), ("test_accuracy", task.test)):
-            row[name] = None if part is None else trainer.evaluate(part)
+        row = trainer.train_epoch(epoch)
+        validation, test = (None if part is None else trainer.evaluate(part) for part in (task.validation, task.test))
         seconds += time.perf_counter() - started
-        row["seconds"] = round(seconds, 3)
-        better = best is None or row["validation_accuracy"] is None
-        better = better or row["validation_accuracy"] > best["validation_accuracy"]
+        row = dataclasses.replace(row, validation_accuracy=validation, test_accuracy=test, seconds=round(seconds, 3))
+        better = best is None or _is_better(row, best)
         best = row if better else best
         if fabric.is_global_zero:
-            saved = {"epoch": epoch + 1, "seconds": seconds, "best": best, "last": row} | trainer.state()
+            rows = {"best": None if best is None else best.to_json(), "last": row.to_json()}
+            saved = {"epoch": epoch + 1, "seconds": seconds} | rows | trainer.state()
             saved["threads"] = torch.get_num_threads()
             folder.append_metrics(row)
             if better and task.validation is not None:
-                folder.save_best({"epoch": epoch + 1, "model": saved["model"]})
-            folder.save_checkpoint(saved)
+                save_best(folder, {"epoch": epoch + 1, "model": saved["model"]})
+            save_checkpoint(folder, saved)
         fabric.barrier()
         if on_epoch is not None and fabric.is_global_zero:
             on_epoch(row)
     assert best is not None
-    return dict(best)
+    return best
+
+
+def _kept_row(document: dict[str, Any] | None) -> EpochRow | None:
+    """The metrics of an epoch that a checkpoint holds."""
+    return None if document is None else EpochRow.from_json(document)
+
+
+def _is_better(row: EpochRow, best: EpochRow) -> bool:
+    """Whether an epoch takes the place of the best one; the last does where nothing was held out."""
+    if row.validation_accuracy is None or best.validation_accuracy is None:
+        return True
+    return row.validation_accuracy > best.validation_accuracy
 
 
 def _warn_of_other_threads(before: int | None, fabric: Fabric) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
+
+from symloss.runs.result import EpochRow
 
 
 @dataclass
@@ -36,15 +37,17 @@ class Tally:
         hits, count, *_ = self._totals()
         return hits / count
 
-    def row(self) -> dict[str, Any]:
+    def row(self, epoch: int, lr: float) -> EpochRow:
         """The metrics of an epoch of training."""
         hits, count, loss, clean, wrong, memorised = self._totals()
-        return {
-            "loss": loss / count,
-            "train_accuracy": hits / count,
-            "clean_accuracy": clean / count if self.knows_clean else None,
-            "memorised": memorised / wrong if wrong else None,
-        }
+        return EpochRow(
+            epoch=epoch,
+            lr=lr,
+            loss=loss / count,
+            train_accuracy=hits / count,
+            clean_accuracy=clean / count if self.knows_clean else None,
+            memorised=memorised / wrong if wrong else None,
+        )
 
     def _totals(self) -> list[float]:
         total = self.fabric.all_reduce(self.sums, reduce_op="sum") if self.fabric.world_size > 1 else self.sums

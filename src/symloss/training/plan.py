@@ -9,7 +9,7 @@ from symloss.data import KNOWN
 from symloss.data.dataset import DataSet
 from symloss.recipes import resolve as recipes
 from symloss.recipes.protocols import trained_as
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 from symloss.training.task import augmentation, fingerprint, opened
 
 COLUMNS = ("label", "image", "test")

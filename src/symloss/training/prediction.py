@@ -19,9 +19,9 @@ from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.models.factory import is_built_in
 from symloss.own_code import own_code
+from symloss.runs.run_folder import BEST, DATA, SETTINGS, RunFolder
 from symloss.training.build import build_model, build_score_map, require_scores
-from symloss.training.checkpoint import must_fit
-from symloss.training.folder import BEST, DATA, SETTINGS, RunFolder
+from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
 
 DATA_HOLDS: dict[str, Any] = {
     "classes": str,
@@ -78,7 +78,7 @@ def trained(run: Path | str, best: bool = False, model: str | None = None) -> Tr
         )
     if best and not (folder.path / BEST).exists():
         raise FileNotFoundError(f"{run} must have held examples out to have a best epoch; got no {BEST}")
-    state = folder.load_best() if best else folder.load_checkpoint()
+    state = load_best(folder) if best else load_checkpoint(folder)
     if state is None:
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
     network = build_model(settings, tuple(about["input_shape"]), len(about["classes"]))

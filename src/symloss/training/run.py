@@ -18,17 +18,17 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 
 from symloss.data import KNOWN
 from symloss.environment import versions
-from symloss.noise.manifest import JSON as NOISE
+from symloss.noise.files import MANIFEST_FILE
 from symloss.own_code import note_of
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, RunFolder
+from symloss.runs.settings import PRECISIONS, Settings
 from symloss.training.denormals import flushed_denormals
-from symloss.training.folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, RunFolder
-from symloss.training.loop import Diverged, Row, Trainer, fit
-from symloss.training.settings import PRECISIONS, Settings
+from symloss.training.loop import Diverged, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
 
-RESULT_HOLDS = ("settings", "train", "validation", "validation_labels", "test", "noise_rate", "last", "best", "seconds")
-OnEpoch = Callable[[Row], None]
+OnEpoch = Callable[[EpochRow], None]
 
 
 def train(
@@ -42,7 +42,7 @@ def train(
     nodes: int = 1,
     workers: int = 0,
     on_epoch: OnEpoch | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Train, or go on where a run was cut off, or return the result of one that is done.
 
     Args:
@@ -66,7 +66,7 @@ def train(
                 "remove it to train on augmented images",
                 stacklevel=2,
             )
-    done = run.read(RESULT, needs=RESULT_HOLDS)
+    done = run.result()
     if done is not None:
         return done
     work = _Work(settings, run, root, skip_bad, workers, on_epoch)
@@ -111,12 +111,12 @@ def _fabric(settings: Settings, accelerator: str, devices: int, nodes: int) -> F
         ) from None
 
 
-def _launched(fabric: Fabric, work: _Work) -> dict[str, Any]:
+def _launched(fabric: Fabric, work: _Work) -> Result:
     """In several processes, which end with this one, however that is stopped."""
     before = multiprocessing.active_children()
     try:
-        found: dict[str, Any] = fabric.launch(work)
-        return found
+        result: Result = fabric.launch(work)
+        return result
     except ProcessRaisedException as error:
         raise _retold(error) from None
     finally:
@@ -149,7 +149,7 @@ class _Work:
     workers: int
     on_epoch: OnEpoch | None
 
-    def __call__(self, fabric: Fabric) -> dict[str, Any]:
+    def __call__(self, fabric: Fabric) -> Result:
         if fabric.world_size > 1:
             _hear_the_end_of_the_parent()
         folder, task = self.folder, prepare(self.settings, self.root, self.skip_bad)
@@ -165,7 +165,7 @@ class _Work:
             best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)
         result = _result(self.settings, task, _last(folder, self.settings.epochs), best)
         if fabric.is_global_zero:
-            folder.write(RESULT, result)
+            folder.write(RESULT, result.to_json())
         return result
 
 
@@ -186,7 +186,7 @@ def _hear_the_end_of_the_parent() -> None:
 
 def _refuse_other_labels(folder: RunFolder, task: Task) -> None:
     """A run goes on with the labels that it began with."""
-    kept = folder.read(NOISE) if folder.has_checkpoint() else None
+    kept = folder.read(MANIFEST_FILE) if folder.has_checkpoint() else None
     if kept is not None and kept.get("noisy_sha256") != task.corruption.manifest.noisy_sha256:
         raise ValueError(
             f"{folder.path} must go on with the labels of {task.data.name} that it began with; got others, so choose "
@@ -194,10 +194,9 @@ def _refuse_other_labels(folder: RunFolder, task: Task) -> None:
         )
 
 
-def _last(folder: RunFolder, epochs: int) -> Row:
-    last: Row | None = next(
-        (row for row in reversed(folder.metrics()) if row["epoch"] == epochs and "seconds" in row), None
-    )
+def _last(folder: RunFolder, epochs: int) -> EpochRow:
+    rows = reversed(folder.metrics())
+    last = next((row for row in rows if row.epoch == epochs and row.seconds is not None), None)
     if last is None:  # version 0.1 kept it nowhere else
         raise ValueError(
             f"{folder.path / METRICS} must hold the last epoch, {epochs}, which it has lost; remove "
@@ -221,20 +220,20 @@ def _description(settings: Settings, task: Task) -> dict[str, Any]:
     }
 
 
-def _result(settings: Settings, task: Task, last: Row, best: Row) -> dict[str, Any]:
+def _result(settings: Settings, task: Task, last: EpochRow, best: EpochRow) -> Result:
     wrong = None if task.clean is None else float((task.train.labels != task.clean).float().mean())
-    return {
-        "settings": settings.to_dict(),
-        "train": len(task.train),
-        "validation": len(task.validation or ()),
-        "validation_labels": _validation_labels(settings),
-        "test": len(task.test or ()),
-        "noise_rate": wrong,
-        "last": last,
-        "best": best,
-        "seconds": last["seconds"],
-        "versions": versions(),
-    }
+    return Result(
+        settings=settings,
+        train=len(task.train),
+        validation=len(task.validation or ()),
+        validation_labels=_validation_labels(settings),
+        test=len(task.test or ()),
+        noise_rate=wrong,
+        last=last,
+        best=best,
+        seconds=last.seconds or 0.0,
+        versions=versions(),
+    )
 
 
 def _validation_labels(settings: Settings) -> str:

@@ -18,7 +18,7 @@ from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
 from symloss.data.published import deviation
 from symloss.noise import Corruption, corrupt, parse
-from symloss.training.settings import Settings
+from symloss.runs.settings import Settings
 
 
 @dataclass(frozen=True)

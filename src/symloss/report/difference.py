@@ -1,13 +1,11 @@
-"""What several runs come to, and how far that is from a published figure."""
+"""The distance between our mean accuracy and a published one."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from symloss.recipes.published_tables import Published
-from symloss.training.comparison import spread
+from symloss.runs.summary import Spread
 
 DIFFERENCE = (
     "(ours - published) / sqrt(s² + t²), where s is the standard deviation of our runs and t that of "
@@ -17,43 +15,6 @@ DIFFERENCE = (
     "'-' where there is neither."
 )
 """The definition, as every report prints it."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Accuracies of several runs, in per cent: their mean, and their standard deviation (n - 1) if there are two.
-
-    >>> found = Figure.of([0.87, 0.88, 0.92])
-    >>> found.n, found.text
-    (3, '89.00(2.65)')
-    """
-
-    values: tuple[float, ...]
-    mean: float
-    std: float | None
-
-    @classmethod
-    def of(cls, shares: Iterable[float]) -> Figure:
-        """From shares of 1; there must be one at least."""
-        values = tuple(100 * share for share in shares)
-        found = spread(list(values))
-        assert found is not None
-        assert found["mean"] is not None
-        return cls(values, found["mean"], found["std"])
-
-    @property
-    def n(self) -> int:
-        return len(self.values)
-
-    @property
-    def text(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.std is None else f"({self.std:.2f})")
-
-
-def figure(shares: Iterable[float | None]) -> Figure | None:
-    """Of what is known; None where nothing is."""
-    known = [share for share in shares if share is not None]
-    return Figure.of(known) if known else None
 
 
 def published_deviation(published: Published, spread: str, runs: int) -> float | None:
@@ -81,10 +42,16 @@ def signed(value: float) -> str:
     return text if text.strip("+-0.") else "0.0"
 
 
-def difference(ours: Figure, published: Published, spread: str, runs: int) -> float | None:
-    """Ours minus published in standard deviations, as :data:`DIFFERENCE` says; None where there is no spread at all.
+def difference(ours: Spread, published: Published, spread: str, runs: int) -> float | None:
+    """Ours minus published, in standard deviations; None where neither has a spread. :data:`DIFFERENCE` defines it.
 
-    >>> round(difference(Figure.of([0.87, 0.88, 0.89]), Published.parse("88.50(0.50)"), "standard deviation", 3), 3)
+    Args:
+        ours: accuracies in per cent.
+        published: the published figure, in per cent.
+        spread: the kind of the published spread.
+        runs: the number of published runs.
+
+    >>> round(difference(Spread.of([87.0, 88.0, 89.0]), Published.parse("88.50(0.50)"), "standard deviation", 3), 3)
     -0.447
     """
     known = [part for part in (ours.std, published_deviation(published, spread, runs)) if part]

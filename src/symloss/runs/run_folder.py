@@ -1,4 +1,7 @@
-"""The folder of a run: settings, noise, metrics of every epoch, checkpoints, result. Nothing is ever half-written."""
+"""The folder of a run: settings, noise, metrics of every epoch, checkpoints, result.
+
+Every file is written wholly or not at all. The content of checkpoints is the business of ``symloss.training``.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,21 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from symloss import checks
-from symloss.noise import manifest
-from symloss.training.checkpoint import TO_PREDICT, load_state, packed
-from symloss.training.settings import Settings
-from symloss.writing import said, sync_folder, write_whole
+from symloss.noise.files import LABELS_FILE, MANIFEST_FILE
+from symloss.runs.result import EpochRow, Result, checked_share
+from symloss.runs.settings import Settings
+from symloss.writing import said, write_whole
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
 RESULT, FAILURE, LOCK = "result.json", "failure.json", "lock"
 FORMAT = 1
-"""Of everything in a run's folder; it grows when an older version could misread a newer one's."""
+"""The version of the folder's layout. It grows when an older symloss could misread a folder of a newer one."""
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
-BEFORE_AN_EPOCH = (SETTINGS, DATA, manifest.JSON, manifest.NPZ, METRICS, FAILURE, BEST, LOCK)
-"""Files of a run that has no checkpoint yet; the lock comes last."""
+BEFORE_AN_EPOCH = (SETTINGS, DATA, MANIFEST_FILE, LABELS_FILE, METRICS, FAILURE, BEST, LOCK)
+"""Files of a run that has no checkpoint yet. The lock is removed last."""
 
 
 class Busy(ValueError):  # noqa: N818
@@ -32,45 +34,51 @@ class Busy(ValueError):  # noqa: N818
 
 
 class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: the folder. It need not exist before ``start``.
+    """
+
     def __init__(self, path: Path | str):
         self.path = Path(path)
         self._lock: tuple[int, int] | None = None
-        """Which file we hold as the lock. Other processes that work for us know it too."""
+        """The lock file that we hold: device and inode. Processes that we start know it too."""
         self._made: list[Path] = []
 
     def start(self, settings: Settings) -> None:
         """Make the folder, or refuse one that belongs to another run."""
-        self._made = [place for place in (self.path, *self.path.parents) if not place.exists()]
+        self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with said(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         if self.settings() is None:
             with self.alone():  # two may start the same run at the same moment
                 if self.settings() is None:
                     self.write(SETTINGS, {"format": FORMAT} | settings.to_dict())
-        found = self.settings()
-        assert found is not None
-        if found != settings:
-            ours, theirs = settings.to_dict(), found.to_dict()
+        written = self.settings()
+        assert written is not None
+        if written != settings:
+            ours, theirs = settings.to_dict(), written.to_dict()
             other = ", ".join(sorted(name for name in ours if theirs[name] != ours[name]))
             raise ValueError(
                 f"{self.path} holds a run with other settings ({other}); choose another folder, or remove it"
             )
 
     def settings(self) -> Settings | None:
-        """What the folder's run was started with; None if there is none."""
-        found = self.read(SETTINGS)
-        if found is None:
+        """The settings that the run was started with; None if there is no run."""
+        document = self.read(SETTINGS)
+        if document is None:
             return None
-        written = found.pop("format", 0)
-        if not isinstance(written, int):
-            raise ValueError(f"{self.path / SETTINGS} must hold its format as a number; got {checks.brief(written)}")
-        if written > FORMAT:
+        version = document.pop("format", 0)
+        if not isinstance(version, int):
+            raise ValueError(f"{self.path / SETTINGS} must hold its format as a number; got {checks.brief(version)}")
+        if version > FORMAT:
             raise ValueError(
-                f"{self.path} was written by a newer version of symloss (format {written}, this one "
+                f"{self.path} was written by a newer version of symloss (format {version}, this one "
                 f"knows {FORMAT}); update symloss, or choose another folder"
             )
         try:
-            return Settings.from_dict(found)
+            return Settings.from_dict(document)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.path / SETTINGS} holds no settings of a run; {error}") from None
 
@@ -114,40 +122,58 @@ class RunFolder:
         for name in BEFORE_AN_EPOCH:
             (self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
-            for place in self._made:
-                place.rmdir()
+            for folder in self._made:
+                folder.rmdir()
+
+    def result(self) -> Result | None:
+        """The result of the run; None while it is not finished."""
+        document = self.read(RESULT)
+        return None if document is None else Result.from_json(document, self.path / RESULT)
+
+    def evaluation(self, data: str) -> float | None:
+        """The accuracy on another data set; None if the model was not tested on it yet."""
+        name = evaluation_file(data)
+        document = self.read(name)
+        return None if document is None else checked_share(self.path / name, "accuracy", document.get("accuracy"))
 
     def read(self, name: str, needs: Iterable[str] = ()) -> dict[str, Any] | None:
-        """What a file holds; None if there is none."""
+        """The JSON object in a file; None if there is no such file."""
         try:
-            found = json.loads((self.path / name).read_text())
+            document = json.loads((self.path / name).read_text())
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{self.path / name} must hold JSON; {error}") from None
-        if not isinstance(found, dict):
-            raise ValueError(f"{self.path / name} must hold a JSON object; got {checks.brief(found)}")
+        if not isinstance(document, dict):
+            raise ValueError(f"{self.path / name} must hold a JSON object; got {checks.brief(document)}")
         for key in needs:
-            if key not in found:
+            if key not in document:
                 raise ValueError(
-                    f"{self.path / name} is damaged: it must hold {key!r}; got {checks.brief(sorted(found))}"
+                    f"{self.path / name} is damaged: it must hold {key!r}; got {checks.brief(sorted(document))}"
                 )
-        return found
+        return document
 
     def write(self, name: str, data: dict[str, Any]) -> None:
         self.require_lock()
         write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
 
-    def append_metrics(self, row: dict[str, Any]) -> None:
-        """For good: a checkpoint is written after its row, so no power cut leaves a checkpoint without it."""
+    def append_metrics(self, row: EpochRow) -> None:
+        """Write the metrics of an epoch, down to the disk.
+
+        A checkpoint is written after its row, so no power cut leaves a checkpoint without it.
+        """
         self.require_lock()
         with said(self.path / METRICS), open(self.path / METRICS, "a") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(_line(row))
             file.flush()
             os.fsync(file.fileno())
 
-    def metrics(self) -> list[dict[str, Any]]:
-        """Every epoch that was written down; a last line that a kill cut off is none."""
+    def metrics(self) -> list[EpochRow]:
+        """The metrics of every epoch. A last line that a kill cut off does not count."""
+        return [row for row, _ in self._metric_lines()]
+
+    def _metric_lines(self) -> list[tuple[EpochRow, str]]:
+        """Each epoch, and its line as it was written."""
         path = self.path / METRICS
         try:
             lines = path.read_bytes().split(b"\n")
@@ -156,19 +182,24 @@ class RunFolder:
         rows = [_row(line) for line in lines]
         for number, (line, row) in enumerate(zip(lines[:-1], rows, strict=False), 1):
             if row is None:
-                given = checks.brief(line.decode(errors="replace"))
+                content = checks.brief(line.decode(errors="replace"))
                 raise ValueError(
-                    f"{path} is damaged: line {number} must hold the metrics of an epoch, as JSON; got {given} "
+                    f"{path} is damaged: line {number} must hold the metrics of an epoch, as JSON; got {content} "
                     "(without that line, or the file, the run goes on)"
                 )
-        return [row for row in rows if row is not None]
+        return [(row, line.decode() + "\n") for row, line in zip(rows, lines, strict=True) if row is not None]
 
-    def cut_metrics(self, epochs: int, last: dict[str, Any] | None = None) -> None:
-        """Forget what came after the checkpoint, whose own row may be given; say what is missing before it."""
-        rows = {row["epoch"]: row for row in self.metrics() if row["epoch"] <= epochs}
+    def cut_metrics(self, epochs: int, last: EpochRow | None = None) -> None:
+        """Remove what was written after a checkpoint, and warn of epochs that are missing before it.
+
+        Args:
+            epochs: the epoch of the checkpoint.
+            last: the row of that epoch, where the checkpoint holds it.
+        """
+        lines = {row.epoch: line for row, line in self._metric_lines() if row.epoch <= epochs}
         if last is not None:
-            rows[epochs] = last
-        lost = [epoch for epoch in range(1, epochs + 1) if epoch not in rows]
+            lines[epochs] = _line(last)
+        lost = [epoch for epoch in range(1, epochs + 1) if epoch not in lines]
         if lost:
             warnings.warn(
                 f"{self.path / METRICS} has lost {len(lost)} of the {epochs} epochs before the checkpoint, the first "
@@ -176,58 +207,25 @@ class RunFolder:
                 stacklevel=2,
             )
         self.require_lock()
-        text = "".join(json.dumps(rows[epoch]) + "\n" for epoch in sorted(rows))
-        write_whole(self.path / METRICS, text.encode())
-
-    def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """The one before it is kept, in case this one turns out to be damaged."""
-        self.require_lock()
-        new = self.path / (CHECKPOINT + ".new")
-        write_whole(new, packed(state))
-        if (self.path / CHECKPOINT).exists():
-            os.replace(self.path / CHECKPOINT, self.path / PREVIOUS)
-        os.replace(new, self.path / CHECKPOINT)
-        sync_folder(self.path)
-
-    def save_best(self, state: dict[str, Any]) -> None:
-        self.require_lock()
-        write_whole(self.path / BEST, packed(state))
-
-    def load_best(self) -> dict[str, Any]:
-        return load_state(self.path / BEST)
-
-    def load_checkpoint(self, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any] | None:
-        """The last good one; None if there is none, and none was ever there."""
-        bad: list[str] = []
-        for name in (CHECKPOINT, PREVIOUS):
-            if not (self.path / name).exists():
-                continue
-            try:
-                state = load_state(self.path / name, needs)
-            except ValueError as error:
-                bad.append(str(error))
-                continue
-            if bad:
-                before = f"the checkpoint before it, of epoch {state['epoch']}"
-                warnings.warn(f"{bad[0]}; going back to {before}", stacklevel=2)
-            return state
-        if bad:
-            raise ValueError(
-                f"{', and '.join(bad)}; no good checkpoint is left, so remove {self.path} to train from the start"
-            )
-        return None
+        write_whole(self.path / METRICS, "".join(lines[epoch] for epoch in sorted(lines)).encode())
 
 
-def _identity(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+def evaluation_file(data: str) -> str:
+    """The file, in a run's folder, with the accuracy on another data set."""
+    return f"evaluation-{data}.json"
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _line(row: EpochRow) -> str:
+    return json.dumps(row.to_json()) + "\n"
+
+
+def _row(line: bytes) -> EpochRow | None:
     """The metrics of an epoch; None if the line holds something else."""
     try:
-        row = json.loads(line)
+        return EpochRow.from_json(json.loads(line))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(row, dict) or not all(type(value) in (int, float, NoneType) for value in row.values()):
-        return None
-    return row if type(row.get("epoch")) is int else None

@@ -1,4 +1,4 @@
-"""Everything that decides how a run ends, in one record. Two runs with the same settings end with the same weights."""
+"""The settings of a run: everything that decides its result. Two runs with the same settings end with equal weights."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from types import NoneType
 from typing import Any
 
 from symloss import checks
-from symloss.data.opening import VOUCHED
+from symloss.data.names import KNOWN, VOUCHED
 from symloss.noise.counts import METHODS
 from symloss.noise.noise_spec import parse
-from symloss.training.schedule import Schedule
+from symloss.runs.schedule import Schedule
 
 OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")
 PRECISIONS = {"32": "32-true", "bf16-mixed": "bf16-mixed"}
@@ -27,7 +27,11 @@ AUGMENT: dict[str, bool | str] = {"all": True, "crop": "crop", "none": False}
 
 @dataclass(frozen=True)
 class Settings:
-    """What to train, on what, and how. Where and on how many devices is no part of it."""
+    """What to train, on what data, and how. The folder and the devices are no part of it.
+
+    >>> Settings(loss="gce:q=0.5", noise="sym:0.4").epochs
+    60
+    """
 
     data: str = "digits"
     noise: str = "clean"
@@ -68,10 +72,10 @@ class Settings:
     test: str | None = None
     """Clean data to test on, for data of one's own."""
     fingerprint: str | None = None
-    """Of data of one's own, of known data that is not as published, and of a matrix in a file, as they were when the
-    settings were made: all may change. None where there is nothing of the kind."""
+    """A checksum of files that may change: data of one's own, known data that is not as published, a noise matrix.
+    None where there are no such files."""
     profile: str = FULL
-    """Which form of a recipe it is, if it was shrunk; it changes nothing by itself, but all that is written says so."""
+    """The name of the reduced form of a recipe. It changes nothing by itself, but every report prints it."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -108,30 +112,40 @@ class Settings:
         return cls(**values)
 
     @property
+    def data_is_published(self) -> bool:
+        """Whether the data is a published set by its name, not the user's own."""
+        return self.data in KNOWN
+
+    @property
     def key(self) -> str:
         """The same for the same settings, on every machine."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        said = {name: v for name, v in self.to_dict().items() if name not in _LATER or v != defaults[name]}
-        text = json.dumps(said, sort_keys=True)
+        counted = {name: v for name, v in self.to_dict().items() if name not in _LATER or v != defaults[name]}
+        text = json.dumps(counted, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def with_seeds(settings: Settings, seeds: int) -> list[Settings]:
+    """The same settings with several seeds, from that of ``settings`` upwards."""
+    return [dataclasses.replace(settings, seed=settings.seed + i) for i in range(seeds)]
 
 
 AS_GIVEN = "as given"
 
 
-def noise_said(data: str, noise: str) -> str:
-    """How noise is named to people: labels that nobody vouches for are not called clean where nothing was added.
+def displayed_noise(data: str, noise: str) -> str:
+    """The noise as people read it. Labels of unknown quality are "as given", not "clean".
 
-    >>> noise_said("digits", "clean"), noise_said("photos/", "clean"), noise_said("photos/", "sym:0.4")
+    >>> displayed_noise("digits", "clean"), displayed_noise("photos/", "clean"), displayed_noise("photos/", "sym:0.4")
     ('clean', 'as given', 'sym:0.4')
     """
     return AS_GIVEN if noise == "clean" and data not in VOUCHED else noise
 
 
-def profile_said(profile: str) -> str:
-    """How a profile is named wherever its figures show.
+def displayed_profile(profile: str) -> str:
+    """The profile as people read it. A reduced one says that it is reduced.
 
-    >>> profile_said("full"), profile_said("mini")
+    >>> displayed_profile("full"), displayed_profile("mini")
     ('full', 'mini (reduced: not the published protocol)')
     """
     return profile if profile == FULL else f"{profile} (reduced: not the published protocol)"

@@ -1,0 +1,7 @@
+"""The names of the published data sets. Whoever only needs names loads no data set, and no torch."""
+
+from __future__ import annotations
+
+VOUCHED = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
+"""Data sets whose publishers vouch for the training labels. Those of WebVision were scraped; others are the user's."""
+KNOWN = (*VOUCHED, "webvision-mini", "webvision-mini-imagenet")

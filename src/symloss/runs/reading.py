@@ -1,0 +1,137 @@
+"""Reading runs back from their folders. Every file is checked before it is used."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symloss import checks
+from symloss.noise.files import MANIFEST_FILE
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import DATA, FAILURE, SETTINGS, RunFolder
+from symloss.runs.settings import Settings
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder, as it was read. Its settings are always there, its result only if it is finished."""
+
+    folder: Path
+    name: str
+    """The path of the folder, relative to the one that was read."""
+    settings: Settings
+    outcome: Result | None
+    failure: str | None
+    """The reason why it was given up, if a sweep wrote that down."""
+
+    @property
+    def finished(self) -> bool:
+        return self.outcome is not None
+
+    @property
+    def result(self) -> Result:
+        """The result of a run that is known to be finished."""
+        assert self.outcome is not None, self.name
+        return self.outcome
+
+    def accuracy(self, evaluated_on: str | None) -> float | None:
+        """The accuracy in the last epoch on the test set, or that on another data set; None if there is none yet."""
+        return self.result.last.test_accuracy if evaluated_on is None else self.evaluation(evaluated_on)
+
+    @functools.cached_property
+    def epochs(self) -> list[EpochRow]:
+        """The metrics of every epoch that was written down."""
+        return RunFolder(self.folder).metrics()
+
+    @functools.cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes; none where they were not written down."""
+        names = (RunFolder(self.folder).read(DATA) or {}).get("classes", [])
+        if not isinstance(names, list):
+            raise ValueError(f"{self.folder / DATA} must hold a list of classes; got {checks.brief(names)}")
+        return tuple(str(name) for name in names)
+
+    @functools.cached_property
+    def noise(self) -> tuple[str, NDArray[np.int64]] | None:
+        """The checksum of the noisy labels, and the number of labels of each true class (row) that became each class.
+
+        None where the run has no manifest of its noise.
+        """
+        document = RunFolder(self.folder).read(MANIFEST_FILE)
+        if document is None:
+            return None
+        try:
+            counts = np.array(document["transitions"], dtype=np.int64)
+            draw = str(document["noisy_sha256"])
+        except (KeyError, ValueError, TypeError, OverflowError):
+            counts, draw = np.zeros(0, dtype=np.int64), ""
+        if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size or counts.min() < 0:
+            raise ValueError(
+                f"{self.folder / MANIFEST_FILE} must hold a square table of transitions; got another document"
+            )
+        return draw, counts
+
+    def evaluation(self, data: str) -> float | None:
+        """The accuracy on another data set; None if the model was not tested on it yet."""
+        return RunFolder(self.folder).evaluation(data)
+
+    @property
+    def progress(self) -> str:
+        """How far a run without a result came, or "failed: ..." with the reason."""
+        if self.failure is not None:
+            return f"failed: {self.failure}"
+        return f"unfinished: {max((row.epoch for row in self.epochs), default=0)} of {self.settings.epochs} epochs"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Every run below a folder."""
+
+    folder: Path
+    finished: tuple[Run, ...]
+    unfinished: tuple[Run, ...]
+    """Those without a result, whether they failed or were cut off."""
+    repeated: tuple[tuple[Run, Run], ...]
+    """Runs with the settings of another one, and that other one; they do not count a second time."""
+
+
+def read_runs(folder: Path | str) -> Runs:
+    """Every run below a folder, or in it. A damaged one, or one of a newer version, is refused in one sentence."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"RUNS must be a folder of runs; got {str(folder)!r}, which is none")
+    runs = [read_run(path, folder) for path in _folders(folder)]
+    if not runs:
+        raise FileNotFoundError(f"RUNS must be a folder of runs; got {str(folder)!r} without any run in it")
+    # A finished run stands for all with its settings.
+    first: dict[str, Run] = {}
+    repeated = []
+    for run in sorted(runs, key=lambda run: not run.finished):
+        if run.settings.key in first:
+            repeated.append((run, first[run.settings.key]))
+        else:
+            first[run.settings.key] = run
+    once = sorted(first.values(), key=lambda run: run.name)
+    finished = tuple(run for run in once if run.finished)
+    return Runs(folder, finished, tuple(run for run in once if not run.finished), tuple(repeated))
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(Path(path) for path, _, files in os.walk(folder) if SETTINGS in files)
+
+
+def read_run(folder: Path, root: Path | None = None) -> Run:
+    """The run in a folder. Its name is the folder's path relative to ``root``, or the last part of it."""
+    files = RunFolder(folder)
+    settings = files.settings()
+    if settings is None:
+        raise ValueError(f"{folder / SETTINGS} must be there; it was removed while the runs were read")
+    failure = files.read(FAILURE)
+    reason = None if failure is None else str(failure.get("error", "for an unknown reason"))
+    name = folder.name if root is None or folder == root else folder.relative_to(root).as_posix()
+    return Run(folder, name, settings, files.result(), reason)

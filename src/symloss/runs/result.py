@@ -1,0 +1,154 @@
+"""The metrics of an epoch and the result of a run, as ``metrics.jsonl`` and ``result.json`` hold them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from symloss import checks
+from symloss.runs.settings import Settings
+
+MEASURES = ("test_accuracy", "validation_accuracy")
+"""What the accuracy of a run is measured on: the test set, else the examples held out for validation."""
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """The metrics of one epoch. A metric is None where it could not be measured.
+
+    Attributes:
+        epoch: counted from 1.
+        lr: the learning rate of the last step.
+        loss: the mean training loss.
+        train_accuracy: the share of training examples whose (possibly wrong) label has the largest score.
+        clean_accuracy: the same share, for the true labels.
+        memorised: the share of wrong training labels that the model predicts.
+        validation_accuracy: on the examples that were held out.
+        test_accuracy: on the test set.
+        seconds: the time since the run began, without what was written.
+
+    >>> EpochRow.from_json({"epoch": 3, "loss": 0.5}).loss
+    0.5
+    """
+
+    epoch: int
+    lr: float | None = None
+    loss: float | None = None
+    train_accuracy: float | None = None
+    clean_accuracy: float | None = None
+    memorised: float | None = None
+    validation_accuracy: float | None = None
+    test_accuracy: float | None = None
+    seconds: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        """The metrics by name, in the order in which they are written."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, document: object) -> EpochRow:
+        """Check a JSON document and read it. Names that this version does not know are ignored."""
+        if not isinstance(document, dict) or not all(
+            type(each) in (int, float, NoneType) for each in document.values()
+        ):
+            raise ValueError(f"an epoch must be a JSON object of numbers; got {checks.brief(document)}")
+        number = document.get("epoch")
+        if type(number) is not int:
+            raise ValueError(f"the number of an epoch must be a whole number; got {checks.brief(number)}")
+        return cls(**{name: document[name] for name in _METRICS if name in document})
+
+
+_METRICS = tuple(each.name for each in dataclasses.fields(EpochRow))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run came to.
+
+    Attributes:
+        settings: the settings of the run.
+        train, validation, test: the numbers of examples.
+        validation_labels: "noisy", "clean", or "none" where nothing was held out.
+        noise_rate: the share of wrong labels among the training examples; None where it is unknown.
+        last: the last epoch.
+        best: the epoch with the best validation accuracy; the last one where nothing was held out.
+        seconds: the training time.
+        versions: software, commit, threads and machine.
+    """
+
+    settings: Settings
+    train: int
+    validation: int
+    validation_labels: str
+    test: int
+    noise_rate: float | None
+    last: EpochRow
+    best: EpochRow
+    seconds: float
+    versions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def measure(self) -> str | None:
+        """The metric that counts as the accuracy of the run; None where no example was kept for it."""
+        return next((name for name in MEASURES if getattr(self.last, name) is not None), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that ``result.json`` holds."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], path: Path) -> Result:
+        """Check the document of the file at ``path`` and read it. A damaged one is refused in one sentence."""
+        for name in ("last", "best"):
+            _check_epoch(document.get(name), name, path)
+        _check_numbers(document, path)
+        for name in _REQUIRED:
+            if name not in document:
+                raise ValueError(f"{path} is damaged: it must hold {name!r}; got {checks.brief(sorted(document))}")
+        try:
+            settings = Settings.from_dict(document["settings"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path} holds no settings of a run; {error}") from None
+        try:
+            rows = {name: EpochRow.from_json(document[name]) for name in ("last", "best")}
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+        values = {name: document[name] for name in (*_REQUIRED, "versions") if name in document}
+        return cls(**(values | rows | {"settings": settings}))
+
+
+_REQUIRED = tuple(each.name for each in dataclasses.fields(Result) if each.name != "versions")
+
+
+def _check_epoch(document: object, name: str, path: Path) -> None:
+    if not isinstance(document, dict):
+        raise ValueError(f"{path} must hold a result with a {name} epoch; got {checks.brief(document)}")
+    for metric in (*MEASURES, "memorised"):
+        if document.get(metric) is not None:
+            checked_share(path, f"{metric} of the {name} epoch", document[metric])
+
+
+def _check_numbers(document: Mapping[str, Any], path: Path) -> None:
+    seconds = document.get("seconds", 0.0)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
+        raise ValueError(f"{path} must hold seconds as a number; got {checks.brief(seconds)}")
+    for name in ("train", "validation", "test"):
+        if name in document and type(document[name]) is not int:
+            raise ValueError(f"{path} must hold {name} as a whole number; got {checks.brief(document[name])}")
+    if type(document.get("noise_rate")) not in (int, float, NoneType):
+        raise ValueError(f"{path} must hold noise_rate as a number or nothing; got {document['noise_rate']!r}")
+    if not isinstance(document.get("versions", {}), dict):
+        raise ValueError(f"{path} must hold versions as a JSON object; got {checks.brief(document['versions'])}")
+
+
+def checked_share(path: Path, name: str, value: object) -> float:
+    """A number from 0 to 1 that a file holds, or a refusal that names the file."""
+    try:
+        return checks.number(name, value, "[0, 1]")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
