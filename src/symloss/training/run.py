@@ -23,7 +23,6 @@ from symloss.own_code import note_of
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, RunFolder
 from symloss.runs.settings import PRECISIONS, Settings
-from symloss.training.denormals import flushed_denormals
 from symloss.training.loop import Diverged, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
@@ -170,6 +169,25 @@ class _Work:
         if fabric.is_global_zero:
             folder.write(RESULT, result.to_json())
         return result
+
+
+@contextlib.contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Treat numbers that are too small for full precision (denormals) as zero while a network trains.
+
+    A processor computes with them many times more slowly, and small gradients make many of them: a LeNet-5 with Adam
+    and a learning rate that has run out trained six times faster without them.
+
+    The setting holds in this thread until the end of the block, and in threads that torch starts meanwhile for good:
+    torch can set it for the calling thread alone, and threads inherit it.
+    """
+    # torch can set it, but not tell whether it is set.
+    before = float(torch.tensor(1e-39) * 1.0) == 0.0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
 
 
 def begun_unaugmented(run: RunFolder, settings: Settings) -> bool:

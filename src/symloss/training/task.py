@@ -13,9 +13,9 @@ from torch import Tensor
 from symloss.data.augment import chosen
 from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
+from symloss.data.names import data_root
 from symloss.data.opening import open_data
-from symloss.data.published import deviation
-from symloss.data.root import data_root
+from symloss.data.published import MD5, deviation
 from symloss.noise.corrupt_labels import corrupt
 from symloss.noise.manifest import Corruption
 from symloss.noise.noise_spec import parse
@@ -125,7 +125,7 @@ def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | 
 
 
 def _deviation(data: str, root: Path | None) -> str | None:
-    return deviation(data, data_root() if root is None else root)
+    return deviation(data, data_root() if root is None else root) if data in MD5 else None
 
 
 def _refuse_changed(settings: Settings, data: DataSet, root: Path | None) -> None:
