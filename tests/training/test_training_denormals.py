@@ -8,7 +8,7 @@ import torch
 from training_helpers import small
 
 from symloss.training import train
-from symloss.training.denormals import flushed_denormals
+from symloss.training.run import flushed_denormals
 
 
 def product():

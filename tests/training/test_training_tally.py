@@ -4,7 +4,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 
-from symloss.training.metrics import Tally
+from symloss.training.loop import Tally
 
 
 @pytest.fixture

@@ -13,12 +13,13 @@ from lightning_fabric import Fabric
 
 from symloss.bench import measure
 from symloss.data.dataset import DataSet, Examples, Scaling
+from symloss.data.opening import open_data
 from symloss.noise import corrupt
 from symloss.runs.settings import Settings
 from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.loop import Trainer
 from symloss.training.plan import resolve
-from symloss.training.task import Task, opened
+from symloss.training.task import Task
 
 TARGET = 0.95
 """The least share of the bare step's speed that the loop must reach."""
@@ -66,7 +67,7 @@ def training_failures(rows: list[dict[str, Any]]) -> list[str]:
 
 def _data(root: Path | None) -> tuple[DataSet, str]:
     try:
-        return opened("cifar10", root, "label", None, None), "CIFAR-10"
+        return open_data("cifar10", root=root), "CIFAR-10"
     except FileNotFoundError:
         random = torch.Generator().manual_seed(0)
         images = torch.randint(0, 256, (50_000, 3, 32, 32), dtype=torch.uint8, generator=random)

@@ -16,6 +16,7 @@ from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from symloss.data.dataset import DataSet
     from symloss.runs.result import EpochRow, Result
     from symloss.runs.settings import Settings
     from symloss.runs.summary import Spread
@@ -44,9 +45,10 @@ def train(
     """
     from symloss.runs.folder_names import run_path
 
-    settings = settings_for(loss, options)
+    data = open_from(options)
+    settings = settings_for(loss, options, data)
     folder = out or run_path(options["runs"], settings)
-    result = train_shown(settings, folder, options)
+    result = train_shown(settings, folder, options, data)
     if not _speaks(options):
         return
     if as_json:
@@ -75,7 +77,8 @@ def compare(
     from symloss.runs.summary import summarize
 
     options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
-    plans = [with_seeds(settings_for(spec, options), seeds) for spec in split(losses)]
+    data = open_from(options)
+    plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(losses)]
     total, done = seeds * len(plans), 0
     results: list[list[Result]] = []
     for plan in plans:
@@ -83,7 +86,7 @@ def compare(
         for settings in plan:
             done += 1
             folder = run_path(options["runs"], settings)
-            results[-1].append(train_shown(settings, folder, options, f"{done}/{total} "))
+            results[-1].append(train_shown(settings, folder, options, data, f"{done}/{total} "))
     if not _speaks(options):
         return
     if as_json:
@@ -129,15 +132,20 @@ def predict(
         write_whole(out, written)
 
 
-def settings_for(loss: str, options: dict[str, Any]) -> Settings:
-    """Of one loss, from the options of a command and the protocol of the data set."""
+def open_from(options: dict[str, Any]) -> DataSet:
+    """Open the data that the options of a command name. What is wrong with it is said before anything is written."""
+    from symloss.training.task import open_for_training
+
+    columns = {name: options[name] for name in ("label", "image", "test", "skip_bad")}
+    return open_for_training(options["data"], options["data_dir"], **columns)
+
+
+def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
+    """The settings of one loss, from the options of a command and the recipes for the data set."""
     from symloss.training import resolve
-    from symloss.training.task import opened
 
     given = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir")}
-    where = {name: options[name] for name in ("label", "image", "test", "skip_bad")}
-    opened(options["data"], options["data_dir"], **where)  # what is wrong with it comes out before anything is written
-    return resolve(options["data"], loss, root=options["data_dir"], **given)
+    return resolve(options["data"], loss, root=options["data_dir"], opened=data, **given)
 
 
 def _speaks(options: dict[str, Any]) -> bool:
@@ -155,7 +163,12 @@ def default_noise(data: str, of_known: str) -> str:
 
 
 def train_shown(
-    settings: Settings, folder: Path, options: dict[str, Any], which: str = "", hide: tuple[str, ...] = ()
+    settings: Settings,
+    folder: Path,
+    options: dict[str, Any],
+    data: DataSet,
+    which: str = "",
+    hide: tuple[str, ...] = (),
 ) -> Result:
     """Train and show the progress. The metrics in ``hide`` are not shown."""
     from symloss.training import train as run
@@ -170,7 +183,7 @@ def train_shown(
         on_epoch = _Without(show, hide) if hide else show
         on_epoch = on_epoch if board is None else _Both(on_epoch, board)
         try:
-            return run(settings, folder, root=options["data_dir"], on_epoch=on_epoch, **where)
+            return run(settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, **where)
         finally:
             if board is not None:
                 board.close()

@@ -10,9 +10,10 @@ import typer
 
 from symloss.cli.options import HOW, OFF, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, console, print_json, say
-from symloss.cli.training import Losses, default_noise, percent, settings_for, train_shown
+from symloss.cli.training import Losses, default_noise, open_from, percent, settings_for, train_shown
 
 if TYPE_CHECKING:
+    from symloss.data.dataset import DataSet
     from symloss.lab.questions import Question
     from symloss.lab.search_space import Space
     from symloss.lab.tuning import Progress
@@ -103,12 +104,15 @@ def tune(
         options |= fixed
     else:
         spaces = _spaces(names, lrs, weight_decays, vary or [], options["data"])
-    questions = _questions(spaces, seeds, options)
+    opened = open_from(options)
+    questions = _questions(spaces, seeds, options, opened)
     found = tune(
         questions,
         method,
         runs=options["runs"],
-        train=lambda settings, folder, which: train_shown(settings, folder, options, which, hide=("test_accuracy",)),
+        train=lambda settings, folder, which: train_shown(
+            settings, folder, options, opened, which, hide=("test_accuracy",)
+        ),
         storage=storage,
         study=study,
         on_trial=_say,
@@ -141,11 +145,11 @@ def _spaces(
     return {loss: space_of(data, loss, varied=varied.get(parse(loss)[0]), **grids) for loss in losses}
 
 
-def _questions(spaces: dict[str, Space], seeds: int, options: dict[str, Any]) -> list[Question]:
+def _questions(spaces: dict[str, Space], seeds: int, options: dict[str, Any], opened: DataSet) -> list[Question]:
     from symloss.lab.questions import Question
 
     settings = options | {"lr": None, "weight_decay": None}
-    return [Question(loss, settings_for(loss, settings), space, seeds) for loss, space in spaces.items()]
+    return [Question(loss, settings_for(loss, settings, opened), space, seeds) for loss, space in spaces.items()]
 
 
 def _numbers(argument: str, text: str | None) -> list[float] | None:

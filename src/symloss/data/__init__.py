@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet, Examples, ImageFiles, Scaling
     from symloss.data.download import get
-    from symloss.data.names import KNOWN
+    from symloss.data.names import KNOWN, data_root
     from symloss.data.opening import open_data
-    from symloss.data.root import data_root
     from symloss.data.webvision import open_webvision
 
 __all__ = [
@@ -37,7 +36,7 @@ _HOME = {
     "ImageFiles": "dataset",
     "KNOWN": "names",
     "Scaling": "dataset",
-    "data_root": "root",
+    "data_root": "names",
     "get": "download",
     "open_data": "opening",
     "open_webvision": "webvision",

@@ -16,8 +16,7 @@ from symloss.checks import brief
 from symloss.data.augment import usual
 from symloss.data.bad_files import ROWS_HINT, BadFiles
 from symloss.data.class_names import check_spelling, class_names, class_numbers, is_missing
-from symloss.data.dataset import DataSet, Examples
-from symloss.data.scaling import scaling_of_features, scaling_of_images
+from symloss.data.dataset import DataSet, Examples, scaling_of_features, scaling_of_images
 
 PAIRS = (("x", "y"), ("x_train", "y_train"), ("inputs", "labels"))
 TEST_PAIR = ("x_test", "y_test")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from symloss.data.dataset import DataSet, Examples, labels_tensor
-from symloss.data.scaling import scaling_of_images
+from symloss.data.dataset import DataSet, Examples, labels_tensor, scaling_of_images
 
 
 def open_digits() -> DataSet:

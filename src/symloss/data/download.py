@@ -13,7 +13,7 @@ from typing import IO, Any, BinaryIO
 
 from symloss.checks import nearest
 from symloss.data.archive import extract
-from symloss.data.root import data_root
+from symloss.data.names import data_root
 from symloss.data.sources import BY_HAND, SOURCES, Remote, by_hand
 from symloss.writing import DiskFull, disk_is_full, said
 

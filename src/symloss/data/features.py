@@ -6,8 +6,7 @@ from torch import Tensor
 
 from symloss.data.bad_files import BadFiles
 from symloss.data.class_names import class_names, class_numbers
-from symloss.data.dataset import DataSet, Examples
-from symloss.data.scaling import scaling_of_features
+from symloss.data.dataset import DataSet, Examples, scaling_of_features
 from symloss.data.table_file import TableFile
 
 

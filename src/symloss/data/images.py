@@ -17,8 +17,7 @@ from torch import Tensor
 from symloss.data.augment import usual
 from symloss.data.bad_files import BadFiles
 from symloss.data.class_names import class_names, class_numbers
-from symloss.data.dataset import DataSet, Examples, ImageFiles, Inputs
-from symloss.data.scaling import IMAGENET, scaling_of_images
+from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, Inputs, scaling_of_images
 
 RESIDENT_BYTES = 2 * 2**30
 """Images of one size are held in memory if they need no more than this."""

@@ -17,8 +17,7 @@ from symloss.data.idx import SCALING as IDX
 from symloss.data.idx import open_idx
 from symloss.data.image_folder import open_folder
 from symloss.data.image_table import image_column, open_manifest
-from symloss.data.names import KNOWN, VOUCHED
-from symloss.data.root import data_root
+from symloss.data.names import KNOWN, VOUCHED, data_root
 from symloss.data.table_file import open_table
 from symloss.data.webvision import open_webvision
 

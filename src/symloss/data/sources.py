@@ -29,36 +29,41 @@ class Source:
         return self.files[0].name.endswith(".tar.gz")
 
 
-def _archive(name: str, md5: str, folder: str) -> Source:
-    return Source("https://www.cs.toronto.edu/~kriz/", folder, (Remote(name, md5),))
-
-
-def _idx(url: str, folder: str, *md5: str) -> Source:
-    names = "train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"
-    return Source(url, folder, tuple(Remote(f"{n}-ubyte.gz", m) for n, m in zip(names, md5, strict=True)))
-
+CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/"
 
 SOURCES = {
-    "mnist": _idx(
+    "mnist": Source(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "mnist",
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "d53e105ee54ea40749a09fcbcd1e9432",
-        "9fb629c4189551a2d022fa330f9573f3",
-        "ec29112dd5afa0611ce80d1b7f02629c",
+        (
+            Remote("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+            Remote("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+            Remote("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+            Remote("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+        ),
     ),
-    "fashion-mnist": _idx(
+    "fashion-mnist": Source(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         "fashion-mnist",
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "25c81989df183df01b3e8a0aad5dffbe",
-        "bef4ecab320f06d8554ea6380940ec79",
-        "bb300cfdad3c16e7a12a480ee83cd310",
+        (
+            Remote("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+            Remote("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+            Remote("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+            Remote("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+        ),
     ),
-    "cifar10": _archive("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"),
-    "cifar10-binary": _archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin"),
-    "cifar100": _archive("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"),
-    "cifar100-binary": _archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary"),
+    "cifar10": Source(
+        CIFAR_PAGE, "cifar-10-batches-py", (Remote("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),)
+    ),
+    "cifar10-binary": Source(
+        CIFAR_PAGE, "cifar-10-batches-bin", (Remote("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),)
+    ),
+    "cifar100": Source(
+        CIFAR_PAGE, "cifar-100-python", (Remote("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),)
+    ),
+    "cifar100-binary": Source(
+        CIFAR_PAGE, "cifar-100-binary", (Remote("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),)
+    ),
 }
 
 _WEBVISION = (

@@ -18,9 +18,8 @@ from pathlib import Path
 
 from symloss.checks import brief
 from symloss.data.bad_files import BadFiles, refusal
-from symloss.data.dataset import DataSet, Examples, ImageFiles, labels_tensor
+from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, labels_tensor
 from symloss.data.images import readable
-from symloss.data.scaling import IMAGENET
 from symloss.data.sources import by_hand
 
 CLASSES, ALL_CLASSES = 50, 1000

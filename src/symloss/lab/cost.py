@@ -18,7 +18,7 @@ from symloss.runs.result import EpochRow
 from symloss.runs.settings import Settings
 from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.run import train
-from symloss.training.task import opened
+from symloss.training.task import open_for_training
 
 STEPS = 3
 PIXELS = 128 * 3 * 32 * 32
@@ -63,14 +63,14 @@ def _before(works: list[Work]) -> dict[Settings, float]:
 
 
 def _measure(settings: Settings, threads: int, root: Path | None) -> float:
-    data = opened(settings.data, root, settings.label, settings.image, settings.test)
+    data = open_for_training(settings.data, root, label=settings.label, image=settings.image, test=settings.test)
     usual = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         seconds = settings.epochs * _epoch_seconds(settings, data)
         if seconds < SHORT:  # of a short run the steps are the smaller part
             with contextlib.suppress(OSError):  # a full disk is the sweep's to tell
-                seconds = settings.epochs * _tried_epoch_seconds(settings, root)
+                seconds = settings.epochs * _tried_epoch_seconds(settings, root, data)
         return seconds
     finally:
         torch.set_num_threads(usual)
@@ -84,11 +84,12 @@ def _epoch_seconds(settings: Settings, data: DataSet) -> float:
     return _step_seconds(settings, data) * (steps + FORWARD * looked_at / settings.batch)
 
 
-def _tried_epoch_seconds(settings: Settings, root: Path | None) -> float:
+def _tried_epoch_seconds(settings: Settings, root: Path | None, data: DataSet) -> float:
     """Seconds of the second epoch of a real run, with all files written."""
     with tempfile.TemporaryDirectory() as folder:
         rows: list[EpochRow] = []
-        train(dataclasses.replace(settings, epochs=2), folder, root=root, accelerator="cpu", on_epoch=rows.append)
+        short = dataclasses.replace(settings, epochs=2)
+        train(short, folder, root=root, accelerator="cpu", data=data, on_epoch=rows.append)
     return (rows[1].seconds or 0.0) - (rows[0].seconds or 0.0) + WRITING
 
 

@@ -1,10 +1,8 @@
-"""What a run trains on: data with its labels made noisy, what is held out of it, and clean examples to test on."""
+"""The data of a run: training examples with noisy labels, validation examples, and clean test examples."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,17 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symloss.data import KNOWN, data_root, open_data
 from symloss.data.augment import chosen
 from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.published import deviation
-from symloss.noise import Corruption, corrupt, parse
+from symloss.data.names import data_root
+from symloss.data.opening import open_data
+from symloss.data.published import MD5, deviation
+from symloss.noise.corrupt_labels import corrupt
+from symloss.noise.manifest import Corruption
+from symloss.noise.noise_spec import parse
 from symloss.runs.settings import Settings
 
 
 @dataclass(frozen=True)
 class Task:
+    """The data of a run: what it trains on, what is held out, and what it is tested on."""
+
     data: DataSet
     train: Examples
     clean: Tensor | None
@@ -38,35 +41,32 @@ class Task:
         return replace(self, train=train, validation=shared, test=None if self.test is None else self.test.to(device))
 
 
-def opened(
+def open_for_training(
     data: str,
     root: Path | None = None,
+    *,
     label: str = "label",
     image: str | None = None,
     test: str | None = None,
     skip_bad: bool = False,
 ) -> DataSet:
-    """The data set; remembered while it does not change, as many runs follow one another on the same one."""
-    changed = () if data in KNOWN else tuple(_changed(path) for path in (data, test) if path is not None)
-    return _opened(data, root, label, image, test, skip_bad, changed)
-
-
-@functools.lru_cache(maxsize=1)
-def _opened(
-    data: str, root: Path | None, label: str, image: str | None, test: str | None, skip_bad: bool, state: object
-) -> DataSet:
+    """Open a data set, as :func:`symloss.data.open_data` does, and warn of every file that is left out."""
     return open_data(data, root=root, label=label, image=image, test=test, skip_bad=skip_bad, on_bad=warn)
 
 
-def _changed(path: str) -> tuple[int, ...]:
-    """When the file, or each folder, was last written to; of a folder also when a file in it came, went or moved."""
-    places = [path, *(folder for folder, _, _ in os.walk(path))]
-    return tuple(os.stat(place).st_mtime_ns for place in places if os.path.exists(place))
+def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False, data: DataSet | None = None) -> Task:
+    """Corrupt the labels of the training data (all of them), take the subset, and hold the validation data out.
 
-
-def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False) -> Task:
-    """Open the data, corrupt its labels (all of them), then take a subset if one is wanted, and hold some of it out."""
-    data = opened(settings.data, root, settings.label, settings.image, settings.test, skip_bad)
+    Args:
+        settings: of the run.
+        root: the folder of known data sets.
+        skip_bad: leave out files that are no images instead of refusing them.
+        data: the data set of these settings, if it is open already; else it is opened.
+    """
+    if data is None:
+        data = open_for_training(
+            settings.data, root, label=settings.label, image=settings.image, test=settings.test, skip_bad=skip_bad
+        )
     clean_is_known = data.labels_are_true or settings.noise != "clean"
     _refuse_changed(settings, data, root)
     _refuse_what_data_lacks(settings, data, clean_is_known)
@@ -77,7 +77,7 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
         classes=len(data.classes),
         seed=settings.seed if settings.noise_seed is None else settings.noise_seed,
         counts=settings.counts,
-        dataset=data.name if settings.data in KNOWN else None,
+        dataset=data.name if settings.data_is_published else None,
         inputs=data.train.inputs if isinstance(data.train.inputs, Tensor) else None,
         root=data_root() if root is None else root,
         split="before" if settings.validation > 0 else None,
@@ -102,27 +102,41 @@ def augmentation(settings: Settings, data: DataSet) -> tuple[str, ...]:
     return chosen(settings.augment, data.augmentation, data.input_shape)
 
 
-def fingerprint(data: str, own: DataSet | None, noise: str, root: Path | None) -> str | None:
-    """Of what a name stands for and may change under it; None if all of it is as published.
+def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | None) -> str | None:
+    """A checksum of the files that may change while their name stays the same.
 
-    That is data of one's own, files of a known data set that are not the publisher's, and the matrix in a file.
+    These are the user's own data, files of a known data set that are not the publisher's, and a noise matrix in a file.
+
+    Args:
+        data: name or path of the data.
+        users_data: the opened data set, if it is the user's own; None for a known one.
+        noise: the noise as text.
+        root: the folder of known data sets.
+
+    Returns:
+        The checksum, or None if all files are as published.
     """
     spec = parse(noise)
-    found = deviation(data, data_root() if root is None else root) if own is None else own.fingerprint
-    parts = [] if found is None else [found]
+    of_data = users_data.fingerprint if users_data is not None else _deviation(data, root)
+    parts = [] if of_data is None else [of_data]
     if spec.kind == "matrix" and spec.path is not None and Path(spec.path).is_file():
         parts.append(hashlib.sha256(Path(spec.path).read_bytes()).hexdigest()[:12])
     return "-".join(parts) or None
 
 
+def _deviation(data: str, root: Path | None) -> str | None:
+    return deviation(data, data_root() if root is None else root) if data in MD5 else None
+
+
 def _refuse_changed(settings: Settings, data: DataSet, root: Path | None) -> None:
     if settings.fingerprint is None:
         return
-    found = fingerprint(settings.data, None if settings.data in KNOWN else data, settings.noise, root)
-    if settings.fingerprint != found:
+    users_data = None if settings.data_is_published else data
+    current = fingerprint(settings.data, users_data, settings.noise, root)
+    if settings.fingerprint != current:
         raise ValueError(
             f"{settings.data} with noise {settings.noise} must be as it was when these settings were made, with the "
-            f"fingerprint {settings.fingerprint}; it has changed, and has {found}"
+            f"fingerprint {settings.fingerprint}; it has changed, and has {current}"
         )
 
 
