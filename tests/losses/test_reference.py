@@ -21,7 +21,7 @@ from symloss.losses.spec import parse
 EXTREMES = {
     "sgce": ["q=1e-6", "q=0.2", "q=1"],
     "alpha-mae": ["alpha=0", "alpha=0.25", "alpha=1", "alpha=4"],
-    "gce": ["q=1e-6", "q=0.3", "q=1"],
+    "gce": ["q=1e-6", "q=0.3", "q=1", "q=0", "q=2", "q=10"],
     "focal": ["gamma=0", "gamma=2"],
     "agce": ["a=0.01,q=0.1", "a=6,q=1.5", "a=1,q=1"],
     "aul": ["a=1.01,q=0.1", "a=6.3,q=1.5", "a=2,q=1"],
