@@ -82,7 +82,7 @@ def rce(p: Number) -> Number:
 
 
 def gce(p: Number, q: Number) -> Number:
-    return (1 - p**q) / q
+    return (1 - p**q) / q if q else -log(p)
 
 
 def focal(p: Number, gamma: Number) -> Number:

@@ -106,7 +106,7 @@ def test_what_we_refuse_of_a_users_own_loss_is_one_sentence(run_command, tmp_pat
     ("arguments", "message"),
     [
         (["certify", "gec"], "there is no loss named 'gec'; did you mean 'gce'?"),
-        (["certify", "gce:q=0"], "q must be a number in (0, 1]; got 0"),
+        (["certify", "gce:q=-1"], "q must be a number in [0, 10]; got -1"),
         (["certify", "gce:p=1"], "gce has no parameter 'p'; its parameters are: q"),
         (["certify", "ce", "--classes", "1"], "classes must be a whole number in [2, inf); got 1"),
         (["certify", "--own", "nothing"], "SPEC must be module:name of a function or module"),

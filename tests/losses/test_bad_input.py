@@ -168,15 +168,15 @@ def refused_number(value: object, exception: type[Exception] = ValueError) -> tu
 )
 def test_parameters(door, case, exception, ingredients):
     with refused(exception, *ingredients):
-        door("gce", **case)
+        door("ngce", **case)
 
 
 @doors
 def test_parameters_are_checked_whatever_came_before(door):
     """1.0 == True, also as the key of a cache."""
-    by_function("gce", q=1.0)
+    by_function("ngce", q=1.0)
     with refused(TypeError, "q", "got True", "a number in (0, 1]"):
-        door("gce", q=True)
+        door("ngce", q=True)
 
 
 @doors
@@ -349,11 +349,11 @@ def test_a_name_like_no_other_gets_all_of_them(given):
     no_value=("gce:q", ValueError, "spec 'gce:q'", "holds 'q'", "key=value"),
     no_key=("gce:=5", ValueError, "spec 'gce:=5'", "holds '=5'", "key=value"),
     second_item=("nce+mae:alpha=1,beta", ValueError, "spec", "holds 'beta'", "key=value"),
-    empty_value=("gce:q=", TypeError, "q must", "got ''", "a number in (0, 1]"),
-    not_a_number=("gce:q=abc", TypeError, "q must", "got 'abc'", "a number in (0, 1]"),
-    boolean=("gce:q=True", TypeError, "q must", "got 'True'", "a number in (0, 1]"),
-    nan=("gce:q=nan", ValueError, "q must", "got nan", "a number in (0, 1]"),
-    semicolon=("gce:q=.5;scale=ce", TypeError, "q must", "got '.5;scale=ce'", "a number in (0, 1]"),
+    empty_value=("ngce:q=", TypeError, "q must", "got ''", "a number in (0, 1]"),
+    not_a_number=("ngce:q=abc", TypeError, "q must", "got 'abc'", "a number in (0, 1]"),
+    boolean=("ngce:q=True", TypeError, "q must", "got 'True'", "a number in (0, 1]"),
+    nan=("ngce:q=nan", ValueError, "q must", "got nan", "a number in (0, 1]"),
+    semicolon=("ngce:q=.5;scale=ce", TypeError, "q must", "got '.5;scale=ce'", "a number in (0, 1]"),
     unknown_key=("gce:p=.5", TypeError, "gce", "'p'", "its parameters are: q", "reduction"),
     twice=("gce:q=.5,q=.6", ValueError, "spec 'gce:q=.5,q=.6'", "q twice"),
     weight=("gce:weight=1", TypeError, "weight", "got int", WEIGHT),

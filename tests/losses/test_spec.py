@@ -162,7 +162,7 @@ def test_a_bad_spec_is_refused_at_its_place(spec):
 @pytest.mark.parametrize(
     ("spec", "exception", "ingredients"),
     [
-        ("blend(gce:q=7, alpha=0.3)", ValueError, ["q must be a number in (0, 1]", "got 7", "(in gce:q=7)"]),
+        ("blend(sgce:q=7, alpha=0.3)", ValueError, ["q must be a number in (0, 1]", "got 7", "(in sgce:q=7)"]),
         ("blend(ce, alpha=0.3)", ValueError, ["symmetric", "(in blend(ce, alpha=0.3))"]),
         ("no_such_package.losses:mine", ValueError, ["no module 'no_such_package'"]),
         ("torch.nn:mine", ValueError, ["'torch.nn:mine'", "has no 'mine'"]),

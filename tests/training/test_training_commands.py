@@ -237,7 +237,7 @@ def tables(tmp_path):
         (["--noise", "symmetric:0.5"], ["symmetric"]),
         (["--noise", "sym"], ["sym"]),
         (["--loss", "gec"], ["there is no loss named 'gec'", "did you mean 'gce'?"]),
-        (["--loss", "gce:q=7"], ["q must be a number in (0, 1]", "got 7"]),
+        (["--loss", "gce:q=70"], ["q must be a number in [0, 10]", "got 70"]),
         (["--model", "cnn9"], ["model 'cnn9' does not exist"]),
         (["--model", "no_module:net"], ["no_module:net"]),
         (["--schedule", "linear"], ["schedule must be", "got 'linear'"]),

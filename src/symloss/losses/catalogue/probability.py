@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Unpack
 
 from symloss.losses import leaves as phi
-from symloss.losses.catalogue.ranges import GAMMA, Q
+from symloss.losses.catalogue.ranges import GAMMA
 from symloss.losses.catalogue.shared import LOG_ZERO, MAE_MOST_BENT, MAE_STEEPEST, ROOT, SYMMETRIC
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.record import Constants, Facts, Record
+from symloss.losses.record import Constants, Facts, Range, Record
 
 
 def reverse_ce() -> phi.MAE:
@@ -110,16 +110,18 @@ class RCE(Criterion):
 class GCE(Criterion):
     """Generalised cross-entropy: (1 - p_y^q) / q.
 
-    It lies between cross-entropy and MAE.
+    Between q = 0 and q = 1 it lies between cross-entropy and MAE. Above 1 improbable labels count for even less than
+    in MAE; with language models such losses are used for fine-tuning. Below 0 float32 has no numbers for improbable
+    labels, so q ends at 0.
 
     Args:
-        q: in (0, 1]; towards 0 cross-entropy, at 1 MAE.
+        q: in [0, 10]; at 0 cross-entropy, at 1 MAE, above 1 improbable labels count for less than in MAE.
         options: those of :class:`symloss.Criterion`.
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Zhang, Sabuncu: Generalized cross entropy loss for deep neural networks with noisy labels.
-    NeurIPS.
+    Reference: Zhang, Sabuncu: Generalized cross entropy loss for deep neural networks with noisy labels. NeurIPS.
+    For q above 1: Li, Qiu, Chen, Ji, Tong: Beyond log likelihood (arXiv 2510.00526).
 
     >>> import torch, symloss
     >>> symloss.GCE(q=0.7)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -130,9 +132,9 @@ class GCE(Criterion):
         "gce",
         "(1 - p_y^q) / q",
         "Zhang 2018",
-        phi.GCE,
-        {"q": Q},
-        facts=Facts(symmetric=lambda at: at.q == 1),
+        lambda q: phi.GCE(q) if q > 0 else phi.CE(),
+        {"q": Range("[0, 10]", "at 0 cross-entropy, at 1 MAE, above 1 improbable labels count for less than in MAE")},
+        facts=Facts(symmetric=lambda at: at.q == 1, convex=lambda at: at.q == 0, bounded=lambda at: at.q > 0),
         constants=Constants(lambda at: ROOT * at.q**at.q / (1 + at.q) ** (1 + at.q)),
     )
 
