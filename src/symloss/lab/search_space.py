@@ -29,6 +29,7 @@ class Space:
     dimensions: tuple[Dimension, ...]
 
     def points(self) -> Iterator[Point]:
+        """All points, the last dimension changes first."""
         names = [dimension.name for dimension in self.dimensions]
         for values in itertools.product(*(dimension.values for dimension in self.dimensions)):
             yield dict(zip(names, values, strict=True))

@@ -30,11 +30,13 @@ class Method:
     """How points are chosen, and how many."""
 
     sampler: str = GRID
+    """"grid" for every combination, or the name of a sampler of Optuna."""
     trials: int | None = None
     """Of each loss, by all processes together; the grid has as many as there are combinations."""
     finalists: int = 0
     """How many of the best of each loss are run again, with more seeds."""
     final_seeds: int = 0
+    """With how many seeds."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sampler", short_name(self.sampler))
@@ -45,6 +47,7 @@ class Method:
 
     @property
     def every_combination(self) -> bool:
+        """Whether the sampler is the grid."""
         return self.sampler == GRID
 
 

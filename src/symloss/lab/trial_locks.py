@@ -114,6 +114,7 @@ class Claims:
             return self._new() if len(self.trials()) < self.wanted else None
 
     def others_at_work(self) -> bool:
+        """Whether a trial is still being trained by another process."""
         return bool(self._running())
 
     def trials(self) -> list[FrozenTrial]:

@@ -47,13 +47,19 @@ class Progress:
     """A trial that came to its end."""
 
     loss: str
+    """As the user wrote it."""
     final: bool
+    """Whether it is a trial of a finalist."""
     number: int
+    """Of the trial, from 1."""
     total: int
+    """Trials of the study."""
     settings: Settings
+    """Of the trial, with the first seed."""
     validation: Spread | None
     """None if it diverged."""
     reason: str | None
+    """How it diverged; None if it did not."""
     best: float | None
     """Of this study, so far."""
 

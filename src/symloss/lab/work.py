@@ -48,6 +48,7 @@ class Work:
         return found if whole else None
 
     def started(self) -> bool:
+        """Whether an epoch of the run is finished."""
         metrics = self.folder / METRICS
         return metrics.exists() and metrics.stat().st_size > 0
 

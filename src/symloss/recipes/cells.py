@@ -31,13 +31,21 @@ class Cell:
     """One run of a table."""
 
     table: str
+    """Name of the table."""
     dataset: str
+    """Name of the data set, as the table has it."""
     row: str
+    """Name of the row."""
     title: str
+    """The row as people write it."""
     noise: str
+    """The noise, such as "sym:0.8"."""
     resolved: Resolved
+    """Every setting of the run, with its source."""
     evaluate: str | None
+    """A data set to test the finished model on, in place of the one it was trained on."""
     published: Published | None
+    """The published figure; None where there is none."""
 
     @property
     def name(self) -> str:
@@ -46,6 +54,7 @@ class Cell:
 
     @property
     def settings(self) -> Settings:
+        """Every setting of the run."""
         return self.resolved.settings
 
     @property
@@ -55,6 +64,7 @@ class Cell:
 
     @property
     def seed(self) -> int:
+        """The seed of the run."""
         return self.settings.seed
 
 
@@ -98,6 +108,11 @@ def plan(
 
 def find_cell(name: str, *, seed: int = 0, profile: str = FULL) -> Cell:
     """A cell by its name.
+
+    Args:
+        name: table, data set, row and noise, as in "table1/cifar10/sgce/sym:0.8".
+        seed: which of its runs.
+        profile: "full", or one that shrinks the run.
 
     >>> find_cell("table1/cifar10/sgce/sym:0.8").settings.loss
     'sgce:q=0.8'

@@ -27,8 +27,11 @@ class Published:
     """A cell as it was printed, in per cent."""
 
     value: float
+    """The accuracy."""
     spread: float | None
+    """The number in brackets; None where there is none."""
     bold: bool
+    """Whether it is printed in bold."""
     text: str
     """As printed, without its bold."""
 
@@ -92,13 +95,21 @@ class PublishedTable:
     """A table: losses in its rows, data sets with their noise in its columns."""
 
     name: str
+    """The name of its file."""
     title: str
+    """What it shows."""
     source: str
+    """Where it was published."""
     rows: tuple[TableRow, ...]
+    """One for each loss."""
     datasets: tuple[TableColumn, ...]
+    """One for each data set."""
     seeds: int
+    """How many runs each figure is the mean of."""
     spread: str
+    """What the numbers in brackets are, one of ``SPREADS``."""
     settings: dict[str, Any]
+    """Settings of all its runs that differ from the protocols."""
 
     def published(self, dataset: str, row: str, noise: str) -> Published | None:
         """The published figure of a cell; None where there is none."""

@@ -42,10 +42,12 @@ class Dimension:
 
     @property
     def is_the_papers(self) -> bool:
+        """Whether the paper searched this grid."""
         return self.source.startswith("the paper")
 
     @property
     def numeric(self) -> bool:
+        """Whether all values are numbers."""
         return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.values)
 
     def between(self) -> tuple[float, float] | None:
@@ -73,6 +75,7 @@ class SearchGrids:
     """Settings of the paper's search."""
 
     def weight_decay_of(self, data: str) -> Dimension:
+        """The weight decays for a data set, by name or path."""
         return self.weight_decay.get(trained_as(data), self.weight_decay[OTHER])
 
 
