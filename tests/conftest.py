@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import Tensor
+from warm_python import WarmPython
 
 import symloss
 from symloss.losses.catalogue import RECORDS
@@ -66,6 +68,20 @@ def value_and_grad(
 
 def assert_close(actual: object, expected: object, tolerance: float = 1e-12, *, equal_nan: bool = False) -> None:
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=equal_nan)
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    """Runs commands without the wait for torch."""
+    server = WarmPython()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def run_command(warm_python: WarmPython) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``symloss ARGUMENTS`` in a process of its own, with ``cwd`` if that is given."""
+    return lambda *arguments, **options: warm_python.run(["-m", "symloss", *arguments], **options)
 
 
 @pytest.fixture(scope="session")

@@ -138,6 +138,10 @@ def bi_tempered(p: Scores, y: int, t1: Number) -> Number:
     return -log_t1 - (1 - mp.fsum(x ** (2 - t1) for x in p)) / (2 - t1)
 
 
+def amse(p: Scores, y: int, a: Number) -> Number:
+    return mean([(a * (k == y) - x) ** 2 for k, x in enumerate(p)])
+
+
 def p_at(z: Scores, y: int) -> Number:
     return softmax(z)[y]
 
@@ -163,6 +167,9 @@ REFERENCE: dict[str, Callable[..., Number]] = {
     "mse": lambda z, y: 1 - 2 * p_at(z, y) + mp.fsum(p * p for p in softmax(z)),
     "cosine": lambda z, y: 1 - z[y] / norm(z),
     "bi-tempered": lambda z, y, t1=0.8, t2=1.2: bi_tempered(tempered_softmax(z, t2), y, t1),
+    "ldr-kl": lambda z, y, lam=1, margin=0.1: (
+        lam * log(mean([mp.exp((margin * (k != y) + x - z[y]) / lam) for k, x in enumerate(z)]))
+    ),
     "nce": lambda z, y: relative(ce, z, y),
     "nfl": lambda z, y, gamma=0.5: relative(focal, z, y, gamma),
     "ngce": lambda z, y, q=0.7: relative(gce, z, y, q),
@@ -179,6 +186,10 @@ REFERENCE: dict[str, Callable[..., Number]] = {
     "anl-ce": lambda z, y, alpha=1, beta=1: alpha * relative(ce, z, y) + beta * complement(ce, z, y),
     "anl-fl": lambda z, y, alpha=1, beta=1, gamma=0.5: (
         alpha * relative(focal, z, y, gamma) + beta * complement(focal, z, y, gamma)
+    ),
+    "jal-ce": lambda z, y, alpha=1, beta=1, a=30: alpha * relative(ce, z, y) + beta * amse(softmax(z), y, a),
+    "jal-fl": lambda z, y, alpha=1, beta=1, a=30, gamma=0.5: (
+        alpha * relative(focal, z, y, gamma) + beta * amse(softmax(z), y, a)
     ),
     "label-smoothing": lambda z, y, r=0.1: (1 - r) * ce(p_at(z, y)) + r * mean([ce(p) for p in softmax(z)]),
     "dirichlet-ce": lambda z, y, alpha=0.5: ce(p_at(z, y)) + (alpha - 1) * mp.fsum(ce(p) for p in softmax(z)),

@@ -70,21 +70,22 @@ def write_cifar10(root: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in FOUND if of(name, "python")])
-def test_python_blocks(name, folder):
+def test_python_blocks(name, folder, warm_python):
     page = folder / Path(name).name
     page.write_text(script(of(name, "python")))
-    run([sys.executable, str(page)], {})
+    check(warm_python.run([page]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [pytest.param(b, id=f"{name}-{b.line}") for name in FOUND for b in of(name, "sh")])
-def test_shell_lines(block, folder, published):
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    run(["bash", "-euo", "pipefail", "-c", block.shell], {"SYMLOSS_DATA": str(published), "PATH": path})
+def test_shell_lines(block, folder, published, warm_python):
+    """``symloss`` and ``python`` are found before those of the environment."""
+    path = os.pathsep.join([str(warm_python.programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SYMLOSS_DATA": str(published), "PATH": path}
+    command = ["bash", "-euo", "pipefail", "-c", block.shell]
+    check(subprocess.run(command, env=environment, capture_output=True, text=True, check=False))
 
 
-def run(command: list[str], env: dict[str, str]) -> None:
-    env = os.environ | {"OMP_NUM_THREADS": "1"} | env
-    ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, f"{command[-1]}\n{ran.stdout[-500:]}\n{ran.stderr}"
+def check(ran: subprocess.CompletedProcess[str]) -> None:
+    assert ran.returncode == 0, f"{ran.args[-1]}\n{ran.stdout[-500:]}\n{ran.stderr}"
     assert "Traceback" not in ran.stderr, ran.stderr

@@ -1,4 +1,4 @@
-"""Bad input gets one sentence: which argument, what was given, what is allowed."""
+"""Checks of arguments. The message of an error names the argument, what is allowed, and the value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from dataclasses import dataclass
 
 
 def brief(value: object) -> str:
-    """What was given, on one line of a message."""
+    """A value as one short line, for a message.
+
+    >>> brief([1, 2])
+    '[1, 2]'
+    """
     try:
         text = " ".join(repr(value).split())
     except RecursionError:
@@ -18,13 +22,18 @@ def brief(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that does not exist: the nearest one, or all of them."""
+    """A hint for an unknown name: the nearest known one, or all of them.
+
+    >>> nearest("sgze", ["ce", "sgce"])
+    "did you mean 'sgce'?"
+    """
     known = sorted(known)
     close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
 
 
 def choice(argument: str, value: object, allowed: Iterable[object]) -> None:
+    """Raise ValueError unless the value is one of those allowed."""
     allowed = list(allowed)
     if value not in allowed:
         raise ValueError(f"{argument} must be one of {', '.join(map(repr, allowed))}; got {brief(value)}")
@@ -32,7 +41,7 @@ def choice(argument: str, value: object, allowed: Iterable[object]) -> None:
 
 @dataclass(frozen=True)
 class Interval:
-    """The values a parameter may take, written as in mathematics.
+    """An interval of numbers, written as in mathematics.
 
     >>> 0.5 in Interval("(0, 1]"), 0 in Interval("(0, 1]")
     (True, False)
@@ -51,7 +60,17 @@ class Interval:
 
 
 def number(argument: str, value: object, interval: str | Interval, whole: bool = False) -> float:
-    """The value as a number, refused unless it lies in the interval."""
+    """Check that a value is a number in an interval, and return it.
+
+    Args:
+        argument: the name of the argument, for the message.
+        value: a number.
+        interval: such as ``"[0, 1)"``.
+        whole: whether it must be an integer.
+
+    >>> number("q", 0.5, "(0, 1]")
+    0.5
+    """
     kind = "a whole number" if whole else "a number"
     allowed = f"{argument} must be {kind} in {interval}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""What a run or a figure was made with: software, its commit, and the machine."""
+"""The software, its commit and the machine that a run or a benchmark used."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from symloss import __version__
 
 
 def versions() -> dict[str, Any]:
-    """Of the software, its commit, the threads in use and the machine, as every run keeps them."""
-    import torch  # noqa: PLC0415  (whoever only reads runs needs no torch)
+    """Versions of the software, the commit, the number of threads and the machine, as every run saves them."""
+    import torch  # noqa: PLC0415  (reading runs needs no torch)
 
     return {
         "symloss": __version__,
@@ -28,7 +28,14 @@ def versions() -> dict[str, Any]:
 
 
 def hardware_and_versions(*packages: str) -> dict[str, Any]:
-    """For benchmarks: what their figures must name, with the versions of these packages besides."""
+    """Versions and the machine, as every benchmark prints them.
+
+    Args:
+        packages: further packages whose versions are added.
+
+    >>> list(hardware_and_versions("numpy"))
+    ['python', 'torch', 'processor', 'threads', 'system', 'numpy']
+    """
     import torch  # noqa: PLC0415
 
     return {
@@ -43,7 +50,7 @@ def hardware_and_versions(*packages: str) -> dict[str, Any]:
 
 @functools.cache
 def processor() -> str | None:
-    """The name of the processor; None where the system does not tell."""
+    """The name of the processor; None if the system does not tell it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -54,7 +61,7 @@ def processor() -> str | None:
 
 @functools.cache
 def _commit() -> str | None:
-    """Of the checkout that this runs from, "-dirty" if it was changed; None where it was installed from elsewhere."""
+    """The commit of the checkout that this runs from, with "-dirty" if files were changed; None if there is none."""
     here = Path(__file__)
     # An environment inside somebody else's checkout has a commit too, but not ours.
     ours = _git(here.parent, "ls-files", "--error-unmatch", here.name)

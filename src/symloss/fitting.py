@@ -1,4 +1,4 @@
-"""What every estimator of the package needs when it fits: all or nothing, and numbers of any size."""
+"""What all estimators need in ``fit``: no half-fitted state, and numbers of any size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def all_or_nothing(method: Method) -> Method:
-    """A method that changes its estimator wholly, or, where it is refused or interrupted, not at all."""
+    """Decorate a method of an estimator, so that an error inside it leaves the estimator unchanged."""
 
     @functools.wraps(method)
     def attempt(estimator: Any, *args: Any, **options: Any) -> Any:
@@ -27,9 +27,9 @@ def all_or_nothing(method: Method) -> Method:
 
 
 def magnitude(*values: np.ndarray[Any, Any]) -> float:
-    """The power of two next below the largest absolute value; 1 where all are zero.
+    """The largest power of two that is not above the largest absolute value; 1 if all values are zero.
 
-    Numbers divided by it keep their digits, and their squares neither overflow nor vanish.
+    Numbers divided by it keep all their digits, and their squares neither overflow nor vanish.
 
     >>> magnitude(np.array([-5.0, 1.0]), np.array([0.5])), magnitude(np.zeros(3))
     (4.0, 1.0)

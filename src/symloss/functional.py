@@ -9,27 +9,15 @@ tensor(1.)
 Written by tools/write_generated.py.
 """
 
+from symloss.losses.catalogue.asymmetric import AEL, AGCE, AUL
+from symloss.losses.catalogue.bounded_ce import JS, PHuberCE, PHuberGCE, TaylorCE
 from symloss.losses.catalogue.normalized import NCE, NFL, NGCE, NNCE, NNFL
 from symloss.losses.catalogue.paper import SGCE, AlphaMAE, SymmetrizedCosine, SymmetrizedMSE, Unhinged
-from symloss.losses.catalogue.probability import (
-    AEL,
-    AGCE,
-    AUL,
-    CE,
-    GCE,
-    JS,
-    MAE,
-    RCE,
-    Focal,
-    PHuberCE,
-    PHuberGCE,
-    TaylorCE,
-)
-from symloss.losses.catalogue.score_vector import MSE, BiTempered, Cosine
+from symloss.losses.catalogue.penalized_sums import ANLCE, ANLFL, JALCE, JALFL
+from symloss.losses.catalogue.probability import CE, GCE, MAE, RCE, Focal
+from symloss.losses.catalogue.score_vector import LDRKL, MSE, BiTempered, Cosine
 from symloss.losses.catalogue.smoothing import DirichletCE, LabelSmoothing
 from symloss.losses.catalogue.sums import (
-    ANLCE,
-    ANLFL,
     SCE,
     NCEandAEL,
     NCEandAGCE,
@@ -55,8 +43,11 @@ __all__ = [
     "dirichlet_ce",
     "focal",
     "gce",
+    "jal_ce",
+    "jal_fl",
     "js",
     "label_smoothing",
+    "ldr_kl",
     "linear_loss",
     "linear_unhinged",
     "mae",
@@ -104,6 +95,7 @@ js = function(JS)
 mse = function(MSE)
 cosine = function(Cosine)
 bi_tempered = function(BiTempered)
+ldr_kl = function(LDRKL)
 nce = function(NCE)
 nfl = function(NFL)
 ngce = function(NGCE)
@@ -119,5 +111,7 @@ nce_aul = function(NCEandAUL)
 nce_ael = function(NCEandAEL)
 anl_ce = function(ANLCE)
 anl_fl = function(ANLFL)
+jal_ce = function(JALCE)
+jal_fl = function(JALFL)
 label_smoothing = function(LabelSmoothing)
 dirichlet_ce = function(DirichletCE)

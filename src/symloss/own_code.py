@@ -1,6 +1,6 @@
-"""Code of the user's own, by ``module:name``, imported from the working folder as ``python -m`` would.
+"""Import the user's own code by ``module:name``, from the working folder too, as ``python -m`` does.
 
-What it raises passes through, with a note; a command shows it with its traceback.
+An error in that code is raised as it is, with a note. A command shows it with its traceback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NOTE = "this was raised in code of your own, "
 
 @contextlib.contextmanager
 def working_folder() -> Iterator[None]:
-    """Modules of the working folder can be imported."""
+    """Make modules of the working folder importable."""
     here = os.getcwd()
     sys.path.insert(0, here)
     importlib.invalidate_caches()
@@ -28,7 +28,10 @@ def working_folder() -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_code(what: str | None) -> Iterator[None]:
-    """While the user's code runs; None for code of ours.
+    """Add a note to errors that the user's code raises.
+
+    Args:
+        what: the ``module:name`` of the code; None for code of this package, which gets no note.
 
     >>> try:
     ...     with own_code("mine:model"):
@@ -46,13 +49,23 @@ def own_code(what: str | None) -> Iterator[None]:
 
 
 def note_of(error: BaseException) -> str | None:
-    """The note, if the user's own code raised the error, in this process or in another one that told of it."""
+    """The note of an error that the user's code raised, also in another process; None for other errors."""
     lines = [*getattr(error, "__notes__", ()), *str(error).strip().splitlines()[-1:]]
     return next((line for line in lines if line.startswith(_NOTE)), None)
 
 
 def load(place: str, argument: str, wanted: str, hint: str = "") -> object:
-    """What ``module:name`` names; an error inside the user's own module passes through, with a note."""
+    """Import an object by ``module:name``. An error inside the user's module is raised as it is, with a note.
+
+    Args:
+        place: ``module:name``.
+        argument: the name of the argument, for messages.
+        wanted: what the object must be, for messages.
+        hint: the end of messages.
+
+    >>> load("math:pi", "loss", "a number")
+    3.141592653589793
+    """
     module, _, name = place.partition(":")
     allowed = f"{argument} must be module:name of {wanted}, which Python can import"
     if not all(part.isidentifier() for part in [*module.split("."), name]):

@@ -1,19 +1,19 @@
-"""Texts of anybody's, harmless where they are shown: in a terminal, in JSON, in a spreadsheet."""
+"""Make text from files and servers harmless in a terminal, in JSON and in a spreadsheet."""
 
 from __future__ import annotations
 
 import re
 
-# Control characters of both sets, characters that turn the direction of writing, ends of lines and paragraphs, and
-# halves of characters, which no stream can write.
+# Control characters, characters that change the direction of writing, line and paragraph separators, and surrogates,
+# which no stream can write.
 _STEERING = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-# As in a cell; full-width ones too, which some spreadsheets take for the same.
+# The first characters of a formula in a cell. Some spreadsheets accept full-width ones too.
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""A text that steers no terminal: control characters are written as Python writes them, but for those to keep.
+    r"""Write control characters as Python does, except those to keep, so that the text cannot steer a terminal.
 
     >>> print(visible("\x1b[2Jcat\nsymloss: all is well"))
     \x1b[2Jcat\nsymloss: all is well
@@ -22,7 +22,7 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def visible_json(document: str) -> str:
-    r"""The same JSON, that steers no terminal.
+    r"""Escape control characters in JSON, so that it cannot steer a terminal.
 
     >>> print(visible_json('"\x9b2J"'))
     "\u009b2J"
@@ -31,7 +31,7 @@ def visible_json(document: str) -> str:
 
 
 def plain(value: str) -> str:
-    """A text that no spreadsheet takes for a formula; a number is none.
+    """Quote text that a spreadsheet would take for a formula. Numbers stay as they are.
 
     >>> plain("=1+1"), plain("ce"), plain("-1")
     ("'=1+1", 'ce', '-1')

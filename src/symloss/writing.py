@@ -1,4 +1,4 @@
-"""Files that are written wholly or not at all."""
+"""Write files wholly or not at all."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class DiskFull(OSError):  # noqa: N818
-    """Then nothing that comes after it can succeed either. (A class, as the number is lost between processes.)"""
+    """The disk is full. This is a class, because ``errno`` is lost when an error passes between processes."""
 
 
 def disk_is_full(error: BaseException) -> bool:
+    """Whether an error means that the disk is full."""
     return isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in FULL)
 
 
 @contextlib.contextmanager
 def said(path: Path) -> Iterator[None]:
-    """A full disk, or no right to write, as one sentence."""
+    """Turn an error while writing ``path`` into one sentence: a full disk, or no right to write."""
     try:
         yield
     except OSError as error:
@@ -30,7 +31,7 @@ def said(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, wholly or not at all."""
+    """Write ``data`` to a file, wholly or not at all."""
     part = path.with_name(path.name + ".part")
     try:
         with said(path):
@@ -46,7 +47,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names of its files last too, where the file system can."""
+    """Make sure that the names of a folder's files are on the disk, where the file system can do that."""
     with contextlib.suppress(OSError):
         folder = os.open(path, os.O_RDONLY)
         try:

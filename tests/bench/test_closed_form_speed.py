@@ -1,8 +1,6 @@
 """``symloss bench closed-form``: it runs and judges; what it times is never judged here."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -60,9 +58,8 @@ def test_the_command_prints_a_table(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_prints_json_and_judges(tmp_path):
-    command = [sys.executable, "-m", "symloss", *SMALL, "--data-dir", str(tmp_path), "--json", "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_the_command_prints_json_and_judges(tmp_path, run_command):
+    done = run_command(*SMALL, "--data-dir", tmp_path, "--json", "--check")
     found = json.loads(done.stdout)
     assert found["digits"]["accuracy"]["centroid"] > found["digits"]["accuracy"]["logistic regression"]
     assert found["digits"]["shape"] == [400, 784]

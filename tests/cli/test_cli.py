@@ -1,7 +1,6 @@
-"""The command line as people use it: in a process of its own."""
+"""The command line: each command in a process of its own."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -11,12 +10,6 @@ from typer.testing import CliRunner
 
 import symloss
 from symloss.cli import app
-
-
-def run(*arguments, cwd=None, module="symloss"):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
 
 
 def test_help_answers_without_torch(tmp_path):
@@ -44,10 +37,10 @@ def test_importing_the_package_does_not_import_torch():
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_losses_table_and_json():
-    table = run("losses")
+def test_losses_table_and_json(run_command):
+    table = run_command("losses")
     assert table.returncode == 0
-    rows = json.loads(run("losses", "--json").stdout)
+    rows = json.loads(run_command("losses", "--json").stdout)
     assert [row["name"] for row in rows] == symloss.list_losses()
     for row in rows:
         assert row["name"] in table.stdout
@@ -57,25 +50,25 @@ def test_losses_table_and_json():
     assert sgce["facts"]["symmetric"] is True
 
 
-def test_the_page_of_the_docs_is_up_to_date():
+def test_the_page_of_the_docs_is_up_to_date(run_command):
     page = pathlib.Path(__file__).parents[2] / "docs" / "losses.md"
-    assert page.read_text(encoding="utf-8") == run("losses", "--markdown").stdout
+    assert page.read_text(encoding="utf-8") == run_command("losses", "--markdown").stdout
 
 
-def test_certify_card_and_json():
-    card = run("certify", "gce:q=0.5", "--classes", "3")
+def test_certify_card_and_json(run_command):
+    card = run_command("certify", "gce:q=0.5", "--classes", "3")
     assert card.returncode == 0, card.stderr
     assert "gce:q=0.5, 3 classes" in card.stdout
     assert "sum over labels" in card.stdout
     assert "(exact to 1e-4)" in card.stdout
-    data = json.loads(run("certify", "gce:q=0.5", "--classes", "3", "--json").stdout)
+    data = json.loads(run_command("certify", "gce:q=0.5", "--classes", "3", "--json").stdout)
     assert data["symmetric"]["holds"] is False
     assert data["slope"] == pytest.approx(3**-0.5)
 
 
-def test_certify_a_loss_of_the_users_own(tmp_path):
+def test_certify_a_loss_of_the_users_own(run_command, tmp_path):
     (tmp_path / "mine.py").write_text("def loss(z, y):\n    return -z.gather(1, y[:, None]).squeeze(1)\n")
-    data = json.loads(run("certify", "--own", "mine:loss", "-c", "3", "--json", cwd=tmp_path).stdout)
+    data = json.loads(run_command("certify", "--own", "mine:loss", "-c", "3", "--json", cwd=tmp_path).stdout)
     assert data["convex"]["holds"] is True
     assert data["symmetric"]["holds"] is False
     assert data["constants"] == {"lipschitz": "at least", "smoothness": "at least"}
@@ -89,9 +82,9 @@ def test_certify_a_loss_of_the_users_own(tmp_path):
         ("import no_such_module_anywhere\n", "ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
     ],
 )
-def test_a_loss_of_the_users_own_has_its_traceback_after_one_line(tmp_path, source, line):
+def test_a_loss_of_the_users_own_has_its_traceback_after_one_line(run_command, tmp_path, source, line):
     (tmp_path / "mine.py").write_text(source)
-    done = run("certify", "--own", "mine:loss", "-c", "3", cwd=tmp_path)
+    done = run_command("certify", "--own", "mine:loss", "-c", "3", cwd=tmp_path)
     first, second, *rest = done.stderr.splitlines()
     assert done.returncode == 1
     assert first in (f"symloss: this was raised in code of your own, {name}:" for name in ("loss", "mine:loss"))
@@ -100,10 +93,10 @@ def test_a_loss_of_the_users_own_has_its_traceback_after_one_line(tmp_path, sour
     assert any(each.startswith(line) for each in rest)
 
 
-def test_what_we_refuse_of_a_users_own_loss_is_one_sentence(tmp_path):
+def test_what_we_refuse_of_a_users_own_loss_is_one_sentence(run_command, tmp_path):
     (tmp_path / "mine.py").write_text("def loss(z, y):\n    return z\n")
     for name, message in (("loss", "must return one value for each example"), ("none", "the module has no 'none'")):
-        done = run("certify", "--own", f"mine:{name}", "-c", "3", cwd=tmp_path)
+        done = run_command("certify", "--own", f"mine:{name}", "-c", "3", cwd=tmp_path)
         assert done.returncode == 2
         assert message in done.stderr
         assert len(done.stderr.splitlines()) == 1
@@ -120,13 +113,13 @@ def test_what_we_refuse_of_a_users_own_loss_is_one_sentence(tmp_path):
         (["certify", "--own", "no_such_module:loss"], "got 'no_such_module:loss'"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(arguments, message):
-    done = run(*arguments)
+def test_bad_input_is_one_sentence_and_exit_code_2(run_command, arguments, message):
+    done = run_command(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert done.stdout == ""
 
 
-def test_version():
-    assert run("--version").stdout.split() == ["symloss", symloss.__version__]
+def test_version(run_command):
+    assert run_command("--version").stdout.split() == ["symloss", symloss.__version__]

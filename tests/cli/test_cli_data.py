@@ -8,7 +8,6 @@ import threading
 import numpy as np
 import pytest
 from PIL import Image
-from test_cli import run
 
 from symloss.bench.training_speed import measure_training, speed
 from symloss.training import resolve, train
@@ -26,16 +25,16 @@ def folder(tmp_path):
     return tmp_path / "photos"
 
 
-def test_show_counts_the_classes(folder):
-    shown = run("data", "show", str(folder)).stdout.splitlines()
+def test_show_counts_the_classes(run_command, folder):
+    shown = run_command("data", "show", str(folder)).stdout.splitlines()
     assert shown == ["photos: inputs 1 x 8 x 8, in memory", "class\ttrain", "bright & <b>\t24", "dark\t24"]
 
 
-def test_show_counts_the_test_examples_and_leaves_out_bad_files(folder, tmp_path):
+def test_show_counts_the_test_examples_and_leaves_out_bad_files(run_command, folder, tmp_path):
     (tmp_path / "clean" / "dark").mkdir(parents=True)
     (folder / "dark" / "03.png").rename(tmp_path / "clean" / "dark" / "03.png")
     (folder / "dark" / "04.png").write_text("no image")
-    shown = run("data", "show", str(folder), "--test", str(tmp_path / "clean"), "--skip-bad")
+    shown = run_command("data", "show", str(folder), "--test", str(tmp_path / "clean"), "--skip-bad")
     assert shown.stdout.splitlines()[1:] == ["class\ttrain\ttest", "bright & <b>\t24\t0", "dark\t22\t1"]
     assert f"left out {folder / 'dark' / '04.png'}: a file that is no image" in shown.stderr
 
@@ -50,43 +49,43 @@ def cut_off(path):
 SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--loss", "mae")
 
 
-def test_a_streamed_image_that_is_cut_off(folder, tmp_path):
+def test_a_streamed_image_that_is_cut_off(run_command, folder, tmp_path):
     Image.new("L", (12, 12)).save(folder / "dark" / "big.png")
     bad = cut_off(folder / "dark" / "03.png")
-    refusal = run("train", "--data", str(folder), *SMALL, "--out", str(tmp_path / "stops"))
+    refusal = run_command("train", "--data", str(folder), *SMALL, "--out", str(tmp_path / "stops"))
     assert refusal.returncode == 2
     assert len(refusal.stderr.splitlines()) == 1
     assert all(part in refusal.stderr for part in (str(bad), "damaged", "--skip-bad"))
-    goes_on = run("train", "--data", str(folder), "--skip-bad", *SMALL, "--out", str(tmp_path / "goes"))
+    goes_on = run_command("train", "--data", str(folder), "--skip-bad", *SMALL, "--out", str(tmp_path / "goes"))
     assert goes_on.returncode == 0, goes_on.stderr
     assert f"left out {bad}" in goes_on.stderr
 
 
-def test_predicting_goes_on_without_bad_files(folder, tmp_path):
+def test_predicting_goes_on_without_bad_files(run_command, folder, tmp_path):
     train(resolve(str(folder), "mae", model="mlp:hidden=4", epochs=1), tmp_path / "run")
     bad = cut_off(folder / "dark" / "03.png")
-    refusal = run("predict", str(tmp_path / "run"), str(folder))
+    refusal = run_command("predict", str(tmp_path / "run"), str(folder))
     assert (refusal.returncode, refusal.stdout) == (2, "")
     assert str(bad) in refusal.stderr
-    done = run("predict", str(tmp_path / "run"), str(folder), "--skip-bad")
+    done = run_command("predict", str(tmp_path / "run"), str(folder), "--skip-bad")
     names = [row["example"] for row in csv.DictReader(done.stdout.splitlines())]
     assert len(names) == 47
     assert "dark/03.png" not in names
     assert f"left out {bad}" in done.stderr
 
 
-def test_predicting_reads_the_column_that_was_trained_on(folder, tmp_path):
+def test_predicting_reads_the_column_that_was_trained_on(run_command, folder, tmp_path):
     rows = [f"{path.relative_to(tmp_path)},{path.parent.name}" for path in sorted(folder.rglob("*.png"))]
     listing = tmp_path / "list.csv"
     listing.write_text("\n".join(["photo,class", *rows]))
     train(resolve(str(listing), "mae", image="photo", label="class", model="mlp:hidden=4", epochs=1), tmp_path / "run")
-    done = run("predict", str(tmp_path / "run"), str(listing))
+    done = run_command("predict", str(tmp_path / "run"), str(listing))
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 49
 
 
-def test_train_and_predict_on_ones_own_images(folder, tmp_path):
-    done = run(
+def test_train_and_predict_on_ones_own_images(run_command, folder, tmp_path):
+    done = run_command(
         "train", "--data", str(folder), "--model", "mlp:hidden=16", "--loss", "mae", "--epochs", "8", "--lr", "0.1",
         "--batch", "8", "--runs", str(tmp_path / "runs"), "--json",
     )  # fmt: skip
@@ -95,20 +94,20 @@ def test_train_and_predict_on_ones_own_images(folder, tmp_path):
     assert result["test"] == 0
     assert result["noise_rate"] is None
     assert result["validation_labels"] == "noisy"
-    table = run("predict", result["folder"], str(folder))
+    table = run_command("predict", result["folder"], str(folder))
     rows = list(csv.DictReader(table.stdout.splitlines()))
     assert len(rows) == 48
     right = [row["example"].startswith(row["prediction"]) for row in rows]
     assert sum(right) >= 44
     assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
     out = tmp_path / "predictions.csv"
-    assert run("predict", result["folder"], str(folder), "--best", "--out", str(out)).returncode == 0
+    assert run_command("predict", result["folder"], str(folder), "--best", "--out", str(out)).returncode == 0
     assert len(out.read_text().splitlines()) == 49
 
 
-def test_predicting_is_what_the_last_epoch_measured(tmp_path):
+def test_predicting_is_what_the_last_epoch_measured(run_command, tmp_path):
     result = train(resolve("digits", "mae", noise="sym:0.4", epochs=3), tmp_path / "run")
-    rows = list(csv.DictReader(run("predict", str(tmp_path / "run"), "digits").stdout.splitlines()))
+    rows = list(csv.DictReader(run_command("predict", str(tmp_path / "run"), "digits").stdout.splitlines()))
     from symloss.data import open_data  # noqa: PLC0415
 
     labels = open_data("digits").test.labels.tolist()
@@ -116,30 +115,30 @@ def test_predicting_is_what_the_last_epoch_measured(tmp_path):
     assert sum(hits) / len(hits) == pytest.approx(result.last.test_accuracy)
 
 
-def test_a_run_s_word_alone_imports_nothing(tmp_path):
+def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):
     (tmp_path / "theirs.py").write_text(
         "import pathlib, torch\npathlib.Path('ran').touch()\n"
         "def model(input_shape, classes):\n"
         "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
     )
     options = ("--model", "theirs:model", "--epochs", "1", "--validation", "0", "--out", "run")
-    assert run("train", *options, cwd=tmp_path).returncode == 0
+    assert run_command("train", *options, cwd=tmp_path).returncode == 0
     (tmp_path / "ran").unlink()
-    refusal = run("predict", "run", "digits", cwd=tmp_path)
+    refusal = run_command("predict", "run", "digits", cwd=tmp_path)
     assert refusal.returncode == 2
     assert "model must be 'theirs:model', as run says, if you trust that code" in refusal.stderr
     assert not (tmp_path / "ran").exists()
-    assert run("predict", "run", "digits", "--model", "theirs:model", cwd=tmp_path).returncode == 0
+    assert run_command("predict", "run", "digits", "--model", "theirs:model", cwd=tmp_path).returncode == 0
     assert (tmp_path / "ran").exists()
-    best = run("predict", "run", "digits", "--model", "theirs:model", "--best", cwd=tmp_path)
+    best = run_command("predict", "run", "digits", "--model", "theirs:model", "--best", cwd=tmp_path)
     assert (best.returncode, best.stdout) == (2, "")
     assert "must have held examples out to have a best epoch; got no best.pt" in best.stderr
 
 
-def test_predictions_cannot_replace_a_folder(tmp_path):
+def test_predictions_cannot_replace_a_folder(run_command, tmp_path):
     train(resolve("digits", "mae", epochs=1), tmp_path / "run")
     (tmp_path / "out").mkdir()
-    done = run("predict", "run", "digits", "--out", "out", cwd=tmp_path)
+    done = run_command("predict", "run", "digits", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "symloss: out cannot be written (Is a directory); what was there before is kept\n"
 
@@ -154,14 +153,14 @@ def test_predictions_cannot_replace_a_folder(tmp_path):
         (("data", "show", "no/such/folder"), "data must be an existing folder or file"),
     ],
 )
-def test_bad_input(arguments, sentence, tmp_path):
-    done = run(*arguments, cwd=tmp_path)
+def test_bad_input(run_command, arguments, sentence, tmp_path):
+    done = run_command(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_download_with_the_wrong_checksum_leaves_nothing(tmp_path):
+def test_a_download_with_the_wrong_checksum_leaves_nothing(run_command, tmp_path):
     site = tmp_path / "site"
     site.mkdir()
     for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"):
@@ -177,7 +176,7 @@ def test_a_download_with_the_wrong_checksum_leaves_nothing(tmp_path):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         mirror = f"http://127.0.0.1:{server.server_port}/"
-        done = run("data", "get", "mnist", "--mirror", mirror, "--data-dir", str(tmp_path / "data"))
+        done = run_command("data", "get", "mnist", "--mirror", mirror, "--data-dir", str(tmp_path / "data"))
         server.shutdown()
     assert done.returncode == 2
     assert "train-images-idx3-ubyte.gz" in done.stderr

@@ -21,7 +21,6 @@ from symloss.closed_form import KernelUnhingedClassifier, UnhingedClassifier
 
 ESTIMATORS = [
     UnhingedClassifier(),
-    UnhingedClassifier(fit_intercept=False, center=False),
     KernelUnhingedClassifier(),
     KernelUnhingedClassifier(kernel="linear", block_size=64, prior="frequencies"),
 ]

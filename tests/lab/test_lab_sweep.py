@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import pickle
-import resource
 import signal
 import time
 from dataclasses import replace
@@ -14,10 +13,12 @@ from pathlib import Path
 import pytest
 from lab_helpers import LOSSES, command, kinds, results, small, work
 from refusals import refused
+from training.training_helpers import command as forked_command
+from training.training_helpers import forked_processes, one_sentence
 from typer.testing import CliRunner
 
 from symloss.cli import app
-from symloss.lab import find_cell, plan
+from symloss.lab import find_cell, plan, processes
 from symloss.lab.cost import expected_seconds
 from symloss.lab.events import Event
 from symloss.lab.processes import run_in_processes
@@ -30,7 +31,20 @@ from symloss.training import train
 from symloss.training.task import prepare
 from symloss.writing import disk_is_full, said
 
-PART = ("reproduce", "digits", "--profile", "mini", "--noise", "clean,sym:0.6", "--losses", "ce,mae", "--seeds", 1)
+PART = ("reproduce", "digits", "--profile", "mini", "--noise", "clean,sym:0.6", "--losses", "ce,mae", "--seeds", "1")
+
+
+@pytest.fixture(autouse=True)
+def _quick_processes(monkeypatch):
+    """The sweeps of this process fork their workers. Those of other processes spawn them, as people have it."""
+    monkeypatch.setattr(processes, "SPAWN", forked_processes())
+
+
+def sweep_here(*words):
+    """The command in this process: its output, and what it said beside that."""
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == 0, done.output
+    return done.stdout, done.stderr
 
 
 @pytest.mark.slow
@@ -140,13 +154,9 @@ def test_a_run_that_is_left_to_another_process_is_missing_and_the_code_is_1(tmp_
 
 @pytest.mark.slow
 def test_a_full_disk_ends_the_sweep_with_one_sentence(tmp_path):
-    limit = 1000  # no checkpoint fits
-    process = command(
-        *PART, "--runs", tmp_path / "runs",
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )  # fmt: skip
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 1, err
+    done = forked_command(tmp_path, *PART, "--runs", "runs", limit=1000)  # no checkpoint fits
+    assert done.code == 1, done
+    err = done.stderr
     failures = [line for line in err.splitlines() if line.startswith("failed: ")]
     assert len(failures) == 1, err
     assert "cannot be written (File too large)" in failures[0]
@@ -265,25 +275,19 @@ def test_the_cost_grows_with_the_work_and_is_taken_from_alike_runs(tmp_path):
 
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_is_finished_by_the_same_command(tmp_path):
-    """SIGKILL to the sweep and, as a crash of the machine would, to its processes; twice, while they train."""
+    """SIGKILL to the sweep and, as a crash of the machine would, to its processes, while they train."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    for _ in range(2):
-        before = _epochs(killed)
-        process = command(*PART, "--jobs", 2, "--runs", killed, start_new_session=True)
-        deadline = time.monotonic() + 120
-        while _epochs(killed) <= before:
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        found = results(killed)
-        _kill_group(process)
-        assert found.items() <= results(killed).items()
+    process = command(*PART, "--jobs", 2, "--runs", killed, start_new_session=True)
+    deadline = time.monotonic() + 120
+    while not _epochs(killed):
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    found = results(killed)
+    _kill_group(process)
+    assert found.items() <= results(killed).items()
     assert len(results(killed)) < 4, "it was cut off"
-    last = command(*PART, "--jobs", 2, "--runs", killed)
-    _, err = last.communicate(timeout=300)
-    assert last.returncode == 0, err
-    uninterrupted = command(*PART, "--jobs", 1, "--runs", whole)
-    _, err = uninterrupted.communicate(timeout=300)
-    assert uninterrupted.returncode == 0, err
+    sweep_here(*PART, "--jobs", 2, "--runs", killed)
+    sweep_here(*PART, "--jobs", 1, "--runs", whole)
     assert results(killed) == results(whole)
     assert len(results(whole)) == 4
 
@@ -299,23 +303,21 @@ def _kill_group(process):
 
 @pytest.mark.slow
 def test_two_sweeps_at_once_share_the_work(tmp_path):
-    both = [command(*PART, "--runs", tmp_path) for _ in range(2)]
-    ends = [process.communicate(timeout=300) for process in both]
-    assert [process.returncode for process in both] == [0, 0], ends
+    other = command(*PART, "--runs", tmp_path)
+    sweep_here(*PART, "--runs", tmp_path)
+    assert other.wait(timeout=300) == 0, other.communicate()
+    other.communicate()
     assert len(results(tmp_path)) == 4
 
 
 @pytest.mark.slow
 def test_what_is_done_is_not_done_again_and_every_output_says_mini(tmp_path):
-    first = command(*PART, "--runs", tmp_path)
-    out, err = first.communicate(timeout=300)
-    assert first.returncode == 0, err
+    out, err = sweep_here(*PART, "--runs", tmp_path)
     assert "digits, mini (reduced: not the published protocol): 0 runs are done, 4 to do" in err
     assert "about " in err
     assert "digits, digits, mini (reduced: not the published protocol): accuracy" in out
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
-    second = command(*PART, "--runs", tmp_path, "--json")
-    out, err = second.communicate(timeout=300)
+    out, err = sweep_here(*PART, "--runs", tmp_path, "--json")
     assert "4 runs are done, 0 to do" in err
     rows = json.loads(out)
     assert [row["profile"] for row in rows] == ["mini"] * 4
@@ -335,13 +337,7 @@ def test_bad_input_is_one_sentence_and_code_2(tmp_path):
         (("recipe", "table1/cifar10/sgce"), "must read table/data set/loss/noise"),
         (("recipe", "tabel1"), "there is no table 'tabel1'"),
     ):
-        process = command(*words, cwd=tmp_path)
-        out, err = process.communicate(timeout=100)
-        assert process.returncode == 2
-        assert out == ""
-        assert err.startswith("symloss: ")
-        assert sentence in err
-        assert err.count("\n") == 1
+        one_sentence(forked_command(tmp_path, *words), sentence)
 
 
 def test_work_is_the_same_for_processes_that_stand_elsewhere(tmp_path, monkeypatch):

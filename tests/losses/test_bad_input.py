@@ -10,14 +10,15 @@ import pytest
 import torch
 from doors import FUNCTIONS, MODULES, function_name
 from refusals import refused
+from representatives import every_path
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import symloss
 from symloss import functional
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.potentials import CE, MAE
-from symloss.losses.whole import MSE, Cosine
+from symloss.losses.leaves import CE, MAE
+from symloss.losses.score_leaves import MSE, Cosine
 from symloss.losses.wrapped import Wrapped
 
 INF, NAN = math.inf, math.nan
@@ -107,8 +108,8 @@ def test_masked_targets(name, case, exception, ingredients):
         symloss.create_loss(name)(MASKED, case)
 
 
-@pytest.mark.parametrize("name", symloss.list_losses())
-def test_a_masked_label_through_every_loss(name):
+@every_path
+def test_a_masked_label_through_every_path(name):
     """One sentence from kernels and plain formulas alike; a row that is ignored may say what it will."""
     for normalize, shape in ((None, (2, 3)), ("l2", (2, 3)), (None, (2, 3, 4))):
         scores, labels = torch.zeros(shape), torch.zeros(shape[:1] + shape[2:]).long()

@@ -1,14 +1,17 @@
 """Losses of a linear layer: the same value and gradients as by way of the scores, without them."""
 
+import itertools
+
 import pytest
 import torch
-from conftest import every_loss
+from representatives import every_path
 
 import symloss
 from symloss import functional
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.evaluate import Options, evaluate
+from symloss.losses.fast import linear_head
 
 
 def head_of(n=40, d=6, c=30, dtype=torch.float64, seed=0):
@@ -46,45 +49,40 @@ def no_scores(monkeypatch):
     def forbidden(*_):
         raise AssertionError("the scores were formed")
 
-    monkeypatch.setattr(heads.Head, "scores", forbidden)
+    monkeypatch.setattr(linear_head.Head, "scores", forbidden)
 
 
 @pytest.mark.parametrize("normalize", [None, "l2"])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 @pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("ignoring", [False, True], ids=["all", "ignoring"])
 @pytest.mark.usefixtures("no_scores")
-def test_unhinged_without_scores(normalize, reduction, weighted, biased, ignoring):
+def test_unhinged_without_scores(normalize, weighted, biased):
     (features, weight, bias), target = head_of()
-    class_weight = torch.linspace(0.5, 2, 30, dtype=torch.float64) if weighted else None
-    if ignoring:
-        target[::3] = 7
-    compare(
-        UNHINGED,
-        (features, weight, bias if biased else None),
-        target,
-        normalize=normalize,
-        temperature=0.3 if normalize else 1.0,
-        class_weight=class_weight,
-        reduction=reduction,
-        ignore_index=7,
-    )
+    some_ignored = target.clone()
+    some_ignored[::3] = 7
+    options = {
+        "normalize": normalize,
+        "temperature": 0.3 if normalize else 1.0,
+        "class_weight": torch.linspace(0.5, 2, 30, dtype=torch.float64) if weighted else None,
+        "ignore_index": 7,
+    }
+    for reduction, labels in itertools.product(("mean", "sum", "none"), (target, some_ignored)):
+        compare(UNHINGED, (features, weight, bias if biased else None), labels, reduction=reduction, **options)
 
 
-@pytest.mark.parametrize("normalize", [None, "l2"])
-@every_loss
-def test_every_loss_in_blocks(name, normalize, monkeypatch):
-    monkeypatch.setattr(heads, "ROWS", 16)
+@every_path
+def test_every_path_in_blocks(name, monkeypatch):
+    monkeypatch.setattr(linear_head, "ROWS", 16)
     parts, target = head_of()
     target[5] = -100
-    compare(RECORDS[name].loss(), parts, target, normalize=normalize)
+    for normalize in (None, "l2"):
+        compare(RECORDS[name].loss(), parts, target, normalize=normalize)
 
 
 @pytest.mark.usefixtures("no_scores")
 @pytest.mark.parametrize("name", ["gce", "sgce", "alpha-mae", "nce+rce", "anl-ce"])
 def test_blocks_never_form_all_scores(name, monkeypatch):
-    monkeypatch.setattr(heads, "ROWS", 16)
+    monkeypatch.setattr(linear_head, "ROWS", 16)
     parts, target = head_of()
     heads.linear_loss(RECORDS[name].loss(), *parts, target).backward()
     assert parts[0].grad is not None
@@ -103,9 +101,9 @@ def test_the_cheaper_way_is_chosen():
     """At N 64, d 768, C 1000 the Gram matrix would cost many times the scores; at N 1024, d 256, C 50,000 it pays."""
     unit = symloss.UnitScores()
     for (n, d, c), pays in {(64, 768, 1000): False, (1024, 256, 50_000): True}.items():
-        head = heads.Head(torch.empty(n, d, device="meta"), torch.empty(c, d, device="meta"), None)
-        assert heads._pays(head, unit) == pays
-        assert heads._pays(head, None)
+        head = linear_head.Head(torch.empty(n, d, device="meta"), torch.empty(c, d, device="meta"), None)
+        assert linear_head.pays(head, unit) == pays
+        assert linear_head.pays(head, None)
 
 
 @pytest.mark.parametrize("name", ["unhinged", "sgce"])
@@ -132,7 +130,7 @@ def test_float32_norm_keeps_its_digits():
     features = (features.detach() - features.detach().mean(1, keepdim=True)).requires_grad_()
     features, weight = features.detach(), weight.detach()
     exact = (features.double() @ weight.double().T).norm(dim=1)
-    norm, _ = heads._norm(heads.Head(features, weight, None))
+    norm, _ = linear_head.norms(linear_head.Head(features, weight, None))
     torch.testing.assert_close(norm.double(), exact, rtol=1e-6, atol=0)
     naive = ((features @ (weight.T @ weight)) * features).sum(1).clamp_min(0).sqrt()
     assert (naive / exact - 1).abs().max() > 1e-3
@@ -156,7 +154,7 @@ def test_a_norm_that_is_lost_in_the_gram_matrix_is_taken_from_the_scores(size, b
     bias = torch.randn(c, dtype=torch.float64, generator=generator) if biased else None
     target = torch.randint(c, (n,), generator=generator)
     single = [None if part is None else part.float() for part in (features, weight, bias)]
-    assert heads._pays(heads.Head(*single), symloss.UnitScores())
+    assert linear_head.pays(linear_head.Head(*single), symloss.UnitScores())
 
     def value_and_gradients(way, dtype):
         parts = [None if part is None else part.to(dtype).requires_grad_() for part in single]
@@ -200,7 +198,7 @@ def test_a_bias_of_minus_infinity_masks_its_class(name, normalize, weighted):
         heads.linear_loss(RECORDS[name].loss(), *parts, target, normalize=normalize, class_weight=class_weight)
 
 
-@every_loss
+@every_path
 def test_nan_features_give_nan(name):
     parts, target = head_of(dtype=torch.float32)
     parts[0].data[2, 1] = torch.nan

@@ -22,8 +22,8 @@ import symloss
 from symloss.checks import Interval
 from symloss.losses import evaluate
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.create import parse
 from symloss.losses.record import Parameter
+from symloss.losses.spec import parse
 
 DIGITS = 200
 """Of the reference: (1 - p^q) / q loses 60 of them at the smallest q that is drawn."""
@@ -163,7 +163,7 @@ def check(name: str, row: Row, parameters: dict[str, float], digits: int = DIGIT
 
 
 @every_loss
-@settings(derandomize=True, database=None, deadline=None, max_examples=30)
+@settings(derandomize=True, database=None, deadline=None, max_examples=20)
 @given(data=st.data())
 def test_every_parameter(name: str, data: st.DataObject) -> None:
     parameters = {p.name: data.draw(parameter_values(p), label=p.name) for p in RECORDS[name].parameters}
@@ -179,7 +179,7 @@ def test_every_parameter(name: str, data: st.DataObject) -> None:
         *("focal:gamma={}", "bi-tempered:t1={}", "dirichlet-ce:alpha={}", "nfl:gamma={}"),
     ],
 )
-@pytest.mark.parametrize("number", [SMALLEST, 1e-310, 1e-40, 1e-20, 1e-6])
+@pytest.mark.parametrize("number", [SMALLEST, 1e-310, 1e-40])
 def test_smallest_numbers(spec: str, number: float) -> None:
     """Those that float32 does not have, and those of which not even float64 has a reciprocal."""
     name, parameters = parse(spec.format(number, number))

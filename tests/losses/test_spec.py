@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+import torch
 from conftest import assert_close, random_labels, random_scores
 from refusals import refused
 from torch.nn.functional import cross_entropy, log_softmax, normalize
@@ -19,6 +20,39 @@ SCORES, LABELS = random_scores(6, 4), random_labels(6)
 P = SCORES.softmax(1)
 P_Y = P.gather(1, LABELS[:, None]).squeeze(1)
 UNHINGED = (SCORES.mean(1) - SCORES.gather(1, LABELS[:, None]).squeeze(1)).mean()
+
+
+SPEC_STRINGS = {
+    "gce": ("gce", {}),
+    "gce:": ("gce", {}),
+    "gce:q=0.7": ("gce", {"q": 0.7}),
+    "gce:q=.5,": ("gce", {"q": 0.5}),
+    " gce : q = 0.7 , scale = ce ": ("gce", {"q": 0.7, "scale": "ce"}),
+    "sgce:normalize=none": ("sgce", {"normalize": None}),
+    "sgce:normalize=None": ("sgce", {"normalize": None}),
+    "taylor-ce:t=3": ("taylor-ce", {"t": 3}),
+    "label-smoothing:r=-2e-1": ("label-smoothing", {"r": -0.2}),
+    "nce+agce:alpha=1,beta=4,a=6,q=1.5": ("nce+agce", {"alpha": 1, "beta": 4, "a": 6, "q": 1.5}),
+    "ce:ignore_index=-1,reduction=sum": ("ce", {"ignore_index": -1, "reduction": "sum"}),
+    "sgce:preset=cifar100-step": ("sgce", {"preset": "cifar100-step"}),
+    "mae:deviation=doubled-mae": ("mae", {"deviation": "doubled-mae"}),
+}
+
+
+@pytest.mark.parametrize("spec", SPEC_STRINGS)
+def test_spec_strings_are_read(spec):
+    name, values = SPEC_STRINGS[spec]
+    parsed = parse(spec)
+    assert parsed == (name, values)
+    assert [type(value) for value in parsed[1].values()] == [type(value) for value in values.values()]
+    assert repr(symloss.create_loss(spec)) == repr(symloss.create_loss(name, **values))
+
+
+def test_keywords_join_the_spec():
+    weight = torch.ones(4)
+    loss = symloss.create_loss("sgce:q=0.5", normalize=None, weight=weight)
+    assert repr(loss) == repr(symloss.SGCE(0.5, normalize=None))
+    assert loss.weight is weight
 
 
 def focal(p):

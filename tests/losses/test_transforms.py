@@ -1,4 +1,4 @@
-"""Every loss under torch's transforms: double backward, torch.func, torch.compile, autocast, checkpointing."""
+"""Losses under torch's transforms: double backward, torch.func, torch.compile, autocast, checkpointing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from conftest import (
     random_scores,
     value_and_grad,
 )
+from representatives import every_path
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.func import grad, hessian, jacfwd, jacrev, vmap
@@ -22,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 import symloss
 from symloss import functional
-from symloss.losses.potentials import GCE, MAE
+from symloss.losses.leaves import GCE, MAE
 from symloss.losses.scores import EpsSoftmax
 
 SCORES, LABELS = random_scores(3, CLASSES), random_labels(3)
@@ -85,7 +86,7 @@ def test_derivatives_are_those_of_the_values(name):
 
 
 @uses_jit
-@every_loss
+@every_path
 def test_torch_func_agrees_with_autograd(name):
     assert_transforms_agree(symloss.create_loss(name), SCORES, LABELS)
 
@@ -97,7 +98,7 @@ def test_torch_func_agrees_with_autograd_for(variant):
     assert_transforms_agree(make(), scores, target)
 
 
-@every_loss
+@every_path
 def test_gradients_of_single_examples(name):
     """vmap(grad): the loss of one score vector and one label, which no batch dimension helps."""
     loss = symloss.create_loss(name)
@@ -149,8 +150,8 @@ def assert_compiles(
 
 @pytest.mark.slow
 @compiled
-@every_loss
-def test_every_loss_compiles_to_one_graph(name):
+@every_path
+def test_every_path_compiles_to_one_graph(name):
     assert_compiles(symloss.create_loss(name), SCORES, LABELS, backend="aot_eager")
 
 
@@ -189,7 +190,7 @@ def test_generated_code_agrees(name):
 # --- Mixed precision, memory, and graphs that are kept ---------------------------------------------------------------
 
 
-@every_loss
+@every_path
 def test_autocast_gives_a_loss_in_single_precision(name):
     model, inputs = nn.Linear(6, CLASSES), random_scores(5, 6).float()
     loss, labels = symloss.create_loss(name), random_labels(5)
@@ -214,7 +215,7 @@ def test_autocast_gives_a_loss_in_single_precision_for(variant):
     assert torch.equal(value, loss(scores, target))
 
 
-@every_loss
+@every_path
 def test_checkpointing_changes_nothing(name):
     loss = symloss.create_loss(name)
     value, gradient = value_and_grad(lambda z, y: checkpoint(loss, z, y, use_reentrant=False), SCORES, LABELS)
@@ -223,7 +224,7 @@ def test_checkpointing_changes_nothing(name):
     assert torch.equal(gradient, expected_gradient)
 
 
-@every_loss
+@every_path
 def test_a_kept_graph_can_be_used_twice(name):
     leaf = SCORES.clone().requires_grad_()
     value = symloss.create_loss(name)(leaf, LABELS)
@@ -233,7 +234,7 @@ def test_a_kept_graph_can_be_used_twice(name):
     assert torch.equal(leaf.grad, 2 * once)
 
 
-@every_loss
+@every_path
 def test_scores_are_left_as_they_were(name):
     """Nothing works in place, not even where the scores are masked."""
     scores = random_scores(3, CLASSES)  # its own: what works in place would have changed the shared ones before

@@ -12,7 +12,7 @@ from torch import nn
 
 import symloss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.potentials import CE
+from symloss.losses.leaves import CE
 from symloss.theory.bounds import (
     convolution_norm_bound,
     network_gap_bound,
@@ -64,7 +64,7 @@ def test_formula():
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.Softsign, nn.ReLU6])
-@pytest.mark.parametrize("layers", [1, 2, 4])
+@pytest.mark.parametrize("layers", [1, 4])
 def test_proposition_5_3_outputs_of_networks(layers, activation):
     for seed in range(3):
         model = network(layers, activation, 1.7, seed)
@@ -87,8 +87,8 @@ def test_lipschitz_constants_of_the_non_linearities(activation):
     assert 0.99 * c <= float(slope.abs().max()) <= c * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("scale", [0.3, 1.0, 2.5])
-@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("scale", [0.3, 2.5])
+@pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("name", LOSSES)
 def test_proposition_5_3_remainder_on_networks(name, layers, scale, beta):
     """|phi(z, y) - phi(0, y) - unhinged(z, y)| <= beta/2 (R c^(l-1) r)^2 for every output z and every label."""
@@ -103,7 +103,7 @@ def test_proposition_5_3_remainder_on_networks(name, layers, scale, beta):
         assert bool((remainder.abs() <= own * (1 + 1e-6) + 1e-12).all())
 
 
-@pytest.mark.parametrize("r", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("r", [0.3, 3.0])
 @pytest.mark.parametrize("name", LOSSES)
 def test_proposition_5_3_gap_on_one_layer(name, r, beta):
     """One layer with |W| <= r: the best for unhinged is the centroid's, the best for phi is found by descent."""

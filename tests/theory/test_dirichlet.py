@@ -11,7 +11,7 @@ from scipy import stats
 from torch.nn import functional as F  # noqa: N812
 
 import symloss
-from symloss.losses.potentials import CE, GCE, MAE
+from symloss.losses.leaves import CE, GCE, MAE
 from symloss.theory.priors import DirichletPenalty, plot_prior, symmetrizing_prior
 
 Z, Y = random_scores(16, 4), random_labels(16)

@@ -121,11 +121,16 @@ def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
-def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
-    """A process of its own; its exit code is as that of a command, -9 if it was killed."""
+def forked_processes() -> Any:
+    """Processes that are as fresh as spawned ones, but need not import torch."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["symloss.training", "symloss.cli", "sklearn.model_selection"])
-    process = context.Process(target=_alone, args=(work, arguments))
+    return context
+
+
+def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
+    """A process of its own; its exit code is as that of a command, -9 if it was killed."""
+    process = forked_processes().Process(target=_alone, args=(work, arguments))
     process.start()
     return process
 

@@ -45,7 +45,7 @@ def show(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Say what was found: how many examples of each class, their shape, where they are kept."""
+    """Show how many examples each class has, the shape of inputs, and whether they are in memory."""
     from symloss.data import open_data
     from symloss.data.bad_files import warn
 

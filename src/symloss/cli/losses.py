@@ -37,7 +37,7 @@ def certify(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what a loss of raw scores is: symmetric, convex, bounded, smooth ... with counter-examples."""
+    """Measure whether a loss of raw scores is symmetric, convex, bounded, smooth ..., with counter-examples."""
     from symloss.theory.certificates import certify as measure
 
     certificate = measure(_own(spec) if own else spec, classes)

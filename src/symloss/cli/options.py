@@ -1,4 +1,4 @@
-"""Options that several commands share: each is written down once, with its default and its help."""
+"""Options that several commands share, each with its default and its help."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import typer
 from typer.core import TyperCommand
 
 OFF = "off"
-"""What help says of a switch that is not given."""
+"""The default of a switch, as help shows it."""
 BY_PROTOCOL = "by data and loss"
-"""What help says of a setting that comes from protocols.toml unless it is given."""
+"""The default of a setting that the protocol decides, as help shows it."""
 
 
 def _option(type_: Any, default: Any, help: str, *names: str, shown: str | None = None, **more: Any) -> tuple[Any, Any]:
-    """``shown`` is what happens where the default says nothing to the reader."""
-    said = shown or (OFF if default is False else True)
-    return Annotated[type_, typer.Option(*names, help=help, show_default=said, **more)], default
+    """An option and its default. Help shows ``shown`` where the default itself would not explain anything."""
+    default_in_help = shown or (OFF if default is False else True)
+    return Annotated[type_, typer.Option(*names, help=help, show_default=default_in_help, **more)], default
 
 
 DataDir = Annotated[
@@ -91,14 +91,16 @@ SETTINGS = (*WHAT, *HOW)
 
 
 class Trains(TyperCommand):
-    """A command with ``--augment``: alone it means all, and ``--no-augment`` none, as before it took a word."""
+    """A command with ``--augment``. Without a value it means all, and ``--no-augment`` means none."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments after :func:`spelled_out`."""
         return super().parse_args(ctx, spelled_out(args))
 
 
 def spelled_out(arguments: list[str]) -> list[str]:
-    """
+    """Replace ``--augment`` without a value, and ``--no-augment``, by their meaning.
+
     >>> spelled_out(["--augment", "--epochs", "3", "--no-augment"])
     ['--augment=all', '--epochs', '3', '--augment=none']
     >>> spelled_out(["--augment", "crop"])
@@ -115,7 +117,12 @@ Command = Callable[..., None]
 
 
 def shared(*groups: dict[str, tuple[Any, Any]], **defaults: Any) -> Callable[[Command], Command]:
-    """A command that takes these options too, all of them in its ``options``; defaults replace those above."""
+    """Decorate a command, so that it takes these options too, as a dictionary ``options``.
+
+    Args:
+        groups: options by name.
+        defaults: other defaults than those of the groups.
+    """
     options = {name: option for group in groups for name, option in group.items()}
 
     def wrap(command: Command) -> Command:

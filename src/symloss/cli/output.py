@@ -21,30 +21,33 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for ot
 
 
 LINES = "\n\t"
-"""Control characters of our own making."""
+"""Control characters that our own text uses."""
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line. Whatever name it holds, of a class, a file or a server's answer, it steers no terminal."""
+    """Print a line. Control characters in names of classes and files, or in a server's answer, are made visible."""
     typer.echo(visible(text, keep=LINES), err=err)
 
 
 def print_data(text: str) -> None:
-    """Print a whole document: as it is for another program, harmless in a terminal."""
-    # Not by echo, which takes some of it out.
+    """Print a whole document: unchanged for another program, with visible control characters in a terminal."""
+    # Not by typer.echo, which removes some characters.
     sys.stdout.write(visible(text, keep=LINES) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
 class _Harmless(Console):
-    """Tables whose cells and titles steer no terminal either."""
+    """A console that makes control characters in cells and titles visible."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text, keep=LINES), **options)
 
 
 def progress(what: str, work: Iterable[Any], pieces: Sequence[str]) -> list[Any]:
-    """Do the work, a result for each of the pieces: a bar on the side names the one at hand, a file gets lines."""
+    """Do the work and return its results, one for each of ``pieces``.
+
+    A progress bar on stderr names the current piece. If stderr is a file, it gets a line for each piece.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
@@ -62,7 +65,7 @@ def progress(what: str, work: Iterable[Any], pieces: Sequence[str]) -> list[Any]
 
 
 def bar(*columns: ProgressColumn, **more: Any) -> Progress:
-    """A progress bar beside the output, gone at the end; into a file it would write an empty line, so there is none."""
+    """A progress bar on stderr that disappears at the end. If stderr is a file, there is none."""
     from rich.progress import Progress
 
     terminal = _Harmless(stderr=True)
@@ -70,11 +73,12 @@ def bar(*columns: ProgressColumn, **more: Any) -> Progress:
 
 
 def console() -> Console:
-    """Wide enough for whole rows when the output goes to a file or another program."""
+    """A console for tables, wide enough for whole rows if the output goes to a file or another program."""
     return _Harmless() if sys.stdout.isatty() else _Harmless(width=160)
 
 
 def print_json(data: Any) -> None:
+    """Print data as JSON."""
     typer.echo(visible_json(json.dumps(data, indent=2, ensure_ascii=False)))
 
 

@@ -1,4 +1,4 @@
-"""Noise-robust linear and kernel classifiers that need no iterations (appendix C of the paper).
+"""Noise-robust linear and kernel classifiers in closed form (appendix C of the paper).
 
 >>> from sklearn.datasets import load_digits
 >>> from symloss.closed_form import UnhingedClassifier

@@ -1,8 +1,8 @@
 """The data centroids of appendix C: mu^unh of the unhinged loss, and mu^sq of the squared error (Ding et al. 2022).
 
 mu^unh = mu^sq - 1/C 1 m^T with the mean m of the features. If labels are replaced by uniform ones with probability p,
-the expected mu^unh is (1 - p) times the clean one. The expected mu^sq is (1 - p) mu^sq + p/C 1 m^T, which points
-elsewhere unless m is zero.
+the expected mu^unh is (1 - p) times the clean one. The expected mu^sq is (1 - p) mu^sq + p/C 1 m^T, which has another
+direction unless m is zero.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 
 
 def squared_error_centroid(features: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
-    """mu^sq = 1/N sum_i e_{y_i} f_i^T, of shape (C, d): what the squared error knows of the labels (Ding et al. 2022).
+    """mu^sq = 1/N sum_i e_{y_i} f_i^T, of shape (C, d): the part of the squared error that depends on the labels.
 
-    Differentiable, in O(N d + C d). The arguments are those of :func:`centroid_alignment`.
+    It is differentiable, in time O(N d + C d). See Ding et al. 2022.
+
+    Args:
+        features, labels, classes: as in :func:`centroid_alignment`.
 
     >>> f = torch.tensor([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 8.0]])
     >>> squared_error_centroid(f, torch.tensor([0, 0, 1, 1]))
@@ -29,7 +32,7 @@ def squared_error_centroid(features: Tensor, labels: Tensor, classes: int | None
         count = max(2, int(labels.max()) + 1)
     else:
         count = int(checks.number("classes", classes, "[2, inf)", whole=True))
-        tensors.labels(labels, count, -1)
+        validation.labels(labels, count, -1)
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
     return features.new_zeros(count, features.shape[1]).index_add(0, labels, features) / len(features)
@@ -38,9 +41,11 @@ def squared_error_centroid(features: Tensor, labels: Tensor, classes: int | None
 def unhinged_centroid(features: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
     """mu^unh = 1/N sum_i (e_{y_i} - 1/C) f_i^T, of shape (C, d): minus the gradient of the unhinged loss (appendix C).
 
-    That gradient is the same at all weights. mu^unh is :func:`squared_error_centroid` less the mean of its rows, which
-    is 1/C of the mean of the features. The weights of norm r with the least unhinged loss are r mu^unh / |mu^unh|. The
-    arguments are those of :func:`centroid_alignment`.
+    That gradient is the same at all weights. mu^unh is :func:`squared_error_centroid` minus the mean of its rows, which
+    is 1/C times the mean of the features. The weights of norm r with the least unhinged loss are r mu^unh / |mu^unh|.
+
+    Args:
+        features, labels, classes: as in :func:`centroid_alignment`.
 
     >>> f = torch.tensor([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 8.0]])
     >>> unhinged_centroid(f, torch.tensor([0, 0, 1, 1]))
@@ -54,15 +59,15 @@ def unhinged_centroid(features: Tensor, labels: Tensor, classes: int | None = No
 def centroid_alignment(features: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
     r"""|mu|^2 = 1/N^2 sum_ij a_ij <f_i, f_j>, with a_ij = (C-1)/C for equal labels and -1/C for others (prop. C.1).
 
-    Features of one class are drawn together, those of different classes apart. Computed from the sums of each class,
-    in O(N d + C d) instead of O(N^2 d), and differentiable: ``-centroid_alignment(model(x), y)`` is a loss for the
-    feature map alone, whose best last layer then follows in closed form. It grows with the features' scale: bound
-    them, for example by normalising.
+    ``-centroid_alignment(model(x), y)`` is a loss for a feature map. It pulls features of one class together and pushes
+    those of different classes apart. The best last layer then has a closed form. The value grows with the scale of the
+    features, so bound them, for example by normalisation. It is differentiable, and computed from the sums of each
+    class in time O(N d + C d) instead of O(N^2 d).
 
     Args:
-        features: (N, d); computed in their precision, that of float32 at least.
-        labels: (N,) integers in 0 to classes - 1.
-        classes: the number C of classes; without it one more than the largest label.
+        features: (N, d). The precision of the result is theirs, and at least float32.
+        labels: (N,) integers from 0 to classes - 1.
+        classes: the number C of classes; None for the largest label plus 1.
 
     >>> f = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> centroid_alignment(f, torch.tensor([0, 0, 1, 1])), centroid_alignment(f, torch.tensor([0, 1, 0, 1]))
@@ -82,6 +87,6 @@ def _checked(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     if labels.shape != features.shape[:1]:
         raise ValueError(f"labels must have shape ({len(features)},), one for each example; got {tuple(labels.shape)}")
     labels = labels.to(features.device, torch.int64)
-    if tensors.can_look(labels) and bool((labels < 0).any()):
+    if validation.can_look(labels) and bool((labels < 0).any()):
         raise ValueError(f"labels must be at least 0; got {int(labels.min())}")
     return features, labels

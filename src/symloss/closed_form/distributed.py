@@ -1,4 +1,4 @@
-"""One classifier from data that is spread over processes."""
+"""Fit one classifier to data that is distributed over processes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,18 @@ def fit_distributed(
     *,
     group: Any = None,
 ) -> UnhingedClassifier:
-    """Fit to the examples of all processes of a ``torch.distributed`` group; every process gets the same classifier.
+    """Fit to the examples of all processes of a ``torch.distributed`` group. Every process gets the same classifier.
 
-    Each process calls this with its own part of the data, which may be of any size, lack classes, or (an array of
-    shape (0, d)) be empty. What travels is the classes and the sums of the classes, O(C d). The result is that of one
-    ``fit`` to all the data, to rounding. Data that one process refuses are refused by all, so that none waits forever.
+    Each process calls this with its part of the data. A part may have any size, lack classes, or be empty. The
+    processes exchange the classes and their sums, O(C d) numbers. The result is that of one ``fit`` to all the data, up
+    to rounding. If one process refuses its data, all raise an error, so that none waits forever.
+
+    Args:
+        estimator: the classifier to fit.
+        X: the features (N, d) of this process.
+        y: their labels (N,).
+        sample_weight: the weights of the examples (N,), or None.
+        group: the process group; None for the default one.
 
     >>> fit_distributed(UnhingedClassifier(), [[0.0], [1.0]], [0, 1])
     Traceback (most recent call last):
@@ -59,7 +66,7 @@ def _fit_together(
 
 
 class _Part:
-    """The data of this process, or what is wrong with it."""
+    """The data of this process, or the error that they raise."""
 
     def __init__(self, estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any) -> None:
         self.error: str | None = None
@@ -87,7 +94,7 @@ class _Part:
         return self.error, self.classes, self.width
 
     def totals(self, classes: Any) -> ClassSums:
-        """The sums as rows of all classes, those of other processes included."""
+        """The sums of this process, with a row for each class of all processes."""
         whole = ClassSums.nothing(len(classes), self.width)
         if self.local is None:
             return whole
@@ -97,7 +104,7 @@ class _Part:
 
 
 def _agreed(summary: tuple[str | None, list[Any], int], group: Any) -> Any:
-    """The classes of all processes; refused by all if one refuses, or if they do not fit together."""
+    """The classes of all processes. If the data of one process are refused, or do not fit, all raise the same error."""
     told: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(told, summary, group=group)
     for rank, (error, _, _) in enumerate(told):
@@ -112,7 +119,7 @@ def _agreed(summary: tuple[str | None, list[Any], int], group: Any) -> Any:
 
 
 def _reduced(numbers: Any, operation: Any, group: Any) -> Any:
-    """Over all processes; by way of a GPU where the group speaks to GPUs only."""
+    """Reduce an array over all processes, on a GPU if the group works on GPUs only."""
     tensor = torch.from_numpy(numbers.astype(np.float64))
     if dist.get_backend(group) == "nccl":
         tensor = tensor.cuda()

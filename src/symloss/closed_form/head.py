@@ -1,4 +1,4 @@
-"""A last layer that label noise cannot bend: the closed form on a trained network's features."""
+"""Replace the last layer of a trained network by the closed form on its features."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def refit_head(
 ) -> Model:
     """Replace the weights of a network's last linear layer by the closed form on the features that reach it.
 
-    One pass over the loader, in evaluation mode and without gradients; nothing but the layer changes (in place: its
-    device and precision stay, and the mode of every module is restored). A layer without a bias gets one if ``center``
-    is on, for the mean. Its own bias is the extended column of appendix C and counts in the norm.
+    This takes one pass over the loader, in evaluation mode and without gradients. The layer is changed in place, with
+    its device and precision. Nothing else changes, and the mode of every module is restored. A layer with a bias has
+    the extended column of appendix C, which counts in the norm. A layer without a bias gets one if ``center`` is on.
 
     Args:
-        model: any module; its device is that of its first parameter.
+        model: any module. Inputs are moved to the device of its first parameter.
         loader: batches (inputs, labels, ...) with labels (N,) in 0 to C - 1, where C is the layer's output size.
-        layer: the layer's name, as in ``model.named_modules()``; without it the ``nn.Linear`` that runs last.
+        layer: the layer's name, as in ``model.named_modules()``; None for the ``nn.Linear`` that runs last.
         radius, center, prior: as in :class:`UnhingedClassifier`.
 
     >>> model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -91,12 +91,12 @@ def _pass(model: nn.Module, candidates: dict[str, nn.Linear], loader: Iterable[A
 
 @contextlib.contextmanager
 def _watched(candidates: dict[str, nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor]]]:
-    """The layers that ran and their inputs, in order."""
+    """The layer that ran last, and its input."""
     calls: list[tuple[nn.Linear, Tensor]] = []
 
     def remember(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         assert isinstance(module, nn.Linear)
-        calls[:] = [(module, inputs[0])]  # earlier features may be let go
+        calls[:] = [(module, inputs[0])]  # only the last call is kept, to free memory
 
     hooks = [module.register_forward_pre_hook(remember) for module in candidates.values()]
     try:

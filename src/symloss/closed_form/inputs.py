@@ -1,4 +1,4 @@
-"""Features, labels and weights as users have them, checked as scikit-learn checks them."""
+"""Checks of features, labels and weights, as scikit-learn makes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Labels = NDArray[Any]
 
 
 def checked_features(estimator: Any, features: Any, *, reset: bool, finite: bool = True) -> Any:
-    """An array, a CSR matrix or the tensor itself, as many columns as at first unless ``reset``."""
+    """Check features (N, d) and return an array, a CSR matrix or a tensor. Unless ``reset``, d must be as before."""
     if isinstance(features, Tensor):
         return _checked_tensor(estimator, features, reset)
     return validate_data(
@@ -48,7 +48,7 @@ def _checked_tensor(estimator: Any, features: Tensor, reset: bool) -> Tensor:
 
 
 def checked_labels(labels: Any, features: Any) -> Labels:
-    """A vector of class labels, one for each row of the features."""
+    """Check class labels (N,), one for each row of the features."""
     if labels is None:
         raise ValueError("requires y to be passed, but the target y is None")
     if isinstance(labels, Tensor):
@@ -63,7 +63,7 @@ def checked_labels(labels: Any, features: Any) -> Labels:
 
 
 def checked_weights(weights: Any, features: Any) -> Floats | None:
-    """A float64 vector of weights of at least 0 with a positive sum; None stands for ones."""
+    """Check weights (N,), which must be at least 0 with a positive sum, and return them in float64; None stays None."""
     if weights is None:
         return None
     if isinstance(weights, Tensor):
@@ -78,13 +78,13 @@ def checked_weights(weights: Any, features: Any) -> Floats | None:
 
 
 def refuse_infinite_scores(scores: Any) -> None:
-    """Of finite features: they are too large for the precision of the scores."""
+    """Raise ValueError if scores overflow because the features are too large."""
     if not bool((scores.isfinite() if isinstance(scores, Tensor) else np.isfinite(scores)).all()):
         raise ValueError(f"X must hold features whose scores are finite in {scores.dtype}; got features too large")
 
 
 def encode(labels: Labels, classes: Labels) -> Codes:
-    """Places of the labels among the sorted classes; a label that is none of them is refused."""
+    """The positions of labels in the sorted classes. An unknown label is refused."""
     unseen = np.setdiff1d(labels, classes)
     if len(unseen):
         raise ValueError(
@@ -100,5 +100,6 @@ def _listed(classes: Labels) -> str:
 
 
 def two_classes(classes: Labels, argument: str = "y") -> None:
+    """Raise ValueError unless there are at least two classes."""
     if len(classes) < 2:
         raise ValueError(f"{argument} must hold at least 2 classes; got {len(classes)} class: {_listed(classes)}")

@@ -1,4 +1,4 @@
-"""The unhinged classifier in the feature space of a kernel, exactly, block by block."""
+"""The unhinged classifier in the feature space of a kernel."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from symloss.fitting import all_or_nothing, magnitude
 
 
 class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
-    """W = r mu / |mu| in the feature space of a kernel (appendix C, prop. C.1).
+    """The unhinged classifier W = r mu / |mu| in the feature space of a kernel, in closed form (app. C, prop. C.1).
 
-    The centroid is a sum over the examples, so the score of class k at x is (r / |mu|) sum_i alpha_ik k(x_i, x) with
+    The centroid is a sum over the examples. So the score of class k at x is (r / |mu|) sum_i alpha_ik k(x_i, x) with
     alpha_ik = (1[y_i = k] - q_k) / N. Only |mu|^2 = sum_ij <alpha_i, alpha_j> k(x_i, x_j) needs all pairs of examples.
-    They are visited in blocks: memory beyond the data is O(block^2 + N C), time O(N^2). For many examples take an
+    They are computed in blocks: time is O(N^2), memory beyond the data O(block_size^2 + N C). For many examples, use an
     explicit feature map instead: ``make_pipeline(RBFSampler(gamma=g, n_components=3000),
     UnhingedClassifier(fit_intercept=False))`` or ``Nystroem``, both of scikit-learn.
 
     Args:
         kernel: a name known to ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two
             vectors. It must be positive semi-definite.
-        gamma, degree, coef0: of the kernels that have them; without a gamma scikit-learn's own default.
-        kernel_params: further arguments of a function.
+        gamma, degree, coef0: parameters of the kernels that have them. None for scikit-learn's default gamma.
+        kernel_params: further arguments of a kernel that is a function.
         radius, center, prior: as in :class:`UnhingedClassifier`, in the feature space.
-        fit_intercept: add the kernel of a constant feature, 1. Off here: kernels such as ``rbf`` are 1 at most, so that
-            a constant 1 outweighs what distinguishes the classes as soon as they are of unequal size.
+        fit_intercept: add a constant feature 1. It is off by default: kernels such as ``rbf`` are at most 1, so that a
+            constant 1 outweighs the differences between classes as soon as the classes have unequal sizes.
         block_size: rows and columns of the largest part of the kernel matrix in memory.
 
     Attributes:
         classes_: the labels, sorted.
         dual_coef_: (N, C), the weights of the training examples in the scores.
-        intercept_: (C,), with the effect of centring.
+        intercept_: (C,), with the effect of centring included.
         centroid_norm_: |mu|.
         X_fit_: the training examples.
 
@@ -79,7 +79,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
-        """Solve for the examples (N, d), or the kernel matrix (N, N) if it is precomputed."""
+        """Fit to examples (N, d), or to a precomputed kernel matrix (N, N), with labels (N,) and weights (N,)."""
         radius = checks.number("radius", self.radius, "(0, inf)")
         features = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
         if self.kernel == "precomputed" and features.shape[0] != features.shape[1]:
@@ -92,7 +92,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         shares = np.bincount(codes, given, minlength=len(classes)) / given.sum()
         two_classes(classes[shares > 0], "the part of y with positive sample_weight")
         prior = prior_vector(self.prior, shares)
-        # Centring in the feature space changes no example, only how much each counts.
+        # Centring in the feature space changes only the weights of the examples.
         alpha = _signed_shares(codes, given, shares if self.center else prior)
         constant = constant_column(shares, prior, self.fit_intercept)
         unit = self._unit(features, constant)
@@ -111,7 +111,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _unit(self, features: Any, *others: Floats) -> float:
-        """By what features are divided: the linear kernel of large or small ones would overflow or vanish."""
+        """The number that features are divided by, so that a linear kernel neither overflows nor vanishes."""
         if self.kernel != "linear":
             return 1.0
         return magnitude(features.data if scipy.sparse.issparse(features) else features, *others)
@@ -203,7 +203,7 @@ def _largest(block: Floats) -> float:
 
 
 def _norm(square: float, constant: Floats, spread: float) -> float:
-    """|mu|, refused if the kernel gives no length or if rounding is all there is; ``spread`` is what |mu|^2 may be."""
+    """|mu|. A negative |mu|^2 is refused, and one that may be rounding of its bound ``spread``."""
     rounding = 64 * float(np.finfo(np.float64).eps) * spread
     if square < -rounding:
         raise ValueError(f"kernel must be positive semi-definite; got one with |mu|^2 = {square:g}")
@@ -213,7 +213,7 @@ def _norm(square: float, constant: Floats, spread: float) -> float:
 
 
 def _rounded(dual: Floats, intercept: Floats, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """In the precision of the features; refused if that cannot hold them, or not with all their digits."""
+    """The weights in the precision of the features. Overflow and loss of digits are refused."""
     with np.errstate(over="ignore"):
         found = dual.astype(dtype), intercept.astype(dtype)
     largest = float(np.abs(dual).max())

@@ -1,4 +1,4 @@
-"""From scores (N, C) to what scikit-learn asks a classifier for, in arrays and in tensors alike."""
+"""The predictions of a scikit-learn classifier from its scores (N, C), for arrays and tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class ByScores(ClassifierMixin):  # type: ignore[misc]
-    """A classifier that has a score for each class, in ``_scores``."""
+    """A classifier with one score for each class. Subclasses compute the scores (N, C) in ``_scores``."""
 
     classes_: Any
 
@@ -20,17 +20,17 @@ class ByScores(ClassifierMixin):  # type: ignore[misc]
         raise NotImplementedError
 
     def decision_function(self, X: Any) -> Any:  # noqa: N803
-        """The scores (N, C); for two classes their difference z_1 - z_0 (N,), as scikit-learn wants it."""
+        """The scores (N, C). For two classes their difference z_1 - z_0 (N,), as in scikit-learn."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
-        """The softmax of the scores (N, C); not calibrated."""
+        """The softmax of the scores (N, C). It is not calibrated."""
         scores = self._scores(X)
         return scores.softmax(1) if isinstance(scores, Tensor) else softmax(scores, copy=True)
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """The class of the largest score (N,); on the scores' device if they are a tensor and classes are numbers."""
+        """The class of the largest score (N,): a tensor if X is one and classes are numbers, or else an array."""
         best = self._scores(X).argmax(1)
         if not isinstance(best, Tensor):
             return self.classes_[best]

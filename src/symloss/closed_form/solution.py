@@ -21,8 +21,11 @@ Prior = ArrayLike | str | None
 class Centroid:
     """The unhinged data centroid mu = 1/N sum_i c_{y_i} psi(x_i)^T.
 
-    ``features`` (C, d) belong to the (centred) features, ``constant`` (C,) is the extended column, ``mean`` (d,) what
-    centring subtracts. What is below ``rounding`` may as well be zero.
+    Args:
+        features: (C, d), the part of the (centred) features.
+        constant: (C,), the extended column.
+        mean: (d,), which centring subtracts.
+        rounding: a norm below this may be rounding.
     """
 
     features: Floats
@@ -32,17 +35,17 @@ class Centroid:
 
     @property
     def norm(self) -> float:
-        """|mu|, the extended column included: minus the least loss of weights of norm 1."""
+        """|mu|, with the extended column. The least loss of weights of norm 1 is -|mu|."""
         unit = magnitude(self.features, self.constant)
         return unit * self._norm_in(unit)
 
     @property
     def zero(self) -> bool:
-        """Whether all weights are as good as each other: the degenerate case."""
+        """Whether mu is zero. Then all weights have the same loss."""
         return not self.constant.any() and self.norm <= self.rounding
 
     def solution(self, radius: float, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Weights (C, d) of norm ``radius`` for features that are not centred, and what to add to the scores (C,)."""
+        """Weights (C, d) of norm ``radius`` and intercepts (C,), for features that are not centred."""
         if self.zero:
             raise ValueError(ZERO)
         unit = magnitude(self.features, self.constant)
@@ -50,7 +53,7 @@ class Centroid:
         factor = radius / length
         with np.errstate(over="ignore", invalid="ignore"):
             weights = (factor * (self.features / unit)).astype(dtype)
-            # The weights as they were rounded: their rounding must not be multiplied by the mean.
+            # The rounded weights are used, so that their rounding is not multiplied by the mean.
             drift = weights.astype(np.float64) @ self.mean
             bias = (factor * (self.constant / unit) - drift).astype(dtype)
         if not (np.isfinite(weights).all() and np.isfinite(bias).all() and np.isfinite(unit * length)):
@@ -74,9 +77,8 @@ ZERO = (
 def centroid(totals: ClassSums, prior: Prior, fit_intercept: bool, center: bool) -> Centroid:
     """The data centroid from the sums of each class.
 
-    Row k is (S_k - q_k sum_j S_j) / N with the sums S_k and the prior q. Centred features sum to zero, which leaves
-    (S_k - n_k m) / N with the mean m; the extended column is n_k / N - q_k. Sums are divided by N first: no sum of the
-    quotients exceeds the largest feature.
+    Row k is (S_k - q_k sum_j S_j) / N with the sums S_k and the prior q. Of centred features it is (S_k - n_k m) / N
+    with the mean m. The extended column is n_k / N - q_k. Sums are divided by N first, so that nothing overflows.
     """
     count = totals.weights.sum()
     if not (np.isfinite(totals.sums).all() and np.isfinite(count)):
@@ -91,14 +93,14 @@ def centroid(totals: ClassSums, prior: Prior, fit_intercept: bool, center: bool)
 
 
 def constant_column(shares: Floats, prior: Floats, fit_intercept: bool) -> Floats:
-    """The extended column of the centroid. What is rounding becomes zero: it may outweigh features that are small."""
+    """The extended column of the centroid. Rounding is set to zero, since it may outweigh small features."""
     column = shares - prior
     nothing = not fit_intercept or np.linalg.norm(column) <= ROUNDING[np.dtype(np.float64)]
     return np.zeros_like(shares) if nothing else column
 
 
 def prior_vector(prior: Prior, shares: Floats) -> Floats:
-    """The q of c_y = e_y - q: uniform unless given, ``frequencies`` for the classes' shares of the weight."""
+    """The prior q (C,): uniform for None, the shares of the classes for ``"frequencies"``, or the vector itself."""
     classes = len(shares)
     if prior is None:
         return np.full(classes, 1 / classes)

@@ -1,8 +1,8 @@
-"""Sums of the examples of each class: all that the closed form needs to know about the data.
+"""The sums of the examples of each class, which are all that the closed form needs.
 
-Sums of parts add up to the sums of the whole, so data may come in batches, in shards and in any order. Blocks are added
-up in float64, whatever the data's own precision. Within a block of a few hundred rows float32 features are summed in
-float32, twice as fast; where they are far from zero compared to how much they vary, about a point among them.
+Sums can be added. So data may come in batches, in shards and in any order. Blocks are added up in float64, whatever the
+precision of the data. Within a block of a few hundred rows float32 features are summed in float32, which is twice as
+fast. Features that are far from zero, compared to their spread, are shifted first.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 BLOCK = 2**18
-"""Numbers of a block: few enough for the processor's cache."""
+"""The most numbers in a block, which must fit into the processor's cache."""
 ROWS = 1024
-"""Rows of a block: few enough for a sum in float32."""
+"""The most rows in a block, few enough for a sum in float32."""
 SAMPLED = 64
-"""Every so many rows one is looked at for its largest entry."""
+"""The largest feature is sought in every row with a number that this divides."""
 FAR = 8
-"""Features whose mean is more than so many standard deviations from zero are shifted before they are summed."""
+"""Features are shifted if their mean is more than this many standard deviations from zero."""
 ROUNDING = {np.dtype(np.float32): 3e-8, np.dtype(np.float64): 1e-13}
-"""What rounding may leave of a mean that is zero, as a share of the largest feature, by the precision of a block."""
+"""The rounding error of a mean, relative to the largest feature, by the precision of a block."""
 
 TOO_LARGE = "X and sample_weight must have finite sums over the examples; got features or weights too large for that"
 
@@ -38,8 +38,11 @@ TOO_LARGE = "X and sample_weight must have finite sums over the examples; got fe
 class ClassSums:
     """Weighted sums over the examples of each class.
 
-    ``sums`` (C, d) of the features, ``weights`` (C,) of the examples' weights. A mean of features below ``rounding``
-    may as well be zero. ``dtype`` is the precision of the solution to come.
+    Args:
+        sums: (C, d), of the features.
+        weights: (C,), of the weights of the examples.
+        rounding: a mean of features below this may be rounding.
+        dtype: the precision of the solution.
     """
 
     sums: Floats
@@ -59,15 +62,18 @@ class ClassSums:
 
     @classmethod
     def nothing(cls, classes: int, features: int) -> ClassSums:
-        """The sums of no examples: adding them changes nothing."""
+        """The sums of no examples."""
         return cls(np.zeros((classes, features)), np.zeros(classes), 0.0, np.dtype(np.float32))
 
 
 def class_sums(features: Any, codes: Codes, classes: int, weights: Floats | None = None) -> ClassSums:
-    """One pass over the features (N, d): an array, a sparse matrix, or a tensor on any device.
+    """Sum the features of each class, in one pass. Infinite and missing features are refused.
 
-    ``codes`` are the labels as 0 to classes - 1. Infinite and missing features are refused: no sum that they enter
-    is finite, so this needs no pass of its own.
+    Args:
+        features: (N, d), an array, a sparse matrix, or a tensor on any device.
+        codes: (N,), the labels from 0 to classes - 1.
+        classes: the number of classes C.
+        weights: (N,), or None for ones.
 
     >>> class_sums(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 1]), 2).sums.tolist()
     [[1.0], [6.0]]
@@ -84,7 +90,7 @@ def class_sums(features: Any, codes: Codes, classes: int, weights: Floats | None
 
 
 def precision(features: Any) -> np.dtype[Any]:
-    """The precision of the solution: float32 for float32 and less, else float64."""
+    """The precision of the solution: float32 for features of float32 and less, else float64."""
     if isinstance(features, Tensor):
         single = features.is_floating_point() and features.dtype != torch.float64
     else:
@@ -93,7 +99,7 @@ def precision(features: Any) -> np.dtype[Any]:
 
 
 def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
-    """Sums of the features of each class, and what of their means may be rounding."""
+    """The sums of the features of each class, and the rounding error of their means."""
     if isinstance(features, Tensor):
         if features.device.type != "cpu":
             return device_sums(features, codes, len(counts), weights)
@@ -119,7 +125,7 @@ def _in_float64(features: Any, codes: Codes, counts: Floats, weights: Floats | N
 
 
 def _array(features: Any) -> NDArray[Any]:
-    """Without a copy if it is one of numpy's types."""
+    """The features as an array, without a copy if numpy has their type."""
     if not isinstance(features, Tensor):
         return np.asarray(features)
     tensor = features.detach().cpu()
@@ -128,7 +134,7 @@ def _array(features: Any) -> NDArray[Any]:
 
 
 def _shift(features: NDArray[Any]) -> NDArray[np.float32] | None:
-    """A point among the features, if they are far from zero; judged by the first rows."""
+    """The mean of the first rows, if they are far from zero compared to their spread; else None."""
     some = features[: 4 * SAMPLED].astype(np.float64)
     mean = some.mean(0)
     return mean.astype(np.float32) if (np.abs(mean) > FAR * some.std(0)).any() else None
@@ -142,7 +148,7 @@ def _block_by_block(
     wide: np.dtype[Any],
     shift: NDArray[np.float32] | None,
 ) -> tuple[Floats, float]:
-    """Sums of features minus shift, blocks summed in the precision ``wide``; and the largest of a sample of these."""
+    """The sums of features minus ``shift``, in blocks of precision ``wide``; and the largest feature of a sample."""
     # The product with a sparse indicator costs the same for any number of classes, and runs in one thread: on a busy
     # machine the small products of BLAS's threads take many times longer.
     count, width = features.shape
@@ -157,14 +163,14 @@ def _block_by_block(
 
 
 def _indicator(codes: Codes, classes: int, weights: Floats | None, rows: slice, wide: np.dtype[Any]) -> Any:
-    """A row for each class with the weights of its examples."""
+    """A matrix with a row for each class, which holds the weights of its examples."""
     chosen = codes[rows]
     values = np.ones(len(chosen), wide) if weights is None else weights[rows]
     return scipy.sparse.csc_array((values, chosen, np.arange(len(chosen) + 1)), shape=(classes, len(chosen)))
 
 
 def device_sums(features: Tensor, codes: Codes, classes: int, weights: Floats | None) -> tuple[Floats, float]:
-    """Sums on the features' own device, and what of their means may be rounding; only the sums leave the device."""
+    """The sums and the rounding error of their means, computed on the device of the features."""
     features = features.detach()
     # Apple's GPUs have no float64.
     wide = torch.float32 if features.device.type == "mps" else torch.float64
@@ -184,4 +190,5 @@ def device_sums(features: Tensor, codes: Codes, classes: int, weights: Floats | 
 
 
 def refuse_what_is_not_finite(features: Any) -> None:
+    """Raise ValueError if a feature is infinite or missing."""
     assert_all_finite(_array(features) if isinstance(features, Tensor) else features, input_name="X")

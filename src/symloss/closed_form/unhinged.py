@@ -28,32 +28,32 @@ from symloss.fitting import all_or_nothing
 
 
 class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
-    """W = r mu / |mu|: the weights of norm r with the least multi-class unhinged loss (appendix C).
+    """The linear classifier with the least multi-class unhinged loss, in closed form: W = r mu / |mu| (appendix C).
 
-    The loss of scores z at label y is sum_k q_k z_k - z_y with the prior q, uniform in the paper. It is symmetric, so
-    labels replaced by others at random, according to q, change the scale of the expected centroid
-    mu = 1/N sum_i (e_{y_i} - q) x_i^T, not its direction. Fitting is one pass over the data; memory beyond them is
-    O(C d).
+    The loss of scores z at label y is sum_k q_k z_k - z_y with the prior q, which is uniform in the paper. The loss is
+    symmetric: if labels are replaced at random by draws from q, the expected centroid
+    mu = 1/N sum_i (e_{y_i} - q) x_i^T changes its length, but not its direction. Fitting takes one pass over the data
+    and O(C d) memory.
 
-    The scores are not calibrated: :meth:`predict_proba` is their softmax, and the radius sets how far it is from
-    uniform. Wrap the classifier in ``sklearn.calibration.CalibratedClassifierCV`` where probabilities matter.
+    The scores are not calibrated. :meth:`predict_proba` is their softmax, and the radius sets how far it is from
+    uniform. If you need probabilities, wrap the classifier in ``sklearn.calibration.CalibratedClassifierCV``.
 
     Args:
-        radius: the norm r of the weights; it scales the scores and changes no prediction.
-        fit_intercept: extend every example by a constant 1, whose weights count in the norm like the others. Once the
-            features are centred they only say how frequent each class is. Turn it off for features that are small
-            compared to 1, such as those of ``RBFSampler``: there frequencies drown the rest.
-        center: subtract the mean of the features first. The mean's share of the centroid says nothing about classes,
-            and where features are far from zero, such as raw pixels, it drowns the rest.
-        prior: the q above: None for 1/C, ``"frequencies"`` for the shares of the classes, or a vector in the order of
-            ``classes_``. Centred features have the same weights under every prior; it then moves the intercept only.
+        radius: the norm r of the weights. It scales the scores and changes no prediction.
+        fit_intercept: extend every example by a constant 1, whose weights count in the norm. With centred features
+            these weights depend on the class frequencies alone. Turn it off for features that are small compared to 1,
+            such as those of ``RBFSampler``, since they would be outweighed.
+        center: subtract the mean of the features first. The mean carries no information about classes, and outweighs
+            the rest of the centroid where features are far from zero, such as raw pixels.
+        prior: the q above. None for 1/C, ``"frequencies"`` for the shares of the classes, or a vector in the order of
+            ``classes_``. With centred features it changes the intercept only.
 
     Attributes:
         classes_: the labels, sorted.
-        coef_: (C, d), one row of weights for each class, also for two classes. float32 where the data is.
-        intercept_: (C,), with the effect of centring: scores are ``X @ coef_.T + intercept_``.
+        coef_: (C, d), one row of weights for each class, also for two classes; float32 if the data is.
+        intercept_: (C,), with the effect of centring included. Scores are ``X @ coef_.T + intercept_``.
         centroid_norm_: |mu|. The mean loss on the (centred) training data is -radius * |mu|.
-        sums_: what was kept of the data, see :class:`symloss.closed_form.sums.ClassSums`.
+        sums_: the sums of each class, see :class:`symloss.closed_form.sums.ClassSums`.
 
     ``decision_function`` gives the scores (N, C), and for two classes z_1 - z_0 of shape (N,), as in scikit-learn.
     Tensors give tensors on the same device.
@@ -76,7 +76,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
-        """Solve for the examples (N, d), their labels (N,), and the weights of examples (N,)."""
+        """Fit to examples (N, d) with labels (N,) and weights (N,), or None for equal weights."""
         features = checked_features(self, X, reset=True, finite=False)
         labels = checked_labels(y, features)
         weights = checked_weights(sample_weight, features)
@@ -88,10 +88,10 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
 
     @all_or_nothing
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
-        """Add examples to those of all earlier calls: batches in any order give the weights of one ``fit``.
+        """Add examples to those of all earlier calls. Batches in any order give the weights of one ``fit``.
 
-        ``classes`` names all labels that will come; without them the first call's labels are all there are. As long as
-        the centroid is zero, as it may be before a second class comes, there are no weights and prediction is refused.
+        ``classes`` names all labels of all calls; without it, the labels of the first call are all classes. While the
+        centroid is zero, as before a second class has come, there are no weights and prediction is refused.
         """
         first = not hasattr(self, "sums_")
         features = checked_features(self, X, reset=first, finite=False)
@@ -119,9 +119,9 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
 
     @all_or_nothing
     def merge(self, other: UnhingedClassifier) -> Self:
-        """Add what another classifier has seen: shards fitted apart give the weights of one ``fit``.
+        """Add the data of another classifier. Shards that were fitted separately give the weights of one ``fit``.
 
-        Both must know the same classes, see ``classes`` of :meth:`partial_fit`. The settings of this one count.
+        Both must know the same classes, see ``classes`` of :meth:`partial_fit`. The settings of this one are used.
 
         >>> x, y = np.eye(4), np.array([0, 1, 0, 1])
         >>> parts = [UnhingedClassifier().partial_fit(x[i::2], y[i::2], classes=[0, 1]) for i in range(2)]
@@ -142,9 +142,9 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         return self.solve(self.sums_ + other.sums_, self.classes_, refuse=False)
 
     def solve(self, totals: ClassSums, classes: Labels, *, refuse: bool = True) -> Self:
-        """Weights from the sums of each of the sorted classes, however they came about.
+        """Compute the weights from the sums of each of the sorted classes.
 
-        A zero centroid is refused, or else leaves the classifier without weights.
+        A zero centroid raises ValueError; or, without ``refuse``, leaves the classifier without weights.
         """
         radius = checks.number("radius", self.radius, "(0, inf)")
         found = centroid(totals, self.prior, self.fit_intercept, self.center)

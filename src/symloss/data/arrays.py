@@ -26,7 +26,10 @@ Part = tuple[Tensor, list[str]]
 
 
 def open_arrays(path: Path, test: Path | None, bad: BadFiles) -> DataSet:
-    """uint8 images, (N, height, width), (N, channels, height, width) or channels last; or features, (N, d)."""
+    """A data set in an .npz file: uint8 images or features (N, d).
+
+    Images have shape (N, height, width), (N, channels, height, width) or (N, height, width, channels).
+    """
     inputs, labels = _part(path, PAIRS, bad)
     test_part = _part(test, PAIRS, bad) if test is not None else _own_test(path, bad)
     classes = class_names(labels, path)
@@ -93,7 +96,7 @@ def _part(path: Path, pairs: tuple[tuple[str, str], ...], bad: BadFiles) -> Part
 
 
 def open_inputs_array(path: Path) -> Tensor:
-    """The inputs alone, those to test on first; labels need not be there."""
+    """The inputs alone, without labels. Test inputs are taken rather than training inputs."""
     names = (TEST_PAIR[0], *(pair[0] for pair in PAIRS))
     with _open(path) as file:
         name = next((name for name in names if name in file.files), None)
@@ -115,7 +118,7 @@ def _array(file: Any, name: str, path: Path) -> Array:
         ) from error
     except Exception as error:  # NumPy and zipfile raise many kinds
         raise ValueError(damaged) from error
-    if not isinstance(array, np.ndarray):  # NumPy hands out as bytes what does not start as an array does
+    if not isinstance(array, np.ndarray):  # NumPy returns an entry that is not an array as bytes
         raise ValueError(damaged)
     if array.ndim == 0:
         raise ValueError(f"{name} of {path} must be an array; got a single value")

@@ -21,16 +21,18 @@ from symloss import checks
 
 
 class Step(Protocol):
-    """One change: ``apply`` takes images (N, C, H, W) and uniform numbers in [0, 1), (N, columns), on the CPU."""
+    """One random change of images. It reads ``columns`` uniform numbers in [0, 1) for each image, on the CPU."""
 
     columns: ClassVar[int]
 
-    def apply(self, images: Tensor, uniform: Tensor) -> Tensor: ...
+    def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """Change the images (N, C, H, W), as the uniform numbers (N, columns) say."""
+        ...
 
 
 @dataclass(frozen=True)
 class Crop:
-    """A window of the image's own size, from anywhere in the image with a black frame."""
+    """Add a black frame of ``padding`` pixels, then cut out a window of the original size at random."""
 
     padding: int
     columns: ClassVar[int] = 2
@@ -39,6 +41,7 @@ class Crop:
         checks.number("padding of crop", self.padding, "[1, inf)", whole=True)
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """See :meth:`Step.apply`."""
         count, channels, height, width = images.shape
         top, left = (uniform * (2 * self.padding + 1)).long().to(images.device).T.view(2, count, 1, 1)
         padded = F.pad(images, 4 * (self.padding,))
@@ -51,11 +54,12 @@ class Crop:
 
 @dataclass(frozen=True)
 class Flip:
-    """Left and right exchanged, for half of the images."""
+    """Exchange left and right in half of the images."""
 
     columns: ClassVar[int] = 1
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """See :meth:`Step.apply`."""
         count = len(images)
         chosen = torch.arange(count) + count * (uniform[:, 0] < 0.5)
         return torch.cat([images, images.flip(3)]).index_select(0, chosen.to(images.device))
@@ -63,9 +67,10 @@ class Flip:
 
 @dataclass(frozen=True)
 class Rotate:
-    """A turn about the centre by up to so many degrees either way: the nearest pixel, black outside.
+    """Turn images about their centre by up to ``degrees`` either way. Pixels from outside are black.
 
-    Coordinates are whole numbers of 2**-16 pixels, as in Pillow: the pixels are the same, and on every device.
+    The nearest pixel is taken. Coordinates are whole numbers of 2**-16 pixels, as in Pillow, so that the result is the
+    same as Pillow's, on every device.
     """
 
     degrees: float
@@ -75,6 +80,7 @@ class Rotate:
         checks.number("degrees of rotate", self.degrees, "(0, 180]")
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """See :meth:`Step.apply`."""
         height, width = images.shape[2:]
         x = torch.arange(width, dtype=torch.int32, device=images.device)
         y = torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
@@ -98,15 +104,16 @@ def _rotation(degrees: Tensor, height: int, width: int) -> Tensor:
 
 @dataclass(frozen=True)
 class ResizedCrop:
-    """A window with 8 to 100 % of the area and sides of at most 4:3, brought to ``size`` by ``size`` pixels."""
+    """Cut out a window with 8 to 100 % of the area and sides of at most 4:3; resize it to ``size`` by ``size``."""
 
     size: int
-    columns: ClassVar[int] = 22  # ten attempts at a shape, and the place
+    columns: ClassVar[int] = 22  # two for each of ten attempts at a shape, two for the position
 
     def __post_init__(self) -> None:
         checks.number("size of resized-crop", self.size, "[1, inf)", whole=True)
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """See :meth:`Step.apply`."""
         return _one_by_one(images, uniform, self._resized)
 
     def _resized(self, image: Image.Image, uniform: list[float]) -> Image.Image:
@@ -118,7 +125,7 @@ class ResizedCrop:
 
     @staticmethod
     def _window(height: int, width: int, uniform: list[float]) -> tuple[int, int]:
-        """The first shape that fits; else the largest allowed."""
+        """Height and width of the window: the first shape that fits, or else the largest that is allowed."""
         for area, ratio in zip(uniform[::2], uniform[1::2], strict=True):
             pixels = height * width * (0.08 + 0.92 * area)
             stretch = (4 / 3) ** (2 * ratio - 1)
@@ -130,7 +137,7 @@ class ResizedCrop:
 
 @dataclass(frozen=True)
 class Jitter:
-    """Brightness, contrast and saturation scaled by 1 - x to 1 + x, hue turned by up to -h to h, in random order."""
+    """Scale brightness, contrast and saturation by 1 - x to 1 + x, and turn the hue by -h to h, in random order."""
 
     brightness: float
     contrast: float
@@ -144,6 +151,7 @@ class Jitter:
             checks.number(f"{field.name} of jitter", getattr(self, field.name), allowed)
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
+        """See :meth:`Step.apply`."""
         return _one_by_one(images, uniform, self._jittered)
 
     def _jittered(self, image: Image.Image, uniform: list[float]) -> Image.Image:
@@ -170,7 +178,7 @@ _CHANGES: tuple[Callable[[Image.Image, float], Image.Image], ...] = (
 
 
 def _one_by_one(images: Tensor, uniform: Tensor, change: Callable[[Image.Image, list[float]], Image.Image]) -> Tensor:
-    """For what Pillow does: slow, and meant for images that are decoded one at a time."""
+    """Change each image with Pillow. This is slow, and meant for images that are decoded one at a time."""
     if images.dtype != torch.uint8 or images.shape[1] != 3:
         raise ValueError(
             f"resized-crop and jitter need uint8 images with 3 channels; got {images.dtype} of shape "
@@ -206,7 +214,7 @@ STEPS: dict[str, type[Crop | Flip | Rotate | ResizedCrop | Jitter]] = {
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Steps that follow one another.
+    """Random changes that follow one another.
 
     >>> augmentation = Augmentation.parse(["crop:4", "flip"])
     >>> augmentation
@@ -220,24 +228,25 @@ class Augmentation:
 
     @classmethod
     def parse(cls, names: Iterable[str]) -> Augmentation:
-        """From names such as "crop:4", "flip", "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2"."""
+        """Read steps such as "crop:4", "flip", "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2"."""
         return cls(tuple(_step(name) for name in names))
 
     @property
     def columns(self) -> int:
+        """How many uniform numbers all steps read for one image."""
         return sum(step.columns for step in self.steps)
 
     @property
     def size(self) -> int | None:
-        """The side that images are brought to, if any step does that."""
+        """The pixels on each side that a step resizes images to; None if no step does."""
         return next((step.size for step in self.steps if isinstance(step, ResizedCrop)), None)
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """A row of uniform numbers for each example, to be indexed as the examples are."""
+        """Draw uniform numbers (count, columns): a row for each example, in the order of the examples."""
         return torch.rand(count, self.columns, dtype=torch.float64, generator=generator)
 
     def apply(self, images: Tensor, drawn: Tensor) -> Tensor:
-        """The images changed; one row of ``drawn`` belongs to each."""
+        """Change the images by the uniform numbers ``drawn``, a row for each image."""
         if not self.steps or len(images) == 0:
             return images
         if images.dim() != 4 or len(images) != len(drawn):
@@ -252,12 +261,12 @@ class Augmentation:
 
 
 OF_THE_SIDE = 8
-"""The black frame of images that no protocol is published for is one part in so many of the shorter side: 4 of 32."""
+"""Without a published protocol, the black frame is the shorter side divided by this: 4 pixels for 32."""
 CROPS = ("crop", "resized-crop")
 
 
 def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """For images of one's own: what CIFAR-10 is given, with a frame in proportion; nothing for features.
+    """The augmentation of a user's images: that of CIFAR-10, with a frame in proportion. Features have none.
 
     >>> usual((3, 32, 32)), usual((1, 5, 7)), usual((20,))
     (('crop:4', 'flip'), ('flip',), ())
@@ -269,7 +278,7 @@ def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def chosen(augment: bool | str, steps: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Of a data set's steps all, none, or its crops alone: for images that mean something else when they are flipped.
+    """Which of a data set's steps are used: all (True), none (False), or "crop" alone, for images not to be flipped.
 
     >>> chosen(True, ("crop:4", "flip", "rotate:20"), (3, 32, 32)), chosen("crop", ("crop:4", "flip"), (3, 32, 32))
     (('crop:4', 'flip', 'rotate:20'), ('crop:4',))

@@ -1,7 +1,7 @@
-"""Batches of a data set, epoch after epoch: in an order and with an augmentation that can be repeated exactly.
+"""Batches of a data set, epoch after epoch. Order and augmentation can be repeated exactly.
 
-What epoch 7 holds depends on the seed and on the number 7 alone, never on what was drawn before it. So a run that is
-killed goes on as if nothing had happened, and several processes agree without talking to each other.
+The batches of epoch 7 depend on the seed and on the number 7 alone. So a run that was killed continues as if nothing
+had happened, and several processes agree without communication.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from symloss.data.dataset import Examples, ImageFiles, Scaling
 from symloss.data.images import NotAnImage, picture
 
 _ORDER, _AUGMENTATION = 0, 1
-"""What random numbers are for: separate streams of the same seed and epoch."""
+"""Separate streams of random numbers for the same seed and epoch."""
 
 
 class Batch(NamedTuple):
-    """This process's share of a batch. ``index``: which examples; ``total``: how many all processes hold together."""
+    """One process's share of a batch: inputs, which examples they are, and the size of the batch over all processes."""
 
     inputs: Tensor
     index: Tensor  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
@@ -37,27 +37,28 @@ class Batch(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Where in the epoch's order a process's part of a batch lies."""
+    """One process's part of a batch, as positions in the epoch's order."""
 
     start: int
     stop: int
     total: int
 
     @property
-    def place(self) -> slice:
+    def positions(self) -> slice:
+        """The positions as a slice."""
         return slice(self.start, self.stop)
 
 
 EVALUATION_BATCH = 256
-"""Examples at a time where nothing is learnt: their number changes no result."""
+"""Examples in a batch of an evaluation. The number changes no result."""
 
 
 class Batches:
-    """Normalised inputs, batch by batch, on the device.
+    """Normalised inputs on the device, batch by batch.
 
-    Tensors are kept on the device once, as they are; images in files are decoded by ``workers`` processes and brought
-    to ``size`` by ``size`` pixels. Each batch of ``batch`` examples is cut into ``world`` neighbouring shares, as equal
-    as can be, of which this process gets number ``rank``. In the last, smaller batch a share may be empty.
+    Tensors are moved to the device once. Images in files are decoded by ``workers`` processes and resized to ``size``
+    by ``size`` pixels. Each batch of ``batch`` examples is cut into ``world`` neighbouring shares, as equal as can be.
+    This process gets share number ``rank``. In the last, smaller batch a share may be empty.
 
     >>> digits = Examples(torch.arange(20, dtype=torch.uint8).view(5, 1, 2, 2), torch.zeros(5, dtype=torch.int64))
     >>> batches = Batches(digits, batch=2, scaling=Scaling((0.5,), (0.5,)), shuffle=False, seed=0, device="cpu")
@@ -100,14 +101,14 @@ class Batches:
         return math.ceil(self.count / self.batch)
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of an epoch, the same whenever it is asked for."""
+        """The batches of an epoch. Every call with the same number gives the same batches."""
         number = int(checks.number("epoch", number, "[0, inf)", whole=True))
         shares = [self._share(start) for start in range(0, self.count, self.batch)]
         order = self._order(number).to(self.device)
         places = order if self._positions is None else self._positions[order]
         loaded = self._source.load(places, shares, self.seed, number)
         for share, raw in zip(shares, loaded, strict=True):
-            yield Batch(self._normalise(raw), order[share.place], share.total)
+            yield Batch(self._normalise(raw), order[share.positions], share.total)
 
     def _order(self, epoch: int) -> Tensor:
         if not self.shuffle:
@@ -122,13 +123,13 @@ class Batches:
 
 
 def generator(seed: int, *key: int) -> torch.Generator:
-    """Random numbers of their own for every seed and key; the global state is not involved."""
+    """A generator of random numbers for a seed and a key. The global random state is not used."""
     state = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
     return torch.Generator().manual_seed(int(state[0]))
 
 
 class Normaliser:
-    """Raw inputs become float32, (x - mean) / std; bytes stand for 0 to 1. The raw inputs are used up."""
+    """Turn raw inputs into float32 and scale them: (x - mean) / std. Bytes stand for 0 to 1. Overwrites its input."""
 
     def __init__(
         self, scaling: Scaling, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, channels_last: bool
@@ -155,7 +156,7 @@ class Normaliser:
 
 
 class Resident:
-    """Inputs that live on the device."""
+    """Inputs that are on the device."""
 
     def __init__(self, inputs: Tensor, augmentation: Augmentation):
         if inputs.dtype != torch.uint8 and not inputs.is_floating_point():
@@ -167,11 +168,12 @@ class Resident:
         self.shape, self.dtype = tuple(inputs.shape[1:]), inputs.dtype
 
     def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
+        """The augmented inputs of each share of an epoch."""
         drawn = self.augmentation.draw(len(order), generator(seed, epoch, _AUGMENTATION))
         for share in shares:
             # A copy, which the normaliser may write to.
-            chosen = self.inputs.index_select(0, order[share.place])
-            yield self.augmentation.apply(chosen, drawn[share.place])
+            chosen = self.inputs.index_select(0, order[share.positions])
+            yield self.augmentation.apply(chosen, drawn[share.positions])
 
 
 class Streamed:
@@ -192,7 +194,8 @@ class Streamed:
         self.shape = (3, self.size, self.size)
 
     def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
-        chosen = [tuple(order[share.place].tolist()) for share in shares]
+        """The augmented inputs of each share of an epoch."""
+        chosen = [tuple(order[share.positions].tolist()) for share in shares]
         decoded = _Decoded(self.files.paths, chosen, self.augmentation, self.size, (seed, epoch))
         loader = DataLoader(
             decoded,

@@ -35,7 +35,7 @@ Batch = tuple[np.ndarray[Any, np.dtype[np.uint8]], list[int]]
 
 @dataclass(frozen=True)
 class _Cifar:
-    """What differs between the two; fine labels of CIFAR-100 come second in its binary records."""
+    """What differs between CIFAR-10 and CIFAR-100. In binary records of CIFAR-100 the fine label comes second."""
 
     title: str
     python_folder: str
@@ -93,7 +93,7 @@ def open_cifar(name: str, root: Path) -> DataSet:
 
 
 def cifar_files(name: str, root: Path) -> list[Path]:
-    """Where its files are, or belong; the one to test on comes last."""
+    """The paths of the data set's files, whether they exist or not. The test file comes last."""
     kind, folder = CIFAR[name], _folder(name, root)
     suffix = ".bin" if folder.name == kind.binary_folder else ""
     return [folder / f"{part}{suffix}" for part in (*kind.train, kind.test)]
@@ -112,7 +112,7 @@ def _folder(name: str, root: Path) -> Path:
 
 
 def _examples(kind: _Cifar, paths: list[Path], read: Callable[[Path], Batch]) -> Examples:
-    """All batches in one array, which is filled batch by batch: there is never a second copy of it."""
+    """All batches in one array, filled batch by batch, so that there is never a second copy."""
     images = np.empty((0, PIXELS), dtype=np.uint8)
     labels: list[int] = []
     for number, path in enumerate(paths):

@@ -1,4 +1,4 @@
-"""From labels as people write them, names or numbers, to classes 0, 1, 2, ..."""
+"""Turn labels as people write them, names or numbers, into classes 0, 1, 2, ..."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
 
 
 def class_numbers(labels: Sequence[str], classes: Sequence[str], where: object) -> Tensor:
-    """Each label's place among the classes."""
+    """The class number of each label (N,)."""
     place = {name: number for number, name in enumerate(classes)}
     unknown = sorted(set(labels) - set(classes))
     if unknown:
@@ -49,12 +49,12 @@ def class_numbers(labels: Sequence[str], classes: Sequence[str], where: object) 
 
 
 def is_missing(text: str) -> bool:
-    """Whether a cell of a table says that there is no label. (A folder may be called nan.)"""
+    """Whether a cell of a table means that there is no label. (The name of a folder may be nan.)"""
     return not text or text.lstrip("+-").lower() == "nan"
 
 
 def check_spelling(labels: Iterable[str], where: object) -> None:
-    """Refuse a number that is written in two ways, as 1 and 1.0; codes such as 7 and 007 may be two classes."""
+    """Refuse a number that is written in two ways, such as 1 and 1.0. Codes such as 7 and 007 may be two classes."""
     spelt: dict[float, str] = {}
     for text in sorted(set(labels)):
         value = number(text)
@@ -69,7 +69,7 @@ _CODE = re.compile("-?[0-9]+")
 
 
 def number(text: str) -> float | None:
-    """The finite number that a text is, in ASCII; digits of other scripts, and 1_000, are text.
+    """Read a finite number in ASCII; None for any other text, such as 1_000 or digits of other scripts.
 
     >>> number("1e3"), number("1_000"), number("nan"), number(chr(0x661))
     (1000.0, None, None, None)

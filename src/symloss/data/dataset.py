@@ -1,4 +1,4 @@
-"""What every data set is, wherever it came from: examples with labels, names of the classes, how to scale inputs."""
+"""A data set: examples with labels, the names of the classes, and how to scale inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images that stay on disk and are decoded when they are needed."""
+    """Images that stay on disk and are decoded when they are needed.
+
+    Args:
+        paths: one file for each image.
+    """
 
     paths: tuple[Path, ...]
 
@@ -27,32 +31,44 @@ Inputs = Tensor | ImageFiles
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs and their labels, in the publisher's order; or some of them, which share the memory of all."""
+    """Inputs and their labels, in the publisher's order. A part of them shares the memory of the whole.
+
+    Args:
+        inputs: uint8 images (N, channels, height, width), float32 features (N, d), or files.
+        labels: (M,) class numbers, from 0, in int64.
+        positions: (M,), which of the inputs each example is. None if the examples are all inputs in their order.
+
+    >>> examples = Examples(torch.eye(3), torch.tensor([0, 1, 1]))
+    >>> len(examples), examples.take(torch.tensor([2])).labels
+    (3, tensor([1]))
+    """
 
     inputs: Inputs
     labels: Tensor
     positions: Tensor | None = None
-    """Where among the inputs each example is; None if they are all there, in order."""
 
     def __post_init__(self) -> None:
-        places = len(self.inputs) if self.positions is None else len(self.positions)
-        if places != len(self.labels):
-            raise ValueError(f"inputs and labels must be as many; got {places} inputs and {len(self.labels)} labels")
+        count = len(self.inputs) if self.positions is None else len(self.positions)
+        if count != len(self.labels):
+            raise ValueError(f"inputs and labels must be as many; got {count} inputs and {len(self.labels)} labels")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, index: Tensor) -> Examples:
+        """The examples at these positions."""
         return Examples(self.inputs, self.labels[index], index if self.positions is None else self.positions[index])
 
     def to(self, device: torch.device | str) -> Examples:
+        """The same examples with inputs on a device. Files and labels stay as they are."""
         return self if isinstance(self.inputs, ImageFiles) else replace(self, inputs=self.inputs.to(device))
 
     def relabel(self, labels: Tensor) -> Examples:
+        """The same inputs with other labels."""
         return replace(self, labels=labels)
 
     def fingerprint(self) -> str:
-        """The same for the same labels and inputs; files that stay on disk count by name and size."""
+        """A checksum of labels and inputs. Files on disk count by name and size."""
         inputs, digest = self.inputs, hashlib.sha256()
         if isinstance(inputs, ImageFiles):
             digest.update(repr([(str(path), path.stat().st_size) for path in inputs.paths]).encode())
@@ -66,7 +82,12 @@ class Examples:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Inputs become (x - mean) / std: one entry for each channel (of images in [0, 1]) or each feature."""
+    """How to scale inputs: (x - mean) / std.
+
+    Args:
+        mean: one number for each channel of images in [0, 1], or for each feature.
+        std: the standard deviations, as many.
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -74,11 +95,24 @@ class Scaling:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Examples to train on and, where there are any, clean ones to test on.
+    """A data set, as :func:`symloss.data.open_data` returns it.
 
-    ``augmentation`` names what is done to training images, by the published protocol if there is one: "crop:4", "flip",
-    "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2". ``size`` is the side that streamed images are brought to,
-    ``columns`` names the features of a table.
+    Args:
+        name: the name of a published data set, or the path of the user's.
+        train: the examples to train on.
+        test: clean examples to test on; None if there are none.
+        classes: the names of the classes.
+        scaling: how to scale inputs.
+        augmentation: random changes of training images, by the published protocol if there is one: "crop:4", "flip",
+            "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2".
+        size: images that stay on disk are brought to this many pixels on each side.
+        columns: the names of the features of a table.
+        labels_are_true: whether the publisher or the user vouches for the training labels.
+
+    >>> from symloss.data import open_data
+    >>> digits = open_data("digits")
+    >>> len(digits.train), len(digits.classes), digits.input_shape
+    (1437, 10, (1, 8, 8))
     """
 
     name: str
@@ -90,22 +124,22 @@ class DataSet:
     size: int | None = None
     columns: tuple[str, ...] = ()
     labels_are_true: bool = True
-    """Whether somebody vouches for the training labels."""
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Of everything that training and testing depend on."""
+        """A checksum of everything that training and testing depend on."""
         parts = [self.classes, self.columns, self.size, self.train.fingerprint()]
         parts += [] if self.test is None else [self.test.fingerprint()]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
     @property
     def streamed(self) -> bool:
+        """Whether images stay on disk and are decoded when they are needed."""
         return isinstance(self.train.inputs, ImageFiles)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of one example, as a model sees it."""
+        """The shape of one input, as a model sees it."""
         if isinstance(self.train.inputs, ImageFiles):
             assert self.size is not None
             return (3, self.size, self.size)
@@ -113,17 +147,18 @@ class DataSet:
 
 
 def labels_tensor(labels: object) -> Tensor:
+    """Labels as an int64 tensor."""
     return torch.as_tensor(labels, dtype=torch.int64)
 
 
 IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
-# As many pixels, or cells of a table, are counted at once.
+# How many pixels, or cells of a table, are summed at once.
 _BLOCK = 2**22
 
 
 def scaling_of_images(images: Tensor) -> Scaling:
-    """For each channel of uint8 images, seen as values in [0, 1]."""
+    """Mean and standard deviation of each channel of uint8 images (N, C, H, W), as values in [0, 1]."""
     channels = images.shape[1]
     counts = torch.zeros(channels, 256, dtype=torch.int64)
     for block in images.split(max(1, _BLOCK // images[0].numel())):  # type: ignore[no-untyped-call]
@@ -137,7 +172,7 @@ def scaling_of_images(images: Tensor) -> Scaling:
 
 
 def scaling_of_features(features: Tensor) -> Scaling:
-    """For each column of (N, d) features."""
+    """Mean and standard deviation of each column of features (N, d)."""
     means, stds = [], []
     for block in features.split(max(1, _BLOCK // len(features)), dim=1):  # type: ignore[no-untyped-call]
         columns = block.T.double().contiguous()

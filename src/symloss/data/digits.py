@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: embedded, so always there."""
+"""The handwritten digits of scikit-learn, which need no download."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from symloss.data.dataset import DataSet, Examples, labels_tensor, scaling_of_im
 
 
 def open_digits() -> DataSet:
-    """1,437 images to train on and 360 to test on, the same every time: split by class with scikit-learn's seed 0.
+    """1,437 training and 360 test images (1, 8, 8), always the same: a stratified split with scikit-learn's seed 0.
 
-    The grey values 0 to 16 are spread over 0 to 255.
+    Grey values of 0 to 16 are spread over 0 to 255.
     """
     # scikit-learn takes a second to import.
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # noqa: PLC0415

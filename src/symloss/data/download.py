@@ -1,4 +1,4 @@
-"""Fetch a data set from its publisher: checked, resumable, and in place only when it is whole."""
+"""Download a data set from its publisher. Files are checked, and an interrupted download is continued."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from symloss.data.sources import BY_HAND, SOURCES, Remote, by_hand
 from symloss.writing import DiskFull, disk_is_full, said
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes that are here, and how many there will be, if the server says."""
+"""Called with a file's name, the bytes received so far, and their final number, if the server tells it."""
 
 TIMEOUT = 60.0
 """Seconds of silence after which a connection is given up."""
@@ -32,9 +32,19 @@ _BLOCK = 2**18
 
 
 def get(name: str, root: Path | None = None, *, progress: Progress | None = None, base_url: str | None = None) -> Path:
-    """Fetch a data set into its folder below ``root``, and return the folder. What is there already is checked.
+    """Download a data set and return its folder. Files that are there already are checked.
 
-    A download that breaks off is continued by the next call. ``base_url`` is a mirror with the same files.
+    A download that was interrupted is continued by the next call.
+
+    Args:
+        name: mnist, fashion-mnist, cifar10 or cifar100.
+        root: the folder of all data sets; None for :func:`symloss.data.data_root`.
+        progress: called with a file's name, the bytes received so far, and their final number or None.
+        base_url: the address of a mirror with the same files.
+
+    >>> get("digits")
+    Traceback (most recent call last):
+    ValueError: digits cannot be fetched from here: it is part of scikit-learn and always there
     """
     root = data_root() if root is None else root
     if name in BY_HAND:
@@ -70,7 +80,7 @@ def _write_sums(folder: Path) -> None:
 
 
 def _verify_folder(folder: Path) -> None:
-    """Compare with the checksums written when the archive was unpacked; another's folder has none."""
+    """Compare with the checksums that were written when the archive was unpacked. A user's folder has none."""
     sums = folder / SUMS
     for line in sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []:
         wanted, _, name = line.partition("  ")
@@ -80,6 +90,7 @@ def _verify_folder(folder: Path) -> None:
 
 
 def checksum(path: Path, method: str) -> str:
+    """The checksum of a file, in hexadecimal, by a method of ``hashlib``."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(method, usedforsecurity=False)).hexdigest()
 
@@ -101,7 +112,7 @@ def _fetch(url: str, remote: Remote, target: Path, progress: Progress | None) ->
 
 
 def _download(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
-    """Fill the part, from where it ends; a connection that breaks is tried again."""
+    """Download the rest of a partial file. A connection that breaks is tried again."""
     problem = ""
     for _ in range(TRIES):
         try:
@@ -130,7 +141,7 @@ class _FileTooLarge(ValueError):  # noqa: N818
 
 
 class _OnlyHttp(urllib.request.HTTPRedirectHandler):
-    """Follows an answer to another address, as urllib does, but not to one of FTP."""
+    """Follow redirections as urllib does, but not to FTP."""
 
     def redirect_request(
         self,

@@ -11,6 +11,7 @@ from symloss.data.table_file import TableFile
 
 
 def open_features(train: TableFile, test: TableFile | None, label: str, bad: BadFiles) -> DataSet:
+    """A data set of float32 features. Column ``label`` holds the labels, and all other columns the features."""
     columns = [column for column in train.columns if column != label]
     if not columns:
         raise ValueError(f"{train.path} must have a column of features beside {label!r}; got none")

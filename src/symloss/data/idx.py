@@ -40,7 +40,7 @@ def open_idx(name: str, root: Path) -> DataSet:
 
 
 def idx_files(name: str, root: Path) -> list[Path]:
-    """Where its four files are."""
+    """The paths of the data set's four files."""
     folder = _folder(name, root)
     return [_existing(folder, f"{part}-{kind}-ubyte") for part in PARTS for kind in ("images-idx3", "labels-idx1")]
 
@@ -78,7 +78,7 @@ def _examples(found: list[Path], classes: int) -> Examples:
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
-    """The unsigned bytes of one idx file, in its shape."""
+    """Read one idx file as a tensor of unsigned bytes."""
     with _open(path) as stream:
         try:
             return _parse(path, stream, dimensions)
@@ -109,7 +109,7 @@ def _parse(path: Path, stream: BinaryIO, dimensions: int) -> Tensor:
 
 
 def _read(stream: BinaryIO, size: int) -> bytearray:
-    """What is there, and never much more than was announced, whatever the file holds or its header says."""
+    """Read at most ``size`` bytes and a little more, so that a hostile file cannot fill the memory."""
     content = bytearray()
     while len(content) <= size and (block := stream.read(_BLOCK)):
         content += block

@@ -1,4 +1,4 @@
-"""A folder of images by class: the name of a subfolder is the class of every image in it."""
+"""A folder of images with a subfolder for each class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _LITTER = {"thumbs.db", "desktop.ini"}
 
 
 def open_folder(folder: Path, test: Path | None, bad: BadFiles) -> DataSet:
-    """A subfolder for each class; or ``train/`` and ``test/`` (or ``val/``) with a subfolder for each class."""
+    """A data set in a folder.
+
+    The folder holds a subfolder for each class; or ``train/`` and ``test/`` (or ``val/``), which hold these.
+    """
     train, own_test = _parts(folder)
     test = test or own_test
     return open_images(folder.resolve().name, list_folder(train, bad), list_folder(test, bad) if test else None, bad)
@@ -28,7 +31,7 @@ def _parts(folder: Path) -> tuple[Path, Path | None]:
 
 
 def list_folder(folder: Path, bad: BadFiles) -> Listed:
-    """Every file below each class's folder, in order of their names; a class without any is as bad as a bad file."""
+    """All files below each class's folder, sorted by name. A class without files counts as a bad file."""
     if not folder.is_dir():
         raise ValueError(f"test data for a folder of images must be a folder of images too; got {folder}")
     classes = _subfolders(folder)
@@ -43,14 +46,14 @@ def list_folder(folder: Path, bad: BadFiles) -> Listed:
                 f"{HINT.replace('files', 'folders')}"
             )
         if not files:
-            bad.found(place, "a folder without images")
+            bad.report(place, "a folder without images")
         paths += files
         labels += [place.name] * len(files)
     return Listed(paths, labels, folder)
 
 
 def list_files(folder: Path) -> list[Path]:
-    """Every file below a folder, in order of their names, but for litter and hidden ones."""
+    """All files below a folder, sorted by name. Hidden files and those of file managers are left out."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and not _litter(path, folder))
 
 

@@ -11,7 +11,7 @@ IMAGE_COLUMNS = ("image", "path", "file")
 
 
 def image_column(table: TableFile, image: str | None) -> str | None:
-    """The column of image files: the one named, or the first with a usual name; None in a table of features."""
+    """The column of image paths: the one that is named, or the first of ``IMAGE_COLUMNS``; None if there is none."""
     if image is not None:
         table.require(image, "image")
         return image
@@ -19,6 +19,7 @@ def image_column(table: TableFile, image: str | None) -> str | None:
 
 
 def open_manifest(train: TableFile, test: TableFile | None, label: str, image: str, bad: BadFiles) -> DataSet:
+    """A data set of images. Column ``image`` holds their paths, and column ``label`` their labels."""
     return open_images(
         train.path.stem,
         _listed(train, label, image, bad),

@@ -1,4 +1,4 @@
-"""Image files: what one holds, the pixels of one, and a data set of many."""
+"""Image files: size and kind of one file, its pixels, and a data set of many files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from symloss.data.class_names import class_names, class_numbers
 from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, Inputs, scaling_of_images
 
 RESIDENT_BYTES = 2 * 2**30
-"""Images of one size that need no more than this are held in memory."""
+"""Images of one size are held in memory if they need no more than this."""
 
 STREAMED_SIZE = 224
-"""The side that other images are brought to when they are needed."""
+"""Other images are decoded when needed and resized to this many pixels on each side."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "JPEG2000", "AVIF", "PCX", "QOI", "SGI", "TGA")
-"""Kinds of pixels that are read, whatever a file is called. Pillow knows others that run programs, such as EPS."""
+"""The formats that are read, whatever the file's ending. Pillow knows others that run programs, such as EPS."""
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 Result = TypeVar("Result")
@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Look:
-    """What the head of an image file says."""
+    """Size and kind of an image, from the header of its file."""
 
     height: int
     width: int
@@ -43,7 +43,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Listed:
-    """Image files and the labels they were given, not yet looked at."""
+    """Paths and labels of image files that have not been opened yet."""
 
     paths: Sequence[Path]
     labels: Sequence[str]
@@ -52,7 +52,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class _Seen:
-    """Those among them that are images."""
+    """The listed files that are images."""
 
     paths: list[Path]
     labels: list[str]
@@ -65,17 +65,17 @@ class NotAnImage(ValueError):  # noqa: N818 (says what is wrong)
 
 
 def look(path: Path) -> Look:
-    """Size and kind from the head of the file; the pixels stay undecoded."""
+    """Read size and kind from the header of a file, without decoding the pixels."""
     return _with_image(path, _look)
 
 
 def picture(path: Path, *, grey: bool = False) -> Image.Image:
-    """The picture, upright, in RGB or in grey."""
+    """Read an image in RGB or in grey, turned upright."""
     return _with_image(path, lambda image: _upright(image, grey))
 
 
 def decode(path: Path, *, grey: bool = False) -> Pixels:
-    """The pixels as (channels, height, width), upright: three channels, or one if grey."""
+    """Read the pixels (channels, height, width) of an image, turned upright: three channels, or one if grey."""
     pixels = np.asarray(picture(path, grey=grey))
     return pixels[None] if grey else pixels.transpose(2, 0, 1)
 
@@ -105,7 +105,7 @@ def _with_image(path: Path, use: Callable[[Image.Image], Result]) -> Result:
 
 @functools.cache
 def _formats() -> tuple[str, ...]:
-    """Those among them that this Pillow was built with."""
+    """Those of ``FORMATS`` that the installed Pillow can read."""
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
@@ -137,7 +137,7 @@ def _upright(image: Image.Image, grey: bool) -> Image.Image:
 
 
 def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) -> DataSet:
-    """In memory if all images have one size and fit; otherwise files to be decoded when needed."""
+    """A data set of images: in memory if all have one size and fit, or else files that are decoded when needed."""
     parts = [_see(part, bad) for part in (train, test) if part is not None]
     looks = {found for part in parts for found in part.looks}
     sizes = {(found.height, found.width) for found in looks}
@@ -164,15 +164,15 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) ->
 
 
 def readable(paths: Sequence[Path], where: Path, bad: BadFiles) -> dict[int, Look]:
-    """What is said by the head of each file that is an image, by its place among the paths."""
+    """Size and kind of each file that is an image, by its position in ``paths``."""
     looks: dict[int, Look] = {}
     for place, path in enumerate(paths):
         try:
             found = look(path)
-            if bad.skip:  # a file that is cut off has a good head
+            if bad.skip:  # a truncated file has a good header
                 picture(path)
         except NotAnImage as reason:
-            bad.found(path, str(reason))
+            bad.report(path, str(reason))
             continue
         looks[place] = found
     _some(looks, where)
@@ -195,7 +195,7 @@ def _load(seen: _Seen, grey: bool, bad: BadFiles) -> tuple[Inputs, list[str]]:
         try:
             rows[len(labels)] = decode(path, grey=grey)
         except NotAnImage as reason:
-            bad.found(path, str(reason))
+            bad.report(path, str(reason))
             continue
         labels.append(label)
     _some(labels, seen.where)

@@ -1,4 +1,4 @@
-"""Whether the files of a known data set are its publisher's: a run on others is another run."""
+"""Whether the files of a known data set are its publisher's. A run on other files is another run."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ MD5 = {
         "test.bin": "4499cfba6c016c1be1438163640a0898",
     },
 }
-"""Of each file as it is when it is unpacked."""
+"""The MD5 of each unpacked file."""
 _BLOCKS = 256
-"""Megabytes that are read of a file: more than any of them has, and an end to one that swells."""
+"""How many megabytes of a file are read at most. All have fewer; a packed file may unpack to any size."""
 
 
 def deviation(name: str, root: Path) -> str | None:
-    """A fingerprint of files that are not the publisher's.
+    """A checksum of files that are not the publisher's.
 
-    None for those that are, so that settings say nothing where all is as it should be; for files that cannot be read,
-    which whoever opens them will say; and for data sets whose checksums nobody published (WebVision).
+    None if they are the publisher's. None also for files that cannot be read, since opening them raises an error, and
+    for data sets without published checksums (WebVision).
     """
     try:
         paths = _files(name, root)
@@ -75,7 +75,7 @@ def _files(name: str, root: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=64)
 def _md5(path: Path, changed: int) -> str:
-    """Of what is in a file, which may be packed; remembered until the file changes."""
+    """The MD5 of a file's content, unpacked; cached until the file changes."""
     digest = hashlib.md5(usedforsecurity=False)
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         for _ in range(_BLOCKS):

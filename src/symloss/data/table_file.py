@@ -1,4 +1,4 @@
-"""Tables, in CSV or Parquet: cells by column, every one of them checked."""
+"""Tables in CSV or Parquet files, read column by column. Every cell is checked."""
 
 from __future__ import annotations
 
@@ -21,22 +21,26 @@ from symloss.data.class_names import check_spelling, is_missing, number
 
 _LARGEST = float(np.finfo(np.float32).max)
 _CELLS = 2**22
-"""So many are read from a Parquet file at once: whole columns, and all of a table with few rows."""
+"""How many cells are read from a Parquet file at once, in whole columns."""
 _NAMED = 20
-"""So many columns are named in a message."""
+"""How many columns a message names."""
 
 
 class TableFile(ABC):
-    """Rows below named columns."""
+    """A table with named columns.
+
+    Args:
+        path: the file.
+    """
 
     unit: str
-    """What rows are counted in, from 1."""
+    """Whether messages count lines or rows, from 1."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.columns = tuple(self._header())
         self.places = {name: place for place, name in enumerate(self.columns)}
-        """Where each column is; there may be a million."""
+        """The position of each column. There may be a million."""
         if len(self.places) < len(self.columns):
             repeated = next(name for place, name in enumerate(self.columns) if self.places[name] != place)
             raise ValueError(f"{path} must have columns of different names; got {repeated!r} twice")
@@ -52,7 +56,7 @@ class TableFile(ABC):
     def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Tensor:
         """The cells of several columns as float32 (rows, columns); all must be finite numbers.
 
-        ``leave_out`` has the places of rows, from 0, that are not read.
+        Rows whose numbers, from 0, are in ``leave_out`` are not read.
         """
 
     def text(self, column: str) -> list[str]:
@@ -65,7 +69,7 @@ class TableFile(ABC):
         return found
 
     def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:
-        """The label of every row that has one, and the places of those that have none, where these may be left out."""
+        """The labels of all rows that have one, and the numbers, from 0, of the rows that were left out."""
         labels: list[str] = []
         without: dict[int, tuple[int, str]] = {}
         for row, (place, cell) in enumerate(self._cells(column)):
@@ -82,6 +86,7 @@ class TableFile(ABC):
         return labels, frozenset(without)
 
     def require(self, column: str, what: str) -> None:
+        """Raise ValueError unless there is such a column. ``what`` says what it holds."""
         if column not in self.places:
             raise ValueError(f"{self.path} must have the {what} column {column!r}; got the columns {self.named()}")
 
@@ -90,19 +95,21 @@ class TableFile(ABC):
         shown, more = ", ".join(self.columns[:_NAMED]), len(self.columns) - _NAMED
         return shown if more <= 0 else f"{shown} and {more} more"
 
-    def wrong_cell(self, column: str, wanted: str, cell: object, place: int, hint: str = "") -> ValueError:
+    def wrong_cell(self, column: str, wanted: str, cell: object, row: int, hint: str = "") -> ValueError:
+        """The error for a cell that cannot be read. ``row`` counts from 1."""
         given = "an empty cell" if cell in ("", None) else brief(cell)
         return ValueError(
-            f"column {column!r} of {self.path} must hold {wanted} in every row; got {given} in {self.unit} {place}"
+            f"column {column!r} of {self.path} must hold {wanted} in every row; got {given} in {self.unit} {row}"
             + (f" {hint}" if hint else "")
         )
 
     def no_rows(self) -> ValueError:
+        """The error for a table without rows."""
         return ValueError(f"{self.path} must have at least one row below its column names; got none")
 
 
 class CsvTable(TableFile):
-    """Comma-separated, in UTF-8, with a line of column names. Read anew for each question, so never held as text."""
+    """Comma-separated values in UTF-8, with a line of column names. The file is read again for each call."""
 
     unit = "line"
 
@@ -162,7 +169,7 @@ class CsvTable(TableFile):
 
 
 def _plain_numbers(cells: list[str]) -> NDArray[np.float64] | None:
-    """A row of cells at once; None if one of them needs a closer look."""
+    """All cells of a row as numbers; None if one of them has to be read by itself."""
     text = "".join(cells)
     if not text.isascii() or "_" in text:
         return None
@@ -181,7 +188,7 @@ class ParquetTable(TableFile):
     def _header(self) -> list[str]:
         with self._open() as file:
             self.rows: int = file.metadata.num_rows
-            # pandas writes its index as a column; it is none of the user's.
+            # pandas writes its index as a column, which is not part of the user's table.
             return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
 
     def _open(self) -> Any:
@@ -204,7 +211,7 @@ class ParquetTable(TableFile):
             raise ValueError(f"{self.path} must be a Parquet file; got {brief(str(error))}") from error
 
     def _read(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Some of the columns at a time. The file is opened once, as its head names every column."""
+        """Read some columns at a time. The file is opened only once, since its header names every column."""
         if not self.rows:
             raise self.no_rows()
         width = max(1, _CELLS // self.rows)
@@ -244,4 +251,5 @@ class ParquetTable(TableFile):
 
 
 def open_table(path: Path) -> TableFile:
+    """A Parquet file by its ending, or else a CSV file."""
     return ParquetTable(path) if path.suffix.lower() == ".parquet" else CsvTable(path)

@@ -1,4 +1,4 @@
-"""Inputs without labels, to predict on: the same kinds of data that one trains on."""
+"""Inputs without labels, to predict on. They come from the same kinds of files as training data."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ from symloss.data.table_file import TableFile, open_table
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a model was trained on.
+    """The kind of inputs that a model was trained on.
 
-    The shape of an input, the side that files are brought to, the columns of features in a table, or that of images.
+    Args:
+        shape: the shape of one input.
+        size: image files are resized to this many pixels on each side.
+        columns: the features of a table.
+        image: the column of image paths in a table.
     """
 
     shape: tuple[int, ...]
@@ -35,15 +39,29 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Unlabelled:
+    """Inputs to predict on.
+
+    Args:
+        names: for each example its file, or its number from 0.
+        inputs: as in :class:`symloss.data.Examples`.
+    """
+
     names: Sequence[str]
-    """Of each example: its file, or its number counted from 0."""
     inputs: Inputs
 
 
 def open_inputs(
     spec: str, wanted: Wanted, *, root: Path | None = None, image: str | None = None, bad: BadFiles | None = None
 ) -> Unlabelled:
-    """The test part of a known data set, all images below a folder, or the rows of a table or an ``.npz``."""
+    """Open inputs to predict on.
+
+    Args:
+        spec: a known data set, whose test part is taken; a folder of images; a table; or an ``.npz`` file.
+        wanted: the kind of inputs that the model takes.
+        root: the folder of published data sets.
+        image: the column of image paths in a table.
+        bad: what to do with files that are no images.
+    """
     bad = bad or BadFiles()
     if spec in KNOWN:
         test = open_data(spec, root=root, skip_bad=bad.skip, on_bad=bad.tell).test
@@ -74,7 +92,7 @@ def _known(inputs: Inputs, wanted: Wanted, name: str) -> Unlabelled:
         raise ValueError(
             f"data must be images of {height} x {width} pixels, as in the run; got {name}, files of several sizes"
         )
-    # Their numbers would say nothing where bad files were left out.
+    # Where bad files were left out, numbers would not identify an image.
     return Unlabelled([path.name for path in inputs.paths], inputs)
 
 

@@ -1,4 +1,4 @@
-"""Pickles that hold numbers, text and arrays, read in a way that cannot run what else they may hold."""
+"""Read pickles of numbers, text and arrays safely: a pickle that names anything else is refused."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpickle(path: Path) -> Any:
-    """The plain containers and arrays in a pickle of Python 2 or 3; text of Python 2 comes as bytes."""
+    """Read containers and arrays from a pickle of Python 2 or 3. Text of Python 2 comes as bytes."""
     with path.open("rb") as file:
         try:
             return _Unpickler(file, encoding="bytes").load()

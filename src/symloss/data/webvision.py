@@ -1,6 +1,6 @@
 """Mini WebVision: the first 50 classes of its Google images, tested on the validation images of WebVision or ILSVRC12.
 
-Neither can be fetched without asking its publisher; the files belong here, as their publishers name them::
+The publishers give the files on request only. They belong here, under the publishers' names::
 
     root/webvision/info/train_filelist_google.txt    lines "google/q0001/a.jpg 0"
     root/webvision/google/...                        the training images, resized to 256
@@ -26,7 +26,17 @@ CLASSES, ALL_CLASSES = 50, 1000
 
 
 def open_webvision(root: Path, *, imagenet: bool = False, bad: BadFiles | None = None) -> DataSet:
-    """Tested on WebVision's validation images, or on ILSVRC12's with ``imagenet``. Images stay on disk."""
+    """Open mini WebVision. Images stay on disk.
+
+    Args:
+        root: the folder of data sets, see above.
+        imagenet: test on the validation images of ILSVRC12 instead of WebVision's.
+        bad: what to do with files that are no images; None raises an error at the first.
+
+    >>> open_webvision(Path("no-such-folder"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    FileNotFoundError: ...
+    """
     bad = bad or BadFiles()
     folder = root / "webvision"
     help_ = by_hand("webvision-mini", root)

@@ -1,26 +1,25 @@
-"""The algebra: a loss is its value at every label. Losses add up, and take factors."""
+"""The algebra: a loss is its value at every label. Losses can be added, and multiplied by numbers.
+
+This module, the leaves and the operators hold the formulas: values, and the first order at equal scores. They are the
+truth about a loss. How a kernel computes the same faster is known in ``fast``, and only there.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from symloss.losses import tensors
-from symloss.losses.evaluate import Options, evaluate
-from symloss.losses.kernels import AtLabel, Block, Partials
+from symloss.losses import validation
 from symloss.losses.scores import Scores
 
-if TYPE_CHECKING:
-    from symloss.losses.potentials import Potential
 
-
-class Germ(NamedTuple):
-    """A loss near equal scores, to first order: value + slope * unhinged (prop. 5.2)."""
+class FirstOrder(NamedTuple):
+    """A loss near equal scores, to first order: ``value + slope * unhinged`` (prop. 5.2)."""
 
     value: Tensor
     slope: Tensor
@@ -33,8 +32,11 @@ class NoSlopeError(ValueError):
 class Loss(ABC):
     """A loss as its value at every label.
 
+    A subclass defines ``values`` and ``first_order``. It should be a frozen dataclass: losses are compared and cached
+    by value.
+
     >>> from symloss import symmetrize
-    >>> from symloss.losses.potentials import GCE
+    >>> from symloss.losses.leaves import GCE
     >>> sgce = symmetrize(GCE(q=0.5))
     >>> sgce
     symmetrize(GCE(q=0.5))
@@ -44,15 +46,21 @@ class Loss(ABC):
 
     @abstractmethod
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        """The value at the given labels (shaped like a kept sum), or at every label. Masked classes hold no meaning."""
+        """The value at every label, or at ``labels``, which have size 1 along the classes.
+
+        At masked classes the value has no meaning.
+        """
 
     def refuse(self, s: Scores, kept: Tensor) -> None:
-        """An error where the loss has no value at scores that are kept (shaped like a kept sum)."""
+        """Raise an error if the loss has no value at scores of a kept example.
+
+        ``kept`` says which examples are kept, and has size 1 along the classes.
+        """
         for child in self.children:
             child.refuse(s, kept)
 
     @abstractmethod
-    def germ(self, s: Scores) -> Germ:
+    def first_order(self, s: Scores) -> FirstOrder:
         """Value and slope at equal scores, for as many classes as each example of s has."""
 
     @property
@@ -68,29 +76,6 @@ class Loss(ABC):
     @property
     def children(self) -> tuple[Loss, ...]:
         return ()
-
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        """The potentials whose sums over classes the loss reads besides the label; None if it reads anything else."""
-        return None
-
-    @property
-    def linear(self) -> float | None:
-        """The factor of a loss that is a multiple of the unhinged loss, and therefore needs no softmax."""
-        return None
-
-    def partials(self, at: AtLabel) -> Partials:
-        """Value and derivatives at the label, for losses of which ``summed`` is known."""
-        raise NotImplementedError
-
-    @property
-    def kernels(self) -> dict[Any, Block | None]:
-        """The fast paths found so far. They live as long as the loss, and are no part of it."""
-        known: dict[Any, Block | None] = self.__dict__.setdefault("_kernels", {})
-        return known
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_kernels"}
 
     @property
     def any_classes(self) -> bool:
@@ -109,16 +94,19 @@ class Loss(ABC):
     def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
         """The value at every label, classes along dim; 0 where masked. Log p will do for scores: its softmax is p."""
         s = Scores(scores, dim)
-        if tensors.can_look(scores):
+        if validation.can_look(scores):
             self.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
         return torch.where(s.present, self.values(s), 0.0)
 
     def slope(self, classes: int) -> float:
         """The slope at equal scores against the unhinged loss (cross-entropy's is 1)."""
-        return float(self.germ(Scores(torch.zeros(classes, dtype=torch.float64))).slope)
+        return float(self.first_order(Scores(torch.zeros(classes, dtype=torch.float64))).slope)
 
     def __call__(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The training loss, with the options of ``F.cross_entropy``."""
+        # The formulas know nothing of what is built on them; this is a shortcut for people.
+        from symloss.losses.evaluate import Options, evaluate  # noqa: PLC0415
+
         return evaluate(self, input, target, Options(**options))
 
     def __add__(self, other: object) -> Loss:
@@ -152,7 +140,7 @@ def _terms(loss: Loss) -> tuple[tuple[float, Loss], ...]:
 
 @dataclass(frozen=True, repr=False)
 class Sum(Loss):
-    """A weighted sum of losses."""
+    """A weighted sum of losses: sum_i a_i L_i, terms (a_i, L_i)."""
 
     terms: tuple[tuple[float, Loss], ...]
 
@@ -174,34 +162,13 @@ class Sum(Loss):
     def map(self, change: Callable[[Loss], Loss]) -> Loss:
         return Sum(tuple((a, term.map(change)) for a, term in self.terms))
 
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        found: dict[Potential, None] = {}
-        for _, term in self.terms:
-            if term.summed is None:
-                return None
-            found.update(dict.fromkeys(term.summed))
-        return tuple(found)
-
-    @property
-    def linear(self) -> float | None:
-        factors = [(a, term.linear) for a, term in self.terms]
-        return sum(a * factor for a, factor in factors if factor) if all(f is not None for _, f in factors) else None
-
-    def partials(self, at: AtLabel) -> Partials:
-        (first, loss), *others = self.terms
-        total = loss.partials(at) * first
-        for a, term in others:
-            total = total.plus(a, term.partials(at))
-        return total
-
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         first, *others = (a * term.values(s, labels) for a, term in self.terms)
         return sum(others, first)
 
-    def germ(self, s: Scores) -> Germ:
-        germs = [(a, term.germ(s)) for a, term in self.terms]
-        first, *others = (Germ(a * germ.value, a * germ.slope) for a, germ in germs)
-        for germ in others:
-            first = Germ(first.value + germ.value, first.slope + germ.slope)
-        return first
+    def first_order(self, s: Scores) -> FirstOrder:
+        parts = [(a, term.first_order(s)) for a, term in self.terms]
+        total, *others = (FirstOrder(a * part.value, a * part.slope) for a, part in parts)
+        for other in others:
+            total = FirstOrder(total.value + other.value, total.slope + other.slope)
+        return total

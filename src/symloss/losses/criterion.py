@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.algebra import Loss, refuse_no_loss
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.operators import Insensitive, Symmetrize, UnitSlope
@@ -68,7 +68,7 @@ class Criterion(nn.CrossEntropyLoss):
     Shapes: input (C,), (N, C) or (N, C, d1, ...); target class indices () / (N,) / (N, d1, ...), or probabilities of
     the input's shape. A score of ``-inf`` masks its class out.
 
-    >>> from symloss.losses.potentials import CE, MAE
+    >>> from symloss.losses.leaves import CE, MAE
     >>> loss = Criterion(0.1 * CE() + MAE(), reduction="sum")
     >>> loss(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.7773)
@@ -91,7 +91,7 @@ class Criterion(nn.CrossEntropyLoss):
         refuse_no_loss(loss)
         check_options(ignore_index, reduction, label_smoothing)
         if weight is not None:
-            tensors.class_vector("weight", weight)
+            validation.class_vector("weight", weight)
         super().__init__(ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
         self.register_buffer("weight", weight, persistent=False)
         self.score_map = score_map(normalize, temperature)
@@ -109,21 +109,21 @@ class Criterion(nn.CrossEntropyLoss):
 
         That is the softmax of the scores after ``normalize``. Shapes are those of ``forward``'s input.
 
-        >>> from symloss.losses.potentials import CE
+        >>> from symloss.losses.leaves import CE
         >>> Criterion(CE()).activation(torch.tensor([[0.0, 0.0]]))
         tensor([[0.5000, 0.5000]])
         """
         mapped = scores if self.score_map is None else self.score_map(scores)
-        return mapped.softmax(tensors.class_dim(scores))
+        return mapped.softmax(validation.class_dim(scores))
 
     def decodes(self, scores: Tensor) -> Tensor:
         """The class with the largest score; fastai asks for it by this name.
 
-        >>> from symloss.losses.potentials import CE
+        >>> from symloss.losses.leaves import CE
         >>> Criterion(CE()).decodes(torch.tensor([[0.0, 1.0]]))
         tensor([1])
         """
-        return scores.argmax(tensors.class_dim(scores))
+        return scores.argmax(validation.class_dim(scores))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Without the class weights, which older checkpoints hold."""
@@ -189,8 +189,8 @@ def _prior(prior: Tensor | Iterable[float] | None) -> Tensor | None:
     except (TypeError, ValueError) as error:
         wanted = "prior must hold one entry for each class, all numbers"
         raise TypeError(f"{wanted}; got {checks.brief(prior)}") from error
-    tensors.class_vector("prior", q)
-    tensors.probabilities(q, 0, "prior")
+    validation.class_vector("prior", q)
+    validation.probabilities(q, 0, "prior")
     return q
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses.algebra import Loss
-from symloss.losses.potentials import MAE, Focal, Potential, one_minus_exp
+from symloss.losses.leaves import MAE, Focal, Potential, one_minus_exp
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import kernels, tensors
-from symloss.losses.scores import Scores, UnitScores, full_precision
-
-if TYPE_CHECKING:
-    from symloss.losses.algebra import Loss
+from symloss.losses import validation
+from symloss.losses.algebra import Loss
+from symloss.losses.fast.batch import Unit, by_kernel, kernel_for
+from symloss.losses.fast.switch import PLAIN
+from symloss.losses.scores import HALF, Scores, UnitScores
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -52,9 +53,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     """
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
-    tensors.scores(input)
-    soft = tensors.is_soft(input, target)
-    z = full_precision(input)
+    soft = validation.is_soft(input, target)
+    z = input.float() if input.dtype in HALF else input
     if soft:
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
@@ -63,7 +63,10 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
 
 
 def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
-    """By a kernel that writes the gradient with the value; None where only the plain formulas serve."""
+    """By a kernel that computes the gradient with the value; None where only the plain formulas serve.
+
+    This is where evaluation asks the fast floor, and the only place.
+    """
     scores = options.score_map
     if (
         options.weight is not None
@@ -71,51 +74,23 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         or not (scores is None or isinstance(scores, UnitScores))
         or z.dim() < 2
         or target.numel() == 0
-        or not tensors.can_look(z, target)
-        or tensors.forward_mode()
+        or not validation.is_eager(z, target)
+        or PLAIN.get()
     ):
         return None
-    block = kernels.kernel(loss, z.shape[1], None if scores is None else scores.unit)
-    kept = tensors.kept(target, z.shape[1], options.ignore_index)
-    count = target.numel() if kept is None else int(kept.sum())
-    if block is None or count == 0:
+    unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    kernel = kernel_for(loss, z.shape[1], unit)
+    if kernel is None:
         return None
-    return kernels.do(_Batch(loss, target, options, block, kept, count), z)
-
-
-class _Batch(NamedTuple):
-    """A loss at the labels of a batch."""
-
-    loss: Loss
-    target: Tensor
-    options: Options
-    block: kernels.Block
-    kept: Tensor | None
-    number: int
-
-    def plain(self, z: Tensor) -> Tensor:
-        return _hard(self.loss, z, self.target, self.options)
-
-    def found(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        mean = self.options.reduction == "mean"
-        labels = self.target if self.kept is None else torch.where(self.kept, self.target, 0)
-        y = labels.unsqueeze(1)
-        share = kernels.constant(1 / self.number if mean else 1.0, z.dtype)
-        if self.kept is not None:
-            share = torch.where(self.kept.unsqueeze(1), share, 0.0)
-        gradient = torch.empty_like(z)
-        values = kernels.by_blocks(self.block, z, y, share, gradient, kernels.Scratch())
-        if self.options.reduction == "none":
-            return values.squeeze(1), gradient
-        if mean and self.kept is None:
-            return values.mean(), gradient
-        return values.sum() / self.number if mean else values.sum(), gradient
+    kept = validation.kept(target, z.shape[1], options.ignore_index)
+    plain = functools.partial(_hard, loss, target=target, options=options)
+    return by_kernel(kernel, z, target, kept, options.reduction, plain)
 
 
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
     """By the plain formulas, at class indices."""
     s = _scores(z, options)
-    tensors.labels(target, s.classes, options.ignore_index)
+    validation.labels(target, s.classes, options.ignore_index)
     kept = target != options.ignore_index
     values, share = _hard_values(loss, s, torch.where(kept, target, 0), kept, options)
     return _reduced(values, share, options.reduction)
@@ -136,9 +111,9 @@ def _reduced(values: Tensor, share: Tensor, reduction: str) -> Tensor:
 
 
 def _scores(z: Tensor, options: Options) -> Scores:
-    s = Scores(z if options.score_map is None else _mapped(z, options.score_map), tensors.class_dim(z))
+    s = Scores(z if options.score_map is None else _mapped(z, options.score_map), validation.class_dim(z))
     if options.weight is not None:
-        tensors.class_vector("weight", options.weight, s.classes)
+        validation.class_vector("weight", options.weight, s.classes)
     return s
 
 
@@ -155,8 +130,8 @@ def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: O
     """The value of each example, and what it counts for in the mean: 0 for examples that are not kept."""
     labels = target.unsqueeze(s.dim)
     each = kept.unsqueeze(s.dim)
-    tensors.present_labels(s.z, labels, each, s.dim)
-    if tensors.can_look(s.z):
+    validation.present_labels(s.z, labels, each, s.dim)
+    if validation.can_look(s.z):
         loss.refuse(s, each)
     weight, smoothing = options.weight, options.label_smoothing
     if weight is None and smoothing == 0:
@@ -172,12 +147,12 @@ def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: O
 
 def _soft_values(loss: Loss, s: Scores, target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
     smoothing = options.label_smoothing
-    tensors.probabilities(target, s.dim)
-    if tensors.can_look(target) and bool(((target > 0) & ~s.present).any()):
+    validation.probabilities(target, s.dim)
+    if validation.can_look(target) and bool(((target > 0) & ~s.present).any()):
         raise ValueError(
             "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
         )
-    if tensors.can_look(s.z):
+    if validation.can_look(s.z):
         loss.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
     every, share = _weighted(loss, s, options.weight)
     target = (1 - smoothing) * target + smoothing / s.count

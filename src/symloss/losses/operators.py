@@ -14,31 +14,33 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import ClassVar, Self
+from typing import Self
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import tensors
-from symloss.losses.algebra import Germ, Loss, NoSlopeError, refuse_no_loss
-from symloss.losses.kernels import AtLabel, Partials, add_multiple
-from symloss.losses.potentials import CE, Potential, Room
-from symloss.losses.scores import Scores
-
-NOTHING = 1e-38
-"""Added to a part and to its whole: of nothing the part is 1."""
+from symloss.losses import validation
+from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError, refuse_no_loss
+from symloss.losses.leaves import Potential
+from symloss.losses.scores import Scores, WithoutSoftmax
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class Operator(Loss):
-    """A loss made of one other."""
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
+class Operator(Loss):  # noqa: PLW1641 (the dataclass writes the hash)
+    """A loss made of one other. Two are equal if their parts are; the hash leaves tensors out."""
 
     inner: Loss
 
     def __post_init__(self) -> None:
         refuse_no_loss(self.inner)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        names = [f.name for f in dataclasses.fields(self)]
+        return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def __repr__(self) -> str:
         others = [f for f in dataclasses.fields(self) if f.repr and f.name != "inner"]
@@ -49,31 +51,26 @@ class Operator(Loss):
     def children(self) -> tuple[Loss, ...]:
         return (self.inner,)
 
-    def _potential(self) -> tuple[Potential, ...] | None:
-        """The inner loss, if it is a potential and all it takes to know is its sum over classes."""
-        return (self.inner,) if isinstance(self.inner, Potential) else None
-
-    def _unless_affine(self) -> tuple[Potential, ...] | None:
-        """The same; but the mean of cross-entropy is the label's less the unhinged loss, and sums nothing."""
-        return () if self.inner == CE() else self._potential()
-
     def map(self, change: Callable[[Loss], Loss]) -> Self:
         return dataclasses.replace(self, inner=self.inner.map(change))
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        alike = one.dtype == other.dtype and one.device == other.device
+        return one is other or (alike and torch.equal(one, other))
+    return not isinstance(one, Tensor) and not isinstance(other, Tensor) and one == other
+
+
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class OverLabels(Operator):
     """An operator that reads the mean of a loss over labels that are drawn uniformly, or from a prior."""
 
-    prior: Tensor | None = None
+    prior: Tensor | None = field(default=None, hash=False)
 
     @property
     def any_classes(self) -> bool:
         return self.prior is None and super().any_classes
-
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        return self._unless_affine() if self.prior is None else None
 
     def refuse(self, s: Scores, kept: Tensor) -> None:
         super().refuse(s, kept)
@@ -86,7 +83,7 @@ class OverLabels(Operator):
     def _drawn(self, s: Scores) -> Tensor:
         """The prior, class by class."""
         assert self.prior is not None
-        tensors.class_vector("prior", self.prior, s.classes)
+        validation.class_vector("prior", self.prior, s.classes)
         return s.align(self.prior.to(s.z))
 
     def _mean(self, values: Tensor, s: Scores) -> Tensor:
@@ -99,23 +96,14 @@ class OverLabels(Operator):
         return torch.where(some, s.sum(q * values) / torch.where(some, total, 1.0), torch.nan)
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Symmetrize(OverLabels):
-    """The symmetric part: the loss less its mean over labels."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # A constant cancels; a loss without it keeps the digits of what is left.
-        bare = self.inner.less_constant if isinstance(self.inner, Potential) else self.inner
-        object.__setattr__(self, "_bare", bare)
-
-    _bare: ClassVar[Loss]
+    """The symmetric part, the loss less its mean over labels: L_y - mean_k L_k."""
 
     @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        if self.prior is not None or self.inner == CE():
-            return super().summed
-        return (self._bare,) if isinstance(self._bare, Potential) else None
+    def bare(self) -> Loss:
+        """The inner loss without its constant. That cancels, and without it the rest keeps its digits."""
+        return self.inner.less_constant if isinstance(self.inner, Potential) else self.inner
 
     @property
     def symmetric(self) -> bool:
@@ -125,50 +113,27 @@ class Symmetrize(OverLabels):
     def affine(self) -> bool:
         return self.inner.affine
 
-    @property
-    def linear(self) -> float | None:
-        return 1.0 if self.prior is None and self.inner == CE() else None
-
-    def partials(self, at: AtLabel) -> Partials:
-        if self.inner.affine:
-            return Partials(torch.zeros_like(at.miss), torch.zeros_like(at.miss), {}, linear=1.0)
-        bare, share = self._bare.partials(at), 1 / at.classes
-        value = add_multiple(bare.value, -share, bare.value + at.rest[self._bare])
-        return Partials(value, bare.own * (1 - share), {self._bare: -share})
-
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        every = self._bare.values(_without_softmax(s) if self.inner.affine else s)
+        # A loss that is affine in log p loses the log-sum-exp.
+        every = self.bare.values(WithoutSoftmax(s) if self.inner.affine else s)
         return s.select(every, labels) - self._mean(every, s)
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(0 * value, slope)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(0 * value, slope)
 
 
-def _without_softmax(s: Scores) -> Scores:
-    """Scores that pass for log p: a loss that is affine in log p loses the log-sum-exp when it is symmetrized."""
-    plain = Scores(s.z, s.dim)
-    plain.__dict__["logp"] = s.shifted
-    return plain
-
-
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Insensitive(OverLabels):
-    """The class-insensitive part: the mean over labels, at every label."""
-
-    def partials(self, at: AtLabel) -> Partials:
-        inner, share = self.inner.partials(at), 1 / at.classes
-        if self.inner.affine:
-            return dataclasses.replace(inner, linear=-1.0)
-        return Partials((inner.value + at.rest[self.inner]) * share, inner.own * share, {self.inner: share})
+    """The class-insensitive part, the mean over labels at every label: mean_k L_k."""
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         mean = self._mean(self.inner.values(s), s)
         return mean.expand_as(s.z) if labels is None else mean
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value, 0 * slope)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(value, 0 * slope)
 
 
 def _share(part: Tensor, rest: Tensor) -> Tensor:
@@ -183,64 +148,47 @@ def _share(part: Tensor, rest: Tensor) -> Tensor:
     return torch.where(some, torch.where(leads, 1 / (1 + ratio), ratio / (1 + ratio)), 1.0)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Relative(Operator):
+    """The loss divided by its sum over labels: L_y / sum_k L_k."""
+
     @property
     def symmetric(self) -> bool:
         return True
-
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        return self._potential()
-
-    def partials(self, at: AtLabel) -> Partials:
-        inner, rest = self.inner.partials(at), at.rest[self.inner]
-        part = inner.value + NOTHING
-        total = part + rest
-        slope = (inner.value / total).div_(total).neg_()
-        return Partials(part.div_(total), (inner.own / total).mul_(rest / total), {self.inner: slope})
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         every = self.inner.values(s)
         return _share(s.select(every, labels), s.sum_others(every, labels))
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(1 / s.count, slope / (s.count * value))
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(1 / s.count, slope / (s.count * value))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Complement(Operator):
+    """The loss turned upside down: 1 - (A - L_y) / sum_k (A - L_k), with L cut at the bound A."""
+
     bound: float
 
     @property
     def symmetric(self) -> bool:
         return True
 
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        return (Room(self.inner, self.bound),) if isinstance(self.inner, Potential) else None
-
-    def partials(self, at: AtLabel) -> Partials:
-        (room,) = self.summed or ()
-        inner, rest = room.partials(at), at.rest[room]
-        total = inner.value + rest
-        value = rest / total
-        per = inner.own.div(total).neg_()
-        return Partials(value, per.mul_(value), {room: (inner.value / total).div_(total)})
-
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         room = (self.bound - self.inner.values(s)).clamp_min(0)
         return _share(s.sum_others(room, labels), s.select(room, labels))
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(1 - 1 / s.count, slope / (s.count * (self.bound - value)))
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(1 - 1 / s.count, slope / (s.count * (self.bound - value)))
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Dirichlet(Operator):
-    alpha: float | Tensor
+    """The loss with a Dirichlet prior on the outputs: L_y + sum_k (alpha_k - 1) L_k."""
+
+    alpha: float | Tensor = field(hash=False)
 
     @property
     def any_classes(self) -> bool:
@@ -259,59 +207,33 @@ class Dirichlet(Operator):
             f"{tuple(s.z.shape)}; got shape {tuple(alpha.shape)}"
         )
 
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        return None if isinstance(self.alpha, Tensor) else self._unless_affine()
-
-    def partials(self, at: AtLabel) -> Partials:
-        assert not isinstance(self.alpha, Tensor)
-        inner, excess = self.inner.partials(at), self.alpha - 1
-        if self.inner.affine:
-            total = excess * at.classes
-            return dataclasses.replace(inner * (1 + total), linear=-total)
-        value = inner.value * (1 + excess) + at.rest[self.inner] * excess
-        return Partials(value, inner.own * (1 + excess), {self.inner: excess})
-
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         every = self.inner.values(s)
         return s.select(every, labels) + s.sum(self._excess(s) * every)
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value * (1 + s.sum(torch.ones_like(s.z) * self._excess(s))), slope)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(value * (1 + s.sum(torch.ones_like(s.z) * self._excess(s))), slope)
 
 
-def _slope(loss: Loss, s: Scores, operator: str) -> Tensor:
+def slope_at_equal_scores(loss: Loss, s: Scores, operator: str) -> Tensor:
     """The slope at equal scores, by which an operator divides."""
     try:
-        slope = loss.germ(s).slope
+        slope = loss.first_order(s).slope
     except NoSlopeError as error:
         raise ValueError(f"{operator} divides by the slope at equal scores; {error}") from None
     # Where one class is left there is nothing to learn, whatever the scale.
     slope = torch.where(s.count > 1, slope, 1.0)
-    if tensors.can_look(slope) and bool((slope == 0).any()):
+    if validation.can_look(slope) and bool((slope == 0).any()):
         raise ValueError(
             f"{operator} divides by the slope at equal scores, which is 0 for this loss; it must not be flat there"
         )
     return slope
 
 
-@lru_cache(maxsize=1024)
-def _known_slope(loss: Loss, classes: int, operator: str) -> float:
-    return float(_slope(loss, Scores(torch.zeros(classes, dtype=torch.float64)), operator))
-
-
-def _slope_at(loss: Loss, at: AtLabel, operator: str) -> float | Tensor:
-    """The slope for as many classes as there are; where some may be masked out, example by example."""
-    if isinstance(at.classes, int):
-        return _known_slope(loss, at.classes, operator)
-    assert at.scores is not None
-    return _slope(loss, at.scores, operator)
-
-
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class UnitSlope(Operator):
-    """The loss divided by its slope at equal scores: it starts with cross-entropy's gradient."""
+    """The loss divided by its slope at equal scores: L / slope. It starts with cross-entropy's gradient."""
 
     @property
     def symmetric(self) -> bool:
@@ -321,62 +243,49 @@ class UnitSlope(Operator):
     def affine(self) -> bool:
         return self.inner.affine
 
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        return self.inner.summed
-
-    @property
-    def linear(self) -> float | None:
-        return None if self.inner.linear is None else 1.0
-
-    def partials(self, at: AtLabel) -> Partials:
-        return self.inner.partials(at) * (1 / _slope_at(self.inner, at, "scale='ce'"))
-
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        return self.inner.values(s, labels) / _slope(self.inner, s, "scale='ce'")
+        return self.inner.values(s, labels) / slope_at_equal_scores(self.inner, s, "scale='ce'")
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(value / slope, slope / slope)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(value / slope, slope / slope)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Blend(Operator):
+    """The loss with all that is not linear scaled by alpha: (1 - alpha) unhinged + alpha L / slope."""
+
     alpha: float
-    _checked: set[int] = field(default_factory=set, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.inner.any_classes:
-            self._check(3)
-
-    def _check(self, classes: int) -> None:
-        if classes not in self._checked:
-            _refuse_unblendable(self.inner, classes)
-            self._checked.add(classes)
+            _refuse_unblendable(self.inner, 3)
 
     @property
     def symmetric(self) -> bool:
         return True
 
-    @property
-    def summed(self) -> tuple[Potential, ...] | None:
-        return self.inner.summed
-
-    def partials(self, at: AtLabel) -> Partials:
-        bent = self.inner.partials(at) * (self.alpha / _slope_at(self.inner, at, "blend"))
-        return dataclasses.replace(bent, linear=bent.linear + 1 - self.alpha)
-
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        if not self.inner.any_classes and tensors.can_look():
-            self._check(s.classes)
+        if not self.inner.any_classes and validation.can_look():
+            _refuse_unblendable_once(self.inner, s.classes)
         unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
-        slope = _slope(self.inner, s, "blend")
+        slope = slope_at_equal_scores(self.inner, s, "blend")
         return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
-        return Germ(self.alpha * value / slope, torch.ones_like(slope))
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(self.alpha * value / slope, torch.ones_like(slope))
+
+
+_blendable: WeakKeyDictionary[Loss, set[int]] = WeakKeyDictionary()
+"""Losses that passed the check, and with how many classes. A loss that is gone is forgotten."""
+
+
+def _refuse_unblendable_once(loss: Loss, classes: int) -> None:
+    if classes not in _blendable.get(loss, ()):
+        _refuse_unblendable(loss, classes)
+        _blendable.setdefault(loss, set()).add(classes)
 
 
 def _refuse_unblendable(loss: Loss, classes: int) -> None:
@@ -390,17 +299,17 @@ def _refuse_unblendable(loss: Loss, classes: int) -> None:
         tolerance = 1e-8 * (1 + every.abs().max())
         if (total.max() - total.min()) > tolerance:
             raise ValueError(f"blend takes a symmetric loss; the sum over labels of {loss!r} is not constant")
-        for order in tensors.renamings(classes):
+        for order in validation.renamings(classes):
             if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
                 raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
-    _slope(loss, Scores(points[:1]), "blend")
+    slope_at_equal_scores(loss, Scores(points[:1]), "blend")
 
 
-@dataclass(frozen=True, repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Noisy(Operator):
-    """The expected loss when the label y is read as k with probability T[y, k]."""
+    """The expected loss when the label y is read as k with probability T[y, k]: sum_k T[y, k] L_k."""
 
-    transition: Tensor
+    transition: Tensor = field(hash=False)
 
     @property
     def any_classes(self) -> bool:
@@ -416,10 +325,10 @@ class Noisy(Operator):
             every = self.inner.values(s).movedim(s.dim, -1) @ self.transition.to(s.z).T
         return s.select(every.movedim(-1, s.dim), labels)
 
-    def germ(self, s: Scores) -> Germ:
-        value, slope = self.inner.germ(s)
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
         agreement = self.transition.to(s.z).diagonal().mean()
-        return Germ(value, slope * (agreement * s.count - 1) / (s.count - 1))
+        return FirstOrder(value, slope * (agreement * s.count - 1) / (s.count - 1))
 
 
 def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> Loss:
@@ -457,7 +366,7 @@ def dirichlet(loss: Loss, alpha: float | Tensor) -> Loss:
     alpha is a number, one entry for each class, or a tensor of the scores' shape (alpha_k(x), example by example).
     """
     if isinstance(alpha, Tensor):
-        if tensors.can_look(alpha) and not bool((alpha > 0).all()):
+        if validation.can_look(alpha) and not bool((alpha > 0).all()):
             raise ValueError(f"alpha must be above 0; got {float(alpha.min()):g}")
         return Dirichlet(loss, alpha)
     return Dirichlet(loss, checks.number("alpha", alpha, "(0, inf)"))
@@ -470,5 +379,5 @@ def noisy(loss: Loss, transition: Tensor) -> Loss:
         raise ValueError(f"transition must be a square tensor, row = true class; got {given}")
     if not transition.is_floating_point():
         raise TypeError(f"transition must hold floating-point probabilities; got {transition.dtype}")
-    tensors.probabilities(transition, 1, "transition")
+    validation.probabilities(transition, 1, "transition")
     return Noisy(loss, transition)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 
 
 class _once:  # noqa: N801
@@ -103,6 +103,18 @@ class Scores:
         return self.sum(torch.where(self.index != labels, values, 0.0))
 
 
+class WithoutSoftmax(Scores):
+    """Scores that pass for log p, without the log-sum-exp: for what does not change when log p moves by a constant."""
+
+    def __init__(self, s: Scores):
+        super().__init__(s.z, s.dim)
+        self._scores = s
+
+    @_once
+    def logp(self) -> Tensor:
+        return self._scores.shifted
+
+
 def unit(z: Tensor, dim: int, eps: float = 1e-5) -> Tensor:
     """z / max(|z|, eps) along dim, masked classes left out.
 
@@ -134,21 +146,20 @@ class UnitScores(nn.Module):
         self.temperature = checks.number("temperature", temperature, "(0, inf)")
         self.eps = checks.number("eps", eps, "(0, inf)")
 
-    @property
-    def unit(self) -> tuple[float, float]:
-        """What a kernel must know of it."""
-        return self.temperature, self.eps
-
     def forward(self, scores: Tensor) -> Tensor:
-        return unit(scores, tensors.class_dim(scores), self.eps) / self.temperature
+        return unit(scores, validation.class_dim(scores), self.eps) / self.temperature
 
     def extra_repr(self) -> str:
         return f"temperature={self.temperature:g}, eps={self.eps:g}"
 
 
+HALF = (torch.float16, torch.bfloat16)
+"""Types whose scores are turned into float32: in these no loss is computed."""
+
+
 def full_precision(part: Tensor) -> Tensor:
-    """Half precision as float32, in which all losses are computed; anything else as it is."""
-    return part.float() if part.dtype in (torch.float16, torch.bfloat16) else part
+    """Half precision as float32; anything else as it is."""
+    return part.float() if part.dtype in HALF else part
 
 
 class EpsSoftmax(nn.Module):
@@ -163,7 +174,7 @@ class EpsSoftmax(nn.Module):
         self.m = checks.number("m", m, "[0, inf)")
 
     def forward(self, scores: Tensor) -> Tensor:
-        s = Scores(scores, tensors.class_dim(scores))
+        s = Scores(scores, validation.class_dim(scores))
         leader = scores.argmax(s.dim, keepdim=True)
         raised = s.logp
         if self.m > 0:  # log(p + m) from logarithms: its gradient is a number where p is 0, too

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses.algebra import Germ, Loss
+from symloss.losses.algebra import FirstOrder, Loss
 from symloss.losses.scores import Scores
 from symloss.own_code import own_code
 
@@ -74,8 +74,8 @@ class Wrapped(Loss):
             )
         return values
 
-    def germ(self, s: Scores) -> Germ:
-        return germ_by_autograd(lambda z: self._every(z, -1), s)
+    def first_order(self, s: Scores) -> FirstOrder:
+        return first_order_by_autograd(lambda z: self._every(z, -1), s)
 
 
 def as_loss(loss: object) -> Loss:
@@ -87,13 +87,13 @@ def as_loss(loss: object) -> Loss:
     return loss if isinstance(loss, Loss) else Wrapped(loss)  # type: ignore[arg-type]
 
 
-def germ_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> Germ:
+def first_order_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> FirstOrder:
     """Value and slope at zero scores of any differentiable loss, projected on the unhinged loss, mean over labels."""
     zero = torch.zeros(s.classes, dtype=s.z.dtype, device=s.z.device)
     jacobian = torch.func.jacrev(per_class)(zero)
     own, total = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
     slope = (total - own) / (1 - 1 / s.classes)
-    return Germ(per_class(zero).mean() * torch.ones_like(s.count), slope * torch.ones_like(s.count))
+    return FirstOrder(per_class(zero).mean() * torch.ones_like(s.count), slope * torch.ones_like(s.count))
 
 
 def _name(function: object) -> str:

@@ -24,14 +24,21 @@ Builder = Callable[..., nn.Module]
 
 @dataclass(frozen=True)
 class ModelEntry:
+    """A model of this package.
+
+    Args:
+        build: returns the model.
+        description: one line for ``list_models``.
+        options: how to read each option from text.
+    """
+
     build: Builder
     description: str
     options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
-    """How to read each option from text."""
 
 
 def _number(text: str) -> object:
-    """As a number, or as it is: the builder says what is allowed."""
+    """The text as a number, or as it is. The builder checks what is allowed."""
     try:
         return float(text)
     except ValueError:
@@ -66,7 +73,7 @@ def list_models() -> dict[str, str]:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether nothing has to be imported for it.
+    """Whether a model is one of this package, so that no code of the user's is imported.
 
     >>> is_built_in("cnn8:width=0.25"), is_built_in("mine:model")
     (True, False)
@@ -75,9 +82,15 @@ def is_built_in(name: str) -> bool:
 
 
 def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed: int | None = None) -> nn.Module:
-    """A model by name, options after a colon, or by ``module:function``, a function of input_shape and classes.
+    """Build a model by its name.
 
-    With a seed the weights depend on nothing else, and the global random state stays as it is.
+    Args:
+        name: one of ``list_models()``, with options after a colon; or ``module:function`` of your own. The function
+            takes ``input_shape`` and ``classes``.
+        input_shape: the shape of one input: (channels, height, width) or (features,).
+        classes: the number of classes C. The model turns inputs (N, *input_shape) into scores (N, C).
+        seed: initial weights depend on it alone, and the global random state stays as it is. None draws them from the
+            global random state.
 
     >>> create_model("mlp:hidden=16,norm=none", input_shape=(4,), classes=3, seed=0)
     Sequential(
@@ -98,7 +111,7 @@ def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed:
 
 
 def _built(name: str, build: Builder, arguments: dict[str, Any]) -> object:
-    """What the builder returns; a user's own of another form is told which one is wanted."""
+    """Call the builder. A user's function with other parameters raises an error that names the right ones."""
     if is_built_in(name):
         return build(**arguments)
     given = _signature(build)
@@ -112,7 +125,7 @@ def _built(name: str, build: Builder, arguments: dict[str, Any]) -> object:
         with own_code(name):
             return build(**arguments)
     except TypeError as error:
-        # Passed on by a function that takes everything, as those of torchvision do.
+        # The error comes from inside a function that takes any arguments, as those of torchvision do.
         if not any(f"unexpected keyword argument '{key}'" in str(error) for key in arguments):
             raise
         raise TypeError(f"{wanted}; got one that passes them on ({error})") from error

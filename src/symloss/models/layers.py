@@ -1,4 +1,4 @@
-"""What several models share: the check of the input's shape, and how weights begin."""
+"""What several models share: the check of the input's shape, and the initial weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import nn
 
 
 def image_shape(model: str, shape: tuple[int, ...], smallest: int = 1) -> tuple[int, int, int]:
-    """(channels, height, width), refused where the model cannot take such images."""
+    """Check that the model can take images of this shape, and return (channels, height, width)."""
     if len(shape) != 3 or min(shape) < 1 or min(shape[1:]) < smallest:
         raise ValueError(
             f"input_shape of {model} must be (channels, height, width) with sides of at least {smallest}; "
@@ -17,7 +17,7 @@ def image_shape(model: str, shape: tuple[int, ...], smallest: int = 1) -> tuple[
 
 
 def initialise(model: nn.Module) -> nn.Module:
-    """Convolutions Kaiming-uniform, linear layers Xavier-uniform; biases stay as torch draws them."""
+    """Initialise convolutions Kaiming-uniform and linear layers Xavier-uniform. Biases stay as torch draws them."""
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_uniform_(layer.weight, mode="fan_in", nonlinearity="relu")

@@ -8,7 +8,7 @@ from symloss.models.layers import image_shape
 
 
 def lenet5(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Average pools and ReLU; weights from a normal of sigma 0.1 cut at two sigmas."""
+    """LeNet-5 with average pools and ReLU. Weights are normal with sigma 0.1, truncated at two sigmas."""
     channels, height, width = image_shape("lenet5", input_shape, smallest=12)
     model = nn.Sequential(
         nn.Conv2d(channels, 6, 5, padding=2),
@@ -31,9 +31,9 @@ def lenet5(input_shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 class AveragePool(nn.Module):
-    """Averages of squares of four pixels; an odd last row or column is left out.
+    """The same as ``nn.AvgPool2d(2)``: means of 2 x 2 pixels; an odd last row or column is left out.
 
-    As ``nn.AvgPool2d(2)``, in half of its time on a CPU, where it was two fifths of a step of this network.
+    It takes half the time on a CPU, where the pools took two fifths of a step of this network.
     """
 
     def forward(self, images: Tensor) -> Tensor:
@@ -43,5 +43,5 @@ class AveragePool(nn.Module):
 
 
 def _side(size: int) -> int:
-    """Of the last map: halved, four less, halved."""
+    """The side of the last feature map: halved, four less, halved."""
     return (size // 2 - 4) // 2

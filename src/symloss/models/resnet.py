@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from symloss.models.layers import image_shape, initialise
 
 STAGES = (3, 4, 6, 3)
-"""How many blocks have 64, 128, 256 and 512 channels, in resnet34 and in resnet50 alike."""
+"""The number of blocks with 64, 128, 256 and 512 channels, in resnet34 and resnet50."""
 
 
 class ResidualBlock(nn.Module):
@@ -40,7 +40,7 @@ class Basic(ResidualBlock):
 
 
 class Bottleneck(ResidualBlock):
-    """1x1, 3x3, 1x1; the stride is in the 3x3 (the version called 1.5)."""
+    """Convolutions 1x1, 3x3, 1x1. The stride is in the 3x3 convolution (the version called 1.5)."""
 
     expansion = 4
 

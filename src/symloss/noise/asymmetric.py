@@ -68,7 +68,7 @@ def plain_kind(kind: str, dataset: str | None) -> str:
 
 
 def mistakes(kind: str, classes: int, dataset: str | None) -> dict[int, int]:
-    """Which class each class is mistaken for; a class that is left out keeps its labels."""
+    """Which class each class is mistaken for. A class that is not in the result keeps its labels."""
     if kind == "pair":
         return rotation([0] * classes)
     name, kind = _plain(dataset), plain_kind(kind, dataset)

@@ -1,4 +1,4 @@
-"""The one function that makes labels wrong."""
+"""Add noise to labels."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def corrupt(
     root: str | Path | None = None,
     split: str | None = None,
 ) -> Corruption:
-    """Noisy labels and the manifest that says how they came about.
+    """Add noise to labels, and record how in a manifest.
 
-    The same arguments give the same labels, on every call; no global random state is read or changed. One generator
-    serves the classes in ascending order, so to change some labels may change the noise of all the others.
+    The same arguments give the same labels on every call. No global random state is read or changed. One generator
+    serves the classes in ascending order, so that a change of some labels may change the noise of all others.
 
     Args:
         labels: the clean ones, 0 to classes - 1; a numpy array, a tensor or a list.
         noise: a text (see :func:`symloss.noise.parse`), a Spec, or a transition matrix with a row for each true class.
         classes: the number of classes.
         seed: of the noise alone.
-        counts: how the transition matrix T becomes whole numbers of labels, n_c of class c.
-            ``exact``: the total of flips is the expected one, rounded; within it each class, and each pair of classes,
-            is less than one label away from T[c, k] n_c (largest remainders, ties by lot).
-            ``floor``: int(T[c, k] n_c), as in the published tables; fewer than asked for where classes are small.
-            ``sampled``: each label is drawn by itself. Human labels are what they are: counts has no effect.
+        counts: how many of the n_c labels of class c become class k, with the transition matrix T.
+            ``exact``: less than one away from T[c, k] n_c, and the total number of flips is the expected one, rounded
+            (largest remainders, ties at random).
+            ``floor``: int(T[c, k] n_c), as in the published tables. Small classes get fewer flips than the rate.
+            ``sampled``: each label is drawn independently. ``counts`` has no effect on human labels.
         dataset: mnist, digits, cifar10 or cifar100, for ``asym`` noise.
         inputs: the examples, (N, ...), for ``instance`` noise.
         prior: class probabilities for ``prior`` noise; without them the frequencies of the labels.

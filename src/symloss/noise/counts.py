@@ -11,7 +11,7 @@ Labels = NDArray[np.int64]
 
 
 def relabel(clean: Labels, transition: NDArray[np.float64], method: str, rng: np.random.Generator) -> Labels:
-    """Labels with noise from a transition matrix; see :func:`symloss.noise.corrupt` for the methods."""
+    """Add noise from a transition matrix to labels; see :func:`symloss.noise.corrupt` for the methods."""
     groups = by_class(clean, len(transition))
     if method == "sampled":
         return _draw(clean, groups, transition, rng)
@@ -44,10 +44,10 @@ def floor_counts(transition: NDArray[np.float64], sizes: Labels) -> Labels:
 
 
 def exact_counts(transition: NDArray[np.float64], sizes: Labels, rng: np.random.Generator) -> Labels:
-    """Whole numbers of labels, each less than one away from T[c, k] n_c, with the right number of flips.
+    """Numbers of labels, each less than one away from T[c, k] n_c.
 
-    The flips of all classes together are the expected number, rounded. Largest remainders share them out among the
-    classes, and each class's among its targets: so a class, too, is less than one flip away from what was asked for.
+    The total number of flips is the expected one, rounded. Largest remainders distribute it over the classes, and the
+    flips of a class over its targets. So the flips of a class, too, are less than one away from the expected number.
 
     >>> exact_counts(np.array([[0.5, 0.5], [0.1, 0.9]]), np.array([5, 9]), np.random.default_rng(0))
     array([[0, 2],
@@ -62,9 +62,9 @@ def exact_counts(transition: NDArray[np.float64], sizes: Labels, rng: np.random.
 
 
 def apportion(quotas: NDArray[np.float64], total: int, rng: np.random.Generator) -> Labels:
-    """Each quota rounded down or up so that the sum is total: the largest remainders go up, ties by lot.
+    """Round each quota down or up so that the sum is ``total``. The largest remainders go up, ties at random.
 
-    By lot, for if ties went to the first class, symmetric noise would prefer low class numbers.
+    If ties went to the first class, symmetric noise would prefer low class numbers.
 
     >>> apportion(np.array([1.2, 2.7, 0.6]), 4, np.random.default_rng(0))
     array([1, 3, 0])

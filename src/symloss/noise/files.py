@@ -25,12 +25,14 @@ def with_checksum(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_arrays(path: Path, **arrays: NDArray[Any]) -> None:
+    """Write arrays to an .npz file, wholly or not at all."""
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
     write_whole(path, content.getvalue())
 
 
 def write_document(path: Path, document: dict[str, Any]) -> None:
+    """Write a JSON file, wholly or not at all."""
     write_whole(path, _text(document).encode())
 
 
@@ -61,7 +63,7 @@ def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
 
 
 def refuse_strangers(folder: Path, json_name: str, npz_name: str, told: dict[str, Any], found: dict[str, Any]) -> None:
-    """Refuse a document that tells other things than are found in the arrays beside it."""
+    """Raise ValueError if a document does not describe the arrays beside it."""
     different = [name for name in found if found[name] != told.get(name)]
     if different:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Labels that people gave (CIFAR-10N, CIFAR-100N), read without running anything that a file may contain."""
+"""Labels by people (CIFAR-10N, CIFAR-100N). No code in a file is run."""
 
 from __future__ import annotations
 
@@ -25,12 +25,16 @@ _ALLOWED: list[Any] = [
 
 
 def human_labels(path: str | Path, name: str, clean_labels: object) -> Labels:
-    """The labels that people gave, in the order of the publisher's training set.
+    """Read the labels of CIFAR-10N or CIFAR-100N, in the order of the publisher's training set (Wei et al. 2022).
 
     Args:
-        path: of ``CIFAR-10_human.pt`` or ``CIFAR-100_human.pt``.
+        path: the file ``CIFAR-10_human.pt`` or ``CIFAR-100_human.pt``.
         name: aggregate, random1, random2, random3 or worst of CIFAR-10N; fine or coarse of CIFAR-100N.
-        clean_labels: of the examples to label; refused unless the file has the same ones in the same order.
+        clean_labels: (N,), the true labels. The file must hold the same ones in the same order.
+
+    >>> human_labels("CIFAR-10_human.pt", "best", [0, 1])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: name of human labels must be one of aggregate, random1, ..., fine, coarse; got 'best'
     """
     known_human(name)
     source = HUMAN[name]
@@ -56,7 +60,7 @@ def human_labels(path: str | Path, name: str, clean_labels: object) -> Labels:
 
 
 def human_file(spec: Spec, root: str | Path | None) -> Path:
-    """The file that a spec names, or the publisher's in the root folder."""
+    """The path of the file: the one in the spec, or the publisher's in the folder ``root``."""
     if spec.path is not None:
         return Path(spec.path)
     assert spec.name is not None

@@ -1,4 +1,4 @@
-"""Noise that depends on the input: similar examples of a class are mistaken for the same class."""
+"""Noise that depends on the input: similar examples of a class get the same wrong label."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def relabel_by_input(
 ) -> Labels:
     """Instance-dependent noise after Xia et al. 2020 (part-dependent label noise).
 
-    Each example has a flip rate of its own, from a normal distribution around the rate with standard deviation 0.1.
-    It is cut off at equal distances on both sides, inside [0, 1], so that its mean stays the rate. A random projection
-    of the example, one for each true class, gives scores; the new label is drawn from their softmax, without
-    the true class. Features are centred and divided by their standard deviation first, so units do not matter.
+    Each example gets its own flip rate, from a normal distribution around the rate with standard deviation 0.1. The
+    distribution is truncated at equal distances on both sides, inside [0, 1], so that its mean stays the rate. A random
+    projection of the example, one for each true class, gives scores. The new label is drawn from their softmax, without
+    the true class. Features are standardised first, so that units do not matter.
 
-    ``sampled`` flips each example by its own rate; ``exact`` and ``floor`` flip round(rate n) and int(rate n)
-    examples, those whose rates are highest above the uniform numbers that decide.
+    ``sampled`` flips each example with its own rate. ``exact`` and ``floor`` flip round(rate n) and int(rate n)
+    examples: those whose rate exceeds a uniform random number by most.
     """
     rate = flip_rate(rate, classes)
     features = _checked(inputs, len(clean))
@@ -46,7 +46,7 @@ def relabel_by_input(
 
 
 def flip_rates(size: int, rate: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A flip rate for each example: normal around the rate, cut symmetrically inside [0, 1]."""
+    """A flip rate for each example: normal around the rate, truncated symmetrically inside [0, 1]."""
     reach = torch.tensor(min(rate, 1 - rate) / SPREAD, dtype=torch.float64)
     low, high = (float(torch.special.ndtr(end)) for end in (-reach, reach))
     levels = torch.from_numpy(low + (high - low) * rng.random(size))
@@ -55,7 +55,7 @@ def flip_rates(size: int, rate: float, rng: np.random.Generator) -> NDArray[np.f
 
 
 def _mistakes(clean: Labels, features: Inputs, classes: int, rng: np.random.Generator) -> Labels:
-    """For every example the class that it becomes if it is flipped."""
+    """The wrong class of each example, if it is flipped."""
     mean, scale = _moments(features)
     wrong = np.empty_like(clean)
     for label, group in enumerate(by_class(clean, classes)):

@@ -12,7 +12,7 @@ from symloss.noise.counts import Labels
 
 
 def label_array(argument: str, value: object, classes: int | None = None) -> Labels:
-    """A copy as int64, refused unless it is a vector of integers, each of them a class."""
+    """Copy labels to int64. They must be a vector of integers, each of them a class."""
     if isinstance(value, Tensor):
         if value.is_floating_point():
             raise TypeError(f"{argument} must hold integers; got {value.dtype}")

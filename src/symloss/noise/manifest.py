@@ -1,4 +1,4 @@
-"""What was done to the labels, measured on the result; saved with them and verified when they are loaded."""
+"""A record of how labels were corrupted. It is saved with the labels and verified when they are loaded."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ SETTINGS = ("spec", "method", "seed", "classes", "split", "version")
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was asked for, and what came out.
+    """A record of how labels were corrupted: the settings, and what was measured on the result.
 
     Attributes:
         spec: the noise, as a text; ``matrix`` for a matrix that was given as an array.
         method: floor, exact, sampled, or given (human labels).
+        seed: the seed of the noise.
+        classes: the number of classes.
         split: whether the labels were corrupted ``before`` or ``after`` a validation split; None if it is not known.
         version: of the package.
         size: the number of labels.
@@ -59,6 +61,7 @@ class Manifest:
 
     @property
     def flipped(self) -> int:
+        """The number of wrong labels."""
         return self.size - int(np.trace(self.counts))
 
     @property
@@ -67,7 +70,7 @@ class Manifest:
         return self.flipped / self.size
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it: with what follows from the counts, and with a checksum of everything before it."""
+        """The manifest for JSON, with rates that follow from the counts, and with a checksum."""
         fields = asdict(self) | {"transitions": self.counts.tolist()}
         derived = {
             "class_counts": self.class_counts.tolist(),
@@ -113,7 +116,11 @@ class Corruption:
 
 
 def load_corruption(folder: str | Path) -> Corruption:
-    """What ``Corruption.save`` wrote, bit for bit; refused if the files are damaged or do not belong together."""
+    """Read what ``Corruption.save`` wrote to a folder. Damaged files, or files of different runs, are refused.
+
+    Args:
+        folder: the folder with noise.npz and noise.json.
+    """
     folder = Path(folder)
     document = files.read_document(folder / MANIFEST_FILE, SETTINGS)
     labels, clean = _read_labels(folder / LABELS_FILE, document["classes"])

@@ -32,11 +32,12 @@ SETTINGS = ("rate", "distribution", "seed", "version")
 
 @dataclass(frozen=True)
 class TargetManifest:
-    """What was asked for, and what came out.
+    """A record of how targets were corrupted: the settings, and what was measured on the result.
 
     Attributes:
         rate: p, the probability that a target is replaced.
         distribution: q, as a text; a sample is named by its SHA-256.
+        seed: the seed of the corruption.
         version: of the package.
         shape: of the targets.
         replaced: how many targets were drawn from q.
@@ -60,7 +61,7 @@ class TargetManifest:
         return self.replaced / int(np.prod(self.shape))
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it: with what follows from the counts, and with a checksum of everything before it."""
+        """The manifest for JSON, with the share of replaced targets, and with a checksum."""
         return files.with_checksum(asdict(self) | {"shape": list(self.shape), "share": self.share})
 
 
@@ -82,7 +83,11 @@ class TargetCorruption:
 
 
 def load_target_corruption(folder: str | Path) -> TargetCorruption:
-    """What ``TargetCorruption.save`` wrote, bit for bit; refused if files are damaged or do not belong together."""
+    """Read what ``TargetCorruption.save`` wrote to a folder. Damaged files, or files of different runs, are refused.
+
+    Args:
+        folder: the folder with targets.npz and targets.json.
+    """
     folder = Path(folder)
     document = files.read_document(folder / JSON, SETTINGS)
     targets, clean, replaced = files.read_arrays(folder / NPZ, "targets", "clean", "replaced")
@@ -182,7 +187,7 @@ def _text(q: TargetDistribution) -> str:
 
 
 def _draws(q: TargetDistribution, shape: tuple[int, ...], rng: np.random.Generator) -> Targets:
-    """A draw for each target, whether it will be used or not."""
+    """One draw for each target, also for those that stay clean, so that draws do not depend on the rate."""
     with _torch_seeded(int(rng.integers(2**63))):
         try:
             drawn = q.draw(shape)
@@ -196,7 +201,7 @@ def _draws(q: TargetDistribution, shape: tuple[int, ...], rng: np.random.Generat
 
 @contextlib.contextmanager
 def _torch_seeded(seed: int) -> Iterator[None]:
-    """Distributions of torch draw from torch's global generators: they are seeded for a while, and put back."""
+    """Seed torch's global generators, from which its distributions draw, and restore them afterwards."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices):
         torch.default_generator.manual_seed(seed)

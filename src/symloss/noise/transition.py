@@ -19,7 +19,16 @@ Matrix = NDArray[np.float64]
 def transition_matrix(
     spec: Spec, classes: int, *, dataset: str | None = None, prior: ArrayLike | None = None
 ) -> Matrix:
-    """The matrix that a spec asks for; instance noise and human labels have none.
+    """The transition matrix (C, C) of a noise. Instance noise and human labels have none.
+
+    Args:
+        spec: the noise, from :func:`symloss.noise.parse`.
+        classes: the number of classes C.
+        dataset: mnist, digits, cifar10 or cifar100, for ``asym`` noise.
+        prior: the class probabilities (C,), for ``prior`` noise.
+
+    Returns:
+        One row for each true class and one column for each class that a label may become.
 
     >>> from symloss.noise import parse
     >>> transition_matrix(parse("pair:0.25"), 3)
@@ -47,7 +56,7 @@ def transition_matrix(
 
 
 def flip_rate(rate: float, classes: int) -> float:
-    """Above (C-1)/C a true label would be rarer than each wrong one under symmetric noise: nothing is left to learn."""
+    """Check that a flip rate is below (C - 1) / C. Above it, symmetric noise makes true labels the rarest."""
     rate = checks.number("flip rate", rate, "[0, 1)")
     if rate >= (classes - 1) / classes:
         raise ValueError(
@@ -107,7 +116,7 @@ def mistaken(classes: int, rate: float, targets: Mapping[int, int]) -> Matrix:
 
 
 def checked_matrix(value: ArrayLike, classes: int) -> Matrix:
-    """Any transition matrix; what rounding leaves of its rows' sums is divided out."""
+    """Check a transition matrix (C, C), and divide each row by its sum to remove rounding."""
     matrix = _floats("transition matrix", value)
     if matrix.shape != (classes, classes):
         raise ValueError(f"transition matrix must have shape ({classes}, {classes}); got {matrix.shape}")
@@ -115,6 +124,7 @@ def checked_matrix(value: ArrayLike, classes: int) -> Matrix:
 
 
 def checked_prior(value: ArrayLike, classes: int) -> Matrix:
+    """Check class probabilities (C,), and divide them by their sum to remove rounding."""
     prior = _floats("prior", value)
     if prior.shape != (classes,):
         raise ValueError(f"prior must have shape ({classes},), one entry for each class; got {prior.shape}")
@@ -139,7 +149,7 @@ def _distributions(argument: str, values: Matrix) -> Matrix:
 
 
 def load_matrix(path: str | Path) -> Matrix:
-    """The numbers in a file of type npy, npz (with one array), csv or json; no code in it is run."""
+    """Read a matrix from a file of type npy, npz (with one array), csv or json. No code in it is run."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path of a transition matrix must be a file; got {str(path)!r}, which is not there")

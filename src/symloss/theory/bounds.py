@@ -1,4 +1,4 @@
-"""How far a network trained with another loss can be from the best unhinged risk (prop. 5.3)."""
+"""Bounds on the unhinged risk of a network that was trained with another loss (prop. 5.3)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from symloss.theory.certificates.certificate import Constant
 
 
 def output_bound(R: float, r: float, c: float = 1.0, layers: int = 1) -> float:  # noqa: N803
-    """R c^(layers - 1) r: no output of such a network is longer than this.
+    """The bound R c^(layers - 1) r on the norm of a network's output.
 
     Args:
         R: a bound on the Euclidean norm of the inputs.
         r: a bound on the product of the Euclidean norms of the layers' weights.
         c: the Lipschitz constant of the non-linearity between layers, which must be 0 at 0.
-        layers: how many there are, none of them with a bias.
+        layers: the number of layers. None may have a bias.
 
     >>> output_bound(R=2.0, r=0.5, c=1.0, layers=3)
     1.0
@@ -39,10 +39,12 @@ def remainder_bound(
     *,
     allow_lower_bound: bool = False,
 ) -> float:
-    """beta/2 (R c^(layers - 1) r)^2: what the loss of a network's output differs by from its linear approximation at 0.
+    """The bound beta/2 (R c^(layers - 1) r)^2 on the difference between a loss and its linear approximation at 0.
 
-    beta is the smoothness of the loss, in the scores; the rest as in :func:`output_bound`. A measured beta that is only
-    a lower bound proves nothing, and is refused unless ``allow_lower_bound`` says that an estimate will do.
+    Args:
+        beta: the smoothness of the loss in the scores.
+        R, r, c, layers: as in :func:`output_bound`.
+        allow_lower_bound: accept a measured beta that is only a lower bound. The result is then an estimate, no bound.
 
     >>> remainder_bound(beta=0.5, R=2.0, r=0.5, layers=3)
     0.25
@@ -65,12 +67,14 @@ def unhinged_gap_bound(
     *,
     allow_lower_bound: bool = False,
 ) -> float:
-    """R^2 beta c^(2 (layers - 1)) r^2, a bound on L_D(f_phi) - L_D(f_unhinged) (prop. 5.3).
+    """The bound R^2 beta c^(2 (layers - 1)) r^2 on L_D(f_phi) - L_D(f_unhinged) (prop. 5.3).
 
-    L_D is the unhinged risk, f_phi a network of least phi-risk and f_unhinged one of least unhinged risk, both among
-    bias-free networks as in :func:`output_bound`. phi must be beta-smooth, with the unhinged loss as its linear
-    approximation at 0: scale it by its slope there (``symloss.certify(phi, C).slope``, or ``scale="ce"``).
-    ``allow_lower_bound`` as in :func:`remainder_bound`.
+    L_D is the unhinged risk. f_phi is a network of least phi-risk and f_unhinged one of least unhinged risk, both among
+    bias-free networks as in :func:`output_bound`. phi must be beta-smooth, and its linear approximation at 0 must be
+    the unhinged loss: divide it by its slope there (``symloss.certify(phi, C).slope``, or ``scale="ce"``).
+
+    Args:
+        beta, R, r, c, layers, allow_lower_bound: as in :func:`remainder_bound`.
 
     >>> unhinged_gap_bound(beta=0.5, R=2.0, r=0.5, c=1.0, layers=3)
     0.5
@@ -78,7 +82,7 @@ def unhinged_gap_bound(
     return 2 * remainder_bound(beta, R, r, c, layers, allow_lower_bound=allow_lower_bound)
 
 
-# The steepest slope of each; all are 0 at 0.
+# Lipschitz constants of non-linearities that are 0 at 0.
 _LIPSCHITZ: dict[type[nn.Module], float] = {
     nn.ReLU: 1.0,
     nn.Tanh: 1.0,
@@ -94,11 +98,14 @@ Layer = nn.Linear | Convolution
 
 
 def weight_product(network: nn.Module) -> float:
-    """A bound on the product of the layers' operator norms, r of prop. 5.3.
+    """A bound on the product of the layers' operator norms, the r of prop. 5.3.
 
-    Takes an ``nn.Sequential`` (nested ones too) of bias-free ``nn.Linear`` and convolutions, non-linearities, and pools
-    whose windows do not overlap. A linear layer counts with the Euclidean (Frobenius) norm of its weights, as in the
-    paper, a convolution with :func:`convolution_norm_bound`.
+    A linear layer counts with the Euclidean (Frobenius) norm of its weights, as in the paper, and a convolution with
+    :func:`convolution_norm_bound`.
+
+    Args:
+        network: an ``nn.Sequential``, which may be nested, of bias-free ``nn.Linear`` and convolutions,
+            non-linearities, and pools whose windows do not overlap.
 
     >>> weight_product(nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1, bias=False))) > 0
     True
@@ -110,9 +117,12 @@ def convolution_norm_bound(layer: Convolution) -> float:
     """A bound on the operator norm of a convolution with zero padding, for inputs of every size.
 
     Each output is the kernel, as a matrix with a row for each channel, times a patch of the input. No input is part of
-    more than prod_i ceil(k_i / s_i) patches, with kernel sizes k_i and strides s_i. So the outputs are at most
-    the kernel's spectral norm times the root of that number longer than the input. The bound is reached where patches
-    do not overlap. Power iteration would be closer, but from below, and for one size of input alone.
+    more than prod_i ceil(k_i / s_i) patches, with kernel sizes k_i and strides s_i. So the norm of the output is at
+    most that of the input, times the kernel's spectral norm, times the square root of that number. The bound is reached
+    where patches do not overlap. Power iteration would give a lower bound, for one size of input.
+
+    Args:
+        layer: a convolution.
 
     >>> convolution_norm_bound(nn.Conv2d(1, 4, 3, stride=3, bias=False)) > 0
     True
@@ -132,7 +142,11 @@ def network_gap_bound(
     *,
     allow_lower_bound: bool = False,
 ) -> float:
-    """:func:`unhinged_gap_bound` for a bias-free network as in :func:`weight_product`, whose norms and slopes it reads.
+    """:func:`unhinged_gap_bound` of a network, with the norms of its layers and the slopes of its non-linearities.
+
+    Args:
+        network: as in :func:`weight_product`.
+        beta, R, allow_lower_bound: as in :func:`remainder_bound`.
 
     >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3, bias=False))
     >>> bool(network_gap_bound(network, beta=0.5, R=1.0) == 0.5 * weight_product(network) ** 2)
@@ -159,7 +173,7 @@ def _layers(network: nn.Module) -> list[Layer]:
 
 
 def _parts(network: nn.Module) -> list[nn.Module]:
-    """The parts in order, refused unless the bound is known to hold for each."""
+    """The layers in order. A layer for which the bound is not known to hold is refused."""
     if isinstance(network, nn.Sequential):
         return [part for child in network for part in _parts(child)]
     if type(network) in _LIPSCHITZ or isinstance(network, (Layer, *_NEUTRAL)):
@@ -174,7 +188,7 @@ def _parts(network: nn.Module) -> list[nn.Module]:
 
 
 def _refuse_stretching_pool(pool: nn.Module) -> None:
-    """A pool whose windows do not overlap makes no vector longer, and no difference of two."""
+    """Refuse a pool with overlapping windows. Without overlap a pool has Lipschitz constant 1."""
     size, stride, dilation = (torch.as_tensor(getattr(pool, name, 1)) for name in ("kernel_size", "stride", "dilation"))
     overlap = bool((stride < size).any()) or bool((dilation != 1).any())
     if overlap or getattr(pool, "divisor_override", None) is not None:

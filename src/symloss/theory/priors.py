@@ -1,8 +1,8 @@
-"""Symmetrization as a Dirichlet prior on the outputs of a network: as a distribution, a loss and a picture (app. E).
+"""Symmetrization as a Dirichlet prior on the outputs of a network: the distribution, a penalty and a plot (app. E).
 
 The symmetrized log-likelihood -log p_y + sum_k q_k log p_k is the negative log-posterior of one example under the
 prior Dirichlet(1 - q) on p, up to a constant. For uniform q that is alpha = (C - 1) / C, with two classes
-Beta(1/2, 1/2): a prior that favours confident outputs. See also ``symloss.dirichlet(loss, alpha)``.
+Beta(1/2, 1/2). This prior favours confident outputs. See also ``symloss.dirichlet(loss, alpha)``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.distributions import Beta, Dirichlet
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.scores import Scores, full_precision
 from symloss.writing import write_whole
@@ -30,8 +30,9 @@ def symmetrizing_prior(classes: int, prior: Tensor | Iterable[float] | None = No
     """The Dirichlet prior on the outputs that makes a likelihood symmetric: alpha_k = 1 - q_k (lemma E.1).
 
     Args:
-        classes: their number C.
-        prior: q of ``symloss.symmetrize(loss, prior=q)``, each entry below 1; uniform where None, alpha = (C - 1) / C.
+        classes: the number of classes C.
+        prior: the q of ``symloss.symmetrize(loss, prior=q)``, each entry below 1. None for the uniform prior, which
+            gives alpha = (C - 1) / C.
 
     >>> symmetrizing_prior(2).concentration  # Beta(1/2, 1/2)
     tensor([0.5000, 0.5000], dtype=torch.float64)
@@ -41,23 +42,23 @@ def symmetrizing_prior(classes: int, prior: Tensor | Iterable[float] | None = No
         q = torch.full((classes,), 1 / classes, dtype=torch.float64)
     else:
         q = torch.as_tensor(prior if isinstance(prior, Tensor) else list(prior), dtype=torch.float64).detach()
-    tensors.class_vector("prior", q, classes)
-    tensors.probabilities(q, 0, "prior")
+    validation.class_vector("prior", q, classes)
+    validation.probabilities(q, 0, "prior")
     if bool((q >= 1).any()):
         raise ValueError("prior must leave every class below 1; got all of it on one class, for which no prior exists")
     return Dirichlet(1 - q)
 
 
 class DirichletPenalty(nn.Module):
-    """-log of a Dirichlet prior on softmax(scores), less its constant: sum_k (1 - alpha_k) log p_k.
+    """The negative log-density of a Dirichlet prior on softmax(scores), up to a constant: sum_k (1 - alpha_k) log p_k.
 
-    To be added to a negative log-likelihood: with the default alpha, (C - 1) / C, cross-entropy becomes the unhinged
-    loss. alpha below 1 favours confident outputs, and lets the penalty fall without end; above 1 the opposite.
+    Add it to a negative log-likelihood. With the default alpha, (C - 1) / C, cross-entropy becomes the unhinged loss.
+    alpha below 1 favours confident outputs, and the penalty has no lower bound. alpha above 1 favours uncertain ones.
 
     Args:
-        alpha: a number above 0, one for each class, a function of x, or None for (C - 1) / C. The function is the
-            alpha(x) of a data-dependent prior: it returns a tensor with one number, one for each class (C,), one for
-            each example (N, 1), or one for each class of each example (N, C). x is the second argument of the call.
+        alpha: a number above 0, a tensor with one for each class, a function of x, or None for (C - 1) / C. The
+            function is the alpha(x) of a data-dependent prior. It returns a tensor of shape (), (C,), (N, 1) or (N, C).
+            x is the second argument of the call.
         reduction: ``"mean"``, ``"sum"`` or ``"none"`` over examples.
 
     Shapes: scores (C,), (N, C) or (N, C, d1, ...). A score of ``-inf`` masks its class out.
@@ -78,7 +79,7 @@ class DirichletPenalty(nn.Module):
         checks.choice("reduction", reduction, REDUCTIONS)
         self.alpha_of_x: Callable[[Any], Tensor] | None = None
         if isinstance(alpha, Tensor):
-            tensors.class_vector("alpha", alpha)
+            validation.class_vector("alpha", alpha)
             _refuse_not_positive("alpha", alpha)
         elif callable(alpha):
             self.alpha_of_x, alpha = alpha, None
@@ -88,8 +89,8 @@ class DirichletPenalty(nn.Module):
         self.reduction = reduction
 
     def forward(self, scores: Tensor, x: Any = None) -> Tensor:
-        tensors.scores(scores)
-        s = Scores(full_precision(scores), tensors.class_dim(scores))
+        validation.scores(scores)
+        s = Scores(full_precision(scores), validation.class_dim(scores))
         values = s.sum(self._lack(s, x) * s.logp).squeeze(s.dim)
         if self.reduction == "none":
             return values
@@ -103,7 +104,7 @@ class DirichletPenalty(nn.Module):
             return 1 / s.count
         if self.alpha.dim() == 0:
             return 1 - self.alpha.to(s.z)
-        tensors.class_vector("alpha", self.alpha, s.classes)
+        validation.class_vector("alpha", self.alpha, s.classes)
         return s.align(1 - self.alpha.to(s.z))
 
     def _alpha_at(self, x: Any, s: Scores) -> Tensor:
@@ -133,7 +134,7 @@ class DirichletPenalty(nn.Module):
 
 
 def _refuse_not_positive(argument: str, alpha: Tensor) -> None:
-    if not tensors.can_look(alpha):
+    if not validation.can_look(alpha):
         return
     wrong = alpha[~((alpha > 0) & alpha.isfinite())]
     if wrong.numel():
@@ -141,15 +142,15 @@ def _refuse_not_positive(argument: str, alpha: Tensor) -> None:
 
 
 def plot_prior(classes: int = 2, path: str | Path | None = None) -> Figure:
-    """A picture of the prior that a symmetrized likelihood corresponds to, written to a file if a path is given.
+    """Plot the prior that a symmetrized likelihood corresponds to (app. E).
 
-    With two classes: the density of Beta(1/2, 1/2) beside those of cross-entropy (flat) and of a prior that favours
-    doubt, and the penalties they add. With three: the density over the triangle of outputs. Needs matplotlib, which
-    ``pip install symloss[plot]`` brings.
+    For two classes: the density of Beta(1/2, 1/2), that of cross-entropy (flat) and that of a prior that favours
+    uncertain outputs, and the penalties they add. For three classes: the density over the triangle of outputs. It needs
+    matplotlib: ``pip install symloss[plot]``.
 
     Args:
         classes: 2 or 3.
-        path: where to write it; the ending (.png, .svg, .pdf) says how.
+        path: the file to write (.png, .svg, .pdf); None for no file.
     """
     checks.choice("classes", classes, (2, 3))
     try:

@@ -35,9 +35,7 @@ tanh = _Tanh()
 @parametrize_with_checks(
     [
         UnhingedRegressor(),
-        UnhingedRegressor(delta=1.5, corruption_mean="median"),
-        UnhingedRegressor(fit_intercept=False, center=False),
-        LinearFamilyRegressor(),
+        UnhingedRegressor(delta=1.5, corruption_mean="median", fit_intercept=False, center=False),
         LinearFamilyRegressor(tanh, corruption=[-1.0, 0.5, 2.0]),  # joblib cannot hash what torch makes
     ]
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from symloss.losses import potentials as phi
+from symloss.losses import leaves as phi
 from symloss.losses.catalogue.ranges import GAMMA, Q
 from symloss.losses.catalogue.shared import SYMMETRIC
 from symloss.losses.criterion import Criterion, LossOptions

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Unpack
 
-from symloss.losses import potentials as phi
-from symloss.losses import whole
+from symloss.losses import leaves as phi
+from symloss.losses import score_leaves
 from symloss.losses.catalogue.ranges import Q
 from symloss.losses.catalogue.shared import MAE_MOST_BENT, MAE_STEEPEST, SYMMETRIC
 from symloss.losses.catalogue.sources import PAPER
@@ -142,7 +142,7 @@ class SymmetrizedMSE(Criterion):
         "symmetrized-mse",
         "2 (mean_k p_k - p_y)",
         PAPER,
-        lambda: Symmetrize(whole.MSE()),
+        lambda: Symmetrize(score_leaves.MSE()),
         facts=SYMMETRIC,
         constants=Constants(2 * MAE_STEEPEST, 2 * MAE_MOST_BENT),
     )
@@ -173,7 +173,7 @@ class SymmetrizedCosine(Criterion):
         "symmetrized-cosine",
         "(mean_k z_k - z_y) / |z|",
         PAPER,
-        lambda: Symmetrize(whole.Cosine()),
+        lambda: Symmetrize(score_leaves.Cosine()),
         facts=Facts(symmetric=True, non_increasing=False),
     )
 

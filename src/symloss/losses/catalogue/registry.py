@@ -6,11 +6,31 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType, ModuleType
 
 from symloss import checks
-from symloss.losses.catalogue import normalized, paper, probability, score_vector, smoothing, sums
+from symloss.losses.catalogue import (
+    asymmetric,
+    bounded_ce,
+    normalized,
+    paper,
+    penalized_sums,
+    probability,
+    score_vector,
+    smoothing,
+    sums,
+)
 from symloss.losses.criterion import Criterion
 from symloss.losses.record import Record
 
-FAMILIES = (paper, probability, score_vector, normalized, sums, smoothing)
+FAMILIES = (
+    paper,
+    probability,
+    asymmetric,
+    bounded_ce,
+    score_vector,
+    normalized,
+    sums,
+    penalized_sums,
+    smoothing,
+)
 
 
 def _defined_in(family: ModuleType) -> Iterator[tuple[type[Criterion], Record]]:

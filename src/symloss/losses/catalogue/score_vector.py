@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from symloss.losses import whole
+from symloss.losses import score_leaves
+from symloss.losses.catalogue.shared import ROOT
 from symloss.losses.catalogue.sources import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.record import Facts, Range, Record
+from symloss.losses.record import Constants, Facts, Range, Record
 
 
 class MSE(Criterion):
@@ -30,7 +31,7 @@ class MSE(Criterion):
         "mse",
         "1 - 2 p_y + sum_k p_k^2",
         PAPER,
-        whole.MSE,
+        score_leaves.MSE,
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
@@ -57,7 +58,7 @@ class Cosine(Criterion):
         "cosine",
         "1 - z_y / |z|",
         PAPER,
-        whole.Cosine,
+        score_leaves.Cosine,
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
@@ -88,7 +89,7 @@ class BiTempered(Criterion):
         "bi-tempered",
         "tempered Bregman divergence of e_y and tempered softmax",
         "Amid 2019",
-        whole.BiTempered,
+        score_leaves.BiTempered,
         {
             "t1": Range("[0, 1]", "of the logarithm; below 1 the loss is bounded"),
             "t2": Range("[1, 4]", "of the softmax; above 1 its tail is heavy"),
@@ -98,3 +99,41 @@ class BiTempered(Criterion):
 
     def __init__(self, t1: float = 0.8, t2: float = 1.2, **options: Unpack[LossOptions]) -> None:
         super().__init__(self.record.loss(t1=t1, t2=t2), **self.record.options(options))
+
+
+class LDRKL(Criterion):
+    """Label-distributionally robust loss: lam log mean_k exp((margin [k != y] + z_k - z_y) / lam).
+
+    At margin = 0 it is cross-entropy of scores that are divided by lam, times lam and less a constant. The authors
+    apply it to softplus(z) divided by its mean over the classes; pass such a function as ``normalize`` for that.
+
+    Args:
+        lam: in [0.1, 100]; temperature, towards 0 the margin loss of the best wrong class.
+        margin: in [0, 5]; how far the label's score shall lead.
+        options: those of :class:`symloss.Criterion`.
+
+    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
+
+    Reference: Zhu, Ying, Yang: Label distributionally robust losses for multi-class classification: consistency,
+    robustness and adaptivity. ICML.
+
+    >>> import torch, symloss
+    >>> symloss.LDRKL(lam=1.0, margin=0.1)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor(-0.6564)
+    """
+
+    record = Record(
+        "ldr-kl",
+        "lam log mean_k exp((margin [k != y] + z_k - z_y) / lam)",
+        "Zhu 2023",
+        score_leaves.LDRKL,
+        {
+            "lam": Range("[0.1, 100]", "temperature, towards 0 the margin loss of the best wrong class"),
+            "margin": Range("[0, 5]", "how far the label's score shall lead"),
+        },
+        facts=Facts(convex=True, bounded=False),
+        constants=Constants(ROOT, lambda at: 0.5 / at.lam),
+    )
+
+    def __init__(self, lam: float = 1.0, margin: float = 0.1, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(lam=lam, margin=margin), **self.record.options(options))

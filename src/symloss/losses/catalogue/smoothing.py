@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import potentials as phi
+from symloss.losses import leaves as phi
 from symloss.losses.catalogue.sources import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import Insensitive, dirichlet

@@ -16,5 +16,8 @@ SOURCES = {
     "Zhou 2021": "Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML",
     "Wei 2022": "Wei, Liu, Liu, Niu, Sugiyama, Liu: To smooth or not? When label smoothing meets noisy labels. ICML",
     "Ye 2023": "Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS",
+    "Zhu 2023": "Zhu, Ying, Yang: Label distributionally robust losses for multi-class classification: consistency, "
+    "robustness and adaptivity. ICML",
+    "Wang 2025": "Wang, Liu, Zhou, Hu, Zhai, Jiang, Ji: Joint asymmetric loss for learning with noisy labels. ICCV",
     "textbook": "the negative log-likelihood",
 }

@@ -1,4 +1,4 @@
-"""The binary case: margin losses, their odd and even parts, and multi-label training (app. B).
+"""The binary case: margin losses, their odd and even parts, and multi-label training (appendix B of the paper).
 
 >>> import torch
 >>> from symloss.theory.binary import MarginCriterion, symmetrize_margin

@@ -1,4 +1,4 @@
-"""Convexity on a grid: how far values lie from the chords between others."""
+"""Convexity on a grid: how far the value at the middle of a chord lies from the chord."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Chord(NamedTuple):
-    """The chord from grid point ``start`` to ``end``; ``excess`` is how far the value midway lies above it."""
+    """The chord from grid point ``start`` to ``end``. The value at ``middle`` lies ``excess`` above it."""
 
     excess: float
     start: int
@@ -17,9 +17,11 @@ class Chord(NamedTuple):
 
 
 def worst_chord(values: Tensor, either_side: bool = False) -> Chord:
-    """The chord that the value midway exceeds most (or is farthest from, on either side), of many lengths.
+    """Among chords of many lengths, the one that the value at its middle exceeds most.
 
-    values holds one row for each point of an even grid; each column is a function of its own.
+    Args:
+        values: one row for each point of an even grid. Each column is another function.
+        either_side: look for the largest distance on either side instead.
 
     >>> import torch
     >>> worst_chord(torch.tensor([[0.0], [1.0], [4.0], [9.0]])).excess  # convex

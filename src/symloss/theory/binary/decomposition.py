@@ -1,4 +1,4 @@
-"""Any margin loss as its odd part, which is symmetric, and its even part, which does not read the label (app. B)."""
+"""A margin loss is the sum of its odd part, which is symmetric, and its even part, which ignores the label (app. B)."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ class Even(MarginFunction):
 
 
 class OddEven(NamedTuple):
-    """The two parts that sum to a margin loss: one symmetric, one that is the same for both labels."""
+    """The two parts of a margin loss: ``odd`` is symmetric, ``even`` is the same for both labels."""
 
     odd: Odd
     even: Even
 
 
 def decompose_margin(phi: AnyMarginFunction) -> OddEven:
-    """The unique decomposition of a margin loss into a symmetric and a class-insensitive loss.
+    """Split a margin loss into a symmetric and a class-insensitive part, which is possible in one way only (app. B).
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
 
     >>> import torch
     >>> odd, even = decompose_margin("logistic")
@@ -55,7 +58,10 @@ def decompose_margin(phi: AnyMarginFunction) -> OddEven:
 
 
 def symmetrize_margin(phi: AnyMarginFunction) -> Odd:
-    """The symmetric part of a margin loss: phi_sym(z) = (phi(z) - phi(-z)) / 2.
+    """The symmetric part of a margin loss: phi_sym(z) = (phi(z) - phi(-z)) / 2 (app. B).
+
+    Args:
+        phi: as in :func:`decompose_margin`.
 
     >>> import torch
     >>> symmetrize_margin("savage")(torch.tensor([0.0, 1.0]))  # 1 / (1 + e^z) - 1/2

@@ -15,7 +15,7 @@ from symloss.theory.binary.margin_functions import AnyMarginFunction, MarginFunc
 from symloss.theory.certificates.search import derivative
 
 POINTS = 4001
-"""Margins that are looked at before the best is looked at more closely."""
+"""Margins of the first grid. Finer grids around the best margin follow."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class MarginConstants:
     smoothness_sym: float
     """beta_sym = sup |phi_sym''|, never above ``smoothness_bound``."""
     at: float
-    """z*, where phi_sym'' is beta_sym; of several the one where the series is largest."""
+    """z*, where phi_sym'' is beta_sym. If there are several, the one with the largest series."""
     even_series: float
     """sum over even k of phi^(k+2)(0) / k! z*^k, which is the even part of phi'' at z*."""
     curvature_at_zero: float
-    """phi''(0): what the series is at z* = 0."""
+    """phi''(0), the value of the series at z* = 0."""
 
     @property
     def smoothness_bound(self) -> float:
@@ -45,10 +45,14 @@ class MarginConstants:
 
 
 def margin_constants(phi: AnyMarginFunction, radius: float) -> MarginConstants:
-    """Lipschitz and smoothness constants of a margin loss and of its symmetrization, and the paper's bound.
+    """Lipschitz and smoothness constants of a margin loss and of its symmetrization, and the paper's bound (app. B).
 
-    Found by a search in float64 over margins from -radius to radius, so they are lower bounds, to many digits for a
-    loss that does not wiggle. Where the slope jumps, the smoothness is infinite.
+    They come from a search in float64 over margins from -radius to radius. So they are lower bounds. For a loss
+    without many bends they are right to many digits. Where the slope jumps, the smoothness is infinite.
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
+        radius: the largest margin.
 
     >>> constants = margin_constants("logistic", radius=5.0)
     >>> round(constants.smoothness, 9), round(constants.smoothness_sym, 9), round(constants.smoothness_bound, 9)
@@ -86,18 +90,18 @@ def _bend(phi: MarginFunction) -> Callable[[Tensor], Tensor]:
 
 
 def _largest(function: Callable[[Tensor], Tensor], radius: float) -> tuple[float, float]:
-    """Where the absolute value is largest, and how large: a grid, then finer grids around the best."""
+    """The margin with the largest absolute value, and that value: a grid, then finer grids around the best margin."""
     low, high, count = -radius, radius, POINTS
-    place, best = 0.0, -math.inf
+    margin, best = 0.0, -math.inf
     for _ in range(8):
         grid = torch.linspace(low, high, count, dtype=torch.float64)
         values = function(grid).abs()
         top = int(values.argmax())
         if float(values[top]) > best:
-            place, best = float(grid[top]), float(values[top])
+            margin, best = float(grid[top]), float(values[top])
         step = (high - low) / (count - 1)
-        low, high, count = max(-radius, place - step), min(radius, place + step), 101
-    return place, best
+        low, high, count = max(-radius, margin - step), min(radius, margin + step), 101
+    return margin, best
 
 
 def _smoothness(phi: MarginFunction, radius: float) -> float:
@@ -122,12 +126,13 @@ def _jump(slope: Callable[[Tensor], Tensor], radius: float) -> float:
 
 
 def _star(odd: MarginFunction, even: MarginFunction, radius: float) -> tuple[float, float]:
-    """z* with phi_sym''(z*) = beta_sym, and the even part of phi'' there; ties go to the largest such part.
+    """z* with phi_sym''(z*) = beta_sym, and the even part of phi'' there. Ties go to the largest even part.
 
-    The series of the paper needs no series: its even part sums to (phi''(z) + phi''(-z)) / 2.
+    The paper's series over even k is the even part of phi'', which is (phi''(z) + phi''(-z)) / 2.
     """
-    place = _largest(_bend(odd), radius)[0]
-    grid = torch.cat([torch.linspace(-radius, radius, POINTS, dtype=torch.float64), torch.tensor([place, -place])])
+    steepest = _largest(_bend(odd), radius)[0]
+    ends = torch.tensor([steepest, -steepest])
+    grid = torch.cat([torch.linspace(-radius, radius, POINTS, dtype=torch.float64), ends])
     bends, evens = _bend(odd)(grid), _bend(even)(grid)
     ties = bends >= bends.max() - 1e-12 * (1 + bends.abs().max())
     best = int(torch.where(ties, evens, -math.inf).argmax())

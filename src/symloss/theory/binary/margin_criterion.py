@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.scores import full_precision
 from symloss.theory.binary.margin_functions import AnyMarginFunction, margin_function
@@ -15,18 +15,19 @@ from symloss.theory.binary.margin_functions import AnyMarginFunction, margin_fun
 class MarginCriterion(nn.Module):
     """A margin loss for binary and multi-label targets, wherever ``torch.nn.BCEWithLogitsLoss`` would do.
 
-    The loss of an entry is t phi(z) + (1 - t) phi(-z), with t its target. If each label is flipped on its own with a
-    probability eta < 1/2, the risk of a symmetric phi is 1 - 2 eta times the clean one, plus a constant.
+    The loss of an entry with score z and target t is t phi(z) + (1 - t) phi(-z). If each label is flipped
+    independently with a probability eta < 1/2, the risk of a symmetric phi is 1 - 2 eta times the clean risk, plus a
+    constant (app. B).
 
     Args:
-        phi: a name of ``symloss.theory.binary.MARGIN_FUNCTIONS``, a potential or any function of margins.
+        phi: a name of ``symloss.binary.MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of margins.
         weight: one entry for each label (the last dimension), which multiplies its losses. It keeps the symmetry.
         reduction: ``"mean"`` over all entries that are kept, ``"sum"`` or ``"none"``. The mean is that of
             ``torch.nn.MultiLabelSoftMarginLoss`` and ``torch.nn.BCEWithLogitsLoss`` for ``"logistic"``.
 
-    Shapes: input of any shape, often (N,) or (N, K); target of the same shape, 0 or 1 as bool, whole or floating-point
-    numbers, or probabilities; mask, if given, is a bool tensor of that shape, and entries where it is False are left
-    out (their loss is 0, and the mean of none is 0).
+    Shapes: the input has any shape, often (N,) or (N, K). The target has the same shape and holds 0 and 1, as bool,
+    integers or floating-point numbers, or probabilities. The mask is a bool tensor of the same shape. Entries where it
+    is False have loss 0 and do not count in the mean; the mean of no entries is 0.
 
     >>> loss = MarginCriterion("sigmoid")
     >>> scores = torch.tensor([[2.0, -1.0, 0.0]])
@@ -43,7 +44,7 @@ class MarginCriterion(nn.Module):
         self.phi = margin_function(phi)
         checks.choice("reduction", reduction, REDUCTIONS)
         if weight is not None:
-            tensors.class_vector("weight", weight)
+            validation.class_vector("weight", weight)
         self.register_buffer("weight", weight)
         self.reduction = reduction
 
@@ -68,12 +69,12 @@ class MarginCriterion(nn.Module):
 
     def _values(self, z: Tensor, target: Tensor) -> Tensor:
         if not target.is_floating_point():
-            if tensors.can_look(target) and bool(((target != 0) & (target != 1)).any()):
+            if validation.can_look(target) and bool(((target != 0) & (target != 1)).any()):
                 wrong = target[(target != 0) & (target != 1)].flatten()[0]
                 raise ValueError(f"target must hold 0 and 1, one for each label; got {wrong.item()}")
             return self.phi.phi(torch.where(target.bool(), z, -z))
         t = target.to(z.dtype)
-        if tensors.can_look(t):
+        if validation.can_look(t):
             if not bool(((t >= 0) & (t <= 1)).all()):
                 wrong = t[~((t >= 0) & (t <= 1))].flatten()[0]
                 raise ValueError(f"target must hold 0, 1 or probabilities between; got {wrong.item():g}")

@@ -1,4 +1,4 @@
-"""Margin losses: one scalar function phi of the margin, which is the score where the label is +1, and minus it else."""
+"""Margin losses: a function phi of the margin. The margin is z for the label +1 and -z for the label -1."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from symloss import checks
 
 
 class MarginFunction(ABC):
-    """phi, entry by entry. It is symmetric if phi(z) + phi(-z) is constant."""
+    """A function phi of the margin, entry by entry. It is symmetric if phi(z) + phi(-z) is constant."""
 
     @abstractmethod
     def phi(self, margin: Tensor) -> Tensor:
-        """The loss at each margin."""
+        """The loss at each margin, in the shape of the margins."""
 
     @property
     def symmetric(self) -> bool:
-        """Whether phi(z) + phi(-z) is constant, as far as the construction tells."""
+        """Whether phi(z) + phi(-z) is known to be constant."""
         return False
 
     def __call__(self, margin: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ AnyMarginFunction: TypeAlias = MarginFunction | Callable[[Tensor], Tensor] | str
 
 @dataclass(frozen=True)
 class SymmetricMargin(MarginFunction):
-    """Those that need no symmetrization."""
+    """A margin loss that is symmetric."""
 
     @property
     def symmetric(self) -> bool:
@@ -44,7 +44,7 @@ class SymmetricMargin(MarginFunction):
 
 @dataclass(frozen=True)
 class UnhingedMargin(SymmetricMargin):
-    """1 - z, the only convex one of the symmetric."""
+    """1 - z, the only symmetric loss that is convex (van Rooyen et al. 2015)."""
 
     def phi(self, margin: Tensor) -> Tensor:
         return 1 - margin
@@ -52,7 +52,7 @@ class UnhingedMargin(SymmetricMargin):
 
 @dataclass(frozen=True)
 class SigmoidMargin(SymmetricMargin):
-    """1 / (1 + e^z)."""
+    """The sigmoid loss 1 / (1 + e^z)."""
 
     def phi(self, margin: Tensor) -> Tensor:
         return torch.sigmoid(-margin)
@@ -60,7 +60,7 @@ class SigmoidMargin(SymmetricMargin):
 
 @dataclass(frozen=True)
 class RampMargin(SymmetricMargin):
-    """(1 - z) / 2, cut off at 0 and 1."""
+    """The ramp loss: (1 - z) / 2, clipped to [0, 1]."""
 
     def phi(self, margin: Tensor) -> Tensor:
         return ((1 - margin) / 2).clamp(0, 1)
@@ -68,7 +68,7 @@ class RampMargin(SymmetricMargin):
 
 @dataclass(frozen=True)
 class ProbitMargin(SymmetricMargin):
-    """The normal distribution's mass above z."""
+    """The probability that a standard normal variable is above z."""
 
     def phi(self, margin: Tensor) -> Tensor:
         above: Tensor = torch.special.ndtr(-margin)
@@ -77,7 +77,7 @@ class ProbitMargin(SymmetricMargin):
 
 @dataclass(frozen=True)
 class SavageMargin(MarginFunction):
-    """1 / (1 + e^z)^2. Its symmetrization is the sigmoid loss, less 1/2."""
+    """The Savage loss 1 / (1 + e^z)^2. Its symmetrization is the sigmoid loss minus 1/2."""
 
     def phi(self, margin: Tensor) -> Tensor:
         return torch.sigmoid(-margin).square()
@@ -85,16 +85,16 @@ class SavageMargin(MarginFunction):
 
 @dataclass(frozen=True)
 class LogisticMargin(MarginFunction):
-    """log(1 + e^-z). Its symmetrization is -z/2, the unhinged loss."""
+    """The logistic loss log(1 + e^-z). Its symmetrization is -z/2, a multiple of the unhinged loss plus a constant."""
 
     def phi(self, margin: Tensor) -> Tensor:
-        # softplus is cut off at 20, which float64 sees.
+        # torch's softplus is linear beyond 20, which is inexact in float64.
         return -functional.logsigmoid(margin)
 
 
 @dataclass(frozen=True)
 class HingeMargin(MarginFunction):
-    """1 - z, cut off at 0."""
+    """The hinge loss max(1 - z, 0)."""
 
     def phi(self, margin: Tensor) -> Tensor:
         return (1 - margin).clamp_min(0)
@@ -102,7 +102,7 @@ class HingeMargin(MarginFunction):
 
 @dataclass(frozen=True)
 class ExponentialMargin(MarginFunction):
-    """e^-z. Its symmetrization is -sinh z."""
+    """The exponential loss e^-z. Its symmetrization is -sinh z."""
 
     def phi(self, margin: Tensor) -> Tensor:
         return (-margin).exp()
@@ -110,7 +110,7 @@ class ExponentialMargin(MarginFunction):
 
 @dataclass(frozen=True, repr=False)
 class FunctionMargin(MarginFunction):
-    """Any function of a tensor of margins, entry by entry."""
+    """Any function of a tensor of margins that works entry by entry."""
 
     function: Callable[[Tensor], Tensor]
 
@@ -138,7 +138,11 @@ MARGIN_FUNCTIONS: dict[str, type[MarginFunction]] = {
 
 
 def margin_function(phi: AnyMarginFunction) -> MarginFunction:
-    """A potential by name, as it is, or from any function of a tensor of margins.
+    """Turn a name or a function into a :class:`MarginFunction`.
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction`, which is returned as it is, or any function of a
+            tensor of margins.
 
     >>> margin_function("sigmoid")(torch.zeros(1))
     tensor([0.5000])

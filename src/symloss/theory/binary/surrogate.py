@@ -19,12 +19,14 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Surrogate(MarginFunction):
-    """2 / phi(-R) phi_sym(z) + 1. At least the 0-1 loss for |z| <= R; what :func:`surrogate` returns."""
+    """2 / phi(-R) phi_sym(z) + 1, which is at least the 0-1 loss for |z| <= R. :func:`surrogate` returns it."""
 
     inner: MarginFunction
+    """phi."""
     radius: float
+    """R."""
     factor: float
-    """2 / phi(-R), at most 1: Lipschitz and smoothness constants are those of phi_sym times this."""
+    """2 / phi(-R), at most 1. Lipschitz and smoothness constants are those of phi_sym times this."""
 
     @property
     def symmetric(self) -> bool:
@@ -36,7 +38,7 @@ class Surrogate(MarginFunction):
 
 @dataclass(frozen=True)
 class Anchored(MarginFunction):
-    """(phi(z) - phi(R)) / (phi(0) - phi(R)), which is 1 at 0 and 0 at R."""
+    """(phi(z) - phi(R)) / (phi(0) - phi(R)), which is 1 at 0 and 0 at R. :func:`anchored` returns it."""
 
     inner: MarginFunction
     radius: float
@@ -48,7 +50,11 @@ class Anchored(MarginFunction):
 
 
 def anchored(phi: AnyMarginFunction, radius: float) -> Anchored:
-    """phi shifted and scaled so that it is 1 at 0 and 0 at radius, as :func:`surrogate` wants it.
+    """Shift and scale phi so that it is 1 at 0 and 0 at the radius, as :func:`surrogate` needs it.
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
+        radius: the largest margin R.
 
     >>> anchored("exponential", radius=4.0)(torch.tensor([0.0, 4.0]).double()).tolist()
     [1.0, 0.0]
@@ -62,10 +68,14 @@ def anchored(phi: AnyMarginFunction, radius: float) -> Anchored:
 
 
 def surrogate(phi: AnyMarginFunction, radius: float) -> Surrogate:
-    """The symmetric surrogate 2 / phi(-R) phi_sym(z) + 1, which bounds the 0-1 loss for |z| <= R.
+    """The symmetric surrogate 2 / phi(-R) phi_sym(z) + 1, which bounds the 0-1 loss for |z| <= R (app. B).
 
-    The hypotheses are checked on a grid of margins, and what does not satisfy them is refused: phi(R) = 0,
-    phi(0) >= 1, convex, non-increasing. :func:`anchored` gives any convex, decreasing phi the first two.
+    phi must be convex and non-increasing, with phi(R) = 0 and phi(0) >= 1. This is checked on a grid of margins.
+    :func:`anchored` turns any convex, decreasing phi into one with the last two properties.
+
+    Args:
+        phi: as in :func:`anchored`.
+        radius: the largest margin R.
 
     >>> loss = surrogate(lambda z: (1 - z / 3) ** 2, radius=3.0)
     >>> loss(torch.tensor([-3.0, 0.0, 3.0]))

@@ -1,4 +1,4 @@
-"""Taylor series at 0: every truncation of a symmetric loss is symmetric, and a polynomial (prop. B.1)."""
+"""Taylor polynomials at 0. Those of a symmetric loss are symmetric (prop. B.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from symloss.theory.certificates.search import derivative
 
 @dataclass(frozen=True)
 class Polynomial(MarginFunction):
-    """sum_k coefficients[k] z^k."""
+    """The polynomial sum_k coefficients[k] z^k."""
 
     coefficients: tuple[float, ...]
 
@@ -31,9 +31,11 @@ class Polynomial(MarginFunction):
 
 
 def derivatives_at_zero(phi: AnyMarginFunction, order: int) -> tuple[float, ...]:
-    """phi(0), phi'(0), ..., phi^(order)(0), by repeated automatic differentiation in float64.
+    """The derivatives phi(0), phi'(0), ..., phi^(order)(0), by automatic differentiation in float64.
 
-    Each order takes about twice as long as the one before: 12 is the most.
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
+        order: at most 12, since each order takes about twice as long as the one before.
 
     >>> derivatives_at_zero("logistic", 2)[1:]
     (-0.5, 0.25)
@@ -52,10 +54,15 @@ def derivatives_at_zero(phi: AnyMarginFunction, order: int) -> tuple[float, ...]
 
 
 def taylor_truncation(phi: AnyMarginFunction, order: int, *, symmetric: bool = True) -> Polynomial:
-    """The Taylor polynomial of phi at 0, or of its symmetrization: the odd coefficients, with the even ones set to 0.
+    """The Taylor polynomial at 0 of the symmetrization of phi, or of phi itself (prop. B.1).
 
-    It tells nothing of phi where its series at 0 does not converge: beyond pi for the logistic and sigmoid losses,
-    beyond the nearest kink for others.
+    It approximates phi only where the series at 0 converges: up to pi for the logistic and sigmoid losses, and up to
+    the nearest kink for others.
+
+    Args:
+        phi: as in :func:`derivatives_at_zero`.
+        order: the degree of the polynomial, at most 12.
+        symmetric: set the even coefficients to 0, which symmetrizes the polynomial.
 
     >>> taylor_truncation("sigmoid", 3).coefficients  # of 1 / (1 + e^z) - 1/2
     (0.0, -0.25, 0.0, 0.020833333333333332)

@@ -1,4 +1,4 @@
-"""Certificates: does a loss have the properties it claims? Measured by adversarial search, with counter-examples."""
+"""Certificates: the properties of a loss, measured by a search for the worst case, with counter-examples."""
 
 from symloss.theory.certificates.certificate import Certificate, Constant, CounterExample, Finding
 from symloss.theory.certificates.certify import certify

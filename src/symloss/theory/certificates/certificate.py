@@ -1,4 +1,4 @@
-"""What was measured of a loss, as data, as text and as a card."""
+"""The measured properties of a loss, as data, as text and as a table for a terminal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 TOLERANCE = 1e-4
-"""How close, relative to the value, an exact constant is."""
+"""The relative error of a constant that is called exact."""
 
 
 class Constant(float):
-    """A measured constant: a number that knows whether it is exact or the largest value found. Multiples know it too.
+    """A measured constant: a number that knows whether it is exact or a lower bound. So do its multiples.
+
+    Args:
+        value: the number.
+        exact: whether it is exact; else it is the largest value that a search met.
 
     >>> Constant(0.5, exact=False) * 2
     1.0 (at least)
@@ -27,11 +31,12 @@ class Constant(float):
 
     def __new__(cls, value: float, exact: bool = False) -> Constant:
         constant = super().__new__(cls, value)
-        constant.exact = exact or value == math.inf  # more than that it cannot be
+        constant.exact = exact or value == math.inf  # nothing is larger than infinity
         return constant
 
     @property
     def meaning(self) -> str:
+        """``"exact to 1e-4"`` or ``"at least"``."""
         return f"exact to {TOLERANCE:.0e}".replace("e-0", "e-") if self.exact else "at least"
 
     def __mul__(self, factor: float) -> Constant:
@@ -52,11 +57,14 @@ class Constant(float):
 
 @dataclass(frozen=True)
 class CounterExample:
-    """Points where a property fails: named score vectors, the label, and what is seen there."""
+    """Score vectors at which a loss does not have a property."""
 
     seen: str
+    """What happens there, as a sentence."""
     label: int | None
+    """The label; None where the property is one of all labels together."""
     scores: dict[str, list[float]]
+    """The score vectors by name."""
 
     def __str__(self) -> str:
         label = "" if self.label is None else f", label {self.label}"
@@ -66,11 +74,14 @@ class CounterExample:
 
 @dataclass(frozen=True)
 class Finding:
-    """Whether a property holds, the largest violation found (0 is none), and where."""
+    """Whether a loss has a property. ``bool(finding)`` is the answer."""
 
     holds: bool
+    """Whether the search met no violation."""
     measure: float
+    """The largest violation that the search met; 0 is none."""
     counter_example: CounterExample | None = None
+    """Where the property fails; None if it holds."""
 
     def __bool__(self) -> bool:
         return self.holds
@@ -81,7 +92,9 @@ class Certificate:
     """The measured properties of a loss of raw scores. Each constant says whether it is exact or a lower bound."""
 
     loss: str
+    """The loss, as text."""
     classes: int
+    """The number of classes."""
     symmetric: Finding
     """Is the sum over labels constant? Measured: its spread."""
     permutation_invariant: Finding
@@ -93,15 +106,17 @@ class Certificate:
     bounded: Finding
     """Are all values within a range? Measured: the width of the range."""
     low: float
+    """The smallest value that the search met; -inf if there is no bound."""
     high: float
+    """The largest value that the search met; inf if there is no bound."""
     lipschitz: Constant
     """Largest norm of the gradient in the scores."""
     smoothness: Constant
     """Largest curvature (beta); infinite where the gradient jumps, NaN where it has no derivative to measure."""
     slope: float
-    """At equal scores: the multiple of the unhinged loss that the linear approximation is (prop. 5.2); 1 for CE."""
+    """At equal scores, the linear approximation is this multiple of the unhinged loss (prop. 5.2); 1 for CE."""
     distance_from_unhinged: float
-    """At equal scores: what is left of the gradient without that multiple, relative to it."""
+    """At equal scores, the norm of the rest of the gradient, relative to that multiple."""
     locally_symmetric: bool
     """At equal scores: do the gradients of all labels sum to zero?"""
     gradient_against_ce: float
@@ -109,10 +124,11 @@ class Certificate:
 
     @property
     def findings(self) -> dict[str, Finding]:
+        """All findings by name."""
         return {f.name: v for f in dataclasses.fields(self) if isinstance(v := getattr(self, f.name), Finding)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; infinities as strings, since JSON has none. ``constants`` says how sure they are."""
+        """Plain data for JSON. Infinities become strings. ``constants`` says which constants are exact."""
         sure = {name: getattr(self, name).meaning for name in ("lipschitz", "smoothness")}
         return _plain(dataclasses.asdict(self) | {"constants": sure})  # type: ignore[no-any-return]
 
@@ -129,6 +145,7 @@ class Certificate:
 
     @property
     def constants(self) -> dict[str, str]:
+        """The constants by name, as text."""
         return {
             "Lipschitz constant": str(self.lipschitz),
             "beta-smoothness": str(self.smoothness),

@@ -1,4 +1,4 @@
-"""Certificates: does a loss have the properties it claims? Measured by adversarial search, with counter-examples."""
+"""Measure the properties of a loss by a search for the worst case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
@@ -43,17 +43,17 @@ def certify(
 ) -> Certificate:
     """Measure the properties of a loss, in float64, by a search for the worst case.
 
-    Lipschitz constant and smoothness say whether they are exact to 1e-4, or lower bounds, the largest values found.
-    They are exact for functions of the label's probability (and multiples of the unhinged loss added to them), and for
-    other losses built of such functions where there are at most four classes.
+    The Lipschitz constant and the smoothness are either exact to 1e-4, or lower bounds: the largest values that the
+    search met. The result says which. They are exact for functions of the label's probability (with any multiple of the
+    unhinged loss added), and for other losses that are built of such functions if there are at most four classes.
 
     Args:
         loss: a spec string, a loss of this package, or any differentiable function or module of (input, target).
-            The loss itself is measured, on raw scores: what a loss of this package does to the scores before (L2
-            normalisation and such) is left out.
+            The loss itself is measured, on raw scores: the normalisation that a loss of this package may apply to the
+            scores is left out.
         classes: the number of classes.
-        normalize, temperature: a map of the scores to measure together with the loss.
-        seed: of the search's random starts.
+        normalize, temperature: a map of the scores to measure together with the loss, as in every loss.
+        seed: the seed of the search's random starting points.
 
     >>> certificate = certify("mae", classes=3)
     >>> bool(certificate.symmetric), bool(certificate.convex), round(certificate.slope, 6)
@@ -127,7 +127,7 @@ def _symmetric(subject: Subject, z: Tensor, y: Tensor) -> Finding:
 
 def _permutation_invariant(subject: Subject, z: Tensor, y: Tensor) -> Finding:
     """Two renamings of the classes that make up all others, at every label."""
-    worst = [_renamed(subject, z, y, order) for order in tensors.renamings(subject.classes)]
+    worst = [_renamed(subject, z, y, order) for order in validation.renamings(subject.classes)]
     return max(worst, key=lambda finding: (not finding.holds, finding.measure))
 
 
@@ -238,6 +238,8 @@ def _one_hot(index: Tensor, like: Tensor) -> Tensor:
 
 
 class Extreme(NamedTuple):
+    """The largest or smallest value of a loss that the search met."""
+
     value: float
     point: Tensor
     label: int
@@ -245,7 +247,7 @@ class Extreme(NamedTuple):
 
 
 def _extreme(subject: Subject, z: Tensor, y: Tensor, sign: float) -> Extreme:
-    """The largest (sign 1) or smallest (-1) value, near or far out, and whether it goes on without end."""
+    """The largest (sign 1) or smallest (sign -1) value, and whether values grow without bound."""
 
     def signed(z: Tensor, y: Tensor) -> Tensor:
         return sign * subject.value(z, y)
@@ -273,7 +275,7 @@ def _bounded(subject: Subject, z: Tensor, y: Tensor) -> tuple[Finding, float, fl
 
 
 def _constant(climbed: float, searched: float | None, known: Derivatives | None) -> Constant:
-    """The larger of what the two searches found; exact if the finer one says so and the other does not contradict."""
+    """The larger result of the two searches. It is exact if the finer one says so and the other one agrees."""
     if known is None or searched is None or not math.isfinite(climbed):
         return Constant(climbed)
     return Constant(max(climbed, searched), known.exact and climbed <= searched * (1 + TOLERANCE) + ROUNDING)

@@ -22,22 +22,28 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses import whole
 from symloss.losses.algebra import Loss, Sum
+from symloss.losses.fast.partials import fast_form
+from symloss.losses.leaves import MAE, Potential
 from symloss.losses.operators import Symmetrize
-from symloss.losses.potentials import MAE, Potential
+from symloss.losses.score_leaves import MSE, BiTempered
 from symloss.losses.scores import Scores
 from symloss.theory.certificates.search import derivative
 
 LEVELS = (0.0, 0.3, 0.7, 1.0, 1.5, 2.0, 2.5, 3.2, 4.0, 5.5, 7.0, 9.0, 12.0, 14.5, 17.0, 22.0, 30.0)
 FAR = (60.0, 120.0, 240.0, 480.0, 700.0)
-"""How far the label may stand behind: NCE is steepest where its score is some 500 less than the others'."""
+"""How far the label's score may be below the others. NCE is steepest at a distance of about 500."""
 GONE = -800.0
 """A score at which a class has no probability left."""
 
 
 class Grouped(Scores):
-    """Scores of groups of classes: each column stands for as many classes as ``sizes`` says. The first is the label."""
+    """Scores of groups of classes with equal scores.
+
+    Args:
+        z: (P, groups). The first column is the label.
+        sizes: (P, groups), how many classes each column stands for.
+    """
 
     def __init__(self, z: Tensor, sizes: Tensor):
         super().__init__(z)
@@ -48,26 +54,30 @@ class Grouped(Scores):
         self.__dict__["count"] = sizes.sum(1, keepdim=True)
 
     def sum(self, values: Tensor) -> Tensor:
+        """The sum over all classes, (P, 1)."""
         return (self.sizes * values).sum(1, keepdim=True)
 
 
-class Places(NamedTuple):
-    """Score vectors in groups, how many classes each column stands for, and the shape of the grid they make up."""
+class GroupedPoints(NamedTuple):
+    """Score vectors of groups of classes."""
 
     z: Tensor
+    """(P, groups)."""
     sizes: Tensor
+    """(P, groups), how many classes each column stands for."""
     grid: tuple[int, ...] = ()
+    """The shape of the grid, if the P points form one."""
 
-    def best(self, values: Tensor, keep: int) -> Places:
-        """The places of largest value, and the best of those that no neighbour on the grid exceeds."""
+    def best(self, values: Tensor, keep: int) -> GroupedPoints:
+        """The ``keep`` points of largest value, and the best ``keep`` local maxima of the grid."""
         around = torch.nn.functional.max_pool3d(values.reshape(1, *self.grid), 3, 1, 1).flatten()
         peaks = torch.where(values >= around, values, -torch.inf)
         chosen = torch.cat([rank.topk(min(keep, len(values))).indices for rank in (values, peaks)])
-        return Places(self.z[chosen], self.sizes[chosen])
+        return GroupedPoints(self.z[chosen], self.sizes[chosen])
 
 
 class Derivatives(NamedTuple):
-    """The largest gradient and curvature that were found, and whether none can be larger."""
+    """The largest gradient and curvature that the search met, and whether none can be larger."""
 
     lipschitz: float
     smoothness: float
@@ -75,15 +85,21 @@ class Derivatives(NamedTuple):
 
 
 def largest_derivatives(loss: Loss, classes: int) -> Derivatives | None:
-    """By the search described above; None for a loss that is no expression of potentials."""
+    """The largest gradient and curvature of a loss; None if the loss is not built of the potentials this search knows.
+
+    Args:
+        loss: an expression of the algebra.
+        classes: the number of classes.
+    """
     loss = _simplified(loss)
     leaves = _leaves(loss)
-    if not loss.any_classes or not all(isinstance(leaf, (Potential, whole.MSE, whole.BiTempered)) for leaf in leaves):
+    if not loss.any_classes or not all(isinstance(leaf, (Potential, MSE, BiTempered)) for leaf in leaves):
         return None
-    label_alone = loss.summed == ()
+    form = fast_form(loss, classes)
+    label_alone = form is not None and not form.summed
     starts = _two_rivals(classes) if label_alone else _grid(classes)
     # The tails of BiTempered are heavy: its suprema may lie where no score of the search does.
-    complete = classes <= 4 and not any(isinstance(leaf, whole.BiTempered) for leaf in leaves)
+    complete = classes <= 4 and not any(isinstance(leaf, BiTempered) for leaf in leaves)
     return Derivatives(
         _search(lambda at: _gradient_norm(loss, at), starts),
         _search(lambda at: _curvature(loss, at), starts),
@@ -96,7 +112,7 @@ def _simplified(loss: Loss) -> Loss:
     if isinstance(loss, Sum):
         return Sum(tuple((factor, _simplified(term)) for factor, term in loss.terms))
     if isinstance(loss, Symmetrize) and loss.prior is None:
-        if isinstance(loss.inner, whole.MSE):
+        if isinstance(loss.inner, MSE):
             return MAE(scale=2.0)
         return loss.inner if loss.inner.symmetric else loss
     return loss
@@ -106,47 +122,47 @@ def _leaves(loss: Loss) -> list[Loss]:
     return [leaf for child in loss.children for leaf in _leaves(child)] if loss.children else [loss]
 
 
-def _two_rivals(classes: int) -> list[Places]:
-    """The label at every margin that double precision has, the rest on two classes: evenly, or one far ahead."""
+def _two_rivals(classes: int) -> list[GroupedPoints]:
+    """The label at all margins that matter in double precision, and all other probability on two classes."""
     margins = torch.arange(-740, 40, 0.5, dtype=torch.float64)
     second = [-level for level in LEVELS[::4]] if classes > 2 else [0.0]
-    return [_places([margins.tolist(), second, [GONE]], [1.0, 1.0, 1.0, classes - 3.0][:classes])]
+    return [_points([margins.tolist(), second, [GONE]], [1.0, 1.0, 1.0, classes - 3.0][:classes])]
 
 
-def _grid(classes: int) -> list[Places]:
-    """The label, a class at 0, a group and the rest, at all levels; groups of all orders of size."""
+def _grid(classes: int) -> list[GroupedPoints]:
+    """Scores of the label, of one class at 0, of a group and of the rest, at all levels and for groups of all sizes."""
     positive = LEVELS if classes <= 4 else LEVELS[::2]
     levels = [*(-level for level in reversed(positive[1:])), *positive]
     label = [*(-level for level in reversed(FAR)), *levels]
     if classes <= 4:
-        return [_places([label, *([levels] * (classes - 2)), *([[0.0]] * (4 - classes))], [1.0] * classes)]
+        return [_points([label, *([levels] * (classes - 2)), *([[0.0]] * (4 - classes))], [1.0] * classes)]
     groups = {1, 2, 3, classes // 8, classes // 4, classes // 2, 3 * classes // 4, classes - 3}
     sizes = [[1.0, 1.0, group, classes - 2.0 - group] for group in sorted(groups) if 1 <= group <= classes - 3]
-    return [_places([label, levels, levels], size) for size in sizes]
+    return [_points([label, levels, levels], size) for size in sizes]
 
 
-def _places(axes: list[list[float]], sizes: list[float]) -> Places:
-    """Label, second group and third group at all that the axes say; the first class beside the label stands at 0."""
+def _points(axes: list[list[float]], sizes: list[float]) -> GroupedPoints:
+    """All combinations of the axes: scores of the label, of the second and the third group. The first class is at 0."""
     label, second, third = torch.cartesian_prod(*(torch.tensor(axis, dtype=torch.float64) for axis in axes)).T
     size = torch.tensor([size for size in sizes if size > 0], dtype=torch.float64)
     z = torch.stack([label, torch.zeros_like(label), second, third], 1)[:, : len(size)]
-    return Places(z, size.expand_as(z), tuple(map(len, axes)))
+    return GroupedPoints(z, size.expand_as(z), tuple(map(len, axes)))
 
 
-def _search(objective: Callable[[Places], Tensor], starts: list[Places]) -> float:
-    """The largest value: from the best places on to better neighbours, ever nearer ones where none is better.
+def _search(objective: Callable[[GroupedPoints], Tensor], starts: list[GroupedPoints]) -> float:
+    """The largest value: move to better neighbours, and come closer where no neighbour is better.
 
-    No slope is used: there may be jumps.
+    No slope is used, since the function may jump.
     """
-    best = [places.best(objective(places), 12 // len(starts) + 2) for places in starts]
-    z, sizes = torch.cat([places.z for places in best]), torch.cat([places.sizes for places in best])
+    best = [points.best(objective(points), 12 // len(starts) + 2) for points in starts]
+    z, sizes = torch.cat([points.z for points in best]), torch.cat([points.sizes for points in best])
     moves = [torch.tensor([0.0, -1.0, 1.0], dtype=torch.float64)] * z.shape[1]
     moves[1] = moves[0][:1]  # only differences of scores count
     around = torch.cartesian_prod(*moves)
     step, rows, largest = torch.ones(len(z), 1, 1, dtype=torch.float64), torch.arange(len(z)), 0.0
     for _ in range(60):
         near = z[:, None, :] + step * around
-        values = objective(Places(near.flatten(0, 1), sizes.repeat_interleave(len(around), 0)))
+        values = objective(GroupedPoints(near.flatten(0, 1), sizes.repeat_interleave(len(around), 0)))
         top = values.reshape(len(z), -1).max(1)
         z, largest = near[rows, top.indices], max(largest, float(top.values.max()))
         step = torch.where(top.indices[:, None, None] == 0, step / 3, step * 2)
@@ -155,7 +171,7 @@ def _search(objective: Callable[[Places], Tensor], starts: list[Places]) -> floa
     return largest
 
 
-def _slopes(loss: Loss, at: Places, create_graph: bool) -> tuple[Tensor, Tensor]:
+def _slopes(loss: Loss, at: GroupedPoints, create_graph: bool) -> tuple[Tensor, Tensor]:
     """Scores, and the derivatives of the label's loss by the scores of the groups."""
     z = at.z.detach().requires_grad_()
     label = torch.zeros(len(z), 1, dtype=torch.long)
@@ -163,14 +179,14 @@ def _slopes(loss: Loss, at: Places, create_graph: bool) -> tuple[Tensor, Tensor]
     return z, derivative(values.sum(), z, create_graph)
 
 
-def _gradient_norm(loss: Loss, at: Places) -> Tensor:
-    """A group of n classes shares its derivative: each has 1/n of it. 0 where rounding has left no number."""
+def _gradient_norm(loss: Loss, at: GroupedPoints) -> Tensor:
+    """The norm of the gradient. Each of n classes in a group has 1/n of the group's derivative. NaN counts as 0."""
     _, slopes = _slopes(loss, at, False)
     norms = (slopes.square() / at.sizes).sum(1).sqrt()
     return torch.where(norms.isfinite(), norms, 0.0)
 
 
-def _curvature(loss: Loss, at: Places) -> Tensor:
+def _curvature(loss: Loss, at: GroupedPoints) -> Tensor:
     """The largest absolute eigenvalue of the second derivatives, for directions that move groups as a whole."""
     z, slopes = _slopes(loss, at, True)
     rows = [derivative(slopes[:, k].sum(), z, False, retain=True) for k in range(z.shape[1])]

@@ -1,4 +1,4 @@
-"""Looking for the worst case: where to start, how to climb, and how to see a kink."""
+"""The search for the worst case: starting points, gradient ascent, and the detection of kinks."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ import torch
 from torch import Tensor
 
 Objective = Callable[[Tensor, Tensor], Tensor]
-"""Scores (P, C) and labels (P,) to one number each, to be made large."""
+"""A function of scores (P, C) and labels (P,) with values (P,), which the search makes large."""
 
 REACH = 40.0
-"""Derivatives are sought where no score exceeds this: beyond, softmax is flat in double precision."""
+"""The largest score at which derivatives are measured. Beyond it softmax is flat in double precision."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A loss under examination: its value at every label, in float64."""
+    """The loss that is measured: its value at every label, in float64."""
 
     per_class: Callable[[Tensor], Tensor]
     classes: int
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
+        """The losses (P,) of scores (P, C) at labels (P,)."""
         return self.per_class(z).gather(1, y[:, None]).squeeze(1)
 
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
-        """The gradient in the scores, as part of the graph if z is."""
+        """The gradients (P, C) in the scores. They can be differentiated again if z requires a gradient."""
         keep = z.requires_grad
         z = z if keep else z.detach().requires_grad_()
         return derivative(self.value(z, y).sum(), z, keep)
 
     def hessian(self, z: Tensor, y: Tensor) -> Tensor:
+        """The second derivatives (P, C, C) in the scores."""
         z = z.detach().requires_grad_()
         g = self.gradient(z, y)
         rows = [derivative(g[:, k].sum(), z, False, retain=True) for k in range(self.classes)]
@@ -40,7 +42,7 @@ class Subject:
 
 
 def derivative(value: Tensor, z: Tensor, create_graph: bool, retain: bool = False) -> Tensor:
-    """d value / d z, zero where the value does not depend on z at all (a linear loss has no second derivative)."""
+    """The derivative of ``value`` by z; zeros if the value does not depend on z, as the slope of a linear loss."""
     if not value.requires_grad:
         return torch.zeros_like(z)
     (found,) = torch.autograd.grad(
@@ -50,7 +52,7 @@ def derivative(value: Tensor, z: Tensor, create_graph: bool, retain: bool = Fals
 
 
 def bends(subject: Subject, z: Tensor, y: Tensor) -> bool:
-    """Whether the loss can be differentiated twice; some of torch's own cannot."""
+    """Whether the loss can be differentiated twice. Some losses of torch cannot."""
     try:
         subject.hessian(z[:1], y[:1])
     except RuntimeError:
@@ -59,10 +61,13 @@ def bends(subject: Subject, z: Tensor, y: Tensor) -> bool:
 
 
 def starting_points(classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Scores and labels: a label and some rivals that lead or trail the rest, and normal draws of all sizes."""
+    """Scores (P, C) and labels (P,) to start from.
+
+    In some the label and a few rivals lead or trail the rest. The others are normal draws of all sizes.
+    """
     half = [0.3, 1.0, 2.0, 4.0, 7.0, 12.0, 20.0, 35.0]
     steps = [*(-step for step in reversed(half)), 0.0, *half]
-    # (label, rivals, rest): every pair against a rest at 0, and every margin against a rest that has vanished.
+    # (label, rivals, rest): every pair with a rest at 0, and every margin with a rest of no probability.
     levels = [(label, rival, 0.0) for label in steps for rival in steps] + [(label, 0.0, -REACH) for label in steps]
     shapes = [(*level, rivals) for level in levels for rivals in sorted({1, 2, classes // 2}) if rivals < classes]
     points = torch.empty(len(shapes), classes, dtype=torch.float64)
@@ -78,7 +83,7 @@ def starting_points(classes: int, generator: torch.Generator) -> tuple[Tensor, T
 
 
 def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int = 30) -> tuple[Tensor, Tensor, Tensor]:
-    """The best of the points, each improved by gradient ascent within reach: scores, labels and values, best first."""
+    """Improve the best ``keep`` points by gradient ascent. Returns scores, labels and values, best first."""
     value = objective(z, y).detach()
     best = value.nan_to_num(-torch.inf).topk(min(keep, len(value))).indices
     z, y, value = z[best].detach(), y[best], value[best]
@@ -87,7 +92,7 @@ def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int 
         at = z.clone().requires_grad_()
         try:
             slope = derivative(objective(at, y).sum(), at, False)
-        except RuntimeError:  # no second derivative: the best of the points must do
+        except RuntimeError:  # no second derivative: the best of the points is the result
             break
         length = slope.norm(dim=1, keepdim=True)
         if not bool((length > 0).any()):
@@ -103,9 +108,10 @@ def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int 
 
 
 def grows(size_at: Callable[[float], Tensor]) -> bool:
-    """Whether a quantity that is at most size_at(radius) keeps growing with the radius.
+    """Whether a quantity, at most size_at(radius), grows without bound with the radius.
 
-    From 1e2 to 1e4 to 1e6 a bounded one gains less each time, a logarithm as much again, a power more.
+    It is measured at 1e2, 1e4 and 1e6. In the second step a bounded quantity gains less than in the first, a logarithm
+    as much, and a power more.
     """
     near, far, farther = (float(size_at(radius)) for radius in (1e2, 1e4, 1e6))
     first, second = far - near, farther - far
@@ -113,14 +119,14 @@ def grows(size_at: Callable[[float], Tensor]) -> bool:
 
 
 def directions(z: Tensor) -> Tensor:
-    """The points scaled so that the largest score is 1, for looks at infinity."""
+    """The points scaled so that their largest absolute score is 1, for searches far from 0."""
     return z / z.abs().amax(1, keepdim=True).clamp_min(1e-9)
 
 
 def largest_rise(subject: Subject, z: Tensor, y: Tensor, rays: int = 32) -> tuple[Tensor, Tensor, Tensor]:
-    """Two points that differ in the label's own score alone, between which the loss rises most, and the label.
+    """Two points that differ in the label's score alone, between which the loss rises most; and the label.
 
-    The rays pass through starting points; their grid is fine near 0 and reaches as far as the search does.
+    The rays pass through starting points. Their grid is fine near 0 and extends to ``REACH``.
     """
     chosen = torch.linspace(0, len(z) - 1, min(rays, len(z))).long()
     z, y = z[chosen], y[chosen]
@@ -139,9 +145,9 @@ def largest_rise(subject: Subject, z: Tensor, y: Tensor, rays: int = 32) -> tupl
 
 
 def sharpest_jump(subject: Subject, z: Tensor, y: Tensor) -> float:
-    """The largest change of the gradient within 1e-9 along lines that move one score, found by bisection.
+    """The largest change of the gradient within a distance of 1e-9, along lines that move one score, by bisection.
 
-    A smooth loss changes by its curvature times 1e-9; a kink by as much as it has.
+    Without a kink the gradient changes by the curvature times 1e-9.
     """
     lines, labels = z[:24], y[:24]
     moving = torch.where(torch.arange(len(lines)) % 2 == 0, labels, lines.argmax(1))

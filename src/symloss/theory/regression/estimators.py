@@ -1,4 +1,4 @@
-"""Linear regression by centroid, for scikit-learn: the closed form of losses linear in the prediction (app. F)."""
+"""Linear regression in closed form for losses that are linear in the prediction: scikit-learn estimators (app. F)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ ACCEPTED: dict[str, Any] = {"accept_sparse": ["csr", "csc"], "dtype": [np.float6
 class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """The minimiser of mean_i f(y_i) (w x_i) + decay/2 |w|^2, which is w = -1/decay mean_i f(y_i) x_i.
 
-    The intercept is one more feature that is always 1, so it is part of w and of the penalty; with ``center`` the
-    features are taken from their mean.
+    The intercept is the weight of a feature that is always 1. So it is part of w and of the penalty. With ``center``
+    the mean of the features is subtracted first.
     """
 
     decay: float
@@ -42,7 +42,7 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Args:
             X: features (N, d), dense or sparse; float32 stays float32.
             y: targets (N,) or (N, K).
-            sample_weight: (N,), at least 0; all centroids and means are weighted by it.
+            sample_weight: (N,), at least 0, the weights of the examples in all means.
         """
         decay = _number("decay", self.decay, "(0, inf)")
         data, targets = validate_data(self, X, y, multi_output=True, y_numeric=True, **ACCEPTED)
@@ -50,8 +50,8 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         with np.errstate(over="ignore", invalid="ignore"):
             slopes, origin = self._slopes(targets.reshape(len(targets), -1).astype(np.float64), share)
             total = share @ slopes
-            # The mean of the slopes meets features of mean 0, so it may go, and what rounding leaves of it: this keeps
-            # digits where features and targets are far from 0.
+            # Centred features have mean 0, so the mean of the slopes has no effect. Without it no digits are lost where
+            # features and targets are far from 0.
             weighted = share[:, None] * (slopes - total if self.center else slopes)
             mean = np.asarray(data.T @ share).ravel() if self.center else np.zeros(data.shape[1])
             coef = (np.asarray(data.T @ weighted).T - np.outer(weighted.sum(0), mean)) / -decay
@@ -88,18 +88,18 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
 
 class UnhingedRegressor(_CentroidRegressor):
-    """Regression that needs no iterations: the minimiser of the regression unhinged loss, or of its clipped form.
+    """Linear regression with the unhinged loss, in closed form (examples F.5 and F.7).
 
-    Minimises mean_i -chi_delta(y_i - m) (h(x_i) - m) + decay/2 |w|^2 over h(x) = m + w x (examples F.5 and F.7), which
-    gives w = 1/decay mean_i chi_delta(y_i - m) x_i. If a share p of the targets is replaced by draws of mean m
-    (symmetric about m, if clipped), the centroid is on average 1 - p times the clean one: decay = 1 - p undoes it.
+    It minimises mean_i -chi_delta(y_i - m) (h(x_i) - m) + decay/2 |w|^2 over h(x) = m + w x. The solution is
+    w = 1/decay mean_i chi_delta(y_i - m) x_i. If a share p of the targets is replaced by draws of mean m (with delta:
+    symmetric about m), the expected w is 1 - p times the clean one. decay = 1 - p compensates for that.
 
     Args:
-        decay: the weight of the penalty. It only scales h - m: with white features 1 gives least squares.
-        delta: targets are clipped at this distance from m (the linearised symmetrized Huber loss); None for never.
+        decay: the weight of the penalty. It only scales h - m. With white features, 1 gives least squares.
+        delta: targets are clipped to m -+ delta (the linearised symmetrized Huber loss); None for no clipping.
         corruption_mean: m, a number, or ``"mean"`` or ``"median"`` of the targets.
-        fit_intercept: adds a feature that is always 1 (part of w, and of the penalty).
-        center: subtracts the mean of the features first.
+        fit_intercept: add a feature that is always 1. Its weight is part of w, and of the penalty.
+        center: subtract the mean of the features first.
 
     Attributes:
         coef_: (d,) or (K, d).
@@ -147,21 +147,21 @@ class UnhingedRegressor(_CentroidRegressor):
 
 
 class LinearFamilyRegressor(_CentroidRegressor):
-    """Regression by any loss f(y) z: w = -1/decay mean_i (f(y_i) - E_q f) x_i, for the f of your choice.
+    """Regression with a loss f(y) z for any f: w = -1/decay mean_i (f(y_i) - E_q f) x_i (app. F).
 
-    All losses that are linear in the prediction and symmetric under the corruption q are of this form (app. F);
-    f(y) = -y is unhinged, f(y) = -clip(y, -delta, delta) its clipped form, f(y) = -sign(y) or -tanh(y) go further.
-    Predictions are scores in the units of f.
+    Every loss that is linear in the prediction and symmetric under the corruption q has this form. f(y) = -y is the
+    unhinged loss, and f(y) = -clip(y, -delta, delta) its clipped form. f(y) = -sign(y) or -tanh(y) limit the effect of
+    large targets further. Predictions are in the units of f.
 
     Args:
         f: a function of an array of targets, entry by entry; ``numpy.negative`` where None.
-        corruption: q, as in :func:`symmetrize_regression` (no function of x): the mean of f under it is subtracted.
+        corruption: q, as in :func:`symmetrize_regression`, but no function of x. The mean of f under q is subtracted.
             None if f has mean zero already.
         decay, fit_intercept, center: as in :class:`UnhingedRegressor`.
 
     Attributes:
         coef_, intercept_: as in :class:`UnhingedRegressor`.
-        mean_f_: the mean of f under the corruption, that was subtracted.
+        mean_f_: the mean of f under the corruption.
 
     >>> x, y = np.array([[-1.0], [1.0]]), [-3.0, 900.0]
     >>> LinearFamilyRegressor(lambda y: -np.sign(y)).fit(x, y).predict(x)
@@ -208,7 +208,7 @@ def _number(name: str, value: object, interval: str) -> float:
 
 
 def _shares(sample_weight: Any, X: Any) -> Array:  # noqa: N803
-    """What each example counts for: at least 0, with a sum of 1."""
+    """The weights of the examples, divided by their sum."""
     weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (weight < 0).any():
         raise ValueError(f"sample_weight must be at least 0; got {weight.min():g}")
@@ -220,7 +220,7 @@ def _shares(sample_weight: Any, X: Any) -> Array:  # noqa: N803
 
 
 def _weighted_median(y: Array, share: Array) -> Array:
-    """Column by column: where half the weight lies on either side; midway between two where that is a range."""
+    """The weighted median of each column; the middle where it is a range."""
     medians = []
     for column in y.T:
         order = column.argsort()

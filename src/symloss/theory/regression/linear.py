@@ -1,4 +1,4 @@
-"""Losses f(y) z, linear in the prediction: symmetric as soon as f has mean zero under the corruption (app. F)."""
+"""Losses f(y) z, which are linear in the prediction and symmetric if f has mean zero under the corruption (app. F)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from symloss.theory.regression.symmetrize import SymmetrizedRegression, check_pa
 
 
 def clipped(values: Tensor, delta: float | None) -> Tensor:
-    """chi_delta: values cut off at -delta and delta; as they are where delta is None."""
+    """chi_delta: values clipped to [-delta, delta]; unchanged if delta is None."""
     return values if delta is None else values.clamp(-delta, delta)
 
 
 class BoundedOutput(nn.Module):
-    """center + bound * tanh((z - center) / bound): predictions that cannot leave center -+ bound.
+    """The map center + bound * tanh((z - center) / bound), which keeps predictions within center -+ bound.
 
-    A label-free map of the predictions, so a symmetric loss stays symmetric, and a linear one becomes bounded.
+    It does not read the target. So a symmetric loss stays symmetric, and a linear loss becomes bounded.
+
+    Args:
+        bound: the largest distance from the center.
+        center: the middle of the range.
 
     >>> BoundedOutput(2.0)(torch.tensor([0.01, 100.0]))
     tensor([0.0100, 2.0000])
@@ -43,13 +47,13 @@ class BoundedOutput(nn.Module):
 
 
 class LinearRegressionLoss(nn.Module):
-    """(f(y) - E_{T ~ q} f(T)) z, for any f: all linear losses that are symmetric under q.
+    """The loss (f(y) - E_{T ~ q} f(T)) z. Every linear loss that is symmetric under q has this form (app. F).
 
     Args:
         f: a function of a tensor of targets, entry by entry. The unhinged loss has f(y) = -y.
         corruption: q, as in :func:`symmetrize_regression`. None if f has mean zero already.
-        bound: if given, z is bound * tanh(z / bound). Without it the loss is unbounded below, and something else must
-            keep the network finite: :func:`weight_decay`.
+        bound: z is replaced by bound * tanh(z / bound). With None the loss is unbounded below, and a penalty such as
+            :func:`weight_decay` must keep the network finite.
         nodes, reduction: as in :func:`symmetrize_regression`.
 
     >>> from torch.distributions import Exponential
@@ -73,7 +77,7 @@ class LinearRegressionLoss(nn.Module):
         checks.choice("reduction", reduction, REDUCTIONS)
         self.f, self.reduction = f, reduction
         self.bounded = nn.Identity() if bound is None else BoundedOutput(bound)
-        # f is a loss that does not read the prediction: its mean is what symmetrization subtracts.
+        # As a loss, f does not read the prediction. Its mean is what symmetrization subtracts.
         self.as_loss = None if corruption is None else SymmetrizedRegression(self._f, corruption, nodes, "none")
 
     def _f(self, _: Tensor, target: Tensor) -> Tensor:
@@ -92,11 +96,11 @@ class LinearRegressionLoss(nn.Module):
         return reduced(slope * self.bounded(z), self.reduction)
 
     def mean(self, x: Any = None) -> Tensor:
-        """E_{T ~ q} f(T), which is subtracted, in the shape of the corruption's batch; 0 without a corruption."""
+        """E_{T ~ q} f(T), in the shape of the corruption's batch; 0 without a corruption."""
         return torch.zeros(()) if self.as_loss is None else self.as_loss.expected(self._zero(x), x)
 
     def error(self, x: Any = None) -> Tensor:
-        """How far ``mean`` may be off, as in :meth:`SymmetrizedRegression.error`."""
+        """An estimate of the error of ``mean``, as in :meth:`SymmetrizedRegression.error`."""
         return torch.zeros(()) if self.as_loss is None else self.as_loss.error(self._zero(x), x)
 
     def _zero(self, x: Any) -> Tensor:
@@ -105,17 +109,17 @@ class LinearRegressionLoss(nn.Module):
 
 
 class UnhingedRegressionLoss(nn.Module):
-    """-chi_delta(y - m) (z - m): the unhinged loss of regression, clipped where delta is given (examples F.5 and F.7).
+    """The unhinged loss of regression, -chi_delta(y - m) (z - m) (examples F.5 and F.7).
 
-    Without delta it is half the symmetrization of the squared error, up to terms that do not read z, for any
-    corruption of mean m. With delta it is the linear approximation of the symmetrized Huber loss at m, for any
-    corruption that is symmetric about m.
+    Without delta it is half the symmetrization of the squared error, up to terms without z, for any corruption of
+    mean m. With delta it is the linear approximation at m of the symmetrized Huber loss, for any corruption that is
+    symmetric about m.
 
     Args:
-        delta: where targets are clipped, None for never.
-        corruption_mean: m.
-        bound: if given, predictions pass m + bound * tanh((z - m) / bound) before. Without it the loss is unbounded
-            below, and something else must keep the network finite: :func:`weight_decay`.
+        delta: targets are clipped to m -+ delta; None for no clipping.
+        corruption_mean: m, the mean of corrupted targets.
+        bound: z is replaced by m + bound * tanh((z - m) / bound). With None the loss is unbounded below, and a penalty
+            such as :func:`weight_decay` must keep the network finite.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     >>> UnhingedRegressionLoss(delta=2.0)(torch.tensor([1.0, 1.0]), torch.tensor([1.0, 50.0]))
@@ -149,11 +153,16 @@ class UnhingedRegressionLoss(nn.Module):
 
 
 def weight_decay(parameters: nn.Module | Iterable[Tensor], decay: float, layers: int = 1) -> Tensor:
-    """decay / 2 * |w|^(2 layers), |w| the Euclidean norm of all parameters: a penalty that keeps linear losses finite.
+    """The penalty decay / 2 * |w|^(2 layers), with the Euclidean norm |w| of all parameters.
 
-    The output of a bias-free network of l layers grows like |w|^l, and a linear loss falls like it: plain weight decay
-    (layers=1, the paper's) holds a linear model, and no deeper one. With ``layers`` the number of layers the penalty
-    wins. It is to be added to the loss of a training step.
+    Add it to a linear loss, which is unbounded below without it. The output of a bias-free network of l layers grows
+    like |w|^l, and a linear loss falls as fast. So plain weight decay (layers=1, as in the paper) bounds the loss of a
+    linear model only, and a deeper network needs its number of layers.
+
+    Args:
+        parameters: a module, or tensors.
+        decay: the factor.
+        layers: the number of layers of the network.
 
     >>> weight_decay([torch.tensor([3.0, 4.0])], decay=0.1)
     tensor(1.2500)

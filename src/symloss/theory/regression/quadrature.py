@@ -14,21 +14,21 @@ from symloss import checks
 from symloss.noise.target_distribution import refuse_vectors
 
 MASS = 1e-3
-"""A density whose weights miss a total of 1 by more than this is not understood."""
+"""A density is refused if its weights miss a total of 1 by more than this."""
 
 LEAST = 1e-24
-"""Points that count less than this, for a function that grows like a square, are left out."""
+"""Points with a smaller weight than this, for a function that grows like a square, are left out."""
 
 
 MOST = 1e5
-"""Whole numbers on either side of the mean that are still summed one by one."""
+"""The largest distance from the mean up to which integers are summed one by one."""
 
 
 class Rule(NamedTuple):
-    """Points (n, *batch) and weights of the same shape, in float64; the weights sum to 1 over the first dimension.
+    """Points (n, *batch) and weights of the same shape, in float64. The weights sum to 1 over the first dimension.
 
-    ``exact`` says that the sum is the mean itself (a discrete distribution); ``lost`` is by how much the weights of a
-    density missed 1 before they were scaled; ``ends`` are the outermost points, where nothing must be left to sum.
+    ``exact`` means that the sum is the mean itself (a discrete distribution). ``lost`` is how much the weights of a
+    density missed 1 by, before they were scaled. ``ends`` are the outermost points, where terms should be negligible.
     """
 
     points: Tensor
@@ -39,10 +39,14 @@ class Rule(NamedTuple):
 
 
 def rule(distribution: Distribution, nodes: int) -> Rule:
-    """The rule for a distribution of single numbers, one for each entry of its batch.
+    """The quadrature rule of a distribution of single numbers, for each entry of its batch.
 
-    Normal: the trapezoid rule. Uniform: Gauss-Legendre. Whole numbers: the sum itself. A mixture: the rules of its
-    parts, weighed. Any other density: double-exponential quadrature of ``log_prob`` on both sides of its mode.
+    Normal: the trapezoid rule. Uniform: Gauss-Legendre. Integers: the sum itself. A mixture: the weighted rules of its
+    components. Any other density: double-exponential quadrature of ``log_prob`` on both sides of its mode.
+
+    Args:
+        distribution: a distribution of torch.
+        nodes: the number of points of a continuous distribution.
 
     >>> points, weights, *_ = rule(Normal(1.0, 2.0), nodes=32)
     >>> round(float((weights * points**2).sum()), 10)  # mean^2 + std^2
@@ -77,7 +81,7 @@ def _affine(start: Tensor, size: Tensor, x: Tensor, w: Tensor) -> Rule:
 
 
 def _mixture(mixture: MixtureSameFamily, nodes: int) -> Rule:
-    """The parts lie along the last dimension of the components' batch: they join the points."""
+    """The last dimension of the components' batch numbers the components. It becomes part of the points."""
     parts = rule(mixture.component_distribution, nodes)
     share = mixture.mixture_distribution.probs.detach().double()
 
@@ -90,7 +94,7 @@ def _mixture(mixture: MixtureSameFamily, nodes: int) -> Rule:
 
 
 def _counted(distribution: Distribution) -> Rule:
-    """Whole numbers without end, such as Poisson's: all within 40 standard deviations of the mean."""
+    """Unbounded integers, such as Poisson's: all within 40 standard deviations of the mean."""
     lowest = getattr(distribution.support, "lower_bound", None)
     mean, reach = distribution.mean.detach().double(), 40 * (1 + distribution.stddev.detach().double())
     if lowest is None or not bool(reach.isfinite().all()) or float(reach.max()) > MOST:
@@ -129,7 +133,7 @@ def _density(distribution: Distribution, nodes: int) -> Rule:
 
 
 def _in_double(distribution: Distribution) -> Distribution:
-    """The same distribution with parameters in float64, where it can be built from them: log_prob gains digits."""
+    """The same distribution with parameters in float64, for a more precise log_prob; as it is if that is impossible."""
     names = list(distribution.arg_constraints) if isinstance(distribution.arg_constraints, dict) else []
     try:
         parameters = {name: getattr(distribution, name).detach().double() for name in names}
@@ -147,7 +151,7 @@ def _support(distribution: Distribution) -> tuple[Tensor, Tensor]:
 
 
 def _centre(distribution: Distribution, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Where to cut the support in two (the mode, or else the mean), and a length to measure by."""
+    """The point where the support is cut in two (the mode, or else the mean), and a scale of length."""
     found, scale = torch.full_like(low, math.nan), torch.full_like(low, math.nan)
     for name in ("mode", "mean", "loc"):
         found = _filled(found, _attribute(distribution, name), low, high)
@@ -166,7 +170,7 @@ def _attribute(distribution: Distribution, name: str) -> Tensor | None:
 
 
 def _filled(known: Tensor, value: Tensor | None, low: Tensor, high: Tensor) -> Tensor:
-    """What was not known, where the value is finite and lies strictly between the bounds."""
+    """Replace NaN in ``known`` by the value where it is finite and strictly between the bounds."""
     if value is None:
         return known
     serves = known.isnan() & value.isfinite() & (value > low) & (value < high)
@@ -174,7 +178,7 @@ def _filled(known: Tensor, value: Tensor | None, low: Tensor, high: Tensor) -> T
 
 
 def _piece(distribution: Distribution, centre: Tensor, end: Tensor, scale: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """One side of the centre. The trapezoid rule in x, over the part of the x-axis where anything counts."""
+    """The rule for one side of the centre: the trapezoid rule in x, where weights are not negligible."""
     column = (-1, *(1,) * centre.dim())
 
     def at(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -198,15 +202,15 @@ def _piece(distribution: Distribution, centre: Tensor, end: Tensor, scale: Tenso
 
 
 def _near(length: Tensor, scale: Tensor) -> Tensor:
-    """A harmless distance from the centre, for points that are not used."""
+    """A distance from the centre at which the density can be evaluated, for points that are not used."""
     return torch.where(length.isfinite(), length.abs() / 2, scale)
 
 
 def _stretched(x: Tensor, length: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """At x the distance from the centre, what is left to the end, and how fast the distance grows.
+    """At x: the distance from the centre, the distance to the end, and the derivative of the first.
 
-    tanh-sinh for a finite length, exp-sinh for an infinite one. What is left is no difference: densities may have a
-    pole at the end.
+    This is tanh-sinh for a finite length and exp-sinh for an infinite one. The distance to the end is not computed as
+    a difference, since densities may have a pole at the end.
     """
     steep, slope = math.pi / 2 * x.sinh(), math.pi / 2 * x.cosh()
     grown = (scale.log() + steep).exp()

@@ -1,4 +1,4 @@
-"""Does a regression loss satisfy the continuous symmetry condition? Measured, with counter-examples (app. F)."""
+"""Measure whether a regression loss satisfies the continuous symmetry condition, with counter-examples (app. F)."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ class RegressionCertificate:
     affine: Finding
     """Is the loss affine in the prediction? Measured: the same, on either side of the chord."""
     error: float
-    """How far a mean under the corruption may be off, at worst: the symmetry is not known more closely than this."""
+    """The largest error of a mean under the corruption. The symmetry is measured no more precisely than this."""
     low: float
+    """The smallest prediction."""
     high: float
+    """The largest prediction."""
 
     def __str__(self) -> str:
         words = {
@@ -65,12 +67,18 @@ def certify_regression(
 ) -> RegressionCertificate:
     """Measure whether the mean of a loss under a corruption is constant in the prediction (definition F.3).
 
-    The mean is taken by quadrature here, never by the closed form the loss itself may use, and with a rule of its own;
-    it is followed over ``points`` predictions from ``low`` to ``high``. What this rule, and that of a loss symmetrized
-    by quadrature, may be off is ``error`` of the certificate, and no violation.
+    The mean is computed by quadrature, never by the closed form that the loss itself may use. Differences within the
+    error of the quadrature are no violation.
 
-    With a corruption that depends on x the mean must be constant in the prediction at each x, which is what corollary
-    F.4 needs; x is handed to the loss too, if it takes an argument of that name.
+    If the corruption depends on x, the mean must be constant in the prediction at each x, as corollary F.4 needs it.
+
+    Args:
+        loss: a function or module of (input, target), or of (input, target, x).
+        corruption: q, as in :func:`symmetrize_regression`.
+        x: the features, for a corruption or a loss that depends on them.
+        low, high: the range of predictions.
+        points: how many predictions in this range are tried.
+        nodes: the number of nodes of the quadrature.
 
     >>> from torch.distributions import Normal
     >>> unhinged = certify_regression(lambda z, y: -y * z, Normal(0.0, 1.0))
@@ -121,7 +129,7 @@ def _of_x(loss: RegressionLoss, x: Any) -> Callable[..., Tensor]:
 
 
 def _own_error(loss: RegressionLoss, z: Tensor, x: Any) -> float:
-    """How far a loss of this package may itself be off."""
+    """The error of a loss of this package that is computed by quadrature itself."""
     if isinstance(loss, SymmetrizedRegression):
         return float(loss._quadrature_error(z, loss.at(x)).max())
     if isinstance(loss, LinearRegressionLoss) and loss.as_loss is not None:

@@ -1,4 +1,4 @@
-"""Losses of the residual z - t whose mean under a corruption has a closed form: squares, and hinges of power 1 or 2."""
+"""Losses of the residual z - t with a closed form of their mean: a square, and hinges of power 1 or 2."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ class ResidualHinge(NamedTuple):
 
 @dataclass(frozen=True)
 class Residual:
-    """square * u^2 + hinges of u = z - t.
+    """The loss square * u^2 + hinges, of u = z - t.
 
-    The absolute error is two hinges of power 1 at 0, Huber's loss u^2/2 less a half of both hinges of power 2 at delta.
+    The absolute error is two hinges of power 1 at 0. Huber's loss is u^2/2 minus the halves of two hinges of power 2 at
+    delta.
     """
 
     square: float
     hinges: tuple[ResidualHinge, ...] = ()
 
     def mean(self, z: Tensor, q: TargetNoise) -> Tensor | None:
-        """E of the loss at z under the corruption, or None where no formula is known. Not defined means infinite."""
+        """The mean of the loss at z under the corruption, or None where no formula is known."""
         total = z * 0
         if self.square:
             moments = q.moments()
@@ -54,6 +55,7 @@ def _both(factor: float, knot: float, power: int) -> tuple[ResidualHinge, Residu
 
 
 def huber(delta: float, factor: float = 1.0) -> Residual:
+    """Huber's loss times a factor: u^2/2 up to delta, and linear beyond."""
     return Residual(factor / 2, _both(-factor / 2, delta, 2))
 
 
@@ -69,7 +71,7 @@ _FUNCTIONS: dict[Callable[..., Tensor], Residual] = {
 
 
 def recognised(loss: object) -> Residual | None:
-    """torch's own losses of the residual, by their parameters; None for any other."""
+    """The :class:`Residual` of a loss of torch; None for any other loss."""
     if type(loss) is nn.MSELoss:
         return SQUARED
     if type(loss) is nn.L1Loss:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses import tensors
+from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.scores import full_precision
 from symloss.losses.wrapped import unreduced
@@ -22,11 +22,11 @@ from symloss.theory.regression.target_noise import Sample, TargetNoise, target_n
 RegressionLoss = nn.Module | Callable[..., Tensor]
 
 TRUSTED = 1e-2
-"""A mean is refused if its stated error exceeds this share of the mean absolute loss, plus 1: it may not exist."""
+"""A mean with a larger error than this times (1 + mean absolute loss) is refused, since it may not exist."""
 
 
 def check_pair(input: object, target: object) -> None:
-    """Predictions and targets of one shape, in floating point: no broadcasting, which is a mistake more often."""
+    """Check that predictions and targets have one shape. Broadcasting is refused, since it is mostly a mistake."""
     for name, value in (("input", input), ("target", target)):
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor; got {type(value).__name__}")
@@ -44,16 +44,20 @@ def check_pair(input: object, target: object) -> None:
 
 
 def reduced(values: Tensor, reduction: str) -> Tensor:
+    """The mean or the sum of the values, or the values themselves for ``"none"``."""
     if reduction == "none":
         return values
     return values.sum() if reduction == "sum" else values.mean()
 
 
 class SymmetrizedRegression(nn.Module):
-    """L(z, y) - E_{T ~ q} L(z, T), what :func:`symmetrize_regression` returns.
+    """The loss L(z, y) - E_{T ~ q} L(z, T). :func:`symmetrize_regression` returns it.
 
-    Shapes: input and target of one shape; the batch of a distribution must broadcast to it. Everything is computed in
-    float64, because the two terms nearly cancel, and returned in the input's precision (float32 for half precision).
+    Args:
+        loss, corruption, nodes, reduction: as in :func:`symmetrize_regression`.
+
+    Shapes: input and target have one shape, to which the batch of a distribution must broadcast. Everything is computed
+    in float64, because the two terms nearly cancel, and returned in the input's precision (float32 for half precision).
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class SymmetrizedRegression(nn.Module):
             self._refuse_no_mean()
 
     def forward(self, input: Tensor, target: Tensor, x: Any = None) -> Tensor:
-        """The symmetrized loss of predictions at targets; x is handed to a corruption that is a function of x."""
+        """The symmetrized loss of predictions at targets. x is the argument of a corruption that is a function of x."""
         check_pair(input, target)
         z = input.double()
         values = self._values(z, target.double()) - self._mean(z, self.at(x), self.nodes)
@@ -86,17 +90,17 @@ class SymmetrizedRegression(nn.Module):
         return self._mean(input.double(), self.at(x), self.nodes).to(full_precision(input).dtype)
 
     def error(self, input: Tensor, x: Any = None) -> Tensor:
-        """How far ``expected`` may be off, for each prediction.
+        """An estimate of the error of ``expected``, for each prediction. It is not a bound.
 
-        0 for a closed form. By quadrature: 1.5 times the largest difference to rules of two and three times as many
-        nodes, plus what is left at the ends of the points. For a sample: the standard error, against the distribution
-        that the sample was drawn from. An estimate and no bound: kinks of the loss make it as rough as the rule itself.
+        0 for a closed form. For a quadrature: 1.5 times the largest difference to rules of two and three times as many
+        nodes, plus the terms at the outermost points. For a sample: the standard error of its mean. Where the loss has
+        kinks, the estimate is as rough as the quadrature.
         """
         check_pair(input, input)
         return self._error(input.double(), self.at(x)).to(full_precision(input).dtype)
 
     def method(self, x: Any = None) -> str:
-        """How the mean is found: ``"closed form"``, ``"sum"`` (finitely many values) or ``"quadrature"``."""
+        """How the mean is computed: ``"closed form"``, ``"sum"`` (finitely many values) or ``"quadrature"``."""
         q = self.at(x)
         if self._closed(torch.zeros((), dtype=torch.float64), q) is not None:
             return "closed form"
@@ -134,7 +138,7 @@ class SymmetrizedRegression(nn.Module):
         if found is None:
             values, weights = self._terms(z, self._rule(q, nodes))
             found = (weights * values).sum(0)
-        if tensors.can_look(found) and not bool(found.isfinite().all()) and bool(z.isfinite().all()):
+        if validation.can_look(found) and not bool(found.isfinite().all()) and bool(z.isfinite().all()):
             raise ValueError(f"the mean of the loss under corruption {q!r} is not finite at a prediction of the batch")
         return found
 
@@ -144,7 +148,7 @@ class SymmetrizedRegression(nn.Module):
         shape = (count, *(1,) * (z.dim() - len(batch)), *batch)
         points, weights = (part.to(z.device).reshape(shape).expand(count, *z.shape) for part in rule[:2])
         values = self._values(z.expand(count, *z.shape), points)
-        # A point of weight 0 may lie where the loss overflows.
+        # The loss may overflow at a point of weight 0.
         return torch.where(weights > 0, values, 0.0), weights
 
     def _values(self, z: Tensor, t: Tensor) -> Tensor:
@@ -188,7 +192,7 @@ class SymmetrizedRegression(nn.Module):
                 self.refuse_rough(z, q)
 
     def refuse_rough(self, z: Tensor, q: TargetNoise) -> Tensor:
-        """The error of the mean at z by quadrature. A mean that does not exist shows as a sum that does not settle."""
+        """The error of the quadrature at z; ValueError if it is too large, as where the mean does not exist."""
         values, weights = self._terms(z, self._rule(q, self.nodes))
         error, size = self._quadrature_error(z, q), (weights * values.abs()).sum(0)
         off = ~(error <= TRUSTED * (1 + size))
@@ -202,6 +206,7 @@ class SymmetrizedRegression(nn.Module):
 
 
 def refuse_unfit(batch: tuple[int, ...], z: Tensor) -> None:
+    """Raise ValueError unless the batch of a corruption broadcasts to the shape of the predictions."""
     fits = len(batch) <= z.dim() and all(n in (1, m) for n, m in zip(reversed(batch), reversed(z.shape), strict=False))
     if not fits:
         raise ValueError(
@@ -212,24 +217,24 @@ def refuse_unfit(batch: tuple[int, ...], z: Tensor) -> None:
 def symmetrize_regression(
     loss: RegressionLoss, corruption: AnyTargetDistribution, *, nodes: int = 64, reduction: str = "mean"
 ) -> SymmetrizedRegression:
-    """The part of a regression loss that corrupted targets cannot bias: L(z, y) - E_{T ~ q} L(z, T).
+    """The symmetric part L(z, y) - E_{T ~ q} L(z, T) of a regression loss, which corrupted targets do not bias.
 
     If a share p < 1 of the targets is replaced by draws from q, the risk of this loss on the corrupted data is 1 - p
     times its risk on the clean data (lemma F.2 and corollary F.4).
 
     Args:
-        loss: any differentiable function or module of (input, target) that works entry by entry; its reduction is set
-            aside.
+        loss: any differentiable function or module of (input, target) that works entry by entry. Its own reduction is
+            ignored.
         corruption: q, as a distribution of torch (a batch of them differs from example to example), a sample of
             corrupted targets of shape (M,), or a function of x that returns either; x is then the third argument of
             the call.
-        nodes: of the quadrature, where there is no closed form. Closed forms: torch's squared error under any
-            distribution that has a variance; absolute error, Huber and smooth L1 under normal, uniform,
-            Laplace, mixtures of these, and samples.
+        nodes: the number of nodes of the quadrature, where there is no closed form. There are closed forms for torch's
+            squared error under any distribution with a variance, and for its absolute error, Huber and smooth L1 loss
+            under normal, uniform and Laplace distributions, their mixtures, and samples.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
-    ``method()`` of the result tells how the mean is found, ``error(z)`` how far it may be off, ``expected(z)`` is the
-    mean itself.
+    Of the result, ``expected(z)`` is the mean, ``method()`` tells how it is computed, and ``error(z)`` estimates its
+    error.
 
     >>> from torch.distributions import Normal
     >>> robust = symmetrize_regression(nn.MSELoss(), Normal(0.0, 1.0))

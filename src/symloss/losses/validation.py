@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-
-def _transforms_active() -> bool:
-    # Private, and the only cheap test there is: inside vmap a look at values raises an error.
-    test = getattr(torch._C, "_are_functorch_transforms_active", None)
-    return test is None or test()
+# Private, and the only cheap test there is: inside vmap a look at values raises an error.
+_transforms_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
 def can_look(*tensors: Tensor) -> bool:
@@ -20,6 +19,11 @@ def can_look(*tensors: Tensor) -> bool:
         if not tensor.is_cpu:
             return False
     return True
+
+
+def is_eager(*tensors: Tensor) -> bool:
+    """Whether Python may look at the values, and no forward-mode derivatives are being taken."""
+    return can_look(*tensors) and getattr(torch.autograd.forward_ad, "_current_level", 0) < 0
 
 
 def class_dim(scores: Tensor) -> int:
@@ -42,22 +46,23 @@ def scores(value: object) -> None:
         raise TypeError(f"input must be a tensor of scores; got {type(value).__name__}")
     if not value.is_floating_point():
         raise TypeError(f"input must hold floating-point scores; got {value.dtype}")
-    if value.dim() == 0 or value.shape[class_dim(value)] == 0:
+    if value.dim() == 0 or value.shape[0 if value.dim() == 1 else 1] == 0:
         raise ValueError(
             f"input must have shape (C,), (N, C) or (N, C, d1, ...) with at least one class; got {tuple(value.shape)}"
         )
 
 
-def is_soft(scores: Tensor, target: object) -> bool:
-    """Whether the target holds class probabilities (else indices); refused if it is neither."""
+def is_soft(input: Tensor, target: object) -> bool:
+    """Whether the target holds class probabilities (else indices). Scores and targets of a wrong kind are refused."""
+    scores(input)
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor of labels or of probabilities; got {type(target).__name__}")
-    dim = class_dim(scores)
-    hard_shape = scores.shape[:1] if scores.dim() == 2 else scores.shape[:dim] + scores.shape[dim + 1 :]
+    shape = input.shape
+    hard_shape = shape[:0] if len(shape) == 1 else shape[:1] + shape[2:]
     if target.is_floating_point():
-        if target.shape != scores.shape:
+        if target.shape != shape:
             raise ValueError(
-                f"target of probabilities must have the input's shape {tuple(scores.shape)}; "
+                f"target of probabilities must have the input's shape {tuple(shape)}; "
                 f"got {tuple(target.shape)} (class indices must be integers)"
             )
         return True
@@ -66,14 +71,9 @@ def is_soft(scores: Tensor, target: object) -> bool:
     if target.shape != hard_shape:
         raise ValueError(
             f"target must have shape {tuple(hard_shape)} for class indices with input of shape "
-            f"{tuple(scores.shape)}; got {tuple(target.shape)}"
+            f"{tuple(shape)}; got {tuple(target.shape)}"
         )
     return False
-
-
-def forward_mode() -> bool:
-    """Whether forward-mode derivatives are being taken."""
-    return getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
 
 
 def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:

@@ -1,0 +1,357 @@
+"""Kernels: the value and its gradient in one pass over the scores.
+
+A loss made of potentials phi_j is a function v = G(l_y, R_1, ...) of the label's log p and of sums over the other
+classes (see ``partials``). With a = dG/dl_y, b_j = dG/dR_j, T_j = sum_{k != y} phi_j'(l_k) and tau = a + sum_j b_j T_j
+its gradient in the scores is
+
+    g_k = sum_j b_j phi_j'(l_k) - p_k tau   (k != y),        g_y = a (1 - p_y) - p_y sum_j b_j T_j.
+
+No label is subtracted from a sum that contains it, so confident and hopeless examples keep their digits.
+
+Both kernels take t = z - max z and e = exp(t), once. With r = sum_{k != y} e_k the label's log p is
+t_y - log1p(r + expm1(t_y)), exact wherever the label stands. `LabelKernel` serves losses that sum nothing (its
+exponentials lie in the gradient's memory), `SumsKernel` the others. What is linear in the scores needs neither
+(``linear``).
+
+Kernels do not look whether classes are masked out or squares overflow: the job says so. NaN passes through to the value
+and to the whole gradient of its row.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from symloss.losses.fast.partials import AtLabel, FastForm, Partials, Room, add_multiple
+from symloss.losses.leaves import CE, GCE, SMALL, SMALL_Q, Focal, Potential, Power
+from symloss.losses.scores import Scores
+
+
+class Job(NamedTuple):
+    """A block of work: scores, labels, the shares of the examples in the gradient, and where that is written.
+
+    Classes are along dimension 1, and have size 1 in y and share. A share that all examples have in common is a scalar.
+    ``memory`` yields tensors like ``out`` to work in. ``scores`` count the classes where some may be masked out.
+    ``norm`` is passed where it is known, and no square overflows.
+    """
+
+    z: Tensor
+    y: Tensor
+    share: Tensor
+    out: Tensor
+    memory: Iterator[Tensor]
+    scores: Scores | None = None
+    norm: Tensor | None = None
+
+
+class Kernel(Protocol):
+    """Writes the gradient of a job, returns the values."""
+
+    @property
+    def shows_masks(self) -> bool:
+        """Whether values are not finite where a class is masked out and the job does not say so."""
+
+    @property
+    def squares(self) -> bool:
+        """Whether scores are squared."""
+
+    def __call__(self, job: Job) -> Tensor: ...
+
+
+def class_mean(t: Tensor, scores: Scores | None) -> Tensor:
+    # torch's mean takes longer over few classes.
+    return t.sum(1, keepdim=True).div_(t.shape[1]) if scores is None else scores.mean(t)
+
+
+class LabelKernel:
+    """Losses of the label's probability alone, and of what is linear in the scores."""
+
+    squares: ClassVar = False
+
+    def __init__(self, form: FastForm, classes: int):
+        self.partials = form.partials
+        trial = AtLabel(torch.zeros(1, 1), torch.full((1, 1), classes - 1.0), classes)
+        self.shows_masks = bool(form.partials(trial).linear != 0)
+
+    def __call__(self, job: Job) -> Tensor:
+        z, y, share, out, _, scores, _ = job
+        t = torch.sub(z, z.amax(1, keepdim=True), out=out)
+        behind = t.gather(1, y)
+        mean = class_mean(t, scores) if self.shows_masks or scores is not None else None
+        e = t.exp_().scatter_(1, y, 0.0)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
+        loss = self.partials(at)
+        slope = loss.slope * share
+        e.mul_(slope.mul(at.inverse).neg_())
+        slope.mul_(at.miss)
+        if mean is None:
+            e.scatter_(1, y, slope)
+            return loss.value
+        even = loss.linear / at.classes
+        add_multiple(e, even, share, out=e)
+        e.scatter_(1, y, add_multiple(slope, even - loss.linear, share))
+        if scores is not None:
+            e.masked_fill_(~scores.present, 0.0)
+        return add_multiple(loss.value, loss.linear, mean.sub_(behind))
+
+
+@dataclass
+class Everywhere:
+    """The other classes of a block: log p and exponentials, what makes these p, memory to work in.
+
+    Log p and exponentials are 0 at the label, and where classes are masked out.
+    """
+
+    logp: Tensor
+    e: Tensor
+    inverse: Tensor
+    y: Tensor
+    zero: Tensor
+    memory: Iterator[Tensor]
+    others: float | Tensor
+    absent: Tensor | None
+    _total_logp: Tensor | None = None
+
+    @property
+    def total_logp(self) -> Tensor:
+        """Computed on demand: not every potential reads it."""
+        if self._total_logp is None:
+            self._total_logp = self.logp.sum(1, keepdim=True)
+        return self._total_logp
+
+    def blank(self, x: Tensor) -> Tensor:
+        """Write 0 at the label, and where classes are masked out."""
+        x.scatter_(1, self.y, self.zero)
+        return x if self.absent is None else x.masked_fill_(self.absent, 0.0)
+
+
+class Swept(NamedTuple):
+    """A potential summed over the other classes; how fast it falls there, -phi' (0 at the label), and the sum of that.
+
+    A number stands for a potential that falls as fast everywhere.
+    """
+
+    total: Tensor
+    fall: Tensor | float
+    fall_total: Tensor | float
+
+
+@functools.singledispatch
+def sweep(potential: Potential, at: Everywhere) -> Swept:
+    """phi summed over the other classes, and -phi' of each: quick, and exact to the rounding of a sum."""
+    value, fall = next(at.memory), next(at.memory)
+    # Of two classes that are left the other alone is summed, and may be as small as 1 - p.
+    write = fill if at.absent is None else fill_by_formula
+    write(potential, at.logp, torch.mul(at.e, at.inverse, out=fall), value)
+    at.blank(value)
+    at.blank(fall)
+    return Swept(value.sum(1, keepdim=True), fall, fall.sum(1, keepdim=True))
+
+
+sweep_by_filling = sweep.dispatch(Potential)
+
+
+@sweep.register
+def _sweep_ce(potential: CE, at: Everywhere) -> Swept:
+    return Swept(-at.total_logp, 1.0, at.others)
+
+
+@sweep.register
+def _sweep_gce(potential: GCE, at: Everywhere) -> Swept:
+    if potential.q < SMALL_Q or at.absent is not None:
+        return sweep_by_filling(potential, at)
+    power = at.blank(torch.mul(at.logp, potential.q, out=next(at.memory)).exp_())
+    total = power.sum(1, keepdim=True)
+    return Swept(torch.rsub(total, at.others).mul_(1 / potential.q), power, total)
+
+
+@sweep.register
+def _sweep_power(potential: Power, at: Everywhere) -> Swept:
+    power = at.blank(torch.mul(at.logp, potential.q, out=next(at.memory)).exp_())
+    if potential.scale != 1:
+        power.mul_(potential.scale)
+    total = power.sum(1, keepdim=True)
+    return Swept(total * (-1 / potential.q), power, total)
+
+
+@sweep.register
+def _sweep_room(potential: Room, at: Everywhere) -> Swept:
+    if potential.inner == CE() and float(at.logp.min()) > -potential.bound:  # nothing is cut
+        return Swept(at.total_logp + at.others * potential.bound, -1.0, -at.others)
+    return sweep_by_filling(potential, at)
+
+
+@functools.singledispatch
+def fill(potential: Potential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+    """Write phi of every entry to value, and -phi' to fall, which holds p before."""
+    value.copy_(potential.phi(logp))
+    torch.neg(potential.derivative(logp), out=fall)
+
+
+fill_by_formula = fill.dispatch(Potential)
+
+
+@fill.register
+def _fill_ce(potential: CE, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+    torch.neg(logp, out=value)
+    fall.fill_(1.0)
+
+
+@fill.register
+def _fill_gce(potential: GCE, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+    if potential.q < SMALL:
+        fill_by_formula(potential, logp, fall, value)
+        return
+    torch.mul(logp, potential.q, out=fall).expm1_()
+    torch.mul(fall, -1 / potential.q, out=value)
+    fall.add_(1)
+
+
+@fill.register
+def _fill_focal(potential: Focal, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+    # 1 - p is a multiple of half an eps; where it vanishes log p need not.
+    miss = torch.sub(1, fall, out=value).clamp_min_(torch.finfo(value.dtype).eps / 2)
+    fall.mul_(logp).div_(miss)
+    factor = value.sqrt_() if potential.gamma == 0.5 else value.pow_(potential.gamma)
+    torch.addcmul(factor, factor, fall, value=-potential.gamma, out=fall)
+    factor.mul_(logp).neg_()
+
+
+@fill.register
+def _fill_room(potential: Room, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+    fill(potential.inner, logp, fall, value)
+    value.neg_().add_(potential.bound).clamp_min_(0)
+    fall.mul_(value.sign().neg_())
+
+
+def falls_to_the_end(potential: Potential) -> bool:
+    """Whether phi' is not 0 at p = 1, and fades as p does: of a class that is sure it outweighs all others."""
+    if isinstance(potential, Room):
+        return falls_to_the_end(potential.inner)
+    return not isinstance(potential, (CE, Focal))
+
+
+class SumsKernel:
+    """Losses that read sums over the other classes too."""
+
+    shows_masks: ClassVar = False
+    squares: ClassVar = False
+
+    def __init__(self, form: FastForm):
+        self.partials = form.partials
+        self.sweeps: list[tuple[Potential, Callable[[Everywhere], Swept]]]
+        self.sweeps = [(p, functools.partial(sweep.dispatch(type(p)), p)) for p in form.summed]
+        self.cancels = any(falls_to_the_end(potential) for potential in form.summed)
+
+    def __call__(self, job: Job) -> Tensor:
+        z, y, share, out, memory, scores, _ = job
+        t = torch.sub(z, z.amax(1, keepdim=True), out=next(memory))
+        behind = t.gather(1, y)
+        zero = torch.zeros_like(behind)
+        e = torch.exp(t, out=out).scatter_(1, y, zero)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
+        if scores is None:
+            logp, absent = t.sub_(at.log_total).scatter_(1, y, zero), None
+        else:  # of two classes the other alone is summed: it must be exact however far it leads
+            absent = ~scores.present
+            logp = t.copy_(scores.logp).scatter_(1, y, zero).masked_fill_(absent, 0.0)
+        everywhere = Everywhere(logp, e, at.inverse, y, zero, memory, at.classes - 1, absent)
+        swept = {potential: sweep_of(everywhere) for potential, sweep_of in self.sweeps}
+        at.rest = {potential: part.total for potential, part in swept.items()}
+        loss = self.partials(at)
+        value, linear = loss.value, loss.linear
+        bends_only = not isinstance(linear, Tensor) and linear == 0
+        total_logp = zero if bends_only else everywhere.total_logp
+        slope = self._write_gradient(job, at, loss, swept, logp)
+        if not bends_only:
+            even = linear / at.classes
+            add_multiple(e, even, share, out=e)
+            slope = add_multiple(slope, even - linear, share)
+            value = add_multiple(value, linear, (total_logp + at.logp) / at.classes - at.logp)
+        e.scatter_(1, y, slope)
+        if absent is not None:
+            e.masked_fill_(absent, 0.0)
+        return value
+
+    def _write_gradient(
+        self, job: Job, at: AtLabel, loss: Partials, swept: dict[Potential, Swept], spare: Tensor
+    ) -> Tensor:
+        """Write the gradient over the exponentials, save for the label's entry, which is returned."""
+        share, e = job.share, job.out
+        terms = [(share * b, swept[potential]) for potential, b in loss.sums.items()]
+        falls = [weight * part.fall_total for weight, part in terms]
+        fall, label = sum(falls[1:], falls[0]), loss.slope * share
+        per_e = (fall - label).mul_(at.inverse)
+        label.mul_(at.miss).addcmul_(at.p, fall)
+        gradient = torch.mul(e, per_e, out=spare if self.cancels else e)
+        for weight, part in terms:
+            if isinstance(part.fall, Tensor):
+                gradient.sub_(part.fall.mul_(weight))
+            else:
+                gradient.sub_(weight, alpha=part.fall)
+        if self.cancels:
+            gradient.scatter_(1, job.y, label)
+            if at.scores is not None:
+                gradient.masked_fill_(~at.scores.present, 0.0)
+            # A gradient sums to 0. Rounding leaves a gap, all of it at a class that leads the label by far: there the
+            # two terms cancel. Shared out as p is, it goes back there.
+            gap = gradient.sum(1, keepdim=True).mul_(at.inverse).neg_()
+            e.mul_(gap).add_(gradient)
+        return label
+
+
+class Length(NamedTuple):
+    """The length of score vectors, max(norm, eps), as a product that cannot overflow: size * root."""
+
+    ratio: Tensor
+    """The scores divided by size. Where no square overflows, size is 1."""
+    root: Tensor
+    free: Tensor
+    """Where the length is the norm, and depends on the scores."""
+    share: Tensor
+    """The shares of the examples, divided by the length."""
+
+
+def length(job: Job, eps: float, out: Tensor) -> Length:
+    """The length. Where squares may overflow, or eps is so small that they may vanish, out holds the ratio."""
+    z, scores = job.z, job.scores
+    finite = z if scores is None else torch.where(scores.present, z, 0.0)
+    if job.norm is not None and eps > torch.finfo(z.dtype).tiny ** 0.4:
+        root = job.norm.clamp_min(eps)
+        return Length(finite, root, job.norm > eps, job.share / root)
+    size = torch.abs(finite, out=out).amax(1, keepdim=True).clamp_min_(eps)
+    norm = torch.linalg.vector_norm(torch.div(finite, size, out=out), dim=1, keepdim=True)
+    root = norm.clamp_min(1)
+    return Length(out, root, norm >= 1, (job.share / root).div_(size))
+
+
+@dataclass
+class UnitKernel:
+    """A kernel on z / (temperature max(|z|, eps)), and its gradient brought back to z."""
+
+    kernel: Kernel
+    temperature: float
+    eps: float
+    shows_masks: ClassVar = False
+    squares: ClassVar = True
+
+    def __call__(self, job: Job) -> Tensor:
+        _, y, _, out, memory, scores, _ = job
+        unit = next(memory)
+        lengths = length(job, self.eps, unit)
+        torch.div(lengths.ratio, lengths.root, out=unit)
+        u, share = unit, lengths.share
+        if self.temperature != 1:
+            u, share = torch.div(unit, self.temperature, out=next(memory)), share.div_(self.temperature)
+        if scores is not None:
+            u = u.masked_fill(~scores.present, -torch.inf)
+            scores = Scores(u, 1)
+        values = self.kernel(Job(u, y, share, out, memory, scores))
+        dot = torch.mul(unit, out, out=next(memory)).sum(1, keepdim=True)
+        out.addcmul_(unit, dot.mul_(lengths.free).neg_())
+        return values

@@ -1,0 +1,61 @@
+"""Kernels of losses that are linear in the scores: multiples of the unhinged loss. They need no softmax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from symloss.losses.fast.kernels import Job, class_mean, length
+
+
+@dataclass
+class LinearKernel:
+    """factor * (mean_k z_k - z_y)."""
+
+    factor: float
+    shows_masks: ClassVar = True
+    squares: ClassVar = False
+
+    def __call__(self, job: Job) -> Tensor:
+        z, y, share, out, memory, scores, _ = job
+        weight = share if self.factor == 1 else share * self.factor
+        # Relative to the label's score: what all scores have in common must not take the digits of their differences.
+        values = class_mean(torch.sub(z, z.gather(1, y), out=next(memory)), scores)
+        if scores is not None:
+            weight = torch.add(weight, values, alpha=0)  # NaN, where the value is
+        mean = weight / (z.shape[1] if scores is None else scores.count)
+        out.copy_(mean.expand_as(out)).scatter_(1, y, (mean - weight).expand_as(y))
+        if scores is not None:
+            out.masked_fill_(~scores.present, 0.0)
+        return values if self.factor == 1 else values.mul_(self.factor)
+
+
+@dataclass
+class UnitLinearKernel:
+    """factor * (mean_k u_k - u_y) with u = z / (temperature max(|z|, eps)): a multiple of z, and constants."""
+
+    factor: float
+    temperature: float
+    eps: float
+    shows_masks: ClassVar = False
+    squares: ClassVar = True
+
+    def __call__(self, job: Job) -> Tensor:
+        z, y, _, out, _, scores, _ = job
+        lengths = length(job, self.eps, out)
+        label, scale = lengths.ratio.gather(1, y), self.factor / self.temperature
+        values = class_mean(lengths.ratio, scores).sub_(label).div_(lengths.root)
+        weight = per = lengths.share
+        if scale != 1:
+            values.mul_(scale)
+            weight = per * scale
+        along = (values * per).div_(lengths.root).mul_(lengths.free).neg_()
+        mean = weight / (z.shape[1] if scores is None else scores.count)
+        torch.mul(lengths.ratio, along, out=out).add_(mean)
+        out.scatter_(1, y, (mean - weight).addcmul_(label, along))
+        if scores is not None:
+            out.masked_fill_(~scores.present, 0.0)
+        return values

@@ -1,0 +1,147 @@
+"""The options that torch does not have: ``normalize``, ``temperature`` and ``scale``."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from conftest import CLASSES, LOSSES, assert_close, every_loss, random_labels, random_scores, value_and_grad
+from doors import FUNCTIONS, MODULES, function_name
+from loss_batches import (
+    MASK,
+    MASK_LABELS,
+    NORMALIZED,
+    SYMMETRIC,
+    labels_for,
+    masked,
+    other_parameters,
+    spread_of_sum,
+    values_of,
+)
+from representatives import WITHOUT_SLOPE, every_path
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+import symloss
+from symloss import functional
+from symloss.losses.catalogue import RECORDS
+
+
+def divided_by_norm(scores: Tensor, temperature: float = 1.0, dim: int = 1) -> Tensor:
+    return scores / scores.norm(dim=dim, keepdim=True).clamp_min(1e-5) / temperature
+
+
+@every_loss
+def test_only_the_papers_losses_divide_by_the_norm(name):
+    record = RECORDS[name]
+    scores, labels = random_scores(5, CLASSES), random_labels(5)
+    raw = symloss.create_loss(name, normalize=None)
+    expected = raw(divided_by_norm(scores) if name in NORMALIZED else scores, labels)
+    for loss in (
+        symloss.create_loss(name),
+        MODULES[record.class_name](),
+        FUNCTIONS[function_name(record)],
+        symloss.create_loss(f"{name}:temperature=1"),
+    ):
+        assert_close(loss(scores, labels), expected)
+
+
+@every_path
+@pytest.mark.parametrize("temperature", [0.04, 2.5])
+def test_l2_divides_by_temperature_times_norm(name, temperature):
+    scores, labels = random_scores(3, CLASSES, 2), random_labels(3, 2)
+    loss = symloss.create_loss(name, normalize="l2", temperature=temperature)
+    raw = symloss.create_loss(name, normalize=None)
+    assert_close(
+        value_and_grad(loss, scores, labels),
+        value_and_grad(lambda z, y: raw(divided_by_norm(z, temperature), y), scores, labels),
+        tolerance=1e-10,
+    )
+
+
+@pytest.mark.parametrize("name", NORMALIZED)
+def test_l2_of_zero_scores_is_finite(name):
+    value, gradient = value_and_grad(symloss.create_loss(name), torch.zeros(2, CLASSES), torch.tensor([0, 1]))
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
+@pytest.mark.parametrize("classes", [2, 10], ids="C={}".format)
+def test_scale_ce_starts_with_the_gradient_of_cross_entropy(name, classes):
+    scores, labels = torch.full((3, classes), 0.3, dtype=torch.float64), random_labels(3, classes=classes)
+    values = other_parameters(name)
+    _, expected = value_and_grad(cross_entropy, scores, labels)
+    function = getattr(functional, function_name(RECORDS[name]))
+    for loss in (
+        symloss.create_loss(name, scale="ce", normalize=None, **values),
+        symloss.create_loss(f"{name}:scale=ce,normalize=none", **values),
+    ):
+        assert_close(value_and_grad(loss, scores, labels)[1], expected)
+    assert_close(value_and_grad(function, scores, labels, scale="ce", normalize=None, **values)[1], expected)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
+def test_scale_ce_is_one_factor(name):
+    scores, labels = random_scores(5, CLASSES), random_labels(5)
+    raw = symloss.create_loss(name, normalize=None)
+    scaled = symloss.create_loss(name, normalize=None, scale="ce")
+    assert_close(scaled(scores, labels) * raw.loss.slope(CLASSES), raw(scores, labels))
+
+
+@pytest.mark.parametrize("name", ["gce", "unhinged", "nce+rce"])
+@pytest.mark.parametrize("shape", [(4,), (3, 4, 2)], ids=str)
+@pytest.mark.parametrize("m", [0.0, 20.0])
+def test_normalize_takes_a_function_of_the_scores(name, shape, m):
+    dim = 0 if len(shape) == 1 else 1
+    scores = random_scores(*shape)
+    labels = labels_for(scores)
+    epsilon = symloss.EpsSoftmax(m)
+
+    def plain(z: Tensor) -> Tensor:
+        p = z.softmax(dim)
+        return ((p + m * torch.zeros_like(p).scatter(dim, p.argmax(dim, keepdim=True), 1.0)) / (m + 1)).log()
+
+    assert_close(epsilon(scores).softmax(dim), plain(scores).exp())
+    raw = symloss.create_loss(name, normalize=None)
+    if name != "unhinged":  # which depends on the scores, not on their softmax alone
+        expected = value_and_grad(lambda z, y: raw(plain(z), y), scores, labels)
+    else:
+        expected = value_and_grad(lambda z, y: raw(epsilon(z), y), scores, labels)
+    record = RECORDS[name]
+    for loss in (symloss.create_loss(name, normalize=epsilon), MODULES[record.class_name](normalize=epsilon)):
+        assert_close(value_and_grad(loss, scores, labels), expected)
+    assert_close(value_and_grad(FUNCTIONS[function_name(record)], scores, labels, normalize=epsilon), expected)
+
+
+def test_eps_softmax_leaves_masked_classes_out():
+    scores = masked(random_scores(*MASK.shape), MASK)
+    mapped = symloss.EpsSoftmax(1.0)(scores)
+    assert torch.equal(mapped == -torch.inf, ~MASK)
+    _, gradient = value_and_grad(symloss.CE(normalize=symloss.EpsSoftmax(1.0)), scores, MASK_LABELS)
+    assert gradient.isfinite().all()
+    assert (gradient[~MASK] == 0).all()
+
+
+@pytest.mark.parametrize("m", [0.0, 1e-30, 1.0, 1e300])
+@pytest.mark.parametrize("lead", [50.0, 104.0, 1000.0])
+def test_eps_softmax_of_classes_whose_probability_is_no_number(lead, m):
+    """In float32 e^-104 is 0, of which the logarithm has no slope. With p = 1 at the leader its entry is log(1 + m)."""
+    scores = torch.tensor([lead, 0.0, -1.0], requires_grad=True)
+    mapped = symloss.EpsSoftmax(m)(scores)
+    assert_close(mapped, torch.tensor([math.log1p(m), -lead, -lead - 1]), 1e-6)
+    (gradient,) = torch.autograd.grad(mapped.sum(), scores)
+    assert_close(gradient, torch.tensor([-2.0, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize("spec", SYMMETRIC)
+@pytest.mark.parametrize(
+    "normalize",
+    ["l2", symloss.EpsSoftmax(1.0), nn.BatchNorm1d(CLASSES, dtype=torch.float64)],
+    ids=["l2", "eps-softmax", "batch-norm"],
+)
+def test_maps_of_the_scores_keep_symmetry(spec, normalize):
+    """The guarantee survives any map that does not see the label."""
+    scores = random_scores(20, CLASSES, seed=9)
+    assert spread_of_sum(values_of(spec, scores, normalize=normalize).detach()) < 1e-9

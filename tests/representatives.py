@@ -1,0 +1,32 @@
+"""One loss for each way a loss is evaluated: enough to test what does not depend on the formula.
+
+Options (weights, masks, reductions, shapes, soft and smoothed labels, data types) are handled by the evaluation, not
+by the formula of a loss. So they are tested on these losses. Whatever is about the formula is tested on all of them.
+``losses/test_representatives.py`` checks that no way of evaluation is left out.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+REPRESENTATIVES = {
+    "unhinged": "linear in the scores: a kernel without exponentials; divides the scores by their norm; symmetric",
+    "mae": "a function of the label's probability; symmetric",
+    "gce": "a function of the label's probability; not symmetric",
+    "alpha-mae": "a function of the label's probability with a linear part, by blend; divides by the norm; symmetric",
+    "label-smoothing": "a sum with a part that is the same at every label; not symmetric",
+    "dirichlet-ce": "adds a sum over all labels; not symmetric",
+    "sgce": "sums over the other classes, by symmetrize; divides by the norm; symmetric",
+    "anl-ce": "sums over the other classes, by relative and complement; a sum of losses; symmetric",
+    "nce+agce": "sums over the other classes next to a function of the label's probability; not symmetric",
+    "mse": "a loss of all probabilities: plain formulas, no kernel",
+    "symmetrized-cosine": "a loss of raw scores without a slope at equal scores: plain formulas, no kernel; symmetric",
+    "bi-tempered": "has a softmax of its own: plain formulas, no kernel",
+}
+"""Names of losses, each with what it stands for."""
+
+WITHOUT_SLOPE = ("cosine", "symmetrized-cosine")
+"""Losses that ``scale="ce"`` refuses: they have no slope at equal scores."""
+
+every_path = pytest.mark.parametrize("name", REPRESENTATIVES)
+"""Marks a test of options: one loss for each way of evaluation."""
