@@ -153,7 +153,7 @@ def labels_tensor(labels: object) -> Tensor:
 
 IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
-# As many pixels, or cells of a table, are counted at once.
+# How many pixels, or cells of a table, are summed at once.
 _BLOCK = 2**22
 
 
