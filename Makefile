@@ -28,7 +28,7 @@ bench: .venv/ready  ## What losses and heads cost against torch, and how much of
 	$(BIN)/python benchmarks/calls.py
 
 generate: .venv/ready  ## Write the generated files: the list of losses in the docs, the types of the package.
-	$(BIN)/symloss losses --markdown > docs/losses.md
+	$(BIN)/python tools/write_generated.py
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("symloss needs Python 3.11 or newer; got " + sys.version) if sys.version_info < (3, 11) else None'

@@ -9,7 +9,7 @@ tensor(1.)
 Written by tools/write_generated.py.
 """
 
-from symloss.losses.catalogue.asymmetric import AEL, AGCE, AUL
+from symloss.losses.catalogue.asymmetric_losses import AEL, AGCE, AUL
 from symloss.losses.catalogue.bounded_ce import JS, PHuberCE, PHuberGCE, TaylorCE
 from symloss.losses.catalogue.normalized import NCE, NFL, NGCE, NNCE, NNFL
 from symloss.losses.catalogue.paper import SGCE, AlphaMAE, SymmetrizedCosine, SymmetrizedMSE, Unhinged
@@ -17,7 +17,7 @@ from symloss.losses.catalogue.penalized_sums import ANLCE, ANLFL, JALCE, JALFL
 from symloss.losses.catalogue.probability import CE, GCE, MAE, RCE, Focal
 from symloss.losses.catalogue.score_vector import LDRKL, MSE, BiTempered, Cosine
 from symloss.losses.catalogue.smoothing import DirichletCE, LabelSmoothing
-from symloss.losses.catalogue.sums import (
+from symloss.losses.catalogue.weighted_sums import (
     SCE,
     NCEandAEL,
     NCEandAGCE,

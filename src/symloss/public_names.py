@@ -17,6 +17,7 @@ HOMES = {
     "EpsSoftmax": "symloss.losses.scores",
     "UnitScores": "symloss.losses.scores",
     "append_scores": "symloss.losses.scores",
+    "plain": "symloss.losses.fast.switch",
     "l1_penalty": "symloss.losses.penalty",
     "LinearLoss": "symloss.losses.heads",
     "certify": "symloss.theory.certificates",

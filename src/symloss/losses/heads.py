@@ -149,9 +149,15 @@ class LinearLoss(nn.Module):
             raise ValueError("LinearLoss takes no label_smoothing; on a symmetric loss it would only scale it")
         layer = nn.Linear(in_features, classes, bias)
         self.weight, self.bias = layer.weight, layer.bias
-        self.register_buffer("class_weight", self.criterion.weight if class_weight is None else class_weight)
+        class_weight = self.criterion.weight if class_weight is None else class_weight
+        self.register_buffer("class_weight", class_weight, persistent=False)
 
     class_weight: Tensor | None
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Without the class weights, which older checkpoints hold."""
+        state_dict.pop(f"{prefix}class_weight", None)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, features: Tensor, target: Tensor) -> Tensor:
         c = self.criterion

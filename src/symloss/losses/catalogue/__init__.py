@@ -4,7 +4,7 @@ To add a loss: a class in the file of its family, one line with its plain formul
 ``make generated``.
 """
 
+from symloss.losses.catalogue.references import SOURCES
 from symloss.losses.catalogue.registry import LOSSES, RECORDS, find
-from symloss.losses.catalogue.sources import SOURCES
 
 __all__ = ["LOSSES", "RECORDS", "SOURCES", "find"]

@@ -8,8 +8,8 @@ from typing import Unpack
 from symloss.losses import leaves as phi
 from symloss.losses import score_leaves
 from symloss.losses.catalogue.ranges import Q
+from symloss.losses.catalogue.references import PAPER
 from symloss.losses.catalogue.shared import MAE_MOST_BENT, MAE_STEEPEST, SYMMETRIC
-from symloss.losses.catalogue.sources import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import Symmetrize, blend
 from symloss.losses.record import Constants, Facts, Range, Record

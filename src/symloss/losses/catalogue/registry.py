@@ -7,7 +7,7 @@ from types import MappingProxyType, ModuleType
 
 from symloss import checks
 from symloss.losses.catalogue import (
-    asymmetric,
+    asymmetric_losses,
     bounded_ce,
     normalized,
     paper,
@@ -15,7 +15,7 @@ from symloss.losses.catalogue import (
     probability,
     score_vector,
     smoothing,
-    sums,
+    weighted_sums,
 )
 from symloss.losses.criterion import Criterion
 from symloss.losses.record import Record
@@ -23,11 +23,11 @@ from symloss.losses.record import Record
 FAMILIES = (
     paper,
     probability,
-    asymmetric,
+    asymmetric_losses,
     bounded_ce,
     score_vector,
     normalized,
-    sums,
+    weighted_sums,
     penalized_sums,
     smoothing,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Unpack
 
 from symloss.losses import score_leaves
+from symloss.losses.catalogue.references import PAPER
 from symloss.losses.catalogue.shared import ROOT
-from symloss.losses.catalogue.sources import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.record import Constants, Facts, Range, Record
 

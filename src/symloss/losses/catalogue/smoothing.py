@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Unpack
 
 from symloss.losses import leaves as phi
-from symloss.losses.catalogue.sources import PAPER
+from symloss.losses.catalogue.references import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import Insensitive, dirichlet
 from symloss.losses.record import Constants, Facts, Range, Record

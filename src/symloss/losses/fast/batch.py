@@ -19,7 +19,7 @@ from torch import Tensor
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.fast.kernels import Job, Kernel, LabelKernel, SumsKernel, UnitKernel
-from symloss.losses.fast.linear import LinearKernel, UnitLinearKernel
+from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
 from symloss.losses.fast.partials import constant, fast_form
 from symloss.losses.scores import Scores
 

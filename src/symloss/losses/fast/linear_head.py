@@ -20,7 +20,7 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.fast.batch import Memory, Unit, by_blocks, kernel_for
 from symloss.losses.fast.kernels import Kernel
-from symloss.losses.fast.linear import LinearKernel, UnitLinearKernel
+from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
 from symloss.losses.fast.partials import constant
 from symloss.losses.scores import unit as unit_scores
 

@@ -20,9 +20,8 @@ class plain:  # noqa: N801
     environment turns kernels off for a whole program.
 
     >>> import symloss
-    >>> from symloss.losses.fast.switch import plain
     >>> loss = symloss.SGCE(q=0.8)
-    >>> with plain():
+    >>> with symloss.plain():
     ...     value = loss(torch.zeros(2, 3), torch.tensor([0, 2]))
     """
 
