@@ -131,7 +131,7 @@ class Loss(ABC):
 
 def refuse_no_loss(loss: object) -> None:
     if not isinstance(loss, Loss):
-        raise TypeError(f"loss must be a Loss of the algebra, such as potentials.CE(); got {type(loss).__name__}")
+        raise TypeError(f"loss must be a Loss of the algebra, such as leaves.CE(); got {type(loss).__name__}")
 
 
 def _terms(loss: Loss) -> tuple[tuple[float, Loss], ...]:

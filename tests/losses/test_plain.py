@@ -1,0 +1,210 @@
+"""The floors: formulas, kernels that can be switched off, and what kernels must not get wrong."""
+
+import ast
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+import symloss
+from symloss.losses import fast, leaves
+from symloss.losses.algebra import Loss
+from symloss.losses.evaluate import Options, evaluate
+from symloss.losses.fast.batch import kernel_for
+from symloss.losses.fast.switch import plain
+from symloss.losses.heads import linear_loss
+from symloss.losses.leaves import CE, GCE, MAE, Power
+from symloss.losses.operators import Insensitive, Symmetrize
+
+FORMULAS = {"algebra", "leaves", "score_leaves", "operators"}
+GROUND = {"scores", "validation"}  # formulas stand on these
+Z = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]], dtype=torch.float64)
+Y = torch.tensor([2, 1])
+PRIOR = torch.tensor([0.2, 0.3, 0.5])
+
+
+@pytest.fixture
+def breakpoint_in_gce(monkeypatch):
+    """Counts how often the formula of GCE without its constant is reached."""
+    reached = []
+    formula = Power.phi
+    monkeypatch.setattr(Power, "phi", lambda *parts: (reached.append(1), formula(*parts))[1])
+    return reached
+
+
+def test_a_breakpoint_in_the_formula_fires(breakpoint_in_gce):
+    loss = symloss.SGCE(q=0.8)
+    by_kernel = loss(Z, Y)
+    assert not breakpoint_in_gce
+    with plain():
+        assert torch.allclose(loss(Z, Y), by_kernel, rtol=1e-12)
+    assert len(breakpoint_in_gce) == 1
+    loss(Z, Y)
+    assert len(breakpoint_in_gce) == 1
+
+
+def test_a_breakpoint_fires_in_a_head_too(breakpoint_in_gce):
+    loss = symloss.symmetrize(GCE(0.8))
+    features, weight = torch.eye(2, dtype=torch.float64), Z.T.contiguous()
+    by_kernel = linear_loss(loss, features, weight, None, Y)
+    assert not breakpoint_in_gce
+    with plain():
+        assert torch.allclose(linear_loss(loss, features, weight, None, Y), by_kernel, rtol=1e-12)
+    assert breakpoint_in_gce
+
+
+def test_the_switch_nests_and_belongs_to_a_thread(breakpoint_in_gce):
+    loss, switch = symloss.SGCE(), plain()
+    with switch, switch:
+        other = threading.Thread(target=loss, args=(Z, Y))
+        other.start()
+        other.join()
+        assert not breakpoint_in_gce
+    with pytest.raises(ZeroDivisionError), plain():
+        1 / 0  # noqa: B018
+    loss(Z, Y)
+    assert not breakpoint_in_gce
+
+
+@pytest.mark.parametrize(("value", "reached"), [("1", True), ("0", False), ("", False)])
+def test_the_environment_switches_kernels_off(value, reached):
+    program = (
+        "import torch, symloss\n"
+        "from symloss.losses.leaves import Power\n"
+        "formula = Power.phi\n"
+        "Power.phi = lambda *parts: (print('reached'), formula(*parts))[1]\n"
+        "symloss.SGCE()(torch.zeros(2, 3), torch.tensor([0, 2]))\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"SYMLOSS_PLAIN": value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("reached" in run.stdout) == reached
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")
+def test_the_switch_inside_a_compiled_function():
+    loss = symloss.SGCE()
+
+    def step(z):
+        with plain():
+            return loss(z, Y)
+
+    assert torch.allclose(torch.compile(step, backend="eager", fullgraph=True)(Z), step(Z), rtol=1e-12)
+
+
+@pytest.mark.parametrize("module", sorted(Path(fast.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_the_fast_floor_imports_formulas_only(module):
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("symloss"):
+            names = (
+                [node.module] if node.module != "symloss.losses" else [f"symloss.losses.{a.name}" for a in node.names]
+            )
+            for name in names:
+                assert name.split(".")[2] in FORMULAS | GROUND | {"fast"}, name
+
+
+@pytest.mark.parametrize("name", sorted(FORMULAS))
+def test_formulas_know_no_kernels(name):
+    text = Path(leaves.__file__).with_name(f"{name}.py").read_text()
+    assert "losses.fast" not in text
+
+
+@pytest.mark.parametrize("operator", [Symmetrize, Insensitive, lambda loss: symloss.dirichlet(loss, 0.5)])
+def test_a_multiple_of_cross_entropy_counts_as_often(operator):
+    """A kernel once took every affine loss for cross-entropy itself."""
+    for reduction in ("mean", "none"):
+        options = Options(reduction=reduction)
+        twice = evaluate(operator(2 * CE()), Z, Y, options)
+        assert torch.allclose(twice, 2 * evaluate(operator(CE()), Z, Y, options), rtol=1e-12)
+
+
+@dataclass
+class Unhashable(leaves.Potential):
+    """A loss of somebody else's, which is no frozen dataclass."""
+
+    factor: float
+
+    def phi(self, logp):
+        return -self.factor * logp
+
+    def derivative(self, logp):
+        return torch.full_like(logp, -self.factor)
+
+
+def test_a_loss_without_a_hash_is_served():
+    assert torch.allclose(Unhashable(3.0)(Z, Y), 3 * CE()(Z, Y), rtol=1e-12)
+    assert kernel_for(Unhashable(3.0), 3) is not None
+
+
+def test_a_bug_in_the_formula_of_somebody_else_is_not_hidden():
+    class Wrong(leaves.Potential):
+        def phi(self, logp):
+            return logp + "1"
+
+        def derivative(self, logp):
+            return logp
+
+    with pytest.raises(TypeError, match="str"):
+        Wrong()(Z, Y)
+
+
+EQUAL = {
+    "symmetrize": lambda: symloss.symmetrize(GCE(0.5)),
+    "symmetrize, prior": lambda: symloss.symmetrize(GCE(0.5), PRIOR.clone()),
+    "insensitive": lambda: symloss.decompose(MAE()).insensitive,
+    "relative": lambda: symloss.relative(CE()),
+    "complement": lambda: symloss.complement(CE()),
+    "blend": lambda: symloss.blend(MAE(), 2.0),
+    "dirichlet": lambda: symloss.dirichlet(CE(), PRIOR.clone()),
+    "noisy": lambda: symloss.noisy(CE(), torch.eye(3)),
+    "scaled": lambda: symloss.SGCE(scale="ce").loss,
+    "sum": lambda: symloss.symmetrize(CE(), PRIOR.clone()) + 2 * MAE(),
+}
+UNEQUAL: list[tuple[Loss, Loss]] = [
+    (symloss.symmetrize(GCE(0.5)), symloss.symmetrize(GCE(0.6))),
+    (symloss.symmetrize(CE()), symloss.decompose(CE()).insensitive),
+    (symloss.symmetrize(CE()), symloss.symmetrize(CE(), PRIOR)),
+    (symloss.symmetrize(CE(), PRIOR), symloss.symmetrize(CE(), PRIOR.flip(0))),
+    (symloss.symmetrize(CE(), PRIOR), symloss.symmetrize(CE(), PRIOR.double())),
+    (symloss.dirichlet(CE(), 0.5), symloss.dirichlet(CE(), PRIOR)),
+    (symloss.dirichlet(CE(), 0.5), symloss.dirichlet(CE(), 0.6)),
+]
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_losses_are_equal_by_value(name):
+    one, other = EQUAL[name](), EQUAL[name]()
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+@pytest.mark.parametrize(("one", "other"), UNEQUAL, ids=range(len(UNEQUAL)))
+def test_what_differs_is_not_equal(one, other):
+    assert one != other
+
+
+def test_one_kernel_for_equal_losses():
+    assert kernel_for(symloss.symmetrize(GCE(0.5)), 4) is kernel_for(symloss.symmetrize(GCE(0.5)), 4)
+
+
+def test_a_loss_that_may_not_be_blended_is_refused_with_every_number_of_classes():
+    """Whether a loss of somebody else's may be blended is known when the number of classes is."""
+
+    def depends_on_names(z, y):
+        return torch.nn.functional.cross_entropy(z, y, reduction="none") * (1 + y)
+
+    fair = symloss.blend(symloss.symmetrize(torch.nn.functional.cross_entropy), 2.0)
+    assert torch.allclose(fair(Z, Y), symloss.symmetrize(CE())(Z, Y))
+    unfair = symloss.blend(symloss.symmetrize(depends_on_names), 2.0)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="permutation-invariant"):
+            unfair(Z, Y)
