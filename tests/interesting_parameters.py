@@ -62,6 +62,3 @@ def interesting_specs(name: str) -> tuple[str, ...]:
     settings = [{key: v for key, v in setting.items() if v != defaults[key]} for setting in _settings(name)]
     texts = (",".join(f"{key}={value}" for key, value in setting.items()) for setting in settings)
     return tuple(dict.fromkeys(f"{name}:{text}".rstrip(":") for text in texts))
-
-
-EVERY_SPEC = [spec for name in RECORDS for spec in interesting_specs(name)]

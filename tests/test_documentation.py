@@ -16,6 +16,8 @@ from documentation import PAGES, ROOT, Block, blocks, script
 FOUND = {str(page.relative_to(ROOT)): list(blocks(page.read_text())) for page in PAGES}
 SIZE = 40
 """Images of a batch of the small CIFAR-10."""
+HERE = {"OMP_NUM_THREADS": "1", "RAY_ADDRESS": "local"}
+"""No page may join a cluster that another test, or somebody else, has started on this machine."""
 OWN = """def my_loss(input, target):
     return 1 - input.softmax(1).gather(1, target[:, None]).squeeze(1)
 
@@ -73,7 +75,7 @@ def write_cifar10(root: Path) -> None:
 def test_python_blocks(name, folder, warm_python):
     page = folder / Path(name).name
     page.write_text(script(of(name, "python")))
-    check(warm_python.run([page]))
+    check(warm_python.run([page], env=os.environ | HERE))
 
 
 @pytest.mark.slow
@@ -81,7 +83,7 @@ def test_python_blocks(name, folder, warm_python):
 def test_shell_lines(block, folder, published, warm_python):
     """``symloss`` and ``python`` are found before those of the environment."""
     path = os.pathsep.join([str(warm_python.programs), str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "SYMLOSS_DATA": str(published), "PATH": path}
+    environment = os.environ | HERE | {"SYMLOSS_DATA": str(published), "PATH": path}
     command = ["bash", "-euo", "pipefail", "-c", block.shell]
     check(subprocess.run(command, env=environment, capture_output=True, text=True, check=False))
 

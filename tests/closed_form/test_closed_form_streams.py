@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse
 import torch
 from closed_form_helpers import blobs, relative
+from in_turn import in_turn
 from refusals import refused
 from sklearn.exceptions import NotFittedError
 
@@ -25,7 +26,7 @@ def parts(count, pieces, seed):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("seed", range(3))
+@in_turn("seed", range(2))
 def test_partial_fit_in_any_order_and_split_is_fit(options, dtype, seed):
     x, y = blobs(500, dtype=dtype, offset=100.0)
     weights = np.random.default_rng(seed).random(500) if seed else None

@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from closed_form_helpers import blobs, c_vectors
+from in_turn import in_turn
 from refusals import refused
 from sklearn.metrics.pairwise import pairwise_kernels, polynomial_kernel, rbf_kernel
 
@@ -27,7 +28,7 @@ def by_the_formula(kernel, y, test_kernel, center=False, prior=None, radius=1.0)
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("block", [7, 1000])
+@in_turn("block", [7, 1000])
 def test_any_kernel_of_scikit_learn_in_blocks_of_any_size(kernel, center, block):
     x, y = blobs()
     x = abs(x)

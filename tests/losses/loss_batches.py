@@ -21,7 +21,8 @@ NORMALIZED = ("unhinged", "sgce", "alpha-mae")
 WEIGHT = torch.tensor([0.5, 3.0, 0.0, 1.5], dtype=torch.float64)
 
 reductions = pytest.mark.parametrize("reduction", REDUCTIONS)
-kinds = pytest.mark.parametrize("kind", ["indices", "ignored=0", "probabilities"])
+KINDS = ("indices", "ignored=0", "probabilities")
+kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def one_hot(labels: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from doors import FUNCTIONS, MODULES, function_name
+from in_turn import in_turn
 from refusals import refused
 from representatives import every_path
 from torch import Tensor, nn
@@ -50,7 +51,7 @@ SHAPES = "(C,), (N, C) or (N, C, d1, ...)"
     no_dimension=(torch.tensor(1.0), ValueError, "input", "got ()", SHAPES),
     no_classes=(torch.zeros(2, 0), ValueError, "input", "got (2, 0)", "at least one class"),
 )
-@pytest.mark.parametrize("loss", [symloss.GCE(), functional.gce, CE()], ids=["module", "function", "expression"])
+@in_turn("loss", [symloss.GCE(), functional.gce, CE()])
 def test_scores(case, exception, ingredients, loss):
     with refused(exception, *ingredients):
         loss(case, LABELS)
@@ -74,7 +75,7 @@ def test_scores(case, exception, ingredients, loss):
     not_a_number=(torch.tensor([[NAN, 0.5, 0.5], [0.0, 0.0, 1.0]]), ValueError, "target", "nan", "probabilities"),
     infinite=(torch.tensor([[INF, 0.5, 0.5], [0.0, 0.0, 1.0]]), ValueError, "target", "inf", "probabilities"),
 )
-@pytest.mark.parametrize("loss", [symloss.GCE(), functional.gce, CE()], ids=["module", "function", "expression"])
+@in_turn("loss", [symloss.GCE(), functional.gce, CE()])
 def test_targets(case, exception, ingredients, loss):
     with refused(exception, *ingredients):
         loss(SCORES, case)
@@ -143,7 +144,7 @@ def by_function(name: str, **options: Any) -> Tensor:
     return FUNCTIONS[function_name(RECORDS[name])](SCORES, LABELS, **options)
 
 
-doors = pytest.mark.parametrize("door", [by_name, by_class, by_function], ids=["name", "class", "function"])
+doors = in_turn("door", [by_name, by_class, by_function])
 
 
 def refused_number(value: object, exception: type[Exception] = ValueError) -> tuple[Any, ...]:
@@ -515,14 +516,13 @@ def test_transition(case, exception, ingredients):
     negative=([1.5, -0.5, 0.0], ValueError, "prior", "-0.5", "at least 0"),
     empty=([], ValueError, "prior", "got (0,)", "one entry for each class"),
 )
-@pytest.mark.parametrize(
+@in_turn(
     "use",
     [
         lambda prior: symloss.symmetrize(CE(), prior),
         lambda prior: symloss.symmetrize(nn.CrossEntropyLoss(), prior),
         lambda prior: symloss.decompose(cross_entropy, prior).insensitive,
     ],
-    ids=["expression", "module", "decompose"],
 )
 def test_prior(case, exception, ingredients, use):
     with refused(exception, *ingredients):

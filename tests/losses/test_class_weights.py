@@ -7,12 +7,13 @@ import itertools
 import pytest
 import torch
 from conftest import CLASSES, assert_close, random_scores, value_and_grad
+from in_turn import in_turn
 from loss_batches import (
+    KINDS,
     REDUCTIONS,
     SPECS,
     SYMMETRIC,
     WEIGHT,
-    kinds,
     one_hot,
     spread_of_sum,
     target_and_options,
@@ -30,7 +31,7 @@ def symmetric_rule(every: Tensor, weight: Tensor = WEIGHT) -> Tensor:
 
 
 @every_path
-@kinds
+@in_turn("kind", KINDS)
 def test_weights_of_one_change_nothing(name, kind):
     scores = random_scores(5, CLASSES)
     target, given = target_and_options(scores, kind)
@@ -44,8 +45,8 @@ def test_weights_of_one_change_nothing(name, kind):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@kinds
+@in_turn("smoothing", [0.0, 0.1])
+@in_turn("kind", KINDS)
 def test_weighted_values_follow_the_rule_of_the_loss(spec, smoothing, kind):
     """torch's w_y L_y, or the one that stays symmetric; soft and smoothed labels dot the same values."""
     scores = random_scores(6, CLASSES)
@@ -69,7 +70,7 @@ def test_weights_keep_a_symmetric_loss_symmetric(spec):
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@kinds
+@in_turn("kind", KINDS)
 def test_mean_of_weighted_values_divides_by_what_counts(spec, kind):
     """Symmetric: the count times mean(w). Otherwise torch's: the sum of w_y, and for probabilities the count."""
     scores = random_scores(6, CLASSES)

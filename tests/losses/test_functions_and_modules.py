@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from conftest import CLASSES, LOSSES, assert_close, every_loss, random_labels, random_scores, value_and_grad
 from doors import function_name
+from in_turn import in_turn
 from loss_batches import ROUND_TRIPS, WEIGHT, other_parameters
 from representatives import every_path
 
@@ -43,7 +43,7 @@ def assert_every_way_agrees(name, values):
 
 
 @every_path
-@pytest.mark.parametrize(
+@in_turn(
     "options",
     [
         {"reduction": "sum", "ignore_index": 0},
@@ -51,7 +51,6 @@ def assert_every_way_agrees(name, values):
         {"normalize": "l2", "temperature": 0.5},
         {"normalize": None},
     ],
-    ids=",".join,
 )
 def test_function_and_module_take_the_same_options(name, options):
     scores, labels = random_scores(5, CLASSES), random_labels(5)
@@ -68,7 +67,7 @@ def test_public_names_exist_and_are_listed():
 
 
 @every_path
-@pytest.mark.parametrize("way", ROUND_TRIPS)
+@in_turn("way", ROUND_TRIPS)
 def test_modules_survive_copies(name, way):
     loss = symloss.create_loss(
         name,

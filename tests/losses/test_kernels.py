@@ -6,6 +6,7 @@ import weakref
 import pytest
 import torch
 from conftest import every_loss
+from in_turn import in_turn
 from representatives import every_path
 
 import symloss
@@ -106,7 +107,7 @@ def test_block_by_block(name, monkeypatch, plain):
 
 
 @pytest.mark.parametrize("name", ["mae", "sgce", "unhinged"])
-@pytest.mark.parametrize("layout", ["transposed", "expanded", "channels-last", "strided"])
+@in_turn("layout", ["transposed", "expanded", "channels-last", "strided"])
 def test_layouts(name, layout, plain):
     base = torch.randn(8, 6, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     z = {
@@ -162,7 +163,7 @@ def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeyp
         assert float(off.abs().max()) <= tolerance * float(slopes.abs().max())
 
 
-@pytest.mark.parametrize("by_kernel", [True, False], ids=["kernel", "plain"])
+@in_turn("by_kernel", [True, False])
 @pytest.mark.parametrize("name", LOSSES)
 def test_nan_in_nan_out(name, by_kernel, plain):
     """The value and all of its row's gradient; other rows are not touched, and an ignored one touches nothing."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import itertools
+
 import torch
 from conftest import CLASSES, assert_close, random_probabilities, random_scores, value_and_grad
 from loss_batches import MASK, MASK_LABELS, WEIGHT, masked
-from representatives import REPRESENTATIVES, WITHOUT_SLOPE, every_path
+from representatives import WITHOUT_SLOPE, every_path
 from torch import Tensor
 
 import symloss
@@ -21,13 +22,8 @@ EDGES = {
 }
 
 
-EDGES_OF_LOSSES = [
-    pytest.param(name, edge, id=f"{name}-{edge}")
-    for name in REPRESENTATIVES
-    for edge in EDGES
-    if edge != "scaled" or name not in WITHOUT_SLOPE
-]
-edges = pytest.mark.parametrize(("name", "edge"), EDGES_OF_LOSSES)
+def edges_of(name: str) -> list[dict]:
+    return [options for edge, options in EDGES.items() if edge != "scaled" or name not in WITHOUT_SLOPE]
 
 
 def targets_within(mask: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,41 +40,40 @@ def removed(scores: Tensor, target: Tensor, mask: Tensor, options: dict) -> tupl
     return scores[:, mask], target, options | weight
 
 
-@edges
-def test_masked_classes_are_absent_row_by_row(name, edge):
+@every_path
+def test_masked_classes_are_absent_row_by_row(name):
     """Value and gradient of each row are those of the loss without the class, whatever the other rows mask."""
-    scores, loss = random_scores(*MASK.shape), symloss.create_loss(name, reduction="none", **EDGES[edge])
-    for target in targets_within(MASK, MASK_LABELS):
+    scores = random_scores(*MASK.shape)
+    for edge, target in itertools.product(edges_of(name), targets_within(MASK, MASK_LABELS)):
+        loss = symloss.create_loss(name, reduction="none", **edge)
         values, gradients = value_and_grad(loss, masked(scores, MASK), target)
-        assert (gradients[~MASK] == 0).all()
+        assert (gradients[~MASK] == 0).all(), edge
         for i, mask in enumerate(MASK):
-            row, label, options = removed(scores[i : i + 1], target[i : i + 1], mask, EDGES[edge])
+            row, label, options = removed(scores[i : i + 1], target[i : i + 1], mask, edge)
             value, gradient = value_and_grad(symloss.create_loss(name, reduction="none", **options), row, label)
             assert_close(values[i : i + 1], value)
             assert_close(gradients[i : i + 1, mask], (i + 1) * gradient)
 
 
-@edges
-def test_a_class_masked_in_every_row_is_absent_from_the_mean(name, edge):
-    mask = torch.tensor([True, True, False, True])
-    scores, loss = random_scores(*MASK.shape), symloss.create_loss(name, **EDGES[edge])
-    for target in targets_within(mask.expand(4, 4), MASK_LABELS):
-        value, gradient = value_and_grad(loss, masked(scores, mask), target)
-        rows, labels, options = removed(scores, target, mask, EDGES[edge])
+@every_path
+def test_a_class_masked_in_every_row_is_absent_from_the_mean(name):
+    mask, scores = torch.tensor([True, True, False, True]), random_scores(*MASK.shape)
+    for edge, target in itertools.product(edges_of(name), targets_within(mask.expand(4, 4), MASK_LABELS)):
+        value, gradient = value_and_grad(symloss.create_loss(name, **edge), masked(scores, mask), target)
+        rows, labels, options = removed(scores, target, mask, edge)
         expected, expected_gradient = value_and_grad(symloss.create_loss(name, **options), rows, labels)
         assert_close(value, expected)
         assert_close(gradient[:, mask], expected_gradient)
 
 
-@edges
-def test_a_single_class_present_is_finite_and_flat(name, edge):
+@every_path
+def test_a_single_class_present_is_finite_and_flat(name):
     mask = torch.tensor([[False, True, False, False], [False, False, False, True]])
     scores = masked(torch.tensor([[0.7], [-2.0]], dtype=torch.float64), mask)
-    loss = symloss.create_loss(name, reduction="none", **EDGES[edge])
-    for target in (torch.tensor([1, 3]), mask.double()):
-        values, gradient = value_and_grad(loss, scores, target)
-        assert values.isfinite().all()
-        assert (gradient == 0).all()
+    for edge, target in itertools.product(edges_of(name), (torch.tensor([1, 3]), mask.double())):
+        values, gradient = value_and_grad(symloss.create_loss(name, reduction="none", **edge), scores, target)
+        assert values.isfinite().all(), edge
+        assert (gradient == 0).all(), edge
 
 
 @every_path

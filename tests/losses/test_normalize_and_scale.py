@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import CLASSES, LOSSES, assert_close, every_loss, random_labels, random_scores, value_and_grad
 from doors import FUNCTIONS, MODULES, function_name
+from in_turn import in_turn
 from loss_batches import (
     MASK,
     MASK_LABELS,
@@ -48,7 +49,7 @@ def test_only_the_papers_losses_divide_by_the_norm(name):
 
 
 @every_path
-@pytest.mark.parametrize("temperature", [0.04, 2.5])
+@in_turn("temperature", [0.04, 2.5])
 def test_l2_divides_by_temperature_times_norm(name, temperature):
     scores, labels = random_scores(3, CLASSES, 2), random_labels(3, 2)
     loss = symloss.create_loss(name, normalize="l2", temperature=temperature)
@@ -68,7 +69,7 @@ def test_l2_of_zero_scores_is_finite(name):
 
 
 @pytest.mark.parametrize("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
-@pytest.mark.parametrize("classes", [2, 10], ids="C={}".format)
+@in_turn("classes", [2, 10])
 def test_scale_ce_starts_with_the_gradient_of_cross_entropy(name, classes):
     scores, labels = torch.full((3, classes), 0.3, dtype=torch.float64), random_labels(3, classes=classes)
     values = other_parameters(name)
@@ -91,8 +92,8 @@ def test_scale_ce_is_one_factor(name):
 
 
 @pytest.mark.parametrize("name", ["gce", "unhinged", "nce+rce"])
-@pytest.mark.parametrize("shape", [(4,), (3, 4, 2)], ids=str)
-@pytest.mark.parametrize("m", [0.0, 20.0])
+@in_turn("shape", [(4,), (3, 4, 2)])
+@in_turn("m", [0.0, 20.0])
 def test_normalize_takes_a_function_of_the_scores(name, shape, m):
     dim = 0 if len(shape) == 1 else 1
     scores = random_scores(*shape)
@@ -136,11 +137,7 @@ def test_eps_softmax_of_classes_whose_probability_is_no_number(lead, m):
 
 
 @pytest.mark.parametrize("spec", SYMMETRIC)
-@pytest.mark.parametrize(
-    "normalize",
-    ["l2", symloss.EpsSoftmax(1.0), nn.BatchNorm1d(CLASSES, dtype=torch.float64)],
-    ids=["l2", "eps-softmax", "batch-norm"],
-)
+@in_turn("normalize", ["l2", symloss.EpsSoftmax(1.0), nn.BatchNorm1d(CLASSES, dtype=torch.float64)])
 def test_maps_of_the_scores_keep_symmetry(spec, normalize):
     """The guarantee survives any map that does not see the label."""
     scores = random_scores(20, CLASSES, seed=9)

@@ -16,6 +16,7 @@ import torch
 from conftest import every_loss
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
+from in_turn import in_turn
 from refusals import refused
 
 import symloss
@@ -179,7 +180,7 @@ def test_every_parameter(name: str, data: st.DataObject) -> None:
         *("focal:gamma={}", "bi-tempered:t1={}", "dirichlet-ce:alpha={}", "nfl:gamma={}"),
     ],
 )
-@pytest.mark.parametrize("number", [SMALLEST, 1e-310, 1e-40])
+@in_turn("number", [SMALLEST, 1e-310, 1e-40])
 def test_smallest_numbers(spec: str, number: float) -> None:
     """Those that float32 does not have, and those of which not even float64 has a reciprocal."""
     name, parameters = parse(spec.format(number, number))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from conftest import CLASSES, assert_close, random_labels, random_probabilities, random_scores, value_and_grad
-from loss_batches import REDUCTIONS, SYMMETRIC, WEIGHT, kinds, one_hot, target_and_options, values_of
+from in_turn import in_turn
+from loss_batches import KINDS, REDUCTIONS, SYMMETRIC, WEIGHT, one_hot, target_and_options, values_of
 from representatives import every_path
 
 import symloss
@@ -35,7 +36,7 @@ def test_one_hot_probabilities_are_labels(name):
 
 
 @every_path
-@kinds
+@in_turn("kind", KINDS)
 def test_sum_and_mean_are_of_the_single_values(name, kind):
     scores = random_scores(5, CLASSES)
     target, options = target_and_options(scores, kind)
@@ -49,7 +50,7 @@ def test_sum_and_mean_are_of_the_single_values(name, kind):
 
 
 @every_path
-@pytest.mark.parametrize("smoothing", [0.1, 1.0])
+@in_turn("smoothing", [0.1, 1.0])
 def test_label_smoothing_is_the_dot_with_smoothed_labels(name, smoothing):
     scores, labels, soft = random_scores(5, CLASSES), random_labels(5), random_probabilities(5, CLASSES)
     loss = symloss.create_loss(name, label_smoothing=smoothing, reduction="none")
@@ -70,7 +71,7 @@ def test_label_smoothing_only_scales_a_symmetric_loss(spec):
 
 
 @every_path
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@in_turn("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_single(name, dtype):
     """The options of the losses included: the division by the norm, which loses digits in half precision."""
     scores, labels = random_scores(5, CLASSES).to(dtype), random_labels(5)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from conftest import CLASSES, assert_close, random_labels, random_probabilities, random_scores, value_and_grad
+from in_turn import in_turn
 from loss_batches import MASK, MASK_LABELS, ROUND_TRIPS, WEIGHT, at_every_label, labels_for, masked, picked
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, multi_margin_loss
@@ -71,7 +72,7 @@ FOREIGN: dict[str, tuple[Callable[[], Callable], Callable[..., Tensor]]] = {
 PRIOR = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
 
 foreign = pytest.mark.parametrize("key", FOREIGN)
-priors = pytest.mark.parametrize("prior", [None, PRIOR, PRIOR.tolist()], ids=["uniform", "prior", "prior-list"])
+priors = in_turn("prior", [None, PRIOR, PRIOR.tolist()])
 
 
 def mean_under(every: Tensor, prior: Tensor | list[float] | None) -> Tensor:
@@ -145,7 +146,7 @@ def test_mean_of_a_weighted_loss_is_over_examples():
 
 
 @pytest.mark.parametrize("key", ["cross-entropy", "ignoring", "sum", "none", "smoothed", "weighted"])
-@pytest.mark.parametrize("shape", [(4,), (3, 4, 2), (2, 4, 3, 2), (0, 4)], ids=str)
+@in_turn("shape", [(4,), (3, 4, 2), (2, 4, 3, 2), (0, 4)])
 def test_decomposition_in_every_shape(key, shape):
     original = FOREIGN[key][0]()
     scores = random_scores(*shape)

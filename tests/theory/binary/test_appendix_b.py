@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from conftest import assert_close
+from in_turn import in_turn
 
 import symloss
 from symloss.theory.binary import (
@@ -88,7 +89,7 @@ def test_symmetrization_keeps_the_odd_coefficients_and_drops_the_even(name):
     assert symmetric[0::2] == pytest.approx([0] * 4, abs=1e-9)
 
 
-@pytest.mark.parametrize("order", [1, 2, 5, 8])
+@in_turn("order", [1, 2, 5, 8])
 @pytest.mark.parametrize("name", ANALYTIC)
 def test_every_truncation_is_symmetric(name, order):
     truncation = taylor_truncation(ANALYTIC[name], order)
@@ -108,7 +109,7 @@ def test_truncations_of_the_original_are_not_symmetric():
     assert full.coefficients == pytest.approx([(-1) ** k / math.factorial(k) for k in range(7)])
 
 
-@pytest.mark.parametrize("radius", [0.5, 3.0])
+@in_turn("radius", [0.5, 3.0])
 @pytest.mark.parametrize("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
 def test_lipschitz_and_smoothness_cannot_get_worse(name, radius):
     constants = margin_constants(ANALYTIC.get(name, name), radius)
@@ -116,7 +117,7 @@ def test_lipschitz_and_smoothness_cannot_get_worse(name, radius):
     assert constants.smoothness_sym <= constants.smoothness * (1 + 1e-9) + 1e-12
 
 
-@pytest.mark.parametrize("radius", [0.5, 2.0])
+@in_turn("radius", [0.5, 2.0])
 @pytest.mark.parametrize("name", ANALYTIC)
 def test_lower_bound_on_the_gain_in_smoothness(name, radius):
     """beta - beta_sym >= max(series at z*, 0), with the series summed term by term where it converges quickly."""
