@@ -16,7 +16,7 @@ from typing import Any
 from symloss.loss_names import LOSS_CLASSES
 from symloss.public_names import HOMES, MODULES
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 
 def __getattr__(name: str) -> Any:
