@@ -28,6 +28,6 @@ def wrong(scores: Tensor, labels: Tensor) -> None:
     symloss.SGCE(q="high")  # type: ignore[arg-type]
     symloss.SGCE(reduction=3)  # type: ignore[arg-type]
     symloss.NoSuchLoss()  # type: ignore[attr-defined]
-    symloss.create_loss(0.8)  # type: ignore[arg-type]
+    symloss.create_loss(0.8)  # type: ignore[call-overload]
     functional.sgce(scores, labels, quatsch=3)  # type: ignore[call-arg]
     functional.no_such_loss(scores, labels)  # type: ignore[attr-defined]

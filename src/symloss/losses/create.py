@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from symloss import checks
 from symloss.loss_names import LossName
@@ -25,7 +25,11 @@ def list_losses() -> list[str]:
     return list(RECORDS)
 
 
-def create_loss(spec: LossName | str, **options: Any) -> Criterion:
+@overload  # editors complete the names of the first, and all other texts are of the second
+def create_loss(spec: LossName, **options: Any) -> Criterion: ...
+@overload
+def create_loss(spec: str, **options: Any) -> Criterion: ...
+def create_loss(spec: str, **options: Any) -> Criterion:
     """A loss by its name, with parameters and options as keywords or inside the string.
 
     Args:
