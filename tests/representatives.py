@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import pytest
 
-REPRESENTATIVES = {
+from symloss.losses.algebra import Loss
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.fast.batch import kernel_for
+
+NAMED = {
     "unhinged": "linear in the scores: a kernel without exponentials; divides the scores by their norm; symmetric",
     "mae": "a function of the label's probability; symmetric",
     "gce": "a function of the label's probability; not symmetric",
@@ -24,6 +28,26 @@ REPRESENTATIVES = {
     "bi-tempered": "has a softmax of its own: plain formulas, no kernel",
 }
 """Names of losses, each with what it stands for."""
+
+
+def leaf_types(loss: Loss) -> set[type[Loss]]:
+    return set().union(*map(leaf_types, loss.children)) if loss.children else {type(loss)}
+
+
+def _with_a_leaf_of_their_own() -> dict[str, str]:
+    """Losses that no kernel serves and that hold a leaf which none of the named ones holds."""
+    known = set().union(*(leaf_types(RECORDS[name].loss()) for name in NAMED))
+    others = {}
+    for name, record in RECORDS.items():
+        loss = record.loss()
+        if kernel_for(loss, 10) is None and not leaf_types(loss) <= known:
+            others[name] = "a leaf of its own: plain formulas, no kernel"
+            known |= leaf_types(loss)
+    return others
+
+
+REPRESENTATIVES = NAMED | _with_a_leaf_of_their_own()
+"""A new loss joins by itself where it brings a formula of its own that no kernel serves."""
 
 WITHOUT_SLOPE = ("cosine", "symmetrized-cosine")
 """Losses that ``scale="ce"`` refuses: they have no slope at equal scores."""

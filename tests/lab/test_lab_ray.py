@@ -49,7 +49,7 @@ def test_a_node_that_dies_costs_no_cell(cluster, tmp_path):
     assert sum(event.kind == "finished" for event in events) == len(works)
     assert set(results(tmp_path)) == {w.folder.name for w in works}
     for found in works:
-        epochs = [line["epoch"] for line in _metrics(found)]
+        epochs = [line.epoch for line in _metrics(found)]
         assert epochs == list(range(1, 61)), "every epoch once, whoever trained it"
 
 

@@ -141,7 +141,7 @@ class Rule(NamedTuple):
         return reference.NOISE + steps + (self.relative * size(spec, point, truth) if within else self.confident * even)
 
 
-RULES = {torch.float32: Rule(1e-4, 1e-6, 1e-44), torch.float64: Rule(1e-10, 1e-14, reference.NOISE)}
+RULES = {torch.float32: Rule(1e-4, 1e-6, 5e-44), torch.float64: Rule(1e-10, 1e-14, reference.NOISE)}
 
 
 @every_loss

@@ -165,15 +165,17 @@ def test_options_compile_to_one_graph(variant):
 
 @pytest.mark.slow
 @compiled
-@pytest.mark.parametrize(("dynamic", "graphs"), [(None, 2), (True, 1)], ids=["automatic", "dynamic"])
-def test_another_batch_size_needs_no_graph_of_its_own(dynamic, graphs):
+@pytest.mark.parametrize(("dynamic", "more"), [(None, 1), (True, 0)], ids=["automatic", "dynamic"])
+def test_another_batch_size_needs_no_graph_of_its_own(dynamic, more):
     """The last batch of an epoch is smaller: torch notices once, or is told."""
     loss, backend = symloss.SGCE(label_smoothing=0.1), CompileCounterWithBackend("aot_eager")
     traced = torch.compile(loss, fullgraph=True, dynamic=dynamic, backend=backend)
+    counts = []
     for rows in (8, 5, 3):
         scores, labels = random_scores(rows, CLASSES), random_labels(rows)
         assert_close(value_and_grad(traced, scores, labels), value_and_grad(loss, scores, labels))
-    assert backend.frame_count == graphs
+        counts.append(backend.frame_count)
+    assert counts[-1] - counts[0] == more
 
 
 @pytest.mark.slow

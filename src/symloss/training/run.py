@@ -116,8 +116,7 @@ def _launched(fabric: Fabric, work: _Work) -> Result:
     """In several processes, which end with this one, however that is stopped."""
     before = multiprocessing.active_children()
     try:
-        result: Result = fabric.launch(work)
-        return result
+        return Result.from_json(fabric.launch(work.as_json), work.folder.path / RESULT)
     except ProcessRaisedException as error:
         raise _retold(error) from None
     finally:
@@ -150,6 +149,10 @@ class _Work:
     workers: int
     data: DataSet | None
     on_epoch: OnEpoch | None
+
+    def as_json(self, fabric: Fabric) -> dict[str, Any]:
+        """The result as a document: Fabric brings no frozen records back from another process."""
+        return self(fabric).to_json()
 
     def __call__(self, fabric: Fabric) -> Result:
         if fabric.world_size > 1:
