@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.noise.files import MANIFEST_FILE
+from symloss.noise.manifest import MANIFEST_FILE
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import DATA, FAILURE, SETTINGS, RunFolder
 from symloss.runs.settings import Settings

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from symloss import checks
-from symloss.noise.files import LABELS_FILE, MANIFEST_FILE
+from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
 from symloss.runs.result import EpochRow, Result, checked_share
 from symloss.runs.settings import Settings
 from symloss.writing import said, write_whole

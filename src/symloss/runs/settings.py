@@ -13,8 +13,8 @@ from typing import Any
 
 from symloss import checks
 from symloss.data.names import KNOWN, VOUCHED
-from symloss.noise.counts import METHODS
 from symloss.noise.noise_spec import parse
+from symloss.noise.transition import METHODS
 
 SCHEDULES = (
     "'constant', 'cosine', 'step:190' or 'step:190,0.1' (factor every so many epochs), 'exponential:0.1/10000' (factor "

@@ -18,7 +18,7 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 
 from symloss.data.dataset import DataSet
 from symloss.environment import versions
-from symloss.noise.files import MANIFEST_FILE
+from symloss.noise.manifest import MANIFEST_FILE
 from symloss.own_code import note_of
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, RunFolder
