@@ -13,8 +13,8 @@ from typing import IO, Any, BinaryIO
 
 from symloss.checks import nearest
 from symloss.data.archive import extract
-from symloss.data.names import data_root
 from symloss.data.sources import BY_HAND, SOURCES, Remote, by_hand
+from symloss.environment import data_root
 from symloss.writing import DiskFull, disk_is_full, said
 
 Progress = Callable[[str, int, int | None], None]

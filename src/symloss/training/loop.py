@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
 from symloss.losses.penalty import l1_penalty
-from symloss.models.factory import is_built_in
-from symloss.own_code import own_code
+from symloss.models.factory import model_errors
 from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import RunFolder
 from symloss.runs.settings import Schedule, Settings
@@ -94,7 +93,6 @@ class Trainer:
         # On the device, beside the inputs: what each example is labelled, and what it is.
         self.labels = task.train.labels.to(fabric.device)
         self.clean = None if task.clean is None else task.clean.to(fabric.device)
-        self.own = None if is_built_in(settings.model) else settings.model
         self.forward, self.stepper = self._set_up()
 
     def _set_up(self) -> tuple[nn.Module, Any]:
@@ -177,7 +175,7 @@ class Trainer:
         return scores
 
     def _forward(self, inputs: Tensor) -> Tensor:
-        with own_code(self.own):
+        with model_errors(self.settings.model):
             scores: Tensor = self.forward(inputs)
         return scores
 

@@ -17,8 +17,7 @@ from symloss.data.bad_files import BadFiles, warn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
-from symloss.models.factory import is_built_in
-from symloss.own_code import own_code
+from symloss.models.factory import is_built_in, model_errors
 from symloss.runs.run_folder import BEST, DATA, SETTINGS, RunFolder
 from symloss.training.build import build_model, build_score_map, require_scores
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
@@ -55,7 +54,7 @@ class Trained:
         self.model.eval()
         with torch.inference_mode():
             for part in batches.epoch(0):
-                with own_code(None if is_built_in(self.name) else self.name):
+                with model_errors(self.name):
                     scores = self.model(part.inputs)
                 require_scores(scores, len(about["classes"]), self.name)
                 yield part.index, scores if self.score_map is None else self.score_map(scores)

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symloss.data.augment import chosen
+from symloss.data.augment import crops_of
 from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.names import data_root
 from symloss.data.opening import open_data
 from symloss.data.published import MD5, deviation
+from symloss.environment import data_root
 from symloss.noise.corrupt_labels import corrupt
 from symloss.noise.manifest import Corruption
 from symloss.noise.noise_spec import parse
@@ -98,8 +98,10 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
 
 
 def augmentation(settings: Settings, data: DataSet) -> tuple[str, ...]:
-    """What is done to training images."""
-    return chosen(settings.augment, data.augmentation, data.input_shape)
+    """The random changes of training images: all steps of the data set, its crops alone, or none."""
+    if isinstance(settings.augment, bool):
+        return data.augmentation if settings.augment else ()
+    return crops_of(data.augmentation, data.input_shape)
 
 
 def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | None) -> str | None:
