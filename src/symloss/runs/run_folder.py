@@ -18,7 +18,7 @@ from symloss import checks
 from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
 from symloss.runs.result import EpochRow, Result, checked_share
 from symloss.runs.settings import Settings
-from symloss.writing import said, write_whole
+from symloss.writing import clear_write_errors, write_whole
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
 RESULT, FAILURE, LOCK = "result.json", "failure.json", "lock"
@@ -49,7 +49,7 @@ class RunFolder:
     def start(self, settings: Settings) -> None:
         """Make the folder, or refuse one that belongs to another run."""
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
-        with said(self.path):
+        with clear_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         if self.settings() is None:
             with self.alone():  # two may start the same run at the same moment
@@ -163,7 +163,7 @@ class RunFolder:
         A checkpoint is written after its row, so no power cut leaves a checkpoint without it.
         """
         self.require_lock()
-        with said(self.path / METRICS), open(self.path / METRICS, "a") as file:
+        with clear_write_errors(self.path / METRICS), open(self.path / METRICS, "a") as file:
             file.write(_line(row))
             file.flush()
             os.fsync(file.fileno())
