@@ -37,16 +37,23 @@ def open_data(
     skip_bad: bool = False,
     on_bad: Callable[[Path, str], None] | None = None,
 ) -> DataSet:
-    """A data set by its name (one of ``KNOWN``, below ``root``) or by the path of the user's own.
+    """Open a data set: a published one by its name, or the user's own by its path.
+
+    The path may be
 
     - a folder of images by class, or with ``train/`` and ``test/`` (or ``val/``) of that kind;
     - a ``.csv`` or ``.parquet`` table of image files (in the column ``image``) and labels (in the column ``label``);
     - a ``.csv`` or ``.parquet`` table of features with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
-    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images, class
-    folders without images and rows without a label are left out, and ``on_bad`` is told each one's path and what is
-    wrong with it. A name goes before a path: ``./digits`` is the path.
+    Args:
+        spec: one of ``KNOWN``, or a path. A name goes before a path: ``./digits`` is the path.
+        root: the folder of published data sets; None for :func:`symloss.data.data_root`.
+        label: the column of the labels, in tables.
+        image: the column of the image files, in tables.
+        test: clean data of the same kind to test on, for the user's own data.
+        skip_bad: leave out files that are no images, class folders without images and rows without a label.
+        on_bad: called with the path of each one that is left out, and what is wrong with it.
 
     >>> digits = open_data("digits")
     >>> len(digits.train), digits.input_shape, digits.classes[:3]

@@ -188,6 +188,7 @@ class Spread:
         return f"{self.mean:.2f}" + ("" if self.std is None else f"({self.std:.2f})")
 
     def to_json(self) -> dict[str, float | None]:
+        """Mean and standard deviation, for JSON."""
         return {"mean": self.mean, "std": self.std}
 
 
@@ -219,6 +220,7 @@ class LossSummary:
     runs: int
 
     def to_json(self) -> dict[str, Any]:
+        """The line, for JSON."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         return {name: value.to_json() if isinstance(value, Spread) else value for name, value in fields.items()}
 

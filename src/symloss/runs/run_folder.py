@@ -113,6 +113,7 @@ class RunFolder:
         )
 
     def has_checkpoint(self) -> bool:
+        """Whether the run has finished an epoch."""
         return any((self.path / name).exists() for name in (CHECKPOINT, PREVIOUS))
 
     def forget(self) -> None:
@@ -154,6 +155,7 @@ class RunFolder:
         return document
 
     def write(self, name: str, data: dict[str, Any]) -> None:
+        """Write a JSON file, wholly or not at all."""
         self.require_lock()
         write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
 

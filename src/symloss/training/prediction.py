@@ -19,8 +19,8 @@ from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.models.factory import is_built_in, model_errors
 from symloss.runs.run_folder import BEST, DATA, SETTINGS, RunFolder
-from symloss.training.build import build_model, build_score_map, require_scores
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
+from symloss.training.task import build_model, build_score_map, require_scores
 
 DATA_HOLDS: dict[str, Any] = {
     "classes": str,
