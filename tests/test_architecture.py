@@ -9,7 +9,7 @@ FILES = {path.relative_to(HOUSE).as_posix(): path for path in sorted(HOUSE.rglob
 TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 
 # Everybody may use the ground floor. A room may use every floor below its own, and no other room of its own floor.
-GROUND = {"checks", "environment", "fitting", "loss_names", "own_code", "text", "writing", "__version__"}
+GROUND = {"checks", "environment", "fitting", "loss_names", "own_code", "writing", "__version__"}
 FLOORS = [
     {"losses", "noise"},
     {"theory", "closed_form", "data", "models", "functional"},
@@ -21,7 +21,7 @@ FLOORS = [
     {"cli"},
 ]
 MAY_ALSO = {
-    "losses": {"recipes.presets"},  # data: published parameters of losses, read from a file
+    "losses": {"recipes.published_settings"},  # data: published parameters of losses, read from a file
     "cli": {"report"},
 }
 ROOF = {"__init__.py", "__main__.py", "public_names.py"}

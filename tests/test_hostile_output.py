@@ -11,10 +11,10 @@ import warnings
 import pytest
 
 from symloss import cli
-from symloss.cli.output import console, print_data, print_json, say
+from symloss.cli.output import console, print_data, print_json, say, visible
+from symloss.report.csv_table import without_formula
 from symloss.runs.run_folder import RunFolder
 from symloss.runs.settings import Settings
-from symloss.text import plain, visible
 from symloss.training import prediction
 
 CLEAR = "\x1b[2J"
@@ -142,6 +142,6 @@ def test_no_prediction_is_a_formula(command, monkeypatch, tmp_path, to_file):
 
 
 def test_numbers_are_no_formulas():
-    assert [plain(text) for text in ("-1", "+1", "-.5", "1e-3", "-1+2", "--1", "-")] == [
+    assert [without_formula(text) for text in ("-1", "+1", "-.5", "1e-3", "-1+2", "--1", "-")] == [
         "-1", "+1", "-.5", "1e-3", "'-1+2", "'--1", "'-",
     ]  # fmt: skip

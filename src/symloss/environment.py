@@ -1,8 +1,9 @@
-"""The software, its commit and the machine that a run or a benchmark used."""
+"""What a command finds on this machine: the software and its commit, the hardware, the folder of published data."""
 
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import subprocess
 from importlib import metadata
@@ -46,6 +47,12 @@ def hardware_and_versions(*packages: str) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         **{package: metadata.version(package) for package in packages},
     }
+
+
+def data_root() -> Path:
+    """The folder of published data sets: that in the environment variable SYMLOSS_DATA, else ~/.cache/symloss/data."""
+    chosen = os.environ.get("SYMLOSS_DATA")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "symloss" / "data"
 
 
 @functools.cache

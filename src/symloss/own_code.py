@@ -27,11 +27,11 @@ def working_folder() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def own_code(what: str | None) -> Iterator[None]:
+def own_code(what: str) -> Iterator[None]:
     """Add a note to errors that the user's code raises.
 
     Args:
-        what: the ``module:name`` of the code; None for code of this package, which gets no note.
+        what: the ``module:name`` of the code.
 
     >>> try:
     ...     with own_code("mine:model"):
@@ -43,7 +43,7 @@ def own_code(what: str | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if what is not None and note_of(error) is None:
+        if note_of(error) is None:
             error.add_note(_NOTE + what)
         raise
 

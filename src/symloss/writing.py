@@ -21,7 +21,7 @@ def disk_is_full(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def said(path: Path) -> Iterator[None]:
+def clear_write_errors(path: Path) -> Iterator[None]:
     """Turn an error while writing ``path`` into one sentence: a full disk, or no right to write."""
     try:
         yield
@@ -34,7 +34,7 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write ``data`` to a file, wholly or not at all."""
     part = path.with_name(path.name + ".part")
     try:
-        with said(path):
+        with clear_write_errors(path):
             with open(part, "wb") as file:
                 file.write(data)
                 file.flush()

@@ -29,7 +29,7 @@ from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import RunFolder
 from symloss.training import train
 from symloss.training.task import prepare
-from symloss.writing import disk_is_full, said
+from symloss.writing import clear_write_errors, disk_is_full
 
 PART = ("reproduce", "digits", "--profile", "mini", "--noise", "clean,sym:0.6", "--losses", "ce,mae", "--seeds", "1")
 
@@ -163,11 +163,11 @@ def test_a_full_disk_ends_the_sweep_with_one_sentence(tmp_path):
 
 
 def test_which_errors_mean_a_full_disk():
-    with pytest.raises(OSError, match="cannot be written") as full, said(Path("runs")):
+    with pytest.raises(OSError, match="cannot be written") as full, clear_write_errors(Path("runs")):
         raise OSError(28, "No space left on device")
     assert disk_is_full(full.value)
     assert disk_is_full(pickle.loads(pickle.dumps(full.value))), "also when it comes from another process"
-    with pytest.raises(OSError, match="cannot be written") as forbidden, said(Path("runs")):
+    with pytest.raises(OSError, match="cannot be written") as forbidden, clear_write_errors(Path("runs")):
         raise OSError(13, "Permission denied")
     assert not disk_is_full(forbidden.value)
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from symloss.models import create_model
-from symloss.models.lenet import AveragePool
+from symloss.models.small_networks import AveragePool
 
 
 def count(name: str, input_shape: tuple[int, ...], classes: int) -> int:

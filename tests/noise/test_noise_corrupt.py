@@ -12,7 +12,7 @@ from refusals import refused
 from sklearn.datasets import load_digits
 
 from symloss.noise import corrupt, parse, transition_matrix
-from symloss.noise.counts import relabel
+from symloss.noise.transition import relabel
 
 TEXTS = ["clean", "sym:0.4", "sym-any:0.7", "pair:0.3", "asym:0.45", "asym-blocks:0.25", "prior:0.5"]
 METHODS = ["floor", "exact", "sampled"]

@@ -8,7 +8,7 @@ from refusals import refused
 
 from symloss.lab import Published, list_tables, load_table
 from symloss.recipes.profiles import profiles
-from symloss.recipes.protocols import load_protocol
+from symloss.recipes.published_settings import load_protocol
 from symloss.recipes.published_tables import read_table
 from symloss.recipes.resolve import resolve as resolve_layers
 

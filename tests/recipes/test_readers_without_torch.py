@@ -5,9 +5,9 @@ import sys
 
 SCRIPT = """
 import sys
-from symloss.recipes.presets import presets_of
+from symloss.recipes.published_settings import presets_of
 from symloss.recipes.profiles import profiles
-from symloss.recipes.protocols import load_protocol
+from symloss.recipes.published_settings import load_protocol
 from symloss.recipes.published_tables import load_table
 import symloss.recipes.cells, symloss.recipes.search_grids
 

@@ -14,8 +14,8 @@ from symloss.report.curves import learning_curve, thinned
 from symloss.report.difference import difference, published_deviation, signed
 from symloss.report.transitions import realised
 from symloss.runs.reading import read_run
+from symloss.runs.result import in_percent
 from symloss.runs.settings import Settings
-from symloss.runs.summary import in_percent
 
 
 def test_mean_and_standard_deviation_are_those_of_numpy():

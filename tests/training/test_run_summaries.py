@@ -6,9 +6,8 @@ import pytest
 from training_helpers import small
 
 from symloss.runs.folder_names import folder_name, run_path
-from symloss.runs.result import EpochRow, Result
+from symloss.runs.result import EpochRow, Result, summarize
 from symloss.runs.settings import with_seeds
-from symloss.runs.summary import summarize
 
 
 def result(validation, test=0.5, seconds=1.0):

@@ -21,9 +21,8 @@ from symloss.noise import load_corruption
 from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import Busy, RunFolder
 from symloss.training import Settings, train
-from symloss.training.build import build_model
 from symloss.training.loop import fit
-from symloss.training.task import prepare
+from symloss.training.task import build_model, prepare
 
 FIELDS = {
     "epoch", "lr", "loss", "train_accuracy", "clean_accuracy", "memorised", "validation_accuracy", "test_accuracy",

@@ -16,10 +16,9 @@ from symloss.data.dataset import DataSet, Examples, Scaling
 from symloss.data.opening import open_data
 from symloss.noise import corrupt
 from symloss.runs.settings import Settings
-from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.loop import Trainer
 from symloss.training.plan import resolve
-from symloss.training.task import Task
+from symloss.training.task import Task, build_loss, build_model, build_optimizer
 
 TARGET = 0.95
 """The least share of the bare step's speed that the loop must reach."""

@@ -15,12 +15,12 @@ from symloss.cli.data import data
 from symloss.cli.lab import reproduce
 from symloss.cli.losses import certify, losses
 from symloss.cli.options import Trains
+from symloss.cli.output import visible
 from symloss.cli.recipe import recipe
 from symloss.cli.report import report
 from symloss.cli.training import compare, predict, train
 from symloss.cli.tune import tune
 from symloss.own_code import note_of
-from symloss.text import visible
 
 app = typer.Typer(
     name="symloss",

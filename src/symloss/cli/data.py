@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from symloss.cli.options import WHAT, DataDir, shared
-from symloss.cli.output import bar, say
-from symloss.text import visible
+from symloss.cli.output import bar, say, visible
 
 data = typer.Typer(help="Fetch published data sets, and look at data.", no_args_is_help=True)
 

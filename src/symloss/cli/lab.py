@@ -177,7 +177,7 @@ def _print_outcome(cells: list[Cell], runs: Path, table: str, as_json: bool) -> 
 
 def _pivoted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each loss, one column for each noise."""
-    from symloss.runs.summary import Spread
+    from symloss.runs.result import Spread
 
     rows: dict[str, dict[str, Any]] = {}
     for cell in found:

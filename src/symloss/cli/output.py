@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,16 +13,34 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from symloss.text import visible, visible_json
-
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for other programs.", show_default="off")]
 
-
+# Control characters, characters that change the direction of writing, line and paragraph separators, and surrogates,
+# which no stream can write.
+_STEERING = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LINES = "\n\t"
 """Control characters that our own text uses."""
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""Write control characters as Python does, except those to keep, so that the text cannot steer a terminal.
+
+    >>> print(visible("\x1b[2Jcat\nsymloss: all is well"))
+    \x1b[2Jcat\nsymloss: all is well
+    """
+    return _STEERING.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
+
+
+def visible_json(document: str) -> str:
+    r"""Escape control characters in JSON, so that it cannot steer a terminal.
+
+    >>> print(visible_json('"\x9b2J"'))
+    "\u009b2J"
+    """
+    return _STEERING.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", document)
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symloss.cli.output import print_data, say
-from symloss.text import visible
+from symloss.cli.output import print_data, say, visible
 
 if TYPE_CHECKING:
     from symloss.report import Report
@@ -70,7 +69,7 @@ def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
 
 def _write(found: Report, targets: dict[str, Path | None]) -> None:
     from symloss.report import FORMATS
-    from symloss.writing import said, write_whole
+    from symloss.writing import clear_write_errors, write_whole
 
     # All of them before the first is written: a report is there wholly or not at all.
     # A name that is no Unicode must not stop it.
@@ -79,7 +78,7 @@ def _write(found: Report, targets: dict[str, Path | None]) -> None:
         if path is None:
             print_data(texts[name].decode())
             continue
-        with said(path):
+        with clear_write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, texts[name])
         say(f"written to {path}", err=True)

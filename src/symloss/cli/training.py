@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from symloss.data.dataset import DataSet
-    from symloss.runs.result import EpochRow, Result
+    from symloss.runs.result import EpochRow, Result, Spread
     from symloss.runs.settings import Settings
-    from symloss.runs.summary import Spread
     from symloss.training.run import OnEpoch
 
 COMPOSED = "'symmetrize(focal:gamma=2)' or module:name of your own"
@@ -73,8 +72,8 @@ def compare(
     """Train with several losses on the same noisy labels, and print what came out, side by side."""
     from symloss.losses.spec import split
     from symloss.runs.folder_names import run_path
+    from symloss.runs.result import summarize
     from symloss.runs.settings import with_seeds
-    from symloss.runs.summary import summarize
 
     options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
     data = open_from(options)
@@ -113,7 +112,7 @@ def predict(
     import csv
     import io
 
-    from symloss.text import plain
+    from symloss.report.csv_table import without_formula
     from symloss.training.prediction import predictions
     from symloss.writing import write_whole
 
@@ -123,7 +122,7 @@ def predict(
     root, skip_bad = options["data_dir"], options["skip_bad"]
     found = predictions(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
     for name, prediction, probability in found:
-        writer.writerow([plain(name), plain(str(prediction)), f"{probability:.6f}"])
+        writer.writerow([without_formula(name), without_formula(str(prediction)), f"{probability:.6f}"])
     # The name of a file may be no Unicode, and must not stop the others.
     written = table.getvalue().encode(errors="backslashreplace")
     if out is None:
@@ -263,8 +262,8 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
+    from symloss.runs.result import summarize
     from symloss.runs.settings import displayed_noise
-    from symloss.runs.summary import summarize
 
     first = results[0][0]
     noise = displayed_noise(settings.data, settings.noise)

@@ -210,8 +210,8 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     from rich.markup import escape
     from rich.table import Table
 
+    from symloss.runs.result import Spread
     from symloss.runs.settings import displayed_noise
-    from symloss.runs.summary import Spread
 
     noise = displayed_noise(base.data, base.noise)
     more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet, Examples, ImageFiles, Scaling
     from symloss.data.download import get
-    from symloss.data.names import KNOWN, data_root
+    from symloss.data.names import KNOWN
     from symloss.data.opening import open_data
     from symloss.data.webvision import open_webvision
+    from symloss.environment import data_root
 
 __all__ = [
     "KNOWN",
@@ -31,19 +32,19 @@ __all__ = [
 
 # Names are resolved when they are used: fetching data must not import torch.
 _HOME = {
-    "DataSet": "dataset",
-    "Examples": "dataset",
-    "ImageFiles": "dataset",
-    "KNOWN": "names",
-    "Scaling": "dataset",
-    "data_root": "names",
-    "get": "download",
-    "open_data": "opening",
-    "open_webvision": "webvision",
+    "DataSet": "data.dataset",
+    "Examples": "data.dataset",
+    "ImageFiles": "data.dataset",
+    "KNOWN": "data.names",
+    "Scaling": "data.dataset",
+    "data_root": "environment",
+    "get": "data.download",
+    "open_data": "data.opening",
+    "open_webvision": "data.webvision",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'symloss.data' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"symloss.data.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(f"symloss.{_HOME[name]}"), name)

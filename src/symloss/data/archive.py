@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from symloss.writing import said
+from symloss.writing import clear_write_errors
 
 LARGEST, MEMBERS = 2**31, 10_000
 """Bytes of what is unpacked, and files and folders in it; a published archive has 190 million bytes and ten files."""
@@ -53,7 +53,7 @@ def extract(archive: Path, target: Path, finish: Callable[[Path], None] | None =
         try:
             with _open(archive) as file, tarfile.open(fileobj=cast(IO[bytes], _Limited(file)), mode="r:") as tar:
                 members = list(_members(archive, tar, target.name))
-                with said(target):
+                with clear_write_errors(target):
                     tar.extractall(scratch, members, filter="data")
         except _ArchiveTooLarge:
             raise ValueError(

@@ -277,19 +277,21 @@ def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
     return (f"crop:{frame}", "flip") if frame else ("flip",)
 
 
-def chosen(augment: bool | str, steps: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Which of a data set's steps are used: all (True), none (False), or "crop" alone, for images not to be flipped.
+def crops_of(steps: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
+    """The crops among a data set's steps, for images that must not be flipped.
 
-    >>> chosen(True, ("crop:4", "flip", "rotate:20"), (3, 32, 32)), chosen("crop", ("crop:4", "flip"), (3, 32, 32))
-    (('crop:4', 'flip', 'rotate:20'), ('crop:4',))
+    Args:
+        steps: the steps of the data set; without any, those that are usual for such images.
+        shape: the shape of one input.
+
+    >>> crops_of(("crop:4", "flip"), (3, 32, 32)), crops_of((), (3, 64, 64))
+    (('crop:4',), ('crop:8',))
     """
-    if isinstance(augment, bool):
-        return steps if augment else ()
     crops = tuple(step for step in steps or usual(shape) if step.partition(":")[0] in CROPS)
     if not crops:
         raise ValueError(
             f"augment must be all or none unless the data are images of at least {OF_THE_SIDE} x {OF_THE_SIDE} pixels; "
-            f"got {augment!r} for inputs of shape {shape}"
+            f"got 'crop' for inputs of shape {shape}"
         )
     return crops
 

@@ -88,7 +88,7 @@ class Batches:
         self.batch = int(checks.number("batch", batch, f"[{world}, inf)", whole=True))
         self.seed = int(checks.number("seed", seed, "[0, inf)", whole=True))
         self._positions = None if examples.positions is None else examples.positions.to(self.device)
-        steps = Augmentation.parse(augmentation)
+        steps = Augmentation.parse(augmentation) if augmentation else None
         self._source: Resident | Streamed
         if isinstance(examples.inputs, ImageFiles):
             self._source = Streamed(examples.inputs, steps, self.device, size, workers)
@@ -158,22 +158,24 @@ class Normaliser:
 class Resident:
     """Inputs that are on the device."""
 
-    def __init__(self, inputs: Tensor, augmentation: Augmentation):
+    def __init__(self, inputs: Tensor, augmentation: Augmentation | None):
         if inputs.dtype != torch.uint8 and not inputs.is_floating_point():
             raise TypeError(f"inputs must be uint8 images or floating-point features; got {inputs.dtype}")
-        if inputs.dim() < 2 or (augmentation.steps and inputs.dim() != 4):
-            wanted = "(N, C, H, W), to be augmented" if augmentation.steps else "(N, d) or (N, C, H, W)"
+        if inputs.dim() < 2 or (augmentation is not None and inputs.dim() != 4):
+            wanted = "(N, C, H, W), to be augmented" if augmentation is not None else "(N, d) or (N, C, H, W)"
             raise ValueError(f"inputs must have shape {wanted}; got {tuple(inputs.shape)}")
         self.inputs, self.augmentation = inputs, augmentation
         self.shape, self.dtype = tuple(inputs.shape[1:]), inputs.dtype
 
     def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
         """The augmented inputs of each share of an epoch."""
-        drawn = self.augmentation.draw(len(order), generator(seed, epoch, _AUGMENTATION))
-        for share in shares:
-            # A copy, which the normaliser may write to.
-            chosen = self.inputs.index_select(0, order[share.positions])
-            yield self.augmentation.apply(chosen, drawn[share.positions])
+        steps = self.augmentation
+        # Copies, which the normaliser may write to.
+        raw = (self.inputs.index_select(0, order[share.positions]) for share in shares)
+        if steps is None:
+            return raw
+        drawn = steps.draw(len(order), generator(seed, epoch, _AUGMENTATION))
+        return (steps.apply(images, drawn[share.positions]) for images, share in zip(raw, shares, strict=True))
 
 
 class Streamed:
@@ -182,13 +184,13 @@ class Streamed:
     dtype = torch.uint8
 
     def __init__(
-        self, files: ImageFiles, augmentation: Augmentation, device: torch.device, size: int | None, workers: int
+        self, files: ImageFiles, augmentation: Augmentation | None, device: torch.device, size: int | None, workers: int
     ):
         if size is None:
             raise ValueError("size must be given for images in files, the side to bring them to; got None")
         self.size = int(checks.number("size", size, "[1, inf)", whole=True))
         self.workers = int(checks.number("workers", workers, "[0, inf)", whole=True))
-        if augmentation.size not in (None, self.size):
+        if augmentation is not None and augmentation.size not in (None, self.size):
             raise ValueError(f"size must be that of the resized-crop, {augmentation.size}; got {size}")
         self.files, self.augmentation, self.device = files, augmentation, device
         self.shape = (3, self.size, self.size)
@@ -217,7 +219,7 @@ class _Decoded(Dataset[Tensor | ValueError]):
 
     paths: tuple[Path, ...]
     shares: list[tuple[int, ...]]
-    augmentation: Augmentation
+    augmentation: Augmentation | None
     size: int
     seed: tuple[int, int]
 
@@ -236,6 +238,8 @@ class _Decoded(Dataset[Tensor | ValueError]):
 
     def _image(self, index: int) -> Tensor:
         image = _decoded(self.paths[index])
+        if self.augmentation is None:
+            return pixels(fit(image, self.size))
         if self.augmentation.size is None:
             image = fit(image, self.size)
         drawn = self.augmentation.draw(1, generator(self.seed[0], self.seed[1], _AUGMENTATION, index))

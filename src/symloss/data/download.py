@@ -13,9 +13,9 @@ from typing import IO, Any, BinaryIO
 
 from symloss.checks import nearest
 from symloss.data.archive import extract
-from symloss.data.names import data_root
 from symloss.data.sources import BY_HAND, SOURCES, Remote, by_hand
-from symloss.writing import DiskFull, disk_is_full, said
+from symloss.environment import data_root
+from symloss.writing import DiskFull, clear_write_errors, disk_is_full
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes received so far, and their final number, if the server tells it."""
@@ -75,7 +75,7 @@ def _fetch_archive(base_url: str, remote: Remote, folder: Path, progress: Progre
 def _write_sums(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = [f"{checksum(path, 'sha256')}  {path.relative_to(folder).as_posix()}\n" for path in files]
-    with said(folder / SUMS):
+    with clear_write_errors(folder / SUMS):
         (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 

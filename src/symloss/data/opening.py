@@ -6,20 +6,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from symloss.checks import nearest
 from symloss.data.arrays import open_arrays
 from symloss.data.bad_files import BadFiles
 from symloss.data.cifar import CIFAR, open_cifar
-from symloss.data.dataset import DataSet
-from symloss.data.digits import open_digits
+from symloss.data.dataset import DataSet, Examples, labels_tensor, scaling_of_images
 from symloss.data.features import open_features
 from symloss.data.idx import SCALING as IDX
 from symloss.data.idx import open_idx
 from symloss.data.image_folder import open_folder
 from symloss.data.image_table import image_column, open_manifest
-from symloss.data.names import KNOWN, VOUCHED, data_root
+from symloss.data.names import KNOWN, VOUCHED
 from symloss.data.table_file import open_table
 from symloss.data.webvision import open_webvision
+from symloss.environment import data_root
 
 TABLES = (".csv", ".parquet")
 FILES = (*TABLES, ".npz")
@@ -35,16 +37,23 @@ def open_data(
     skip_bad: bool = False,
     on_bad: Callable[[Path, str], None] | None = None,
 ) -> DataSet:
-    """A data set by its name (one of ``KNOWN``, below ``root``) or by the path of the user's own.
+    """Open a data set: a published one by its name, or the user's own by its path.
+
+    The path may be
 
     - a folder of images by class, or with ``train/`` and ``test/`` (or ``val/``) of that kind;
     - a ``.csv`` or ``.parquet`` table of image files (in the column ``image``) and labels (in the column ``label``);
     - a ``.csv`` or ``.parquet`` table of features with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
-    ``test`` is a second one of the same kind with clean labels. With ``skip_bad`` files that are no images, class
-    folders without images and rows without a label are left out, and ``on_bad`` is told each one's path and what is
-    wrong with it. A name goes before a path: ``./digits`` is the path.
+    Args:
+        spec: one of ``KNOWN``, or a path. A name goes before a path: ``./digits`` is the path.
+        root: the folder of published data sets; None for :func:`symloss.data.data_root`.
+        label: the column of the labels, in tables.
+        image: the column of the image files, in tables.
+        test: clean data of the same kind to test on, for the user's own data.
+        skip_bad: leave out files that are no images, class folders without images and rows without a label.
+        on_bad: called with the path of each one that is left out, and what is wrong with it.
 
     >>> digits = open_data("digits")
     >>> len(digits.train), digits.input_shape, digits.classes[:3]
@@ -69,6 +78,31 @@ def _open_known(name: str, root: Path, bad: BadFiles) -> DataSet:
     if name in CIFAR:
         return open_cifar(name, root)
     return open_webvision(root, imagenet=name.endswith("-imagenet"), bad=bad)
+
+
+def open_digits() -> DataSet:
+    """The handwritten digits of scikit-learn, which need no download.
+
+    1,437 training and 360 test images (1, 8, 8), always the same: a stratified split with scikit-learn's seed 0.
+
+    Grey values of 0 to 16 are spread over 0 to 255.
+    """
+    # scikit-learn takes a second to import.
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # noqa: PLC0415
+    from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    digits = load_digits()
+    images = torch.from_numpy(digits.images).mul(255 / 16).round().to(torch.uint8)[:, None]
+    labels = labels_tensor(digits.target)
+    places = range(len(labels))
+    train, test = train_test_split(places, test_size=360, random_state=0, stratify=digits.target)
+    return DataSet(
+        name="digits",
+        train=Examples(images[train], labels[train]),
+        test=Examples(images[test], labels[test]),
+        classes=tuple(str(digit) for digit in range(10)),
+        scaling=scaling_of_images(images[train]),
+    )
 
 
 def existing(spec: str) -> Path:

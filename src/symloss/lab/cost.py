@@ -16,9 +16,8 @@ from symloss.data.dataset import DataSet
 from symloss.lab.work import Work
 from symloss.runs.result import EpochRow
 from symloss.runs.settings import Settings
-from symloss.training.build import build_loss, build_model, build_optimizer
 from symloss.training.run import train
-from symloss.training.task import open_for_training
+from symloss.training.task import build_loss, build_model, build_optimizer, open_for_training
 
 STEPS = 3
 PIXELS = 128 * 3 * 32 * 32

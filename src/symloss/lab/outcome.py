@@ -8,8 +8,8 @@ from typing import Any
 
 from symloss.recipes.cells import Cell
 from symloss.runs.folder_names import run_path
+from symloss.runs.result import spread
 from symloss.runs.run_folder import RunFolder
-from symloss.runs.summary import spread
 
 
 def accuracy(cell: Cell, runs: Path) -> float | None:

@@ -12,7 +12,7 @@ from symloss.data.names import KNOWN, VOUCHED
 from symloss.lab.search_space import Point, Space
 from symloss.losses.spec import parse, write
 from symloss.runs.settings import Settings
-from symloss.training.build import build_loss
+from symloss.training.task import build_loss
 
 OF_TRAINING = ("lr", "weight_decay")
 """Dimensions that are no parameters of the loss."""

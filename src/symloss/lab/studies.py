@@ -19,7 +19,7 @@ from symloss.lab.ranking import TriedPoint, ranked
 from symloss.lab.samplers import GRID, InOrder, SeededByTrial, distribution, rounded, samplers, short_name, suggest
 from symloss.lab.search_space import Point
 from symloss.lab.trial_locks import Claims, LockFolder
-from symloss.runs.summary import Spread
+from symloss.runs.result import Spread
 
 TRIALS = 20
 """Trials of each loss, of a sampler that could go on for ever."""

@@ -25,7 +25,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from symloss.lab.search_space import Point
-from symloss.writing import said, write_whole
+from symloss.writing import clear_write_errors, write_whole
 
 BEAT = 15.0
 """Seconds between two heartbeats."""
@@ -40,7 +40,7 @@ class LockFolder:
 
     def __init__(self, runs: Path):
         self.folder = runs / "tune-locks"
-        with said(self.folder):
+        with clear_write_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
         with self.turn():
             name = self.folder / "name"
@@ -51,7 +51,7 @@ class LockFolder:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """One process at a time: held for a moment to open the storage, or to look for a trial."""
-        with said(self.folder):
+        with clear_write_errors(self.folder):
             file = open(self.folder / "turn", "w")  # noqa: SIM115 (what goes wrong later is not about this file)
         with file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -27,10 +27,9 @@ from symloss.lab.storages import open_storage, readable_storage_errors, sqlite_u
 from symloss.lab.studies import Method, StudiedQuestion
 from symloss.lab.trial_locks import Claim, LockFolder
 from symloss.runs.folder_names import run_path
-from symloss.runs.result import Result
+from symloss.runs.result import Result, Spread, spread
 from symloss.runs.run_folder import Busy
 from symloss.runs.settings import Settings, with_seeds
-from symloss.runs.summary import Spread, spread
 from symloss.training.loop import Diverged
 
 __all__ = ["Method", "Progress", "Train", "tune"]

@@ -7,7 +7,7 @@ from typing import Any, overload
 from symloss import checks
 from symloss.loss_names import LossName
 from symloss.losses.algebra import Loss
-from symloss.losses.catalogue import LOSSES, RECORDS, find
+from symloss.losses.catalogue import LOSSES, RECORDS
 from symloss.losses.criterion import Criterion
 from symloss.losses.deviations import deviate
 from symloss.losses.record import Record
@@ -71,6 +71,17 @@ def describe(name: str) -> Record:
         return find(name)
     source = "your own" if isinstance(tree, Own) else "composed"
     return Record(name, name, source, lambda: build(tree))
+
+
+def find(name: str) -> Record:
+    """The record of a loss of the catalogue; an error with the nearest name where there is none.
+
+    >>> find("sgce").formula
+    '(mean_k p_k^q - p_y^q) / q'
+    """
+    if name not in RECORDS:
+        raise ValueError(f"there is no loss named {name!r}; {checks.nearest(name, RECORDS)}")
+    return RECORDS[name]
 
 
 def build(tree: Tree) -> Loss:

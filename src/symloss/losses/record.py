@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from symloss import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.criterion import LossOptions
-from symloss.recipes.presets import Preset, presets_of
+from symloss.recipes.published_settings import Preset, presets_of
 
 Fact = bool | Callable[[SimpleNamespace], bool]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from symloss.models.layers import image_shape, initialise
+from symloss.models.small_networks import image_shape, initialise
 
 STAGES = (3, 4, 6, 3)
 """The number of blocks with 64, 128, 256 and 512 channels, in resnet34 and resnet50."""

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from symloss import __version__, checks
-from symloss.noise.counts import METHODS, Labels, relabel
 from symloss.noise.human import human_file, human_labels
 from symloss.noise.instance import relabel_by_input
-from symloss.noise.label_array import label_array
-from symloss.noise.manifest import Corruption, describe
+from symloss.noise.manifest import Corruption, describe, label_array
 from symloss.noise.noise_spec import Spec, parse
-from symloss.noise.transition import checked_matrix, transition_matrix
+from symloss.noise.transition import METHODS, Labels, checked_matrix, relabel, transition_matrix
 
 
 def corrupt(

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from symloss import checks
-from symloss.noise.counts import Labels
-from symloss.noise.label_array import label_array
+from symloss.noise.manifest import label_array
 from symloss.noise.noise_spec import HUMAN, HUMAN_LABELS, Spec, known_human
+from symloss.noise.transition import Labels
 
 # What a pickled numpy array of integers names; the module of _reconstruct moved with numpy 2.
 _RECONSTRUCT = np.empty(0).__reduce__()[0]

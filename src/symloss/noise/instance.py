@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from symloss.noise.counts import Labels, by_class
-from symloss.noise.transition import flip_rate
+from symloss.noise.transition import Labels, by_class, flip_rate
 
 SPREAD = 0.1
 """Standard deviation of the examples' flip rates."""

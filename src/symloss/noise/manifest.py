@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from symloss.noise import files
-from symloss.noise.counts import Labels
-from symloss.noise.files import LABELS_FILE, MANIFEST_FILE
-from symloss.noise.label_array import label_array, sha256
+from symloss import checks
+from symloss.noise.transition import Labels
+from symloss.writing import write_whole
 
+MANIFEST_FILE, LABELS_FILE = "noise.json", "noise.npz"
+"""The files of corrupted labels: the manifest, and the arrays."""
 SETTINGS = ("spec", "method", "seed", "classes", "split", "version")
 
 
@@ -78,7 +83,7 @@ class Manifest:
             "rate": self.rate,
             "rates": self.rates.tolist(),
         }
-        return files.with_checksum(fields | derived)
+        return with_checksum(fields | derived)
 
 
 def describe(clean: Labels, noisy: Labels, **settings: Any) -> Manifest:
@@ -111,8 +116,8 @@ class Corruption:
         """Write noise.npz and noise.json, each of them whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        files.write_arrays(folder / LABELS_FILE, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
-        files.write_document(folder / MANIFEST_FILE, self.manifest.document())
+        write_arrays(folder / LABELS_FILE, labels=self.labels, clean=self.clean, counts=self.manifest.counts)
+        write_document(folder / MANIFEST_FILE, self.manifest.document())
 
 
 def load_corruption(folder: str | Path) -> Corruption:
@@ -122,18 +127,113 @@ def load_corruption(folder: str | Path) -> Corruption:
         folder: the folder with noise.npz and noise.json.
     """
     folder = Path(folder)
-    document = files.read_document(folder / MANIFEST_FILE, SETTINGS)
+    document = read_document(folder / MANIFEST_FILE, SETTINGS)
     labels, clean = _read_labels(folder / LABELS_FILE, document["classes"])
     manifest = describe(clean, labels, **{name: document[name] for name in SETTINGS})
-    files.refuse_strangers(folder, MANIFEST_FILE, LABELS_FILE, document, manifest.document())
+    refuse_strangers(folder, MANIFEST_FILE, LABELS_FILE, document, manifest.document())
     return Corruption(labels, clean, manifest)
 
 
 def _read_labels(path: Path, classes: int) -> tuple[Labels, Labels]:
     labels, clean = (
         label_array(name, array, classes)
-        for name, array in zip(("labels", "clean"), files.read_arrays(path, "labels", "clean"), strict=True)
+        for name, array in zip(("labels", "clean"), read_arrays(path, "labels", "clean"), strict=True)
     )
     if len(labels) != len(clean):
         raise ValueError(f"{str(path)!r} must hold as many labels as clean; got {len(labels)} and {len(clean)}")
     return labels, clean
+
+
+def label_array(argument: str, value: Any, classes: int | None = None) -> Labels:
+    """Copy labels to int64. They must be a vector of integers, each of them a class."""
+    if hasattr(value, "is_floating_point"):  # a tensor; reading a manifest needs no torch
+        if value.is_floating_point():
+            raise TypeError(f"{argument} must hold integers; got {value.dtype}")
+        value = value.detach().cpu().numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise TypeError(f"{argument} must be a vector of integers; got {checks.brief(value)}") from None
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"{argument} must have shape (N,) with at least one label; got {array.shape}")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{argument} must hold integers; got {array.dtype}")
+    wrong = array[(array < 0) | (array >= classes)] if classes is not None else array[array < 0]
+    if len(wrong):
+        allowed = "at least 0" if classes is None else f"0 to {classes - 1} with {classes} classes"
+        raise ValueError(f"{argument} must be {allowed}; got {int(wrong[0])}")
+    return array.astype(np.int64)
+
+
+def sha256(labels: Labels) -> str:
+    """Of the labels as little-endian 64-bit integers, the same on every machine.
+
+    >>> sha256(np.array([0]))[:8], hashlib.sha256(bytes(8)).hexdigest()[:8]
+    ('af5570f5', 'af5570f5')
+    """
+    return hashlib.sha256(labels.astype("<i8").tobytes()).hexdigest()
+
+
+def with_checksum(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the SHA-256 of everything else in it."""
+    rest = {name: value for name, value in document.items() if name != "sha256"}
+    return rest | {"sha256": hashlib.sha256(_text(rest).encode()).hexdigest()}
+
+
+def write_arrays(path: Path, **arrays: NDArray[Any]) -> None:
+    """Write arrays to an .npz file, wholly or not at all."""
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays)
+    write_whole(path, content.getvalue())
+
+
+def write_document(path: Path, document: dict[str, Any]) -> None:
+    """Write a JSON file, wholly or not at all."""
+    write_whole(path, _text(document).encode())
+
+
+def read_document(path: Path, required: Iterable[str]) -> dict[str, Any]:
+    """What ``write_document`` wrote, with the required fields and a checksum that is right."""
+    try:
+        document = json.loads(_existing(path).read_text())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{str(path)!r} must be a JSON document; got one that is damaged") from error
+    if not isinstance(document, dict) or not set(required) <= set(document):
+        raise ValueError(f"{str(path)!r} must hold {', '.join(required)}; got another document")
+    if document != with_checksum(document):
+        raise ValueError(f"{str(path)!r} must be as it was written; got a document that does not match its sha256")
+    return document
+
+
+def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
+    """What ``write_arrays`` wrote; no code is run, whatever the file holds."""
+    content = io.BytesIO(_existing(path).read_bytes())
+    try:
+        with np.load(content, allow_pickle=False) as arrays:
+            return [arrays[name] for name in names]
+    except Exception as error:  # a damaged archive raises anything from EOFError to zlib.error
+        listed = " and ".join((", ".join(names[:-1]), names[-1]))
+        raise ValueError(
+            f"{str(path)!r} must hold the arrays {listed}; got a damaged file ({type(error).__name__})"
+        ) from error
+
+
+def refuse_strangers(folder: Path, json_name: str, npz_name: str, told: dict[str, Any], found: dict[str, Any]) -> None:
+    """Raise ValueError if a document does not describe the arrays beside it."""
+    different = [name for name in found if found[name] != told.get(name)]
+    if different:
+        raise ValueError(
+            f"{json_name} and {npz_name} in {str(folder)!r} must belong together; "
+            f"got files that differ in {', '.join(different)}"
+        )
+
+
+def _text(document: dict[str, Any]) -> str:
+    lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in document.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise FileNotFoundError(f"folder must hold a saved corruption; got {str(path.parent)!r} without {path.name}")
+    return path

@@ -19,15 +19,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from symloss.recipes import protocols
-from symloss.recipes.protocols import TrainingProtocol, load_protocol
+from symloss.recipes.published_settings import PRESETS, PROTOCOLS, TrainingProtocol, load_protocol
 from symloss.runs.settings import Settings
 
 if TYPE_CHECKING:
     from symloss.losses.record import Record
 
 GIVEN, DEFAULT, OURS = "as given", "the default", "not published; ours"
-PRESETS = "presets.toml"
 _LOSS_TAKES_SCORES = {"l2": "divided by their norm", None: "as they are"}
 
 
@@ -156,7 +154,7 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
     layers = (
         Layer("defaults", _defaults(), DEFAULT),
         _loss_layer(record, {} if by_preset else record.defaults),
-        Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=protocols.FILE),
+        Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=PROTOCOLS),
         *([] if by_preset else _preset_layer(record, rules)),
         *_entry_layer(record, rules, with_parameters=not by_preset),
         Layer("data and loss", {"data": data}, source, parameters=parameters or None),
@@ -204,7 +202,7 @@ def _entry_layer(record: Record, rules: TrainingProtocol, *, with_parameters: bo
         return []
     parameters = entry.parameters if with_parameters else None
     name = f"protocol {rules.name}, for {record.name}"
-    return [Layer(name, entry.values, entry.source, parameters, entry.sources, protocols.FILE)]
+    return [Layer(name, entry.values, entry.source, parameters, entry.sources, PROTOCOLS)]
 
 
 def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

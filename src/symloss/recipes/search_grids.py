@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from symloss import checks
-from symloss.recipes.protocols import list_protocols, trained_as
+from symloss.recipes.published_settings import list_protocols, trained_as
 
 FILE = "search.toml"
 INTERVALS = {"lr": "(0, inf)", "weight_decay": "[0, inf)"}
@@ -91,7 +91,7 @@ def search_grids() -> SearchGrids:
 
 def read_grids(text: str) -> SearchGrids:
     """Grids written as in search.toml. A grid that cannot be meant is refused, by its name."""
-    from symloss.losses.catalogue import find  # noqa: PLC0415 (with the losses comes torch)
+    from symloss.losses.create import find  # noqa: PLC0415 (with the losses comes torch)
 
     raw = tomllib.loads(text)
     _only(FILE, raw, ("weight-decay", "loss", "paper"))

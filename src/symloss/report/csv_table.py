@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from symloss.recipes.published_tables import SPREADS
 from symloss.report.document import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section
+from symloss.runs.result import Spread
 from symloss.runs.settings import displayed_noise, displayed_profile
-from symloss.runs.summary import Spread
-from symloss.text import plain
 
 COLUMNS = (
     "table", "profile", "dataset", "loss", "title", "noise", "status", "measure", "n", "seeds", "mean", "std",
@@ -19,6 +19,9 @@ COLUMNS = (
     "published_spread_kind", "published_bold", "difference", "top", "lr", "weight_decay", "validation_labels", "model",
     "epochs", "subset", "runs",
 )  # fmt: skip
+# The first characters of a formula in a cell. Some spreadsheets accept full-width ones too.
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def render(report: Report) -> str:
@@ -34,8 +37,19 @@ def render(report: Report) -> str:
     return text.getvalue()
 
 
+def without_formula(value: str) -> str:
+    """Quote text that a spreadsheet would take for a formula. Numbers stay as they are.
+
+    >>> without_formula("=1+1"), without_formula("ce"), without_formula("-1")
+    ("'=1+1", 'ce', '-1')
+    """
+    if _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}" if value.lstrip()[:1] in _FORMULA or value[:1] in ("\t", "\r", "\n") else value
+
+
 def _safe(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) if isinstance(value, str) else _short(value) for name, value in row.items()}
+    return {name: without_formula(value) if isinstance(value, str) else _short(value) for name, value in row.items()}
 
 
 def _short(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from symloss.recipes.published_tables import Published
-from symloss.runs.summary import Spread
+from symloss.runs.result import Spread
 
 DIFFERENCE = (
     "(ours - published) / sqrt(s² + t²), where s is the standard deviation of our runs and t that of "

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from symloss.recipes.published_tables import Published, PublishedTable
 from symloss.runs.reading import Run, Runs
+from symloss.runs.result import Spread
 from symloss.runs.settings import FULL, displayed_profile
-from symloss.runs.summary import Spread
 
 
 @dataclass(frozen=True)

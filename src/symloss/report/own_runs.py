@@ -8,8 +8,8 @@ from typing import Any
 from symloss.report.document import ColumnHead, LossRow, ReportCell, ReportTable, Section
 from symloss.report.sorting import loss_key, noise_key
 from symloss.runs.reading import Run
+from symloss.runs.result import in_percent
 from symloss.runs.settings import Settings, displayed_noise
-from symloss.runs.summary import in_percent
 
 OF_A_ROW = ("loss", "weight_decay", "lr", "scores", "penalty")
 """Settings that a loss has presets for; runs that differ in them are rows of the same table."""

@@ -11,8 +11,8 @@ from symloss.report.charts import breakable
 from symloss.report.difference import signed
 from symloss.report.document import LossRow, ReportCell, ReportTable, Section
 from symloss.runs.reading import Run
+from symloss.runs.result import Spread
 from symloss.runs.settings import displayed_noise
-from symloss.runs.summary import Spread
 
 FAR = 2.0
 """Differences beyond so many standard deviations stand out."""

@@ -10,8 +10,8 @@ from symloss.recipes.published_tables import SPREADS, PublishedTable, TableColum
 from symloss.report.difference import difference
 from symloss.report.document import ColumnHead, LossRow, ReportCell, ReportTable, Section
 from symloss.runs.reading import Run
+from symloss.runs.result import in_percent
 from symloss.runs.settings import displayed_noise
-from symloss.runs.summary import in_percent
 
 
 class Position(NamedTuple):

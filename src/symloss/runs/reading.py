@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.noise.files import MANIFEST_FILE
+from symloss.noise.manifest import MANIFEST_FILE
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import DATA, FAILURE, SETTINGS, RunFolder
 from symloss.runs.settings import Settings
@@ -19,18 +19,25 @@ from symloss.runs.settings import Settings
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder, as it was read. Its settings are always there, its result only if it is finished."""
+    """One run, as its folder holds it.
+
+    Args:
+        folder: the folder of the run.
+        name: the path of that folder, relative to the one that was read.
+        settings: of the run.
+        outcome: the result; None if the run is not finished.
+        failure: why a sweep gave the run up; None if it did not.
+    """
 
     folder: Path
     name: str
-    """The path of the folder, relative to the one that was read."""
     settings: Settings
     outcome: Result | None
     failure: str | None
-    """The reason why it was given up, if a sweep wrote that down."""
 
     @property
     def finished(self) -> bool:
+        """Whether the run has a result."""
         return self.outcome is not None
 
     @property
@@ -90,14 +97,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Runs:
-    """Every run below a folder."""
+    """Every run below a folder.
+
+    Args:
+        folder: the folder that was read.
+        finished: the runs with a result.
+        unfinished: the runs without one, whether they failed or were cut off.
+        repeated: runs with the settings of another run, each with that other run. They do not count a second time.
+    """
 
     folder: Path
     finished: tuple[Run, ...]
     unfinished: tuple[Run, ...]
-    """Those without a result, whether they failed or were cut off."""
     repeated: tuple[tuple[Run, Run], ...]
-    """Runs with the settings of another one, and that other one; they do not count a second time."""
 
 
 def read_runs(folder: Path | str) -> Runs:

@@ -11,14 +11,16 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from symloss import checks
-from symloss.noise.files import LABELS_FILE, MANIFEST_FILE
+from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
 from symloss.runs.result import EpochRow, Result, checked_share
 from symloss.runs.settings import Settings
-from symloss.writing import said, write_whole
+from symloss.writing import clear_write_errors, write_whole
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
 RESULT, FAILURE, LOCK = "result.json", "failure.json", "lock"
@@ -31,6 +33,42 @@ BEFORE_AN_EPOCH = (SETTINGS, DATA, MANIFEST_FILE, LABELS_FILE, METRICS, FAILURE,
 
 class Busy(ValueError):  # noqa: N818
     """Another process trains this run, or may do so."""
+
+
+@dataclass(frozen=True)
+class DataDescription:
+    """What ``data.json`` keeps of a run's data: all that is needed to predict on other data, and what was done to it.
+
+    Args:
+        name: the name or the path of the data.
+        classes: the names of the classes.
+        input_shape: the shape of one input.
+        size: the pixels on each side to which images in files are brought; None for other data.
+        columns: the names of the features of a table.
+        mean: of each channel or feature, for scaling.
+        std: the standard deviations, as many.
+        augmentation: the random changes of training images.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    size: int | None
+    columns: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augmentation: tuple[str, ...] = ()
+
+
+_LISTS: dict[str, Any] = {
+    "classes": str,
+    "input_shape": int,
+    "columns": str,
+    "mean": (int, float),
+    "std": (int, float),
+    "augmentation": str,
+}
+"""Lists in ``data.json``, and what each is a list of. The last may be missing: no prediction needs it."""
 
 
 class RunFolder:
@@ -49,7 +87,7 @@ class RunFolder:
     def start(self, settings: Settings) -> None:
         """Make the folder, or refuse one that belongs to another run."""
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
-        with said(self.path):
+        with clear_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         if self.settings() is None:
             with self.alone():  # two may start the same run at the same moment
@@ -113,6 +151,7 @@ class RunFolder:
         )
 
     def has_checkpoint(self) -> bool:
+        """Whether the run has finished an epoch."""
         return any((self.path / name).exists() for name in (CHECKPOINT, PREVIOUS))
 
     def forget(self) -> None:
@@ -129,6 +168,22 @@ class RunFolder:
         """The result of the run; None while it is not finished."""
         document = self.read(RESULT)
         return None if document is None else Result.from_json(document, self.path / RESULT)
+
+    def data(self) -> DataDescription | None:
+        """What the run trained on, checked: the folder may be somebody else's. None if it was not written yet."""
+        document = self.read(DATA, needs=(*(name for name in _LISTS if name != "augmentation"), "size"))
+        if document is None:
+            return None
+        lists = {name: document.get(name, []) for name in _LISTS}
+        for name, values in lists.items():
+            if not isinstance(values, list) or not all(isinstance(each, _LISTS[name]) for each in values):
+                wanted = f"a list of {'texts' if _LISTS[name] is str else 'numbers'}"
+                raise ValueError(f"{self.path / DATA} must hold {name} as {wanted}; got {checks.brief(values)}")
+        size = document["size"]
+        if not isinstance(size, (int, NoneType)):
+            raise ValueError(f"{self.path / DATA} must hold size as a number or nothing; got {checks.brief(size)}")
+        name = str(document.get("name", ""))
+        return DataDescription(name=name, size=size, **{key: tuple(values) for key, values in lists.items()})
 
     def evaluation(self, data: str) -> float | None:
         """The accuracy on another data set; None if the model was not tested on it yet."""
@@ -154,6 +209,7 @@ class RunFolder:
         return document
 
     def write(self, name: str, data: dict[str, Any]) -> None:
+        """Write a JSON file, wholly or not at all."""
         self.require_lock()
         write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
 
@@ -163,7 +219,7 @@ class RunFolder:
         A checkpoint is written after its row, so no power cut leaves a checkpoint without it.
         """
         self.require_lock()
-        with said(self.path / METRICS), open(self.path / METRICS, "a") as file:
+        with clear_write_errors(self.path / METRICS), open(self.path / METRICS, "a") as file:
             file.write(_line(row))
             file.flush()
             os.fsync(file.fileno())

@@ -13,8 +13,8 @@ from typing import Any
 
 from symloss import checks
 from symloss.data.names import KNOWN, VOUCHED
-from symloss.noise.counts import METHODS
 from symloss.noise.noise_spec import parse
+from symloss.noise.transition import METHODS
 
 SCHEDULES = (
     "'constant', 'cosine', 'step:190' or 'step:190,0.1' (factor every so many epochs), 'exponential:0.1/10000' (factor "
@@ -37,6 +37,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
+        """Read a schedule such as "cosine", "step:190,0.1", "exponential:0.1/10000" or "epochs:0.97"."""
         kind, _, rest = text.partition(":")
         try:
             if kind in ("constant", "cosine") and not rest:
@@ -84,6 +85,41 @@ AUGMENT: dict[str, bool | str] = {"all": True, "crop": "crop", "none": False}
 class Settings:
     """What to train, on what data, and how. The folder and the devices are no part of it.
 
+    Args:
+        data: the name of a published data set, or the path of the user's own.
+        noise: the noise that is added to the training labels, as in :func:`symloss.noise.parse`.
+        counts: how many labels change: "exact", "floor" or "sampled", as in :func:`symloss.noise.corrupt`.
+        loss: the loss with its parameters, as in :func:`symloss.create_loss`.
+        scores: how the scores are changed before the loss: "loss" (as the loss says), "none", "l2" (divided by their
+            norm), or "batch-norm" (a layer behind the model).
+        penalty: weight of the sum of absolute parameters (ANL).
+        model: the model, as in ``symloss.models.create_model``.
+        epochs: the number of passes over the training data.
+        batch: the number of examples in a step.
+        optimizer: "sgd", "nesterov", "adam" or "adamw".
+        lr: the learning rate at the start.
+        momentum: of "sgd" and "nesterov".
+        weight_decay: weight of the squared parameters, as the optimiser applies it.
+        schedule: how the learning rate changes: "constant", "cosine", "step:190", "step:190,0.1" (a factor every so
+            many epochs), "exponential:0.1/10000" (a factor every so many steps) or "epochs:0.97" (one every epoch).
+        clip: the largest norm of the gradient; 0 and None are no limit.
+        augment: random changes of training images: all that the data set has (True), none (False), or "crop", which
+            never flips.
+        subset: only so many training examples, the same for every seed; None for all.
+        validation: the share of the training data that is held out.
+        clean_validation: whether the examples that are held out have their true labels.
+        seed: of the initial weights, the order of examples, augmentation, noise, and the choice of what is held out.
+        noise_seed: of the noise alone; None for ``seed``.
+        precision: "32" or "bf16-mixed".
+        channels_last: whether images lie in memory with the channels last.
+        compile: whether the model is compiled by ``torch.compile``.
+        label: the column of the labels, in tables.
+        image: the column of the image paths, in tables.
+        test: clean data to test on, for the user's own data.
+        fingerprint: a checksum of files that may change: the user's own data, published data that is not as published,
+            a noise matrix. None where there are no such files.
+        profile: the name of the reduced form of a recipe. It changes nothing by itself, but every report prints it.
+
     >>> Settings(loss="gce:q=0.5", noise="sym:0.4").epochs
     60
     """
@@ -92,11 +128,8 @@ class Settings:
     noise: str = "clean"
     counts: str = "exact"
     loss: str = "ce"
-    """With its parameters, as in ``create_loss``."""
     scores: str = "loss"
-    """What is done to the scores: what the loss says, "none", "l2", or a "batch-norm" layer behind the model."""
     penalty: float = 0.0
-    """Weight of the sum of absolute parameters (ANL)."""
     model: str = "mlp"
     epochs: int = 60
     batch: int = 128
@@ -106,31 +139,20 @@ class Settings:
     weight_decay: float = 0.0
     schedule: str = "cosine"
     clip: float | None = 5.0
-    """Largest norm of the gradient; 0 and None are none."""
     augment: bool | str = True
-    """Whether training images are changed at random: as the data set says, not at all, or "crop", which never flips."""
     subset: int | None = None
-    """Only so many training examples, drawn once (the same for every seed): a reduced protocol."""
     validation: float = 0.1
-    """Share of the training data that is held out."""
     clean_validation: bool = False
     seed: int = 0
     noise_seed: int | None = None
-    """Of the noise alone, where it stays the same while the seed changes."""
     precision: str = "32"
     channels_last: bool = False
     compile: bool = False
     label: str = "label"
-    """The column of the labels, in tables."""
     image: str | None = None
-    """The column of the image paths, in tables."""
     test: str | None = None
-    """Clean data to test on, for data of one's own."""
     fingerprint: str | None = None
-    """A checksum of files that may change: data of one's own, known data that is not as published, a noise matrix.
-    None where there are no such files."""
     profile: str = FULL
-    """The name of the reduced form of a recipe. It changes nothing by itself, but every report prints it."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -156,10 +178,12 @@ class Settings:
         Schedule.parse(self.schedule)
 
     def to_dict(self) -> dict[str, Any]:
+        """The settings by name, for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Settings:
+        """Settings by name, as ``to_dict`` returns them. A name that is no setting is refused."""
         known = {field.name for field in dataclasses.fields(cls)}
         for name in values:
             if name not in known:

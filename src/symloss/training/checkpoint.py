@@ -51,6 +51,7 @@ def save_best(folder: RunFolder, state: dict[str, Any]) -> None:
 
 
 def load_best(folder: RunFolder) -> dict[str, Any]:
+    """Read the checkpoint of the epoch with the best validation accuracy."""
     return load_state(folder.path / BEST)
 
 

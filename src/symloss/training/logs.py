@@ -33,5 +33,6 @@ class TensorBoard:
         self.writer.flush()
 
     def close(self) -> None:
+        """Finish the event file, if an epoch was written."""
         if self.writer is not None:
             self.writer.close()

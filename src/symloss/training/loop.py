@@ -18,22 +18,20 @@ from torch import Tensor, nn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
 from symloss.losses.penalty import l1_penalty
-from symloss.models.factory import is_built_in
-from symloss.own_code import own_code
+from symloss.models.factory import model_errors
 from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import RunFolder
 from symloss.runs.settings import Schedule, Settings
-from symloss.training.build import build_loss, build_model, build_optimizer, require_scores
 from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_best, save_checkpoint
-from symloss.training.task import Task, augmentation
+from symloss.training.task import Task, augmentation, build_loss, build_model, build_optimizer, require_scores
 
 
 class Diverged(ValueError):  # noqa: N818
-    """The loss is no number any more."""
+    """The loss, the scores or the weights became infinite or nan."""
 
 
 class _NoLoss(ValueError):  # noqa: N818
-    """Scores that no loss can be computed of."""
+    """The scores became infinite, so that the loss has no value."""
 
 
 @dataclass
@@ -47,6 +45,14 @@ class Tally:
         self.knows_clean = False
 
     def add(self, scores: Tensor, loss: Tensor | None, labels: Tensor, clean: Tensor | None) -> None:
+        """Count a batch.
+
+        Args:
+            scores: (N, C), by the model.
+            loss: the mean over the batch; None in an evaluation.
+            labels: (N,), those of the examples, which may be wrong.
+            clean: (N,), the true ones; None where they are not known.
+        """
         predicted = scores.argmax(1)
         hit = predicted == labels
         rows = [hit.sum(), torch.tensor(len(labels), device=self.sums.device)]
@@ -81,7 +87,14 @@ class Tally:
 
 
 class Trainer:
-    """A run in progress: everything a checkpoint must bring back, and the means to go one epoch further."""
+    """A run in progress: model, optimiser, loss and batches.
+
+    Args:
+        fabric: devices, precision and processes.
+        settings: of the run.
+        task: the data of the run.
+        workers: processes that decode images in files.
+    """
 
     def __init__(self, fabric: Fabric, settings: Settings, task: Task, workers: int = 0):
         self.fabric, self.settings, self.workers = fabric, settings, workers
@@ -94,7 +107,6 @@ class Trainer:
         # On the device, beside the inputs: what each example is labelled, and what it is.
         self.labels = task.train.labels.to(fabric.device)
         self.clean = None if task.clean is None else task.clean.to(fabric.device)
-        self.own = None if is_built_in(settings.model) else settings.model
         self.forward, self.stepper = self._set_up()
 
     def _set_up(self) -> tuple[nn.Module, Any]:
@@ -115,7 +127,7 @@ class Trainer:
         )  # fmt: skip
 
     def train_epoch(self, epoch: int) -> EpochRow:
-        """One pass over the training data (epochs count from 0). What it measures is of the model as it changes."""
+        """One pass over the training data; epochs count from 0. The metrics are of the model while it changes."""
         torch.manual_seed(_mixed(self.settings.seed, epoch))  # for models that draw, by dropout
         self.forward.train()
         tally, pending = Tally(self.fabric), None
@@ -177,7 +189,7 @@ class Trainer:
         return scores
 
     def _forward(self, inputs: Tensor) -> Tensor:
-        with own_code(self.own):
+        with model_errors(self.settings.model):
             scores: Tensor = self.forward(inputs)
         return scores
 
@@ -197,9 +209,11 @@ class Trainer:
         return tally.accuracy()
 
     def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: the weights of the model, and the state of the optimiser."""
         return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def load(self, state: dict[str, Any]) -> None:
+        """Take over the weights and the state of the optimiser from a checkpoint; raise if they do not fit."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for parameter, kept in self.optimizer.state.items():

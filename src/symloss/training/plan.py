@@ -8,7 +8,7 @@ from typing import Any
 from symloss.data.dataset import DataSet
 from symloss.data.names import KNOWN
 from symloss.recipes import resolve as recipes
-from symloss.recipes.protocols import trained_as
+from symloss.recipes.published_settings import trained_as
 from symloss.runs.settings import Settings
 from symloss.training.task import augmentation, fingerprint, open_for_training
 

@@ -8,9 +8,8 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -18,10 +17,10 @@ from torch.multiprocessing.spawn import ProcessRaisedException
 
 from symloss.data.dataset import DataSet
 from symloss.environment import versions
-from symloss.noise.files import MANIFEST_FILE
+from symloss.noise.manifest import MANIFEST_FILE
 from symloss.own_code import note_of
 from symloss.runs.result import EpochRow, Result
-from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, RunFolder
+from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
 from symloss.runs.settings import PRECISIONS, Settings
 from symloss.training.loop import Diverged, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
@@ -164,7 +163,7 @@ class _Work:
             _refuse_other_labels(folder, task)
             folder.require_lock()
             task.corruption.save(folder.path)
-            folder.write(DATA, _description(self.settings, task))
+            folder.write(DATA, asdict(_description(self.settings, task.data)))
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
             best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)
@@ -229,19 +228,17 @@ def _last(folder: RunFolder, epochs: int) -> EpochRow:
     return last
 
 
-def _description(settings: Settings, task: Task) -> dict[str, Any]:
-    """What has to be known of the data to predict on other data, and what was done to it."""
-    data = task.data
-    return {
-        "name": data.name,
-        "classes": list(data.classes),
-        "input_shape": list(data.input_shape),
-        "size": data.size,
-        "columns": list(data.columns),
-        "mean": list(data.scaling.mean),
-        "std": list(data.scaling.std),
-        "augmentation": list(augmentation(settings, data)),
-    }
+def _description(settings: Settings, data: DataSet) -> DataDescription:
+    return DataDescription(
+        name=data.name,
+        classes=data.classes,
+        input_shape=data.input_shape,
+        size=data.size,
+        columns=data.columns,
+        mean=data.scaling.mean,
+        std=data.scaling.std,
+        augmentation=augmentation(settings, data),
+    )
 
 
 def _result(settings: Settings, task: Task, last: EpochRow, best: EpochRow) -> Result:

@@ -1,21 +1,30 @@
-"""The data of a run: training examples with noisy labels, validation examples, and clean test examples."""
+"""What a run trains, made from its settings: the data with noisy labels, the model, the loss and the optimiser."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from symloss.data.augment import chosen
+from symloss.data.augment import crops_of
 from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.names import data_root
 from symloss.data.opening import open_data
 from symloss.data.published import MD5, deviation
+from symloss.environment import data_root
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.create import create_loss
+from symloss.losses.criterion import Criterion, ScoreMap
+from symloss.losses.scores import BatchNormScores, append_scores
+from symloss.losses.spec import parse as parse_loss
+from symloss.losses.spec import write
+from symloss.models import create_model
 from symloss.noise.corrupt_labels import corrupt
 from symloss.noise.manifest import Corruption
 from symloss.noise.noise_spec import parse
@@ -24,12 +33,20 @@ from symloss.runs.settings import Settings
 
 @dataclass(frozen=True)
 class Task:
-    """The data of a run: what it trains on, what is held out, and what it is tested on."""
+    """The data of a run.
+
+    Args:
+        data: the whole data set.
+        train: the examples to train on, with noisy labels.
+        clean: (N,), the true labels of the training examples; None where they are not known.
+        validation: the examples that are held out; None if there are none.
+        test: the clean examples to test on; None if there are none.
+        corruption: all labels of the training data, noisy and clean, with the manifest.
+    """
 
     data: DataSet
     train: Examples
     clean: Tensor | None
-    """The true labels of the training examples, where they are known."""
     validation: Examples | None
     test: Examples | None
     corruption: Corruption
@@ -98,8 +115,10 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
 
 
 def augmentation(settings: Settings, data: DataSet) -> tuple[str, ...]:
-    """What is done to training images."""
-    return chosen(settings.augment, data.augmentation, data.input_shape)
+    """The random changes of training images: all steps of the data set, its crops alone, or none."""
+    if isinstance(settings.augment, bool):
+        return data.augmentation if settings.augment else ()
+    return crops_of(data.augmentation, data.input_shape)
 
 
 def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | None) -> str | None:
@@ -166,3 +185,55 @@ def _split(used: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
         raise ValueError(f"validation must leave examples on both sides; got {share} of {len(used)} examples")
     order = torch.from_numpy(np.random.Generator(np.random.PCG64([seed, 1])).permutation(len(used)))
     return used[order[:cut].sort().values], used[order[cut:].sort().values]
+
+
+def build_model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The untrained model, with a layer of batch normalisation on the scores if the settings ask for one.
+
+    Args:
+        settings: of the run.
+        input_shape: the shape of one input.
+        classes: the number of classes.
+    """
+    model = create_model(settings.model, input_shape=input_shape, classes=classes, seed=settings.seed)
+    if settings.scores != "batch-norm":
+        return model
+    return append_scores(model, BatchNormScores(classes))
+
+
+def require_scores(scores: Tensor, classes: int, model: str) -> None:
+    """Raise ValueError unless the scores of a model have shape (N, classes)."""
+    if scores.dim() != 2 or scores.shape[1] != classes:
+        given = tuple(scores.shape)
+        raise ValueError(
+            f"model {model!r} must return {classes} scores for each example; got a tensor of shape {given}"
+        )
+
+
+def build_loss(settings: Settings) -> Criterion:
+    """The loss, with the normalisation of scores that the settings ask for.
+
+    >>> build_loss(Settings(loss="gce:q=0.5", scores="l2")).loss
+    GCE(q=0.5)
+    """
+    if settings.scores == "loss":
+        return create_loss(settings.loss)
+    return create_loss(settings.loss, normalize="l2" if settings.scores == "l2" else None)
+
+
+def build_score_map(settings: Settings) -> ScoreMap | None:
+    """How the loss changes the scores; None if it takes them as they are. No code of the user's is imported for it."""
+    name, options = parse_loss(settings.loss)
+    loss = settings.loss if name in RECORDS else write("ce", options)
+    return build_loss(replace(settings, loss=loss)).score_map
+
+
+def build_optimizer(settings: Settings, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimiser that the settings name, for these parameters."""
+    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    if settings.optimizer in ("adam", "adamw"):
+        adam = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
+        # One kernel for a tensor's update; a tenth of a step of a small network.
+        return adam(parameters, fused=True, **common)
+    nesterov = settings.optimizer == "nesterov"
+    return torch.optim.SGD(parameters, momentum=settings.momentum, nesterov=nesterov, **common)

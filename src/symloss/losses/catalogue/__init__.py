@@ -5,6 +5,6 @@ To add a loss: a class in the file of its family, one line with its plain formul
 """
 
 from symloss.losses.catalogue.references import SOURCES
-from symloss.losses.catalogue.registry import LOSSES, RECORDS, find
+from symloss.losses.catalogue.registry import LOSSES, RECORDS
 
-__all__ = ["LOSSES", "RECORDS", "SOURCES", "find"]
+__all__ = ["LOSSES", "RECORDS", "SOURCES"]

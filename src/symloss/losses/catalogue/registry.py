@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType, ModuleType
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from symloss import checks
 from symloss.losses.catalogue import (
     asymmetric_losses,
     bounded_ce,
@@ -33,25 +32,16 @@ FAMILIES = (
 )
 
 
-def _defined_in(family: ModuleType) -> Iterator[tuple[type[Criterion], Record]]:
-    for value in vars(family).values():
-        if isinstance(value, type) and issubclass(value, Criterion) and value is not Criterion:
-            yield value, vars(value)["record"]
-
-
-_ENTRIES = [entry for family in FAMILIES for entry in _defined_in(family)]
-LOSSES: Mapping[str, type[Criterion]] = MappingProxyType({record.name: loss for loss, record in _ENTRIES})
+_CLASSES = [
+    value
+    for family in FAMILIES
+    for value in vars(family).values()
+    if isinstance(value, type) and issubclass(value, Criterion) and value is not Criterion
+]
+_RECORDS: list[Record] = [vars(loss)["record"] for loss in _CLASSES]
+LOSSES: Mapping[str, type[Criterion]] = MappingProxyType(
+    {record.name: loss for record, loss in zip(_RECORDS, _CLASSES, strict=True)}
+)
 """The class of each loss."""
-RECORDS: Mapping[str, Record] = MappingProxyType({record.name: record for _, record in _ENTRIES})
+RECORDS: Mapping[str, Record] = MappingProxyType({record.name: record for record in _RECORDS})
 """The record of each loss."""
-
-
-def find(name: str) -> Record:
-    """The record of a loss; an error with the nearest name where there is none.
-
-    >>> find("sgce").formula
-    '(mean_k p_k^q - p_y^q) / q'
-    """
-    if name not in RECORDS:
-        raise ValueError(f"there is no loss named {name!r}; {checks.nearest(name, RECORDS)}")
-    return RECORDS[name]
