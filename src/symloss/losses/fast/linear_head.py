@@ -18,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
-from symloss.losses.fast.batch import Memory, Unit, by_blocks, kernel_for
+from symloss.losses.fast.batch import Unit, by_blocks, kernel_for, new_scratch
 from symloss.losses.fast.kernels import Kernel
 from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
 from symloss.losses.fast.partials import constant
@@ -300,7 +300,7 @@ def _block_gradients(
         )
         total = torch.zeros((), dtype=torch.float64)
         z, out = (torch.empty(min(ROWS, len(h)), len(weight), dtype=h.dtype) for _ in range(2))
-        memory = Memory(out)
+        scratch = new_scratch(kernel, out)
         for start in range(0, len(h), ROWS):
             part = slice(start, start + ROWS)
             rows = len(h[part])
@@ -308,7 +308,7 @@ def _block_gradients(
             if bias is not None:
                 z[:rows] += bias
             shares = share[part] if share.dim() else share
-            values = by_blocks(kernel, z[:rows], y[part], shares, out[:rows], memory)
+            values = by_blocks(kernel, z[:rows], y[part], shares, out[:rows], scratch)
             total += (values * shares).sum()
             if d_h is not None:
                 torch.mm(out[:rows], weight, out=d_h[part])
