@@ -1,4 +1,4 @@
-"""Every loss of the catalogue, by name, in the order of the files and of the classes in them."""
+"""All losses of the catalogue by name, in the order of the files and of the classes in them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def _defined_in(family: ModuleType) -> Iterator[tuple[type[Criterion], Record]]:
 
 _ENTRIES = [entry for family in FAMILIES for entry in _defined_in(family)]
 LOSSES: Mapping[str, type[Criterion]] = MappingProxyType({record.name: loss for loss, record in _ENTRIES})
-"""The class of each loss."""
+"""The class of each loss, by name."""
 RECORDS: Mapping[str, Record] = MappingProxyType({record.name: record for _, record in _ENTRIES})
-"""The record of each loss."""
+"""The record of each loss, by name."""
 
 
 def find(name: str) -> Record:
-    """The record of a loss; an error with the nearest name where there is none.
+    """The record of a loss, by its name. For an unknown name the error suggests the nearest one.
 
     >>> find("sgce").formula
     '(mean_k p_k^q - p_y^q) / q'
