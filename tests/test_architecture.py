@@ -28,7 +28,7 @@ ROOF = {"__init__.py", "__main__.py", "public_names.py"}
 REPORT_MAY = {"runs", "recipes", "noise"}
 
 # Inside losses: formulas, then fast paths, then evaluation.
-FORMULAS = {"losses.algebra", "losses.leaves", "losses.score_leaves", "losses.operators"}
+FORMULAS = {"losses.algebra", "losses.leaves", "losses.score_leaves", "losses.operators", "losses.blending"}
 FAST_MAY = {*FORMULAS, "losses.fast", "losses.scores", "losses.validation"}
 CALLED = ("losses/algebra.py", {"losses.evaluate"})  # a loss that is called hands itself to evaluation
 # The catalogue calls a loss as its formula is called: `CE` is -log p, and the class to train with.

@@ -12,6 +12,7 @@ from symloss import runs as runs
 from symloss import theory as theory
 from symloss import training as training
 from symloss.losses.algebra import Loss as Loss
+from symloss.losses.blending import blend as blend
 from symloss.losses.catalogue.asymmetric_losses import AEL as AEL
 from symloss.losses.catalogue.asymmetric_losses import AGCE as AGCE
 from symloss.losses.catalogue.asymmetric_losses import AUL as AUL
@@ -60,7 +61,6 @@ from symloss.losses.criterion import decompose as decompose
 from symloss.losses.criterion import symmetrize as symmetrize
 from symloss.losses.fast.switch import plain as plain
 from symloss.losses.heads import LinearLoss as LinearLoss
-from symloss.losses.operators import blend as blend
 from symloss.losses.operators import complement as complement
 from symloss.losses.operators import dirichlet as dirichlet
 from symloss.losses.operators import noisy as noisy

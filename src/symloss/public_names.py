@@ -10,7 +10,7 @@ HOMES = {
     "Loss": "symloss.losses.algebra",
     "relative": "symloss.losses.operators",
     "complement": "symloss.losses.operators",
-    "blend": "symloss.losses.operators",
+    "blend": "symloss.losses.blending",
     "dirichlet": "symloss.losses.operators",
     "noisy": "symloss.losses.operators",
     "BatchNormScores": "symloss.losses.scores",

@@ -21,7 +21,7 @@ from symloss.losses.heads import linear_loss
 from symloss.losses.leaves import CE, GCE, MAE, Power
 from symloss.losses.operators import Insensitive, Symmetrize
 
-FORMULAS = {"algebra", "leaves", "score_leaves", "operators"}
+FORMULAS = {"algebra", "leaves", "score_leaves", "operators", "blending"}
 GROUND = {"scores", "validation"}  # formulas stand on these
 Z = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([2, 1])

@@ -1,1 +1,1 @@
-"""Losses: one small algebra, a dozen potentials, and a catalogue in which every published loss is one line."""
+"""Losses: an algebra, a dozen potentials, and a catalogue with one class for every published loss."""

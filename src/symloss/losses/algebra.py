@@ -1,7 +1,7 @@
-"""The algebra: a loss is its value at every label. Losses can be added, and multiplied by numbers.
+"""The algebra of losses. A loss has a value at every label. Losses can be added, and multiplied by numbers.
 
-This module, the leaves and the operators hold the formulas: values, and the first order at equal scores. They are the
-truth about a loss. How a kernel computes the same faster is known in ``fast``, and only there.
+This module, the leaves and the operators hold the formulas of values, and of the slope at equal scores. They define
+the losses. The kernels in ``fast`` compute the same faster.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from symloss.losses.scores import Scores
 
 
 class FirstOrder(NamedTuple):
-    """A loss near equal scores, to first order: ``value + slope * unhinged`` (prop. 5.2)."""
+    """A loss near equal scores, to first order: ``value + slope * unhinged`` (proposition 5.2 of the paper)."""
 
     value: Tensor
+    """The value at equal scores, with size 1 along the classes."""
     slope: Tensor
+    """The slope against the unhinged loss, in the same shape."""
 
 
 class NoSlopeError(ValueError):
@@ -30,10 +32,10 @@ class NoSlopeError(ValueError):
 
 
 class Loss(ABC):
-    """A loss as its value at every label.
+    """The base class of all losses.
 
-    A subclass defines ``values`` and ``first_order``. It should be a frozen dataclass: losses are compared and cached
-    by value.
+    A subclass defines ``values`` and ``first_order``. It should be a frozen dataclass, because losses are compared and
+    cached by value.
 
     >>> from symloss import symmetrize
     >>> from symloss.losses.leaves import GCE
@@ -46,26 +48,32 @@ class Loss(ABC):
 
     @abstractmethod
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        """The value at every label, or at ``labels``, which have size 1 along the classes.
+        """The value at every label, in the shape of the scores; or at ``labels``, with size 1 along the classes.
 
-        At masked classes the value has no meaning.
+        Args:
+            s: the scores.
+            labels: class indices, with size 1 along the classes; None for every label.
+
+        The value at a class that is masked out has no meaning.
         """
 
     def refuse(self, s: Scores, kept: Tensor) -> None:
-        """Raise an error if the loss has no value at scores of a kept example.
+        """Raise an error if the loss has no value at the scores of an example that counts.
 
-        ``kept`` says which examples are kept, and has size 1 along the classes.
+        Args:
+            s: the scores.
+            kept: which examples count, with size 1 along the classes.
         """
         for child in self.children:
             child.refuse(s, kept)
 
     @abstractmethod
     def first_order(self, s: Scores) -> FirstOrder:
-        """Value and slope at equal scores, for as many classes as each example of s has."""
+        """Value and slope at equal scores, for the number of classes that each example of ``s`` has."""
 
     @property
     def symmetric(self) -> bool:
-        """Whether the sum over labels is constant, as far as the construction tells."""
+        """Whether the sum over labels is constant. False means that the construction does not show it."""
         return False
 
     @property
@@ -75,6 +83,7 @@ class Loss(ABC):
 
     @property
     def children(self) -> tuple[Loss, ...]:
+        """The losses that this one is made of; none for a leaf."""
         return ()
 
     @property
@@ -84,27 +93,34 @@ class Loss(ABC):
 
     @property
     def modules(self) -> tuple[nn.Module, ...]:
-        """The torch modules the loss is made of."""
+        """The torch modules inside the loss."""
         return tuple(module for child in self.children for module in child.modules)
 
     def map(self, change: Callable[[Loss], Loss]) -> Loss:
-        """The same expression with every leaf changed."""
+        """The same expression, with ``change`` applied to every leaf."""
         return change(self)
 
     def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
-        """The value at every label, classes along dim; 0 where masked. Log p will do for scores: its softmax is p."""
+        """The value at every label, in the shape of the scores.
+
+        Args:
+            scores: classes lie along ``dim``. log p may be passed as scores, because its softmax is p.
+            dim: the dimension of the classes.
+
+        The value at a class that is masked out is 0.
+        """
         s = Scores(scores, dim)
         if validation.can_look(scores):
             self.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
         return torch.where(s.present, self.values(s), 0.0)
 
     def slope(self, classes: int) -> float:
-        """The slope at equal scores against the unhinged loss (cross-entropy's is 1)."""
+        """The slope at equal scores against the unhinged loss. It is 1 for cross-entropy."""
         return float(self.first_order(Scores(torch.zeros(classes, dtype=torch.float64))).slope)
 
     def __call__(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The training loss, with the options of ``F.cross_entropy``."""
-        # The formulas know nothing of what is built on them; this is a shortcut for people.
+        # The import is here because the evaluation is built on the formulas, not the other way round.
         from symloss.losses.evaluate import Options, evaluate  # noqa: PLC0415
 
         return evaluate(self, input, target, Options(**options))
@@ -130,6 +146,7 @@ class Loss(ABC):
 
 
 def refuse_no_loss(loss: object) -> None:
+    """Raise an error if this is no loss of the algebra."""
     if not isinstance(loss, Loss):
         raise TypeError(f"loss must be a Loss of the algebra, such as leaves.CE(); got {type(loss).__name__}")
 
@@ -140,7 +157,7 @@ def _terms(loss: Loss) -> tuple[tuple[float, Loss], ...]:
 
 @dataclass(frozen=True, repr=False)
 class Sum(Loss):
-    """A weighted sum of losses: sum_i a_i L_i, terms (a_i, L_i)."""
+    """A weighted sum of losses, sum_i a_i L_i. The terms are pairs (a_i, L_i)."""
 
     terms: tuple[tuple[float, Loss], ...]
 

@@ -1,4 +1,4 @@
-"""From text to a loss: ``create_loss("sgce:q=0.8")``."""
+"""``create_loss("sgce:q=0.8")`` makes a loss from text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from symloss.losses.catalogue import LOSSES, RECORDS
 from symloss.losses.criterion import Criterion
 from symloss.losses.deviations import deviate
 from symloss.losses.record import Record
-from symloss.losses.spec import OPERATORS, Applied, Named, Own, Total, Tree, parse, tree_of
+from symloss.losses.spec import OPERATORS, Applied, Imported, Named, Total, Tree, parse, tree_of
 from symloss.losses.wrapped import as_loss
 from symloss.own_code import load
 
 
 def list_losses() -> list[str]:
-    """The names that ``create_loss`` takes.
+    """The names of all losses of the catalogue, for ``create_loss``.
 
     >>> list_losses()[:4]
     ['unhinged', 'sgce', 'alpha-mae', 'symmetrized-mse']
@@ -36,8 +36,10 @@ def create_loss(spec: str, **options: Any) -> Criterion:
         spec: a name of ``list_losses()``, or a text such as ``"sgce:q=0.8"``, ``"symmetrize(focal:gamma=2)"``,
             ``"0.5*gce + 0.5*mae"`` or ``"package.module:name"``.
         options: the parameters of the loss and the options of :class:`Criterion`. ``preset="cifar10"`` takes published
-            settings, over which values that you give win. ``deviation=...`` computes what public code does
-            differently.
+            settings; values that you pass override them. ``deviation=...`` computes the loss as a public
+            implementation does, where that differs.
+
+    Shapes: those of :class:`Criterion`.
 
     >>> create_loss("alpha-mae", alpha=2.0)
     AlphaMAE(
@@ -50,13 +52,13 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     >>> create_loss("sgce:preset=cifar100").loss
     symmetrize(GCE(q=0.65))
     """
-    name, given = parse(spec)
-    for key in given.keys() & options.keys():
-        raise TypeError(f"{key} is given twice: {given[key]!r} in {spec!r} and {options[key]!r} as a keyword")
-    given |= options
+    name, keywords = parse(spec)
+    for key in keywords.keys() & options.keys():
+        raise TypeError(f"{key} is given twice: {keywords[key]!r} in {spec!r} and {options[key]!r} as a keyword")
+    keywords |= options
     record = describe(name)
-    deviation = given.pop("deviation", None)
-    values = _preset(record, given.pop("preset", None)) | given
+    deviation = keywords.pop("deviation", None)
+    values = _preset(record, keywords.pop("preset", None)) | keywords
     record.refuse_unknown(values, extra=("preset", "deviation"))
     loss = LOSSES[name](**values) if name in LOSSES else Criterion(record.loss(), **values)
     if deviation is not None:
@@ -65,11 +67,11 @@ def create_loss(spec: str, **options: Any) -> Criterion:
 
 
 def describe(name: str) -> Record:
-    """The record of a loss, by its name as ``parse`` returns it: the catalogue's, or one made for an expression."""
+    """The record of a loss, by its name as ``parse`` returns it. An expression gets a record of its own."""
     tree = tree_of(name)
     if isinstance(tree, Named):
         return find(name)
-    source = "your own" if isinstance(tree, Own) else "composed"
+    source = "your own" if isinstance(tree, Imported) else "composed"
     return Record(name, name, source, lambda: build(tree))
 
 
@@ -85,8 +87,8 @@ def find(name: str) -> Record:
 
 
 def build(tree: Tree) -> Loss:
-    """The expression that a spec describes. Code of the user's own is imported here, from the working folder."""
-    if isinstance(tree, Own):
+    """The expression of the algebra that a spec describes. It imports the user's code from the working folder."""
+    if isinstance(tree, Imported):
         return as_loss(load(str(tree), "loss", "a function or module of (input, target)"))
     if isinstance(tree, Total):
         first, *others = (factor * build(term) for factor, term in tree.terms)

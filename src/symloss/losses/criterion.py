@@ -1,4 +1,4 @@
-"""The module that trains with a loss, the robust part of any loss, and its decomposition."""
+"""``Criterion`` turns a loss into a torch module. ``symmetrize`` and ``decompose`` take any loss apart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AnyLoss = Loss | nn.Module | Callable[..., Tensor]
 
 
 def score_map(normalize: str | ScoreMap | None, temperature: float) -> ScoreMap | None:
-    """What ``normalize`` and ``temperature`` say, as a map of the scores."""
+    """The function of the scores that ``normalize`` and ``temperature`` stand for; None if scores stay as they are."""
     if isinstance(normalize, str) and normalize == "l2":
         return UnitScores(temperature)
     if checks.number("temperature", temperature, "(0, inf)") != 1:
@@ -32,12 +32,13 @@ def score_map(normalize: str | ScoreMap | None, temperature: float) -> ScoreMap 
 
 
 def scaled(loss: Loss, scale: str | None) -> Loss:
+    """The loss divided by its slope at equal scores if ``scale`` is "ce"; the loss itself if it is None."""
     checks.choice("scale", scale, (None, "ce"))
     return UnitSlope(loss) if scale == "ce" else loss
 
 
 class LossOptions(TypedDict, total=False):
-    """The options of every loss, as keywords. :class:`Criterion` says what they do."""
+    """The options of every loss, as keywords. :class:`Criterion` explains them."""
 
     weight: Tensor | None
     ignore_index: int
@@ -49,24 +50,27 @@ class LossOptions(TypedDict, total=False):
 
 
 class Criterion(nn.CrossEntropyLoss):
-    """A loss to train with, wherever ``torch.nn.CrossEntropyLoss`` would do.
+    """A module that computes a loss. It takes the place of ``torch.nn.CrossEntropyLoss``.
 
-    It is a ``CrossEntropyLoss`` to libraries that look for one: skorch then knows that the model's outputs are scores,
-    and returns probabilities. The class weights belong to the constructor, not to a checkpoint: ``state_dict`` leaves
-    them out, and loading ignores them.
+    It is a subclass of ``CrossEntropyLoss`` because some libraries look for one. skorch, for example, then knows that
+    the model returns scores, and turns them into probabilities. The class weights are an argument of the constructor
+    and no part of a checkpoint: ``state_dict`` does not hold them, and loading ignores them.
 
     Args:
         loss: an expression of the algebra.
-        weight, ignore_index, reduction, label_smoothing: as in ``torch.nn.CrossEntropyLoss``. On a symmetric loss
-            weights keep the symmetry, and label smoothing only scales the loss and adds a constant.
-        normalize: ``"l2"`` divides each score vector by its norm, None leaves it; or any label-free function of the
-            scores, such as ``EpsSoftmax(m)``.
-        temperature: with ``"l2"``, what the unit scores are divided by. 1 is the paper's, 0.04 LogitNorm's.
-        scale: ``"ce"`` divides the loss by its slope at equal scores, so that a learning rate that was found for
-            cross-entropy still works.
+        weight, ignore_index, reduction, label_smoothing: as in ``torch.nn.CrossEntropyLoss``. A symmetric loss stays
+            symmetric with class weights. Label smoothing only scales a symmetric loss and adds a constant.
+        normalize: ``"l2"`` divides each score vector by its norm. None leaves the scores as they are. Any function of
+            the scores that does not read the labels works too, such as ``EpsSoftmax(m)``.
+        temperature: divides the scores after ``normalize="l2"``. The paper uses 1, LogitNorm 0.04.
+        scale: ``"ce"`` divides the loss by its slope at equal scores. Then a learning rate for cross-entropy still
+            works.
 
-    Shapes: input (C,), (N, C) or (N, C, d1, ...); target class indices () / (N,) / (N, d1, ...), or probabilities of
-    the input's shape. A score of ``-inf`` masks its class out.
+    Shapes: input (C,), (N, C) or (N, C, d1, ...). Target: class indices () / (N,) / (N, d1, ...), or probabilities in
+    the shape of the input. A score of ``-inf`` masks its class out.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
+    networks in the presence of noisy labels. Section 7.2 explains ``normalize="l2"``.
 
     >>> from symloss.losses.leaves import CE, MAE
     >>> loss = Criterion(0.1 * CE() + MAE(), reduction="sum")
@@ -97,7 +101,7 @@ class Criterion(nn.CrossEntropyLoss):
         self.score_map = score_map(normalize, temperature)
         self.normalize, self.temperature, self.scale = normalize, temperature, scale
         self.loss = scaled(loss, scale)
-        # Registered so that .to(device) reaches the weights inside a loss of somebody else's.
+        # They are registered so that .to(device) moves the weights of a wrapped torch module.
         self.parts = nn.ModuleList(self.loss.modules)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -105,9 +109,10 @@ class Criterion(nn.CrossEntropyLoss):
         return evaluate(self.loss, input, target, options)
 
     def activation(self, scores: Tensor) -> Tensor:
-        """The probabilities of the classes, as the loss sees them; fastai asks for them by this name.
+        """The softmax of the scores after ``normalize``. fastai calls this method.
 
-        That is the softmax of the scores after ``normalize``. Shapes are those of ``forward``'s input.
+        Args:
+            scores: in a shape of ``forward``'s input. The result has the same shape.
 
         >>> from symloss.losses.leaves import CE
         >>> Criterion(CE()).activation(torch.tensor([[0.0, 0.0]]))
@@ -117,7 +122,10 @@ class Criterion(nn.CrossEntropyLoss):
         return mapped.softmax(validation.class_dim(scores))
 
     def decodes(self, scores: Tensor) -> Tensor:
-        """The class with the largest score; fastai asks for it by this name.
+        """The class with the largest score. fastai calls this method.
+
+        Args:
+            scores: in a shape of ``forward``'s input. The result has the shape of the labels.
 
         >>> from symloss.losses.leaves import CE
         >>> Criterion(CE()).decodes(torch.tensor([[0.0, 1.0]]))
@@ -126,7 +134,7 @@ class Criterion(nn.CrossEntropyLoss):
         return scores.argmax(validation.class_dim(scores))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Without the class weights, which older checkpoints hold."""
+        """Load without the class weights, which older checkpoints hold."""
         state_dict.pop(f"{prefix}weight", None)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
@@ -136,25 +144,34 @@ class Criterion(nn.CrossEntropyLoss):
 
     def extra_repr(self) -> str:
         defaults = Criterion.__init__.__kwdefaults__ or {}
-        given = [f"{name}={value!r}" for name, value in self._options().items() if value != defaults[name]]
-        return ", ".join([repr(self.loss), *given])
+        changed = [f"{name}={value!r}" for name, value in self._options().items() if value != defaults[name]]
+        return ", ".join([repr(self.loss), *changed])
 
 
 class Decomposition(NamedTuple):
-    """The two parts that sum to a loss: one symmetric, one that does not depend on the label (prop. 4.1)."""
+    """The two parts of a loss, which add up to it (proposition 4.1 of the paper)."""
 
     symmetric: Any
+    """The symmetric part: its sum over all labels is 0."""
     insensitive: Any
+    """The class-insensitive part: it has the same value at every label."""
 
 
 def symmetrize(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Any:
-    """The symmetric, noise-robust part of any loss: its value less its mean over labels (eq. 1).
+    """The symmetric part of any loss: the loss minus its mean over all labels. It is robust to symmetric noise.
 
-    Takes a loss of the algebra, or any module or function of (input, target) that can return one value for each
-    example; that one is called once for each batch, with every label in turn (C times the rows). A module gives a
-    :class:`Criterion`, anything else a loss of the algebra.
+    The result is a :class:`Criterion` if ``loss`` is a torch module, and a loss of the algebra otherwise.
 
-    With ``prior`` q the mean is taken under q: robust to noise that replaces labels by draws from q.
+    Args:
+        loss: a loss of the algebra, or any module or function of (input, target) that can return one value for each
+            example. A module or function is called once for each batch, with C times the rows: one for each label.
+        prior: probabilities of the labels, shape (C,). The mean is taken under them. The result is then robust to
+            noise that replaces labels by draws from the prior. None: all labels are equally likely.
+
+    Shapes: the result takes those of :class:`Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
+    networks in the presence of noisy labels. Equation 1.
 
     >>> robust = symmetrize(torch.nn.CrossEntropyLoss())
     >>> robust(torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2]))  # mean(z) - z_y
@@ -165,10 +182,19 @@ def symmetrize(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> 
 
 
 def decompose(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Decomposition:
-    """Any loss as the sum of a symmetric part and a part that is the same at every label.
+    """Split any loss into a symmetric part and a part that is the same at every label.
 
-    The parts add up example by example. (A weighted loss of torch's divides its mean by the weights of the labels
-    that occur, the parts by the number of examples: with ``reduction="mean"`` the two differ by that factor.)
+    The parts add up to the loss, example by example. One case needs care: a module of torch with class weights and
+    ``reduction="mean"`` divides by the sum of the weights, but the parts divide by the number of examples.
+
+    Args:
+        loss: as in :func:`symmetrize`.
+        prior: as in :func:`symmetrize`.
+
+    Shapes: the parts take those of :class:`Criterion`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
+    networks in the presence of noisy labels. Proposition 4.1.
 
     >>> symmetric, insensitive = decompose(torch.nn.functional.cross_entropy)
     >>> z, y = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2])
@@ -195,7 +221,7 @@ def _prior(prior: Tensor | Iterable[float] | None) -> Tensor | None:
 
 
 def _lift(loss: AnyLoss, operator: Callable[[Loss], Loss]) -> Any:
-    """An operator of the algebra, applied to anything: functions join the algebra, modules stay modules."""
+    """Apply an operator of the algebra to a loss of any kind. A module gives a module, a function a Loss."""
     if not isinstance(loss, nn.Module):
         return operator(as_loss(loss))
     if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0 and loss.scale is None:

@@ -1,4 +1,7 @@
-"""What public implementations do differently, by name, for published tables that need it. Never a default."""
+"""Deviations of public implementations from the published formulas. Some published tables need them.
+
+A deviation has a name, and is never a default.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from symloss.losses.leaves import MAE, Focal, Potential, one_minus_exp
 
 @dataclass(frozen=True)
 class HeldFocal(Potential):
-    """Focal loss whose factor (1-p)^gamma carries no gradient."""
+    """Focal loss whose factor (1-p)^gamma is held constant in the gradient."""
 
     gamma: float
 
@@ -33,7 +36,7 @@ class HeldFocal(Potential):
 
 @dataclass(frozen=True)
 class Clamped(Potential):
-    """A potential of max(p, p_min): flat below, so that hard examples carry no gradient."""
+    """A potential of max(p, p_min). Below p_min it is flat, so an improbable label has no gradient."""
 
     inner: Potential
     p_min: float = 1e-7
@@ -65,7 +68,15 @@ DEVIATIONS: dict[str, Callable[[Loss], Loss]] = {
 
 
 def deviate(loss: Loss, name: str) -> Loss:
-    """The loss as public code has it: ``held-focal-factor``, ``clamped-probability`` (1e-7) or ``doubled-mae``."""
+    """The loss with a deviation of a public implementation.
+
+    Args:
+        loss: an expression of the algebra.
+        name: ``held-focal-factor``, ``clamped-probability`` (at 1e-7) or ``doubled-mae``.
+
+    >>> deviate(MAE(), "doubled-mae")
+    MAE(scale=2.0)
+    """
     checks.choice("deviation", name, DEVIATIONS)
     changed = loss.map(DEVIATIONS[name])
     if _same(changed, loss):
@@ -74,7 +85,7 @@ def deviate(loss: Loss, name: str) -> Loss:
 
 
 def _same(one: Loss, other: Loss) -> bool:
-    """Whether two losses agree in value and gradient, on easy, hard and hopeless examples."""
+    """Whether two losses agree in value and gradient on labels from very improbable to nearly certain."""
     points = torch.tensor([[lead, 0.5, -0.5, 0.0] for lead in (-40, -20, -8, -2, 0, 2, 8, 20)], dtype=torch.float64)
 
     def behaviour(loss: Loss) -> Tensor:

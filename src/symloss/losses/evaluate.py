@@ -1,4 +1,4 @@
-"""One way to train with any loss: the interface of ``torch.nn.functional.cross_entropy``, for all of them."""
+"""The evaluation of a loss on a batch, with the interface of ``torch.nn.functional.cross_entropy``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 def check_options(ignore_index: object, reduction: object, label_smoothing: object) -> None:
+    """Raise an error if an option of ``F.cross_entropy`` has a value that it cannot have."""
     if (
         type(ignore_index) is int
         and reduction in REDUCTIONS
@@ -34,7 +35,7 @@ def check_options(ignore_index: object, reduction: object, label_smoothing: obje
 
 
 class Options(NamedTuple):
-    """How a batch is turned into a loss, besides the loss itself."""
+    """The options of an evaluation. :class:`symloss.Criterion` explains them."""
 
     weight: Tensor | None = None
     ignore_index: int = -100
@@ -49,7 +50,13 @@ NO_OPTIONS = Options()
 def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OPTIONS) -> Tensor:
     """The loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
 
-    Half-precision scores are computed, and the loss returned, in float32.
+    Scores in half precision are turned into float32, and the loss is float32 then.
+
+    Args:
+        loss: an expression of the algebra.
+        input: scores (C,), (N, C) or (N, C, d1, ...).
+        target: class indices () / (N,) / (N, d1, ...), or probabilities in the shape of the input.
+        options: weights, reduction and the like.
     """
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
@@ -63,9 +70,9 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
 
 
 def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
-    """By a kernel that computes the gradient with the value; None where only the plain formulas serve.
+    """The loss by a kernel, which computes the gradient with the value; None if there is no kernel for this case.
 
-    This is where evaluation asks the fast floor, and the only place.
+    The evaluation asks for a kernel only here.
     """
     scores = options.score_map
     if (
@@ -88,7 +95,7 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
 
 
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
-    """By the plain formulas, at class indices."""
+    """The loss at class indices, by the plain formulas."""
     s = _scores(z, options)
     validation.labels(target, s.classes, options.ignore_index)
     kept = target != options.ignore_index
@@ -97,7 +104,7 @@ def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
 
 
 def _soft(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
-    """By the plain formulas, at probabilities."""
+    """The loss at probabilities, by the plain formulas."""
     if options.ignore_index >= 0:
         raise ValueError(f"ignore_index={options.ignore_index} needs a target of class indices; got probabilities")
     values, share = _soft_values(loss, _scores(z, options), target, options)
@@ -127,7 +134,7 @@ def _mapped(z: Tensor, score_map: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: Options) -> tuple[Tensor, Tensor]:
-    """The value of each example, and what it counts for in the mean: 0 for examples that are not kept."""
+    """The value of each example, and its weight in the mean. Both are 0 for an ignored example."""
     labels = target.unsqueeze(s.dim)
     each = kept.unsqueeze(s.dim)
     validation.present_labels(s.z, labels, each, s.dim)
@@ -157,16 +164,16 @@ def _soft_values(loss: Loss, s: Scores, target: Tensor, options: Options) -> tup
     every, share = _weighted(loss, s, options.weight)
     target = (1 - smoothing) * target + smoothing / s.count
     values = s.sum(target * every).squeeze(s.dim)
-    # torch divides weighted soft labels by the number of examples alone, and so do we where the loss is not symmetric.
+    # torch divides by the number of examples here, whatever the class weights. So do we if the loss is not symmetric.
     counted = share.mean(s.dim) if loss.symmetric else torch.ones_like(values)
     return values, counted
 
 
 def _weighted(loss: Loss, s: Scores, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The value at every label with class weights, and each label's share in the mean.
+    """The value at every label with class weights, and the weight of each label in the mean.
 
-    torch's rule w_y L_y would break the symmetry of a symmetric loss: that one becomes
-    w_y L_y - mean_k w_k L_k + mean(w) mean_k L_k, which is symmetric again and changes nothing where all w are 1.
+    torch computes w_y L_y, which would break the symmetry of a symmetric loss. Such a loss becomes
+    w_y L_y - mean_k w_k L_k + mean(w) mean_k L_k instead. That is symmetric, and equals L_y if all w are 1.
     """
     every = loss.values(s).expand_as(s.z)
     if weight is None:

@@ -20,7 +20,10 @@ P = ParamSpec("P")
 def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tensor, P], Tensor]:
     """The function of (input, target) that computes the same as the class of a loss.
 
-    Its parameters and options are those of the class.
+    The function takes the parameters and options of the class as keywords.
+
+    Args:
+        loss: a class of the catalogue.
 
     >>> from symloss.losses.catalogue.probability import GCE
     >>> function(GCE)(torch.zeros(2, 4), torch.tensor([0, 3]), q=0.5)
@@ -41,7 +44,7 @@ def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tenso
 
 
 def _split(record: Record, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters of the loss, with defaults for the rest, and the options."""
+    """The parameters of the loss and the options. A parameter that is not passed has its default."""
     if len(args) > len(record.defaults):
         raise TypeError(f"{record.name} takes at most {len(record.defaults)} parameters by position; got {len(args)}")
     values = dict(zip(record.defaults, args, strict=False))
@@ -54,7 +57,7 @@ def _split(record: Record, args: tuple[Any, ...], keywords: dict[str, Any]) -> t
 
 
 def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, built once for each set of arguments; what cannot be a key is built anew, and refused there."""
+    """The same function with a cache. It is called without the cache if an argument cannot be a key."""
     cached = functools.lru_cache(maxsize=256, typed=True)(build)
 
     @functools.wraps(build)

@@ -1,4 +1,4 @@
-"""Losses of a linear layer and its features. Where it can be, the matrix of scores is never formed."""
+"""A linear layer and its loss in one. Most losses then never need the whole matrix of scores."""
 
 from __future__ import annotations
 
@@ -31,10 +31,18 @@ def linear_unhinged(
     normalize: str | None = "l2",
     **options: Any,
 ) -> Tensor:
-    """The unhinged loss of the scores features @ weight.T + bias, without the scores.
+    """The unhinged loss of the scores features @ weight.T + bias. The scores are not computed.
 
-    Shapes: features (..., d), weight (C, d), bias (C,) or None, target (...) of class indices. Options:
-    ``temperature``, ``class_weight``, ``ignore_index``, ``reduction``, as in every loss.
+    Args:
+        features: inputs of the linear layer, shape (..., d).
+        weight: of the linear layer, shape (C, d).
+        bias: of the linear layer, shape (C,), or None.
+        target: class indices, shape (...).
+        normalize: ``"l2"`` divides each score vector by its norm, None does not.
+        options: ``temperature``, ``class_weight``, ``ignore_index`` and ``reduction``, as in :func:`linear_loss`.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
+    networks in the presence of noisy labels. Section 4.1.
 
     >>> from symloss.functional import linear_unhinged, unhinged
     >>> h, w, y = torch.randn(80, 4), torch.randn(100, 4), torch.arange(80)
@@ -57,7 +65,21 @@ def linear_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """Any loss of the scores features @ weight.T + bias; where it can be, without a matrix of all of them."""
+    """Any loss of the scores features @ weight.T + bias. Most losses need only a block of the scores at a time.
+
+    Args:
+        loss: an expression of the algebra.
+        features: inputs of the linear layer, shape (..., d).
+        weight: of the linear layer, shape (C, d).
+        bias: of the linear layer, shape (C,), or None.
+        target: class indices, shape (...).
+        normalize, temperature, ignore_index, reduction: as in :class:`symloss.Criterion`.
+        class_weight: a weight for each class, shape (C,), as ``weight`` in :class:`symloss.Criterion`.
+
+    >>> from symloss.losses.leaves import MAE
+    >>> linear_loss(MAE(), torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
+    tensor(0.7500)
+    """
     if not torch.compiler.is_compiling():
         check_options(ignore_index, reduction, 0.0)
     _check_shapes(features, weight, bias, target)
@@ -76,7 +98,10 @@ def linear_loss(
 
 
 def _quick(loss: Loss, head: Head, labels: Tensor, options: Options) -> Tensor | None:
-    """By a kernel that never forms all scores; None where it takes these. The only place where heads ask for one."""
+    """The loss by a kernel that never holds all scores; None if there is no kernel for this case.
+
+    The heads ask for a kernel only here.
+    """
     scores, parts = options.score_map, [part for part in head if part is not None]
     if (
         not (scores is None or isinstance(scores, UnitScores))
@@ -111,12 +136,19 @@ def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target:
 
 
 class LinearLoss(nn.Module):
-    """A linear layer and a loss in one, for many classes: the scores of a batch are never all in memory.
+    """A linear layer and a loss in one module, for many classes. The scores of a batch are never all in memory.
+
+    The parameters ``weight`` and ``bias`` start as in ``torch.nn.Linear``.
 
     Args:
         loss: a name such as ``"unhinged"`` or ``"sgce:q=0.8"``, or a loss of this package.
-        in_features, classes, bias: of the layer; ``weight`` and ``bias`` start as in ``torch.nn.Linear``.
-        options: of the loss, if it is given by name (``class_weight`` for its weights).
+        in_features: size d of the features.
+        classes: number of classes C.
+        bias: whether the layer has a bias.
+        class_weight: a weight for each class, shape (C,).
+        options: parameters and options of the loss, if ``loss`` is a name.
+
+    Shapes: features (..., d), target (...) of class indices.
 
     >>> head = LinearLoss("unhinged", in_features=16, classes=1000)
     >>> features = torch.randn(8, 16)
@@ -155,7 +187,7 @@ class LinearLoss(nn.Module):
     class_weight: Tensor | None
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Without the class weights, which older checkpoints hold."""
+        """Load without the class weights, which older checkpoints hold."""
         state_dict.pop(f"{prefix}class_weight", None)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
@@ -168,11 +200,11 @@ class LinearLoss(nn.Module):
         )  # fmt: skip
 
     def logits(self, features: Tensor) -> Tensor:
-        """The scores of every class, for inference."""
+        """The scores (..., C) of features (..., d), for inference."""
         return F.linear(features, self.weight, self.bias)
 
     def predict(self, features: Tensor) -> Tensor:
-        """The class with the largest score."""
+        """The class with the largest score, shape (...), of features (..., d)."""
         return self.logits(features).argmax(-1)
 
     def extra_repr(self) -> str:

@@ -1,8 +1,7 @@
-"""Potentials: losses that are one scalar function phi of log p, applied to the label's entry.
+"""Potentials: losses of the form phi(log p), where p is the label's probability.
 
 ``phi`` is written so that its value and its gradient keep their digits from p = 0 to p = 1. ``derivative`` is phi' in
-closed form. Neither knows the number of classes, targets, reductions or devices. In the formulas p is the label's
-probability.
+closed form. Neither depends on the number of classes, on targets, reductions or devices.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from symloss.losses.algebra import FirstOrder, Loss
 from symloss.losses.scores import Scores
 
 SMALL_Q = 0.01
-"""Below, p^q is so near to 1 that only 1 - p^q, by expm1, keeps its digits."""
+"""Below this q, p^q is so near to 1 that only 1 - p^q, computed by expm1, keeps its digits."""
 
 
 def one_minus_exp(x: Tensor) -> Tensor:
-    """1 - e^x for x <= 0. expm1 is exact near 0 but rounds its own gradient to 0 far below; there 1 - exp is exact."""
+    """1 - e^x for x <= 0. Near 0 expm1 is exact. Far below it would round its gradient to 0, and 1 - exp is exact."""
     return torch.where(x > -0.5, -x.expm1(), 1 - x.exp())
 
 
 SMALL = 1e-6
-"""Below, an exponent q is too small for (1 - e^(q x)) / q as it stands: q x or 1 / q may be no number of float32."""
+"""Below this q, (1 - e^(q x)) / q needs another formula, because q x or 1 / q may not fit into float32."""
 
 
 def bent(x: Tensor, q: float) -> Tensor:
-    """(1 - e^(q x)) / q for x <= 0: -x as q goes to 0, from which it bends away."""
+    """(1 - e^(q x)) / q for x <= 0. It goes to -x as q goes to 0."""
     if torch.compiler.is_compiling() or q < SMALL:  # a comparison would cost the compiler a second graph
         return -x * _chord(q * x)
     return one_minus_exp(q * x) / q
@@ -42,15 +41,15 @@ class Potential(Loss):
 
     @abstractmethod
     def phi(self, logp: Tensor) -> Tensor:
-        """The loss of a label with this log p."""
+        """The loss of a label, from its log p. Any shape."""
 
     @abstractmethod
     def derivative(self, logp: Tensor) -> Tensor:
-        """d phi / d log p."""
+        """The derivative of ``phi`` in log p. Any shape."""
 
     @property
     def less_constant(self) -> Potential:
-        """The same loss, without a constant in which the differences between improbable labels would drown."""
+        """The same loss without its constant. The constant would cost the digits of improbable labels."""
         return self
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
@@ -120,7 +119,7 @@ class GCE(Potential):
 
 @dataclass(frozen=True)
 class Power(Potential):
-    """-scale p^q / q: GCE and MAE without their constant."""
+    """GCE and MAE without their constant: -scale p^q / q."""
 
     q: float
     scale: float = 1.0
@@ -141,7 +140,8 @@ class Focal(Potential):
     def phi(self, logp: Tensor) -> Tensor:
         if self.gamma >= 1:
             return -one_minus_exp(logp).pow(self.gamma) * logp
-        # (1-p)^gamma has an infinite slope at p = 1, where the product has none: ((1-p) / -l)^gamma (-l)^(1+gamma).
+        # At p = 1 the slope of (1-p)^gamma is infinite, but that of the product is not. With l = log p the product is
+        # ((1-p) / -l)^gamma (-l)^(1+gamma).
         return _chord(logp).pow(self.gamma) * (-logp).pow(1 + self.gamma)
 
     def derivative(self, logp: Tensor) -> Tensor:
@@ -172,13 +172,13 @@ class AGCE(Potential):
         return -(logp + (self.q - 1) * self._log_base(logp)).exp()
 
     def _log_share(self, logp: Tensor) -> Tensor:
-        """log((a + p) / (a + 1)), from 1 - p: so it keeps its digits, unless both a and p are small."""
+        """log((a + p) / (a + 1)). It is computed from 1 - p, which keeps its digits, unless both a and p are small."""
         near = logp > (-0.5 if self.a < 0.01 else -torch.inf)
         share = (one_minus_exp(torch.where(near, logp, 0.0)) / -(self.a + 1)).log1p()
         return torch.where(near, share, self._log_base(logp) - math.log1p(self.a))
 
     def _log_base(self, logp: Tensor) -> Tensor:
-        """log(a + p), for p and a of which only the logarithm is a number of the type."""
+        """log(a + p), also where a and p themselves are too small for the type."""
         return torch.logaddexp(logp, torch.full_like(logp, math.log(self.a)))
 
 
@@ -195,7 +195,7 @@ class AUL(Potential):
 
     def phi(self, logp: Tensor) -> Tensor:
         miss = one_minus_exp(logp)
-        # a - p from a - 1 and 1 - p, both of which are exact where a and p are near 1.
+        # a - p is computed from a - 1 and 1 - p: both are exact when a and p are near 1.
         return (miss + (self.a - 1)).pow(self.q) * bent(-(miss / (self.a - 1)).log1p(), self.q)
 
     def derivative(self, logp: Tensor) -> Tensor:
@@ -227,11 +227,11 @@ class Taylor(Potential):
         return self.t == 1
 
     def scaled_value(self, miss: Tensor) -> Tensor:
-        """phi / (1 - p), from 1 - p."""
+        """phi / (1 - p), as a function of 1 - p."""
         return _polynomial(miss, [1 / i for i in range(1, self.t + 1)])
 
     def scaled_derivative(self, miss: Tensor) -> Tensor:
-        """-phi' / p, from 1 - p."""
+        """-phi' / p, as a function of 1 - p."""
         return _polynomial(miss, [1.0] * self.t)
 
     def phi(self, logp: Tensor) -> Tensor:
@@ -252,7 +252,7 @@ def _polynomial(x: Tensor, coefficients: list[float]) -> Tensor:
 
 @dataclass(frozen=True)
 class PHuberCE(Potential):
-    """Partially Huberised cross-entropy: -log p where p > 1/tau, and below its tangent, log tau + 1 - tau p."""
+    """Partially Huberised cross-entropy: -log p if p > 1/tau, else its tangent there, log tau + 1 - tau p."""
 
     tau: float
 
@@ -265,20 +265,20 @@ class PHuberCE(Potential):
 
 
 def below(logp: Tensor, edge: float) -> Tensor:
-    """min(log p - edge, 0): exp of it is p / exp(edge), without a number too large on the way."""
+    """min(log p - edge, 0). Its exponential is p / exp(edge), computed without an overflow."""
     return (logp - edge).clamp_max(0)
 
 
 @dataclass(frozen=True)
 class PHuberGCE(Potential):
-    """Partially Huberised GCE: (1 - p^q) / q where p > tau^(-1 / (1-q)), and below its tangent, of slope -tau in p."""
+    """Partially Huberised GCE: (1 - p^q) / q if p > tau^(-1 / (1-q)), else its tangent there, of slope -tau in p."""
 
     q: float
     tau: float
 
     @property
     def edge(self) -> float:
-        """log p where the slope is tau. p itself may be too small for a number."""
+        """log p where the slope is tau. p itself may be too small for the type."""
         return -math.log(self.tau) / (1 - self.q)
 
     def phi(self, logp: Tensor) -> Tensor:
@@ -293,7 +293,7 @@ class PHuberGCE(Potential):
 
 @dataclass(frozen=True)
 class JS(Potential):
-    """Jensen-Shannon divergence to the one-hot label, weights pi and 1 - pi, scaled as by its authors.
+    """Jensen-Shannon divergence to the one-hot label, with weights pi and 1 - pi, scaled as by its authors.
 
     With m = pi + (1-pi) p it is 1 - p - (p log(m/p) + pi/(1-pi) log m) / -log(1-pi).
     """
@@ -302,6 +302,7 @@ class JS(Potential):
 
     @property
     def scale(self) -> float:
+        """-log(1 - pi), by which the divergence is divided."""
         return -math.log1p(-self.pi)
 
     def phi(self, logp: Tensor) -> Tensor:
@@ -309,16 +310,16 @@ class JS(Potential):
         return one_minus_exp(logp) - self._scaled(logp) * self._log_ratio(logp) - weight * self._log_m(logp)
 
     def derivative(self, logp: Tensor) -> Tensor:
-        # p log(1 + pi / ((1-pi) p)) from logarithms: a p that is no number may have a slope that is one.
+        # p log(1 + pi / ((1-pi) p)) is computed from logarithms. It may fit into the type where p does not.
         log_share = torch.nn.functional.logsigmoid(logp - (math.log(self.pi) + self.scale))
         return -(logp - math.log(self.scale) + (-log_share).log()).exp()
 
     def _scaled(self, logp: Tensor) -> Tensor:
-        """p / -log(1-pi): for a small pi p may be too small for a number where this is not."""
+        """p / -log(1-pi). For a small pi it may fit into the type where p does not."""
         return (logp - math.log(self.scale)).exp()
 
     def _log_ratio(self, logp: Tensor) -> Tensor:
-        """log(m/p) = log(1 + pi (1-p) / p), which for the smallest p is log(1/p) and a constant."""
+        """log(m/p) = log(1 + pi (1-p) / p). For the smallest p it is log(1/p) plus a constant."""
         least = -0.9 * math.log(torch.finfo(logp.dtype).max)
         return (self.pi * (-logp.clamp_min(least)).expm1()).log1p() + (least - logp).clamp_min(0)
 

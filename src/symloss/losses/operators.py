@@ -1,9 +1,9 @@
-"""Operators: new losses from old ones. They build every composite loss of the field in one line each::
+"""Operators make new losses from others. Each composite loss of the catalogue is one line of these::
 
 symmetrize(L)         L_y - mean_k L_k                          the robust part of any loss
 relative(L)           L_y / sum_k L_k                           NCE, NFL
 complement(L)         1 - (A - L_y) / sum_k (A - L_k)           NNCE, NNFL
-blend(L, alpha)       (1 - alpha) unhinged + alpha L / slope    alpha-MAE
+blend(L, alpha)       (1 - alpha) unhinged + alpha L / slope    alpha-MAE (in ``blending``)
 dirichlet(L, alpha)   L_y + sum_k (alpha_k - 1) L_k
 noisy(L, T)           sum_k T[y, k] L_k                         the risk under label noise
 """
@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ from symloss.losses.scores import Scores, WithoutSoftmax
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Operator(Loss):  # noqa: PLW1641 (the dataclass writes the hash)
-    """A loss made of one other. Two are equal if their parts are; the hash leaves tensors out."""
+    """A loss that is made of another one. Two operators are equal if their parts are. The hash ignores tensors."""
 
     inner: Loss
 
@@ -44,11 +43,12 @@ class Operator(Loss):  # noqa: PLW1641 (the dataclass writes the hash)
 
     def __repr__(self) -> str:
         others = [f for f in dataclasses.fields(self) if f.repr and f.name != "inner"]
-        given = [f"{f.name}={getattr(self, f.name)!r}" for f in others if getattr(self, f.name) is not None]
-        return f"{type(self).__name__.lower()}({', '.join([repr(self.inner), *given])})"
+        arguments = [f"{f.name}={getattr(self, f.name)!r}" for f in others if getattr(self, f.name) is not None]
+        return f"{type(self).__name__.lower()}({', '.join([repr(self.inner), *arguments])})"
 
     @property
     def children(self) -> tuple[Loss, ...]:
+        """The inner loss."""
         return (self.inner,)
 
     def map(self, change: Callable[[Loss], Loss]) -> Self:
@@ -64,7 +64,7 @@ def _equal(one: object, other: object) -> bool:
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class OverLabels(Operator):
-    """An operator that reads the mean of a loss over labels that are drawn uniformly, or from a prior."""
+    """An operator that reads the mean of a loss over all labels: uniform, or weighted by a prior (C,)."""
 
     prior: Tensor | None = field(default=None, hash=False)
 
@@ -81,7 +81,7 @@ class OverLabels(Operator):
             )
 
     def _drawn(self, s: Scores) -> Tensor:
-        """The prior, class by class."""
+        """The prior, shaped to broadcast against the scores."""
         assert self.prior is not None
         validation.class_vector("prior", self.prior, s.classes)
         return s.align(self.prior.to(s.z))
@@ -92,17 +92,17 @@ class OverLabels(Operator):
         q = self._drawn(s)
         total = s.sum(q)
         some = total > 0
-        # There is no mean of nothing; an ignored row that has none gets no gradient either.
+        # If every class with a prior above 0 is masked out, there is no mean. Such a row must be an ignored one.
         return torch.where(some, s.sum(q * values) / torch.where(some, total, 1.0), torch.nan)
 
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Symmetrize(OverLabels):
-    """The symmetric part, the loss less its mean over labels: L_y - mean_k L_k."""
+    """The symmetric part of a loss, its value minus its mean over labels: L_y - mean_k L_k."""
 
     @property
     def bare(self) -> Loss:
-        """The inner loss without its constant. That cancels, and without it the rest keeps its digits."""
+        """The inner loss without its constant. The constant cancels anyway, and would only cost digits."""
         return self.inner.less_constant if isinstance(self.inner, Potential) else self.inner
 
     @property
@@ -114,7 +114,7 @@ class Symmetrize(OverLabels):
         return self.inner.affine
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        # A loss that is affine in log p loses the log-sum-exp.
+        # In a loss that is affine in log p the log-sum-exp cancels.
         every = self.bare.values(WithoutSoftmax(s) if self.inner.affine else s)
         return s.select(every, labels) - self._mean(every, s)
 
@@ -125,7 +125,7 @@ class Symmetrize(OverLabels):
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Insensitive(OverLabels):
-    """The class-insensitive part, the mean over labels at every label: mean_k L_k."""
+    """The class-insensitive part of a loss, its mean over labels: mean_k L_k."""
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         mean = self._mean(self.inner.values(s), s)
@@ -137,9 +137,9 @@ class Insensitive(OverLabels):
 
 
 def _share(part: Tensor, rest: Tensor) -> Tensor:
-    """part / (part + rest) for parts of at least 0; 1 where there is nothing to share.
+    """part / (part + rest), both at least 0; 1 if both are 0.
 
-    Dividing the smaller by the larger keeps the gradient free of cancellation.
+    The smaller number is divided by the larger one, so that nothing cancels in the gradient.
     """
     leads = part > rest
     small, large = torch.where(leads, rest, part), torch.where(leads, part, rest)
@@ -167,7 +167,7 @@ class Relative(Operator):
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Complement(Operator):
-    """The loss turned upside down: 1 - (A - L_y) / sum_k (A - L_k), with L cut at the bound A."""
+    """The normalised negative loss: 1 - (A - L_y) / sum_k (A - L_k), with L cut at the bound A."""
 
     bound: float
 
@@ -217,12 +217,12 @@ class Dirichlet(Operator):
 
 
 def slope_at_equal_scores(loss: Loss, s: Scores, operator: str) -> Tensor:
-    """The slope at equal scores, by which an operator divides."""
+    """The slope of a loss at equal scores. A slope of 0 raises an error that names the operator which divides by it."""
     try:
         slope = loss.first_order(s).slope
     except NoSlopeError as error:
         raise ValueError(f"{operator} divides by the slope at equal scores; {error}") from None
-    # Where one class is left there is nothing to learn, whatever the scale.
+    # If only one class is left, the loss is constant, and its scale does not matter.
     slope = torch.where(s.count > 1, slope, 1.0)
     if validation.can_look(slope) and bool((slope == 0).any()):
         raise ValueError(
@@ -233,7 +233,7 @@ def slope_at_equal_scores(loss: Loss, s: Scores, operator: str) -> Tensor:
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class UnitSlope(Operator):
-    """The loss divided by its slope at equal scores: L / slope. It starts with cross-entropy's gradient."""
+    """The loss divided by its slope at equal scores: L / slope. There it has the gradient of cross-entropy."""
 
     @property
     def symmetric(self) -> bool:
@@ -252,62 +252,8 @@ class UnitSlope(Operator):
 
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
-class Blend(Operator):
-    """The loss with all that is not linear scaled by alpha: (1 - alpha) unhinged + alpha L / slope."""
-
-    alpha: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.inner.any_classes:
-            _refuse_unblendable(self.inner, 3)
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        if not self.inner.any_classes and validation.can_look():
-            _refuse_unblendable_once(self.inner, s.classes)
-        unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
-        slope = slope_at_equal_scores(self.inner, s, "blend")
-        return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
-
-    def first_order(self, s: Scores) -> FirstOrder:
-        value, slope = self.inner.first_order(s)
-        return FirstOrder(self.alpha * value / slope, torch.ones_like(slope))
-
-
-_blendable: WeakKeyDictionary[Loss, set[int]] = WeakKeyDictionary()
-"""Losses that passed the check, and with how many classes. A loss that is gone is forgotten."""
-
-
-def _refuse_unblendable_once(loss: Loss, classes: int) -> None:
-    if classes not in _blendable.get(loss, ()):
-        _refuse_unblendable(loss, classes)
-        _blendable.setdefault(loss, set()).add(classes)
-
-
-def _refuse_unblendable(loss: Loss, classes: int) -> None:
-    """Symmetric, permutation-invariant and not flat at equal scores, or an error."""
-    steps = torch.arange(32 * classes, dtype=torch.float64).reshape(32, classes)
-    sizes = torch.tensor([0.1, 1.0, 3.0, 10.0], dtype=torch.float64).repeat(8)
-    points = sizes[:, None] * (steps.square() + steps.sin()).cos()
-    with torch.no_grad():
-        every = loss.per_class(points)
-        total = every.sum(-1)
-        tolerance = 1e-8 * (1 + every.abs().max())
-        if (total.max() - total.min()) > tolerance:
-            raise ValueError(f"blend takes a symmetric loss; the sum over labels of {loss!r} is not constant")
-        for order in validation.renamings(classes):
-            if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
-                raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
-    slope_at_equal_scores(loss, Scores(points[:1]), "blend")
-
-
-@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Noisy(Operator):
-    """The expected loss when the label y is read as k with probability T[y, k]: sum_k T[y, k] L_k."""
+    """The expected loss if the label y turns into k with probability T[y, k]: sum_k T[y, k] L_k."""
 
     transition: Tensor = field(hash=False)
 
@@ -332,9 +278,18 @@ class Noisy(Operator):
 
 
 def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> Loss:
-    """1 - (A - L_y) / sum_k (A - L_k) with L cut at A: the loss turned upside down.
+    """The normalised negative of a loss: 1 - (A - L_y) / sum_k (A - L_k), with L cut at A.
 
-    A is ``bound``, or the loss of a label whose probability is ``p_min``, where the loss depends on nothing else.
+    Args:
+        loss: an expression of the algebra.
+        p_min: A is the loss of a label with this probability. The loss must depend on nothing else.
+        bound: A itself, for any loss.
+
+    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
+
+    >>> from symloss.losses.leaves import MAE
+    >>> complement(MAE(), bound=1.0).per_class(torch.zeros(4))
+    tensor([0.7500, 0.7500, 0.7500, 0.7500])
     """
     refuse_no_loss(loss)
     if bound is None:
@@ -348,22 +303,34 @@ def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> L
 
 
 def relative(loss: Loss) -> Loss:
-    """L_y / sum_k L_k, for a loss of at least 0 (normalised losses, Ma et al. 2020)."""
+    """A normalised loss: L_y / sum_k L_k. It is symmetric.
+
+    Args:
+        loss: an expression of the algebra whose values are at least 0.
+
+    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+
+    >>> from symloss.losses.leaves import CE
+    >>> relative(CE()).per_class(torch.zeros(4))
+    tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
     return Relative(loss)
 
 
-def blend(loss: Loss, alpha: float) -> Loss:
-    """(1 - alpha) unhinged + alpha L / slope: alpha scales all that is not linear in a symmetric loss (sec. 6).
-
-    The slope at equal scores is found from the loss: 1/C for MAE, C**-q for SGCE.
-    """
-    return Blend(loss, checks.number("alpha", alpha, "[0, inf)"))
-
-
 def dirichlet(loss: Loss, alpha: float | Tensor) -> Loss:
-    """L_y + sum_k (alpha_k - 1) L_k: the likelihood with a Dirichlet prior on the outputs (app. E).
+    """A loss with a Dirichlet prior on the outputs: L_y + sum_k (alpha_k - 1) L_k.
 
-    alpha is a number, one entry for each class, or a tensor of the scores' shape (alpha_k(x), example by example).
+    Args:
+        loss: an expression of the algebra.
+        alpha: the parameter of the prior, above 0: a number, a tensor (C,) or a tensor in the shape of the scores. At 1
+            the loss stays as it is.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
+    networks in the presence of noisy labels. Appendix E.
+
+    >>> from symloss.losses.leaves import CE
+    >>> dirichlet(CE(), alpha=0.75).per_class(torch.zeros(4))  # 1 - 1/C makes it the unhinged loss
+    tensor([0., 0., 0., 0.])
     """
     if isinstance(alpha, Tensor):
         if validation.can_look(alpha) and not bool((alpha > 0).all()):
@@ -373,10 +340,22 @@ def dirichlet(loss: Loss, alpha: float | Tensor) -> Loss:
 
 
 def noisy(loss: Loss, transition: Tensor) -> Loss:
-    """The expected loss under label noise: row y of the matrix says how the label y is read (app. A)."""
+    """The expected loss under label noise: sum_k T[y, k] L_k.
+
+    Args:
+        loss: an expression of the algebra.
+        transition: the matrix T, shape (C, C). T[y, k] is the probability that the true class y gets the label k.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
+    networks in the presence of noisy labels. Appendix A.
+
+    >>> from symloss.losses.leaves import MAE
+    >>> noisy(MAE(), torch.tensor([[0.9, 0.1], [0.1, 0.9]])).per_class(torch.tensor([0.0, 100.0]))
+    tensor([0.9000, 0.1000])
+    """
     if not isinstance(transition, Tensor) or transition.dim() != 2 or transition.shape[0] != transition.shape[1]:
-        given = tuple(transition.shape) if isinstance(transition, Tensor) else type(transition).__name__
-        raise ValueError(f"transition must be a square tensor, row = true class; got {given}")
+        kind = tuple(transition.shape) if isinstance(transition, Tensor) else type(transition).__name__
+        raise ValueError(f"transition must be a square tensor, row = true class; got {kind}")
     if not transition.is_floating_point():
         raise TypeError(f"transition must hold floating-point probabilities; got {transition.dtype}")
     validation.probabilities(transition, 1, "transition")

@@ -11,7 +11,13 @@ from symloss import checks
 
 
 def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor:
-    """delta times the sum of absolute parameters, to be added to the loss of a training step.
+    """The L1 penalty: delta times the sum of the absolute values of all parameters. Add it to the loss of a step.
+
+    Args:
+        parameters: a module, or tensors of any shapes.
+        delta: weight of the penalty, at least 0.
+
+    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
 
     >>> l1_penalty([torch.tensor([1.0, -2.0])], delta=0.5)
     tensor(1.5000)
@@ -21,7 +27,7 @@ def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor
 
 
 def tensors_of(parameters: nn.Module | Iterable[Tensor]) -> list[Tensor]:
-    """The parameters of a module, or those given; refused unless there are some, and tensors."""
+    """The parameters as a list of tensors. Raise an error if there are none, or if one is no tensor."""
     tensors = list(parameters.parameters() if isinstance(parameters, nn.Module) else parameters)
     if not tensors:
         raise ValueError("parameters must hold at least one tensor; got none")

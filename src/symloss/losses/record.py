@@ -1,4 +1,4 @@
-"""What is written down of a loss, once: its name, formula, source, parameters, and what is claimed of it."""
+"""The record of a loss: its name, formula, source and parameters, and the facts that the tests verify."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Fact = bool | Callable[[SimpleNamespace], bool]
 
 @dataclass(frozen=True)
 class Range:
-    """The values that a parameter may take, and what they do. The default is in the signature of the loss."""
+    """The values that a parameter may take, and what it means. The default is in the signature of the loss."""
 
     interval: str
     meaning: str
@@ -37,7 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is claimed of a loss of raw scores; a claim may depend on the parameters and on the number of classes C."""
+    """Properties of a loss of raw scores. Each may depend on the parameters and on the number of classes C."""
 
     symmetric: Fact = False
     non_increasing: Fact = True
@@ -46,6 +46,7 @@ class Facts:
     permutation_invariant: Fact = True
 
     def at(self, classes: int, **parameters: float) -> dict[str, bool]:
+        """The facts for this number of classes and these parameters, by name."""
         point = SimpleNamespace(C=classes, **parameters)
         return {name: fact if isinstance(fact, bool) else fact(point) for name, fact in vars(self).items()}
 
@@ -55,27 +56,28 @@ Known = float | Callable[[SimpleNamespace], float | None] | None
 
 @dataclass(frozen=True)
 class Constants:
-    """Constants of a loss of raw scores for which there is a formula; None where there is none."""
+    """Constants of a loss of raw scores; None where no formula is known."""
 
     lipschitz: Known = None
     smoothness: Known = None
 
     def at(self, classes: int, **parameters: float) -> dict[str, float | None]:
+        """The constants for this number of classes and these parameters, by name."""
         point = SimpleNamespace(C=classes, **parameters)
         return {name: known(point) if callable(known) else known for name, known in vars(self).items()}
 
 
 @dataclass(eq=False)
 class Record:
-    """The facts of a loss. It stands in the class of the loss, and takes name and defaults from that class.
+    """The record of a loss. It is an attribute of the class of the loss, and reads the defaults from its signature.
 
     Args:
-        name: what ``create_loss`` calls the loss.
-        formula: in plain text.
+        name: the name that ``create_loss`` takes.
+        formula: the formula in plain text.
         source: a key of ``catalogue.SOURCES``.
-        build: the parameters to an expression of the algebra.
-        ranges: by parameter, the values that it may take.
-        facts, constants: claims, which the tests verify.
+        build: returns the expression of the algebra for given parameters.
+        ranges: the values that each parameter may take, by its name.
+        facts, constants: properties of the loss. The tests verify them.
         normalize: the default of that option.
     """
 
@@ -112,7 +114,7 @@ class Record:
         return presets_of(self.name)
 
     def loss(self, **values: float) -> Loss:
-        """The expression at these parameters, checked, with defaults for the rest."""
+        """The expression of the algebra for these parameters. They are checked, and defaults are filled in."""
         unknown = sorted(set(values) - set(self.defaults))
         if unknown:
             known = ", ".join(self.defaults) or "none"
@@ -122,13 +124,13 @@ class Record:
         }
         return self.build(**checked)
 
-    def options(self, given: LossOptions) -> LossOptions:
-        """The options of Criterion that a user gave, with the default of ``normalize`` for this loss."""
-        self.refuse_unknown(given)
-        return {"normalize": self.normalize, **given}
+    def options(self, passed: LossOptions) -> LossOptions:
+        """The options that a user passed, with this loss's default of ``normalize``."""
+        self.refuse_unknown(passed)
+        return {"normalize": self.normalize, **passed}
 
     def refuse_unknown(self, keywords: Iterable[str], extra: tuple[str, ...] = ()) -> None:
-        """An error for a keyword that is neither a parameter of the loss, nor an option of every loss."""
+        """Raise an error for a keyword that is neither a parameter of this loss nor an option of every loss."""
         options = [*LossOptions.__annotations__, *extra]
         for key in keywords:
             if key not in self.defaults and key not in options:

@@ -1,4 +1,4 @@
-"""Losses that read the whole score vector: no function of the label's probability alone."""
+"""Losses that read the whole score vector. They are no functions of the label's probability alone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BiTempered(Loss):
 
 
 def _label_part(x: Tensor, r: float) -> Tensor:
-    """(1 - e^(r x)) / r - (1 - e^((1+r) x)) / (1+r) for x <= 0; near 0, where it is of second order, by its series."""
+    """(1 - e^(r x)) / r - (1 - e^((1+r) x)) / (1+r) for x <= 0. Near 0 it is of second order: there by its series."""
     near = torch.where(x > -0.05, x, 0.0)
     series, power = torch.zeros_like(x), near
     for n in range(1, 10):
@@ -74,9 +74,9 @@ def _label_part(x: Tensor, r: float) -> Tensor:
 def tempered_log_softmax(s: Scores, t: float) -> Tensor:
     """log exp_t(z - lambda) with lambda such that the tempered exponentials sum to 1, for t > 1.
 
-    In x = lambda - z the entries are (1 + (t-1) x)^(-1/(t-1)); their sum to the power 1-t is concave in lambda, so
-    Newton's method climbs to the root from the largest score. The last two steps are part of the graph: a Newton
-    step squares the error, so they carry exact first and second derivatives.
+    With x = lambda - z the entries are (1 + (t-1) x)^(-1/(t-1)). Their sum to the power 1-t is concave in lambda.
+    So Newton's method climbs to the root from the largest score. The last two steps are part of the graph. A Newton
+    step squares the error, so these two carry exact first and second derivatives.
     """
     gap = -s.behind
 
@@ -122,7 +122,7 @@ class LDRKL(Loss):
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         logq = s.select(self._log_softmax(s), labels)
-        # Near q = 1 both 1 / q - 1 and its gradient keep their digits; far below, 1 / q may be no number.
+        # Near q = 1 both 1 / q - 1 and its gradient keep their digits. For a small q, 1 / q may overflow.
         near = logq > -1
         lift = self.margin / self.lam
         close = (math.exp(lift) * (-torch.where(near, logq, -1.0)).expm1()).log1p()
@@ -132,7 +132,7 @@ class LDRKL(Loss):
         return self.lam * (cost - s.count.log())
 
     def _log_softmax(self, s: Scores) -> Tensor:
-        """log softmax(z / lam), with the digits of ``Scores.logp``."""
+        """log softmax(z / lam), as exact as ``Scores.logp``."""
         behind = s.behind / self.lam
         leader = s.z.argmax(s.dim, keepdim=True)
         return behind - s.sum_others(behind.exp(), leader).log1p()

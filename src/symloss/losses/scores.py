@@ -1,4 +1,4 @@
-"""Scores of a batch: exact log-probabilities, classes that are masked out, and maps of the scores."""
+"""The scores of a batch, with exact log-probabilities and masked classes; and layers that map scores to scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from symloss.losses import validation
 
 
 class _once:  # noqa: N801
-    """A property that is computed once. functools.cached_property takes a lock, which torch.compile cannot trace."""
+    """A property that is computed once. torch.compile cannot trace functools.cached_property, which takes a lock."""
 
     def __init__(self, compute: Callable[[Any], Tensor]):
         self.compute = compute
@@ -28,10 +28,14 @@ class _once:  # noqa: N801
 
 
 class Scores:
-    """A batch of score vectors, and all that a loss reads from them.
+    """A batch of score vectors, and the quantities that losses read from them.
 
-    Classes lie along ``dim``. A score of ``-inf`` masks a class out: it leaves every sum, every mean and the count.
-    Sums, means and picked entries keep the dimension, with size 1.
+    A score of ``-inf`` masks a class out: the class is left out of every sum, every mean and the count. Sums, means and
+    selected entries keep the dimension of the classes, with size 1.
+
+    Args:
+        z: scores of any shape.
+        dim: the dimension of the classes.
     """
 
     def __init__(self, z: Tensor, dim: int = -1):
@@ -40,71 +44,77 @@ class Scores:
 
     @property
     def classes(self) -> int:
+        """The number of classes, masked ones included."""
         return self.z.shape[self.dim]
 
     @_once
     def count(self) -> Tensor:
-        """How many classes are present, example by example."""
+        """How many classes of each example are present."""
         return self.present.sum(self.dim, keepdim=True).to(self.z.dtype)
 
     @_once
     def index(self) -> Tensor:
+        """The number of each class, shaped to broadcast against the scores."""
         return self.align(torch.arange(self.classes, device=self.z.device))
 
     @_once
     def behind(self) -> Tensor:
-        """How far each score lies behind the leading one (0 where masked).
+        """Each score minus the largest one, and 0 at masked classes.
 
-        The leader's own 0 is a constant, so its gradient is collected from the others alone. Then 1 - p is never
-        formed by subtraction: ``log_softmax`` is ten percent off once an entry leads by 15.
+        The 0 of the largest score is a constant, so the gradient there is collected from the other classes alone. So
+        1 - p is never computed by a subtraction. (The gradient of ``log_softmax`` is ten percent off if a score leads
+        by 15.)
         """
         top, leader = self.z.max(self.dim, keepdim=True)
-        own = (top - top).detach()  # NaN, where the scores hold it
-        return torch.where(self.present & (self.index != leader), self.z - top, own)
+        zero = (top - top).detach()  # NaN if the scores hold NaN
+        return torch.where(self.present & (self.index != leader), self.z - top, zero)
 
     @_once
     def logp(self) -> Tensor:
-        """log softmax, with a gradient that is right for confident examples too."""
+        """The log-softmax. Its gradient is exact for confident examples too."""
         leader = self.z.argmax(self.dim, keepdim=True)
         others = torch.where(self.index != leader, self.behind.exp(), 0.0)
         return self.behind - self.sum(others).log1p()
 
     @_once
     def p(self) -> Tensor:
+        """The softmax."""
         return self.logp.exp()
 
     @_once
     def shifted(self) -> Tensor:
-        """log p up to a constant that differs from example to example: the scores, without a softmax."""
+        """The scores minus the largest one: log p up to a constant in each example. It needs no softmax."""
         top = self.z.detach().amax(self.dim, keepdim=True)
-        # The gradient is the same at all scores, and would be at NaN.
+        # The gradient does not depend on the scores. The factor makes it NaN if the scores hold NaN.
         return torch.where(self.present, (self.z - top) * torch.where(top.isnan(), top, 1.0), 0.0)
 
     def align(self, vector: Tensor) -> Tensor:
-        """One entry for each class, shaped to broadcast against the scores."""
+        """A vector (C,), shaped to broadcast against the scores."""
         shape = [1] * self.z.dim()
         shape[self.dim] = vector.shape[0]
         return vector.reshape(shape)
 
     def select(self, values: Tensor, labels: Tensor | None) -> Tensor:
-        """The label's entry; every entry where labels is None."""
+        """The entry of each label; every entry if labels is None."""
         return values if labels is None else values.expand_as(self.z).gather(self.dim, labels)
 
     def sum(self, values: Tensor) -> Tensor:
+        """The sum over the classes that are present."""
         return torch.where(self.present, values, 0.0).sum(self.dim, keepdim=True)
 
     def mean(self, values: Tensor) -> Tensor:
+        """The mean over the classes that are present."""
         return self.sum(values) / self.count
 
     def sum_others(self, values: Tensor, labels: Tensor | None) -> Tensor:
-        """The sum over all classes but the label."""
+        """The sum over the classes that are present, without the label; for every label if labels is None."""
         if labels is None:
             return self.sum(values) - values
         return self.sum(torch.where(self.index != labels, values, 0.0))
 
 
 class WithoutSoftmax(Scores):
-    """Scores that pass for log p, without the log-sum-exp: for what does not change when log p moves by a constant."""
+    """Scores that stand in for log p, without the log-sum-exp. They serve losses that ignore a constant in log p."""
 
     def __init__(self, s: Scores):
         super().__init__(s.z, s.dim)
@@ -116,17 +126,22 @@ class WithoutSoftmax(Scores):
 
 
 def unit(z: Tensor, dim: int, eps: float = 1e-5) -> Tensor:
-    """z / max(|z|, eps) along dim, masked classes left out.
+    """z / max(|z|, eps) along dim. Masked classes are left out.
 
-    Entries are taken relative to the largest one, which reads its value from the others: the gradient keeps its
-    digits when one score dominates, and squares neither overflow nor vanish.
+    All entries are divided by the largest one first. So squares neither overflow nor vanish. The gradient of the
+    largest entry is collected from the others, so it keeps its digits if one score dominates.
+
+    Args:
+        z: scores of any shape.
+        dim: the dimension of the classes.
+        eps: the smallest norm by which scores are divided.
     """
     s = Scores(z, dim)
     finite = torch.where(s.present, z, 0.0)
     size, leader = finite.abs().max(dim, keepdim=True)
     leads = s.index == leader
     scale = finite.gather(dim, leader)
-    # So small that the norm is below eps, whatever the others are: there the ratio is not used, nor can be.
+    # Scores so small that the norm is below eps in any case. There the ratio is not used.
     tiny = size < eps / s.classes
     ratio = torch.where(leads, 1.0, finite / torch.where(tiny, 1.0, scale))
     root = (1 + torch.where(leads, 0.0, ratio.square()).sum(dim, keepdim=True)).sqrt()
@@ -136,9 +151,21 @@ def unit(z: Tensor, dim: int, eps: float = 1e-5) -> Tensor:
 
 
 class UnitScores(nn.Module):
-    """Scores divided by temperature * max(norm, eps). Temperature 1 is the paper's; LogitNorm is 0.04.
+    """A layer that divides scores by temperature * max(norm, eps). The paper uses temperature 1, LogitNorm 0.04.
 
-    Below eps the gradient is that of z / eps, up to 1/eps in size: more than float16 can hold for a lone zero vector.
+    Below eps the gradient is that of z / eps. It may be as large as 1/eps, which float16 cannot hold.
+
+    Args:
+        temperature: above 0.
+        eps: the smallest norm by which scores are divided.
+
+    Shapes: scores (C,), (N, C) or (N, C, d1, ...). The result has the same shape.
+
+    Reference: section 7.2 of the paper; Wei et al.: Mitigating neural network overconfidence with logit normalization.
+    ICML 2022.
+
+    >>> UnitScores()(torch.tensor([3.0, 4.0]))
+    tensor([0.6000, 0.8000])
     """
 
     def __init__(self, temperature: float = 1.0, eps: float = 1e-5):
@@ -154,16 +181,23 @@ class UnitScores(nn.Module):
 
 
 HALF = (torch.float16, torch.bfloat16)
-"""Types whose scores are turned into float32: in these no loss is computed."""
+"""Types in which no loss is computed. Such scores are turned into float32."""
 
 
 def full_precision(part: Tensor) -> Tensor:
-    """Half precision as float32; anything else as it is."""
+    """The tensor as float32 if it is in half precision; else the tensor itself."""
     return part.float() if part.dtype in HALF else part
 
 
 class EpsSoftmax(nn.Module):
-    """Scores whose softmax is (p + m e_argmax) / (m + 1) (Wang et al. 2024).
+    """A layer that sharpens scores: the softmax of its result is (p + m e_argmax) / (m + 1).
+
+    Args:
+        m: at least 0. At 0 the probabilities stay as they are.
+
+    Shapes: scores (C,), (N, C) or (N, C, d1, ...). The result has the same shape.
+
+    Reference: Wang et al.: epsilon-softmax. NeurIPS 2024.
 
     >>> EpsSoftmax(m=1.0)(torch.tensor([0.0, 0.0, 1.0])).softmax(0)
     tensor([0.1060, 0.1060, 0.7881])
@@ -177,7 +211,7 @@ class EpsSoftmax(nn.Module):
         s = Scores(scores, validation.class_dim(scores))
         leader = scores.argmax(s.dim, keepdim=True)
         raised = s.logp
-        if self.m > 0:  # log(p + m) from logarithms: its gradient is a number where p is 0, too
+        if self.m > 0:  # log(p + m) is computed from log p, so its gradient is finite where p is 0 too
             added = torch.logaddexp(s.logp, torch.full_like(s.logp, math.log(self.m)))
             raised = torch.where(s.index == leader, added, s.logp)
         return torch.where(s.present, raised, -torch.inf)
@@ -187,9 +221,18 @@ class EpsSoftmax(nn.Module):
 
 
 class BatchNormScores(nn.Module):
-    """Batch normalisation of the scores, the paper's alternative to dividing by the norm.
+    """A layer of batch normalisation for scores. The paper compares it with a division by the norm.
 
-    The parameters are made for the number of classes of the first batch, or now, if ``classes`` is given.
+    Args:
+        classes: the number of classes; None takes it from the first batch.
+        options: those of ``torch.nn.BatchNorm1d``.
+
+    Shapes: scores (N, C) or (N, C, d1, ...). The result has the same shape.
+
+    Reference: section 7.2 of the paper.
+
+    >>> BatchNormScores(classes=3)(torch.zeros(2, 3)).shape
+    torch.Size([2, 3])
     """
 
     def __init__(self, classes: int | None = None, **options: Any):
@@ -208,7 +251,11 @@ class BatchNormScores(nn.Module):
 
 
 def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequential:
-    """The model, followed by a map of its scores (batch normalisation unless another is given).
+    """The model, followed by a layer that maps its scores.
+
+    Args:
+        model: returns scores.
+        layer: maps scores to scores of the same shape; by default :class:`BatchNormScores`.
 
     >>> append_scores(nn.Linear(4, 3), UnitScores(temperature=0.04))
     Sequential(

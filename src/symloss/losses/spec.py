@@ -2,15 +2,15 @@
 
 The grammar::
 
-    spec      loss, key=value, ...         options such as normalize=l2 hold for the whole and come last
+    spec      loss, key=value, ...         options such as normalize=l2 hold for the whole loss and come last
     loss      term + term - term           spaces around the sign: nce+rce is a name
     term      [number*] one
     one       name[:key=value,...]         a loss of the catalogue
               operator(loss, key=value)    symmetrize, relative, complement, blend, dirichlet
               (loss)[:key=value,...]
-              module:name                  a function or module of (input, target) of one's own
+              module:name                  a function or module of (input, target) from the user's code
 
-A key that is no parameter of the loss before it belongs to the operator around it, and in the end to the whole.
+A key that is no parameter of the loss before it belongs to the operator around it, or else to the whole loss.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from typing import Any, NamedTuple, NoReturn
 
 from symloss import checks
 from symloss.losses.algebra import Loss
+from symloss.losses.blending import blend
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.operators import Symmetrize, blend, complement, dirichlet, relative
+from symloss.losses.operators import Symmetrize, complement, dirichlet, relative
 
 
 class WrittenOperator(NamedTuple):
-    """An operator that text can name, and the arguments that text can give it besides a loss."""
+    """An operator that a spec can name, and its arguments besides the loss."""
 
     build: Callable[..., Loss]
     arguments: tuple[str, ...] = ()
@@ -44,9 +45,9 @@ OPERATORS: Mapping[str, WrittenOperator] = {
 }
 _ARGUMENTS = {argument for operator in OPERATORS.values() for argument in operator.arguments}
 OPTIONS = ("normalize", "temperature", "scale", "ignore_index", "reduction", "label_smoothing")
-"""What text can say of the whole, besides the loss: options of Criterion."""
+"""The options of Criterion that a spec can set."""
 NESTED = 40
-"""How deep brackets may go."""
+"""How many brackets may stand inside one another."""
 
 _BLANK = re.compile(r"\s*")
 _COMMAS = re.compile(r"\s*,[\s,]*|\s*$")
@@ -57,7 +58,7 @@ _OPEN, _CLOSE, _COLON = re.compile(r"\("), re.compile(r"\s*\)"), re.compile(r"\s
 _SIGN = re.compile(r"\s+([+-])\s+")
 _ITEM = re.compile(r"(\w+)\s*=\s*([^,()\s]*)")
 _NEXT_ITEM = re.compile(r"[\s,]*(\w+)\s*=")
-_OWN = re.compile(r":\s*([A-Za-z_]\w*)(?=\s*(?:[),]|$)|\s+[+-]\s)")
+_ATTRIBUTE = re.compile(r":\s*([A-Za-z_]\w*)(?=\s*(?:[),]|$)|\s+[+-]\s)")
 _KEY = re.compile(r"\s*[A-Za-z_]\w*\s*=")
 
 
@@ -73,8 +74,8 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Own:
-    """A function or module of the user's own."""
+class Imported:
+    """A function or module from the user's code."""
 
     module: str
     attribute: str
@@ -85,7 +86,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Applied:
-    """An operator, applied to a loss."""
+    """An operator that is applied to a loss."""
 
     operator: str
     inner: Tree
@@ -98,7 +99,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class Total:
-    """A sum of multiples."""
+    """A weighted sum of losses."""
 
     terms: tuple[tuple[float, Tree], ...]
 
@@ -111,7 +112,8 @@ class Total:
         return text
 
 
-Tree = Named | Own | Applied | Total
+Tree = Named | Imported | Applied | Total
+"""A spec as a tree."""
 
 
 def _multiple(factor: float, tree: Tree) -> str:
@@ -122,7 +124,7 @@ def _multiple(factor: float, tree: Tree) -> str:
 
 
 def _would_take(tree: Tree, arguments: Mapping[str, Any]) -> bool:
-    """Whether the loss that ends a text would take arguments that are meant for the operator around it."""
+    """Whether the last loss of a text would read arguments that belong to the operator around it."""
     if isinstance(tree, Total):
         return _would_take(tree.terms[-1][1], arguments)
     if not isinstance(tree, Named) or not tree.values:
@@ -153,7 +155,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def write(name: str, values: Mapping[str, Any]) -> str:
-    """The spec of a name and keywords: what ``parse`` takes apart.
+    """The spec of a name and keywords. ``parse`` does the reverse.
 
     >>> write("sgce", {"q": 0.8}), write("mae + ce", {"normalize": "l2"})
     ('sgce:q=0.8', '(mae + ce):normalize=l2')
@@ -165,12 +167,12 @@ def write(name: str, values: Mapping[str, Any]) -> str:
 
 
 def tree_of(name: str) -> Tree:
-    """What a loss is made of, by its name as ``parse`` returns it."""
+    """The tree of a loss, from its name as ``parse`` returns it."""
     return _read(name)[0]
 
 
 def split(text: str) -> list[str]:
-    """Losses between commas; a comma inside brackets, or before key=value, belongs to the loss.
+    """Split a list of losses at its commas. A comma inside brackets, or before key=value, does not split.
 
     >>> split("ce,nce+agce:alpha=1,beta=4, blend(sgce:q=0.5, alpha=0.3),gce")
     ['ce', 'nce+agce:alpha=1,beta=4', 'blend(sgce:q=0.5, alpha=0.3)', 'gce']
@@ -182,13 +184,13 @@ def split(text: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += character
-    found: list[str] = []
+    losses: list[str] = []
     for part in parts:
-        if found and _KEY.match(part):
-            found[-1] += "," + part
+        if losses and _KEY.match(part):
+            losses[-1] += "," + part
         else:
-            found.append(part.strip())
-    return found
+            losses.append(part.strip())
+    return losses
 
 
 @functools.lru_cache(maxsize=1024)
@@ -202,12 +204,14 @@ class _Reader:
     def __init__(self, text: str):
         self.text, self.at, self.depth = text, 0, 0
         self.options: dict[str, Any] = {}
-        """Of the whole, found inside the brackets of an outermost operator, and where."""
-        self.part = 0
+        """Options of the whole loss that stand inside the brackets of the outermost operator."""
+        self.options_at = 0
+        """Where they begin in the text."""
         self.suspects: list[tuple[int, str]] = []
-        """What is wrong with a name or a key, should the spec be an expression."""
+        """Where a name or a key is unknown, and the message. It is an error only if the spec is an expression."""
 
     def whole(self) -> tuple[Tree, dict[str, Any]]:
+        """The tree of the spec, and the options of the whole loss."""
         self._take(_BLANK)
         tree = self._sum()
         self._take(_COLON)
@@ -221,7 +225,8 @@ class _Reader:
         if not simple and self.suspects:
             self._fail("")
         if self.options and not isinstance(tree, Applied):
-            self._fail(f"gives {next(iter(self.options))} to a part; behind brackets it holds for the whole", self.part)
+            option = next(iter(self.options))
+            self._fail(f"gives {option} to a part; behind brackets it holds for the whole", self.options_at)
         return tree, values
 
     def _sum(self) -> Tree:
@@ -241,12 +246,12 @@ class _Reader:
     def _one(self) -> Tree:
         if self._take(_OPEN):
             return self._bracketed(self._sum)
-        start, found = self.at, self._take(_NAME)
-        name = found[0] if found else ""
+        start, word = self.at, self._take(_NAME)
+        name = word[0] if word else ""
         if name and self._take(_OPEN):
             return self._bracketed(lambda: self._applied(name, start))
-        own = None if name in RECORDS or not _MODULE.fullmatch(name) else self._take(_OWN)
-        return Own(name, own[1]) if own else self._named(name, start)
+        attribute = None if name in RECORDS or not _MODULE.fullmatch(name) else self._take(_ATTRIBUTE)
+        return Imported(name, attribute[1]) if attribute else self._named(name, start)
 
     def _bracketed(self, read: Callable[[], Tree]) -> Tree:
         opening = self.at - 1
@@ -269,31 +274,31 @@ class _Reader:
             self._fail(f"holds {operator!r} before a bracket: there is no operator of that name; {hint}", start)
         inner = self._sum()
         outermost, arguments = self.depth == 1, OPERATORS[operator].arguments
-        found: dict[str, Any] = {}
-        self.part = self.at
-        self._keywords(found, lambda key: key in arguments or (outermost and key in OPTIONS))
-        self.options |= {key: value for key, value in found.items() if key in OPTIONS}
-        if "alpha" in arguments and "alpha" not in found:
+        values: dict[str, Any] = {}
+        self.options_at = self.at
+        self._keywords(values, lambda key: key in arguments or (outermost and key in OPTIONS))
+        self.options |= {key: value for key, value in values.items() if key in OPTIONS}
+        if "alpha" in arguments and "alpha" not in values:
             hint = "if the loss has an alpha too, put brackets around the loss"
             self._fail(f"gives {operator} no alpha; it must stand behind the loss ({hint})", start)
-        return Applied(operator, inner, {key: value for key, value in found.items() if key in arguments})
+        return Applied(operator, inner, {key: value for key, value in values.items() if key in arguments})
 
     def _named(self, name: str, start: int) -> Named:
         if name not in RECORDS:
             hint = f"holds {name!r}: there is no loss named {name!r}; {checks.nearest(name, RECORDS)}"
             self.suspects.append((start, hint if name else "must hold a loss"))
-        own = (*RECORDS[name].defaults, "preset", "deviation") if name in RECORDS else ()
+        allowed = (*RECORDS[name].defaults, "preset", "deviation") if name in RECORDS else ()
         values: dict[str, Any] = {}
         if self._take(_COLON):
-            self._keywords(values, lambda key: key in own)
+            self._keywords(values, lambda key: key in allowed)
             stray = _NEXT_ITEM.match(self.text, self.at)
-            if stray and stray[1] not in (*own, *OPTIONS, *_ARGUMENTS):
+            if stray and stray[1] not in (*allowed, *OPTIONS, *_ARGUMENTS):
                 known = ", ".join(RECORDS[name].defaults if name in RECORDS else ()) or "none"
                 self.suspects.append((stray.start(1), f"gives {stray[1]!r} to {name}; its parameters are: {known}"))
         return Named(name, values)
 
     def _keywords(self, values: dict[str, Any], accepts: Callable[[str], bool]) -> None:
-        """key=value, ... as long as they are accepted and new."""
+        """Read key=value, ... as long as each key is accepted and new."""
         while True:
             start = self.at
             separated = self._after_colon() or self._take(_COMMAS)
@@ -307,18 +312,18 @@ class _Reader:
         return self.text[: self.at].rstrip().endswith(":")
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self.text, self.at)
-        if found:
-            self.at = found.end()
-        return found
+        match = pattern.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+        return match
 
-    def _refuse_rest(self, given: dict[str, Any]) -> NoReturn:
-        """What stands where nothing of the kind can stand."""
+    def _refuse_rest(self, known: dict[str, Any]) -> NoReturn:
+        """Raise an error about the text that is left. ``known`` holds the keywords before it."""
         self._take(_BLANK)
         self._take(_COMMAS)
         rest = self.text[self.at :]
         item = _ITEM.match(rest)
-        if item and item[1] in given:
+        if item and item[1] in known:
             self._fail(f"gives {item[1]} twice")
         before = self.text[: self.at].rstrip()
         word = re.split(r"[,()]", rest, maxsplit=1)[0].strip() or rest[:1]
@@ -330,9 +335,9 @@ class _Reader:
         self._fail(f"holds {word!r}, where the end may stand, or ' + ' and a loss (options of the whole come last)")
 
     def _fail(self, what: str, at: int | None = None) -> NoReturn:
-        """The first thing that is wrong, and where it is."""
-        place, what = self.suspects[0] if self.suspects else (self.at if at is None else at, what)
-        raise ValueError(f"spec {checks.brief(self.text)}, character {place + 1}, {what}")
+        """Raise an error about the first thing that is wrong, with its position."""
+        position, what = self.suspects[0] if self.suspects else (self.at if at is None else at, what)
+        raise ValueError(f"spec {checks.brief(self.text)}, character {position + 1}, {what}")
 
 
 def _value(text: str) -> Any:

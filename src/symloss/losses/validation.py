@@ -1,4 +1,4 @@
-"""Scores and targets as they come in, each refused in one sentence if it is none."""
+"""Checks of scores and targets. Wrong ones raise an error of one sentence."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Private, and the only cheap test there is: inside vmap a look at values raises an error.
+# Inside vmap Python cannot read values. This function of torch is private, but it is the only cheap test.
 _transforms_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
 def can_look(*tensors: Tensor) -> bool:
-    """May Python look at the values? Not while tracing, nor on a device where a look would wait."""
+    """Whether Python may read the values: not while tracing, and not on a GPU, where it would have to wait."""
     if torch.compiler.is_compiling() or _transforms_active():
         return False
     for tensor in tensors:  # noqa: SIM110 (all() takes twice as long, for every batch)
@@ -22,17 +22,17 @@ def can_look(*tensors: Tensor) -> bool:
 
 
 def is_eager(*tensors: Tensor) -> bool:
-    """Whether Python may look at the values, and no forward-mode derivatives are being taken."""
+    """Whether Python may read the values, and no forward-mode derivatives are being taken."""
     return can_look(*tensors) and getattr(torch.autograd.forward_ad, "_current_level", 0) < 0
 
 
 def class_dim(scores: Tensor) -> int:
-    """The dimension of the classes, as in torch: the second, or the only one."""
+    """The dimension of the classes, as in torch: the second one, or the only one."""
     return 0 if scores.dim() == 1 else 1
 
 
 def renamings(classes: int) -> list[Tensor]:
-    """A transposition and the full cycle, as orders of the classes: all other permutations are made of these two."""
+    """A transposition and the full cycle of the classes. They generate all permutations."""
     cycle = torch.arange(1, classes + 1) % classes
     if classes == 2:
         return [cycle]
@@ -42,6 +42,7 @@ def renamings(classes: int) -> list[Tensor]:
 
 
 def scores(value: object) -> None:
+    """Raise an error unless this is a tensor of scores with at least one class."""
     if not isinstance(value, Tensor):
         raise TypeError(f"input must be a tensor of scores; got {type(value).__name__}")
     if not value.is_floating_point():
@@ -53,7 +54,7 @@ def scores(value: object) -> None:
 
 
 def is_soft(input: Tensor, target: object) -> bool:
-    """Whether the target holds class probabilities (else indices). Scores and targets of a wrong kind are refused."""
+    """Whether the target holds probabilities, not class indices. Wrong types and shapes raise an error."""
     scores(input)
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor of labels or of probabilities; got {type(target).__name__}")
@@ -77,7 +78,7 @@ def is_soft(input: Tensor, target: object) -> bool:
 
 
 def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
-    """Which examples are not ignored; None if all are kept. Labels are checked on the way."""
+    """Which examples are not ignored; None if all count. Wrong labels raise an error."""
     low, high = (int(end) for end in target.aminmax())
     if low >= 0 and high < classes and not low <= ignore_index <= high:
         return None
@@ -86,7 +87,7 @@ def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
 
 
 def labels(target: Tensor, classes: int, ignore_index: int) -> None:
-    """Every label is a class or ignore_index; the exception is torch's."""
+    """Raise an error unless every label is a class or ignore_index. The type of the error is that of torch."""
     if not can_look(target) or target.numel() == 0:
         return
     wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
@@ -98,7 +99,7 @@ def labels(target: Tensor, classes: int, ignore_index: int) -> None:
 
 
 def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> None:
-    """No label is a class that is masked out. Labels, and which of them are kept, have size 1 along dim."""
+    """Raise an error if a label that counts is masked out. ``target`` and ``kept`` have size 1 along dim."""
     if not can_look(target, scores):
         return
     masked = (scores.gather(dim, target) == -torch.inf) & kept
@@ -110,6 +111,7 @@ def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> No
 
 
 def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
+    """Raise an error unless the entries are at least 0 and sum to 1 along dim. ``argument`` names them in the error."""
     if not can_look(target) or target.numel() == 0:
         return
     if not bool((target >= 0).all()):
@@ -125,10 +127,10 @@ def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
 
 
 def class_vector(argument: str, value: object, classes: int | None = None) -> None:
-    """A vector with one entry for each class; any number of them where classes is None."""
+    """Raise an error unless this is a floating-point tensor (C,). If classes is None, any C will do."""
     if not isinstance(value, Tensor) or not value.is_floating_point():
-        given = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(f"{argument} must be a floating-point tensor with one entry for each class; got {given}")
+        kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"{argument} must be a floating-point tensor with one entry for each class; got {kind}")
     if value.dim() != 1 or classes not in (None, len(value)):
         wanted = "one dimension" if classes is None else f"shape ({classes},)"
         raise ValueError(f"{argument} must have {wanted}, one entry for each class; got {tuple(value.shape)}")

@@ -1,4 +1,4 @@
-"""A module or function of (input, target), torch's included, as a loss of the algebra."""
+"""``Wrapped`` makes a loss of the algebra out of any module or function of (input, target)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Wrapped(Loss):
     """A callable that maps scores (N, C) and labels (N,) to one value for each example."""
 
     function: Callable[..., Tensor]
-    # torch.compile cannot trace the copying of a module: it gets the copy of the beginning.
+    # torch.compile cannot trace how a module is copied. It gets this copy, which is made at the beginning.
     first_copy: Callable[..., Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Wrapped(Loss):
         return values.reshape(*rows.shape[:-1], 1).movedim(-1, s.dim)
 
     def _every(self, z: Tensor, dim: int) -> Tensor:
-        """One call for all labels: the rows C times over, once with each label."""
+        """The value at every label, by one call. The call gets every row C times, once with each label."""
         last = z.movedim(dim, -1)
         classes = last.shape[-1]
         rows = last.reshape(-1, classes)
@@ -67,10 +67,10 @@ class Wrapped(Loss):
             with own_code(_name(self.function)):
                 values = unreduced(self.function)(rows, labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
-            given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+            returned = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(
                 f"the loss {_name(self.function)} must return one value for each example (reduction='none'), "
-                f"shape {tuple(labels.shape)}; got {given}"
+                f"shape {tuple(labels.shape)}; got {returned}"
             )
         return values
 
@@ -79,7 +79,7 @@ class Wrapped(Loss):
 
 
 def as_loss(loss: object) -> Loss:
-    """A loss of the algebra as it is; a module or function of (input, target) wrapped into one.
+    """A loss of the algebra. A module or function of (input, target) is wrapped; a Loss is returned as it is.
 
     >>> as_loss(torch.nn.functional.cross_entropy).per_class(torch.zeros(4))
     tensor([1.3863, 1.3863, 1.3863, 1.3863])
@@ -88,11 +88,18 @@ def as_loss(loss: object) -> Loss:
 
 
 def first_order_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> FirstOrder:
-    """Value and slope at zero scores of any differentiable loss, projected on the unhinged loss, mean over labels."""
+    """Value and slope at zero scores of any differentiable loss.
+
+    The gradient is projected on that of the unhinged loss. Both numbers are means over the labels.
+
+    Args:
+        per_class: the values (C,) at every label, as a function of scores (C,).
+        s: scores, which say how many classes and examples there are.
+    """
     zero = torch.zeros(s.classes, dtype=s.z.dtype, device=s.z.device)
     jacobian = torch.func.jacrev(per_class)(zero)
-    own, total = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
-    slope = (total - own) / (1 - 1 / s.classes)
+    at_label, everywhere = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
+    slope = (everywhere - at_label) / (1 - 1 / s.classes)
     return FirstOrder(per_class(zero).mean() * torch.ones_like(s.count), slope * torch.ones_like(s.count))
 
 
@@ -101,7 +108,7 @@ def _name(function: object) -> str:
 
 
 def unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The same loss with its reduction set to none, and no label left out. The original is not touched."""
+    """The same loss with reduction="none", and without an ignored label. A module is copied, not changed."""
     if isinstance(function, nn.Module):
         twin = copy.copy(function)
         for name, value in (("reduction", "none"), ("ignore_index", -100)):

@@ -1,4 +1,4 @@
-"""What runs came to: tables with what was published beside them, as Markdown, LaTeX, CSV or one HTML page."""
+"""Reports of runs: tables of their figures beside the published ones, as Markdown, LaTeX, CSV or one HTML page."""
 
 from collections.abc import Callable
 
@@ -13,5 +13,6 @@ FORMATS: dict[str, Callable[[Report], str]] = {
     "csv": csv_table.render,
     "html": page.render,
 }
+"""The function that writes a report in each format."""
 
 __all__ = ["FORMATS", "Report", "Run", "Runs", "compose", "read_run", "read_runs"]

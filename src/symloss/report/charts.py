@@ -1,4 +1,4 @@
-"""Small charts as SVG, written by hand: colours come from the page, so that they fit light and dark."""
+"""Line charts as SVG. The page defines the colours, so that charts fit its light and its dark theme."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from html import escape
 from symloss.report.curves import Curve, Point
 
 WIDTH, HEIGHT = 560, 310
-"""In pixels where two charts stand side by side on a desk; a phone shows them smaller, with larger letters."""
+"""The size in pixels, for two charts side by side on a desktop. A phone shows them smaller, with larger letters."""
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 44
+"""The margins in pixels."""
 COLOURS = 7
-"""As many as the page has; further lines are dashed."""
+"""The number of colours that the page defines. Lines beyond them are dashed."""
 
 
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
-    """Round numbers that reach from below the least value to above the largest.
+    """Round numbers from below the smallest value to above the largest.
 
     >>> ticks(61.2, 93.8)
     [60.0, 70.0, 80.0, 90.0, 100.0]
@@ -34,13 +35,13 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
 
 
 def extent(curves: Iterable[Curve]) -> tuple[float, float]:
-    """Of everything that is drawn, bands and all."""
+    """The smallest and the largest value of all curves, with their bands."""
     points = [point for curve in curves for point in curve.points]
     return min(point.low for point in points), max(point.high for point in points)
 
 
 class _Frame:
-    """Where values lie on a chart."""
+    """The pixels of values on a chart."""
 
     def __init__(self, xs: Sequence[float], y_ticks: Sequence[float]):
         low, high = min(xs), max(xs)
@@ -52,11 +53,13 @@ class _Frame:
         return math.log10(x) if self.logarithmic else x
 
     def x(self, value: float) -> float:
+        """The horizontal pixel of a value."""
         wide = self.x_high - self.x_low
         share = (self._scaled(value) - self.x_low) / wide if wide else 0.5
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, value: float) -> float:
+        """The vertical pixel of a value."""
         share = (value - self.y_low) / (self.y_high - self.y_low)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
@@ -70,7 +73,16 @@ def line_chart(
     x_ticks: Sequence[float],
     markers: bool = False,
 ) -> str:
-    """Lines with bands; the title is what a screen reader says."""
+    """A chart of lines with bands, as SVG.
+
+    Args:
+        title: the text for a screen reader.
+        curves: the lines.
+        y_range: the smallest and the largest value to show.
+        x_title: the title of the horizontal axis.
+        x_ticks: the values that are written on the horizontal axis.
+        markers: whether every point has a dot.
+    """
     y_ticks = ticks(*y_range)
     frame = _Frame([point.x for curve in curves for point in curve.points], y_ticks)
     parts = [
@@ -104,16 +116,16 @@ def _drawn(curve: Curve, frame: _Frame, markers: bool) -> str:
     dotted = points if markers or len(points) == 1 else ()
     dots = "".join(
         f'<circle cx="{frame.x(point.x)}" cy="{frame.y(point.mean)}" r="3.5">'
-        f"<title>{_said(curve, point)}</title></circle>"
+        f"<title>{_tooltip(curve, point)}</title></circle>"
         for point in dotted
     )
     return (
         f'<g class="{colour(curve.series)}" data-series="{curve.series}">{band}<path class="line" d="{line}"/>{dots}'
-        f"<title>{_said(curve, points[-1])}</title></g>"
+        f"<title>{_tooltip(curve, points[-1])}</title></g>"
     )
 
 
-def _said(curve: Curve, point: Point) -> str:
+def _tooltip(curve: Curve, point: Point) -> str:
     spread = f" ({point.low:.2f} to {point.high:.2f})" if point.high > point.low else ""
     return f"{escape(curve.title)}: {point.mean:.2f} %{spread} at {point.x:g}"
 
@@ -123,12 +135,12 @@ def _path(frame: _Frame, points: Iterable[tuple[float, float]]) -> str:
 
 
 def colour(series: int) -> str:
-    """The classes of a line: its colour, and its dashes."""
+    """The CSS classes of a line: its colour and its dashes."""
     return f"c{series % COLOURS} d{series // COLOURS % 4}"
 
 
 def breakable(text: str) -> str:
-    """A name, such as that of a loss with its parameters, that may go on in the next line between its parts.
+    """A name as HTML in which a browser may break the line between parts, such as the parameters of a loss.
 
     >>> breakable("gce:q=0.7,<x>")
     'gce:<wbr>q=0.7,<wbr>&lt;x&gt;'
@@ -137,7 +149,7 @@ def breakable(text: str) -> str:
 
 
 def legend(entries: Sequence[tuple[int, str]]) -> str:
-    """Buttons that show and hide lines."""
+    """A legend of buttons that show and hide lines. The entries are pairs of a series and its title."""
     buttons = "".join(
         f'<button type="button" aria-pressed="true" data-toggle="{series}"><svg viewBox="0 0 22 8" aria-hidden="true" '
         f'class="{colour(series)}"><path class="line" d="M1 4H21"/></svg><span>{breakable(title)}</span></button>'

@@ -1,4 +1,4 @@
-"""From runs to a report: which table each belongs to, and which figures are the best."""
+"""``compose`` makes a report of runs. It finds the table of each run, and marks the best figures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from symloss.runs.run_folder import SETTINGS
 
 
 def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "symloss report RUNS") -> Report:
-    """Runs of recipes as their tables, all others by what they share; or only the tables that are asked for.
+    """Make a report of runs.
+
+    Runs of a published table are shown as that table. All other runs are grouped by the settings that they share.
 
     Args:
         runs: from :func:`symloss.report.read_runs`.
-        tables: names of recipes; None for everything there is.
-        command: what the report says it was made by.
+        tables: the names of the tables to show; None for all tables and all other runs.
+        command: the command that the report names as its origin.
     """
     wanted = list_tables() if tables is None else list(tables)
     for name in wanted:
@@ -54,7 +56,7 @@ def _require_known_profile(run: Run) -> None:
 
 
 def _without_repeats(sections: list[Section]) -> list[Section]:
-    """A table all of whose runs stand in another one too is only mentioned there."""
+    """Leave out a table if another table holds all of its runs. A note in the other table mentions it."""
     runs = {section.name + section.profile: {run.name for run in section.runs} for section in sections}
 
     def inside(one: Section, other: Section) -> bool:
@@ -72,7 +74,7 @@ def _without_repeats(sections: list[Section]) -> list[Section]:
 
 
 def with_tops(section: Section) -> Section:
-    """The same, with the best of ours marked in every column that compares two losses at least."""
+    """The same section, with the best of our figures marked in each column that has two or more."""
     return dataclasses.replace(section, tables=tuple(_marked(table) for table in section.tables))
 
 
@@ -80,7 +82,7 @@ def _marked(table: ReportTable) -> ReportTable:
     columns = list(zip(*(line.cells for line in table.rows), strict=True))
     best = []
     for column in columns:
-        # As printed: what reads the same is as good.
+        # Means are compared as they are printed: equal digits are equally good.
         means = [round(cell.last.mean, 2) for cell in column if cell.last]
         best.append(max(means) if len(means) > 1 else None)
     lines = [

@@ -1,4 +1,4 @@
-"""A report as CSV: a line for each cell, over its seeds, and for each run that has no figure."""
+"""A report as CSV. Each cell has a line with its figures over all seeds. Each run without a figure has a line too."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def render(report: Report) -> str:
+    """The report as the text of a CSV file."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()

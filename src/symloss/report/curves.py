@@ -1,4 +1,4 @@
-"""What happens epoch by epoch, and what depends on a parameter: lines to draw, each with a band."""
+"""The curves of a report: a metric by epoch, and the accuracy by a parameter of the loss. Each has a band."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ METRICS = {
     "memorised": "Share of the wrong labels that is memorised",
 }
 UNSAID = {"scores": "loss", "penalty": 0.0}
-"""Settings that need no words where they are as usual."""
+"""Settings that are not written if they have these values."""
 POINTS = 80
-"""A line has no more of them: an eye sees no more, and a page stays small."""
+"""The most points of a line. More would not be visible, and would make the page large."""
 
 
 @dataclass(frozen=True)
 class Point:
+    """A point of a curve: the mean over runs, and the smallest and largest value."""
+
     x: float
     mean: float
     low: float
@@ -34,6 +36,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
+    """A line of a chart."""
+
     series: int
     """Lines with the same number have the same colour, and the same entry of the legend."""
     title: str
@@ -41,7 +45,7 @@ class Curve:
 
 
 def learning_curve(runs: Iterable[Run], metric: str) -> tuple[Point, ...]:
-    """Mean, least and largest value over the runs, in per cent, at every epoch; thinned to so many points."""
+    """A metric by epoch: mean, smallest and largest value over the runs, in per cent. At most ``POINTS`` epochs."""
     values: dict[int, list[float]] = {}
     for run in runs:
         for row in run.epochs:
@@ -57,7 +61,7 @@ def _point(x: float, values: list[float]) -> Point:
 
 
 def thinned(values: list[Any], most: int) -> list[Any]:
-    """Evenly chosen, with the first and the last.
+    """At most this many of the values, evenly chosen, with the first and the last.
 
     >>> thinned([1, 2, 3, 4, 5, 6, 7], 4)
     [1, 3, 5, 7]
@@ -68,7 +72,7 @@ def thinned(values: list[Any], most: int) -> list[Any]:
 
 
 def learning_curves(table: ReportTable, metric: str, lines: Iterable[int]) -> list[tuple[str, list[Curve]]]:
-    """For each column its curves, one a row."""
+    """The curves of a metric for each column of a table: the noise, and a curve for each of these rows."""
     by_noise = []
     for column, head in enumerate(table.heads):
         curves = []
@@ -83,18 +87,19 @@ def learning_curves(table: ReportTable, metric: str, lines: Iterable[int]) -> li
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Accuracy against a parameter of a loss, all other settings being the same."""
+    """The accuracy by a parameter of a loss. All other settings are the same."""
 
     loss: str
     parameter: str
     rest: str
+    """The other settings, as a text."""
     curves: tuple[Curve, ...]
 
 
 def sensitivities(table: ReportTable) -> list[Sensitivity]:
-    """The accuracy against every parameter that has two values at least, with a curve for each noise.
+    """The accuracy by each parameter that has two values or more, with a curve for each noise.
 
-    Those with the most values come first.
+    The parameters with the most values come first.
     """
     parameters = _parameters(table)
     accuracies: dict[tuple[str, str, str], dict[str, dict[float, list[float]]]] = {}
@@ -126,7 +131,10 @@ def sensitivities(table: ReportTable) -> list[Sensitivity]:
 
 
 def _parameters(table: ReportTable) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The name and the parameters of every loss of a table, with defaults where two rows name different parameters."""
+    """The name and the parameters of every loss of a table.
+
+    If two rows of a loss name different parameters, the defaults of the others are filled in.
+    """
     parts = {row.loss: loss_parts(row.loss) for row in table.rows}
     named: dict[str, set[frozenset[str]]] = {}
     for name, values in parts.values():

@@ -18,7 +18,12 @@ DIFFERENCE = (
 
 
 def published_deviation(published: Published, spread: str, runs: int) -> float | None:
-    """The standard deviation of the published runs, from what was printed.
+    """The standard deviation of the published runs, from the printed spread; None if there is none.
+
+    Args:
+        published: the published figure.
+        spread: the kind of its spread, a key of ``SPREADS``.
+        runs: the number of published runs.
 
     >>> published_deviation(Published.parse("98.2(0.2)"), "standard error", 4)
     0.4
@@ -33,7 +38,7 @@ def published_deviation(published: Published, spread: str, runs: int) -> float |
 
 
 def signed(value: float) -> str:
-    """With one decimal and its sign; nothing has none.
+    """A number with one decimal and its sign. Zero has no sign.
 
     >>> signed(1.26), signed(-0.04)
     ('+1.3', '0.0')
@@ -43,7 +48,7 @@ def signed(value: float) -> str:
 
 
 def difference(ours: Spread, published: Published, spread: str, runs: int) -> float | None:
-    """Ours minus published, in standard deviations; None where neither has a spread. :data:`DIFFERENCE` defines it.
+    """Ours minus published, in standard deviations; None if neither has a spread. :data:`DIFFERENCE` defines it.
 
     Args:
         ours: accuracies in per cent.

@@ -1,4 +1,4 @@
-"""A report before it has a format: sections of tables, and where their figures come from."""
+"""The content of a report, without a format: sections with tables of figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ColumnHead:
     dataset: str
     noise: str
     noise_text: str
-    """The noise as people read it."""
+    """The noise in words."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,16 @@ class ReportCell:
 
     runs: tuple[Run, ...] = ()
     last: Spread | None = None
+    """The accuracy after the last epoch."""
     best: Spread | None = None
-    """The figure at the epoch with the best validation accuracy; None where nothing was held out."""
+    """The accuracy at the epoch with the best validation accuracy; None if nothing was held out."""
     memorised: Spread | None = None
+    """The share of the wrong labels that the models predict."""
     published: Published | None = None
     difference: float | None = None
+    """Ours minus published, in standard deviations."""
     top: bool = False
-    """Whether ours is the best of its column."""
+    """Whether our figure is the best of its column."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ReportTable:
 
     @property
     def runs(self) -> list[Run]:
-        """Each once, in the order of the rows."""
+        """All runs of the table, each once, in the order of the rows."""
         by_name = {run.name: run for row in self.rows for cell in row.cells for run in cell.runs}
         return list(by_name.values())
 
@@ -90,57 +93,66 @@ class Section:
 
     @property
     def runs(self) -> list[Run]:
-        """Each once, in the order of the tables."""
+        """All runs of the section, each once, in the order of the tables."""
         by_name = {run.name: run for table in self.tables for run in table.runs}
         return list(by_name.values())
 
     @property
     def usual_n(self) -> int:
-        """How many runs most cells have; the others say their number."""
+        """The most common number of runs in a cell. A cell with another number prints it."""
         counts = Counter(cell.last.n for table in self.tables for *_, cell in table.cells() if cell.last)
         return max(counts, key=lambda n: (counts[n], n), default=0)
 
     @property
     def has_published(self) -> bool:
+        """Whether a cell has a published figure."""
         return any(cell.published for table in self.tables for *_, cell in table.cells())
 
     @property
     def has_best(self) -> bool:
+        """Whether a cell has a figure of the best epoch."""
         return any(cell.best for table in self.tables for *_, cell in table.cells())
 
     @property
     def caption(self) -> str:
-        """What a cell is, in one or two sentences."""
+        """One or two sentences that explain the figures in the cells."""
         n = self.usual_n
         parts = ["mean(standard deviation)" if n > 1 else "one run, so without a standard deviation"]
         if n > 1:
             parts[0] += f" of n = {n} runs with different seeds"
         if any(cell.last and cell.last.n != n for table in self.tables for *_, cell in table.cells()):
             parts.append("other n are given in the cell")
-        said = (
+        sentence = (
             f"Accuracy in % after the last epoch on {self.measure}: {'; '.join(parts)}. The best of a column is bold."
         )
-        return said if self.reduced is None else f"{self.reduced.capitalize()}. {said}"
+        return sentence if self.reduced is None else f"{self.reduced.capitalize()}. {sentence}"
 
     @property
     def full_title(self) -> str:
+        """The title, with a note if the recipe was reduced."""
         return self.title if self.reduced is None else f"{self.title} - {self.reduced}"
 
 
 @dataclass(frozen=True)
 class Report:
+    """A report of runs. :func:`symloss.report.compose` makes it, and each of ``FORMATS`` writes it."""
+
     runs: Runs
+    """All runs that were read, with the unfinished ones."""
     sections: tuple[Section, ...]
+    """The published tables, and the groups of other runs."""
     untested: tuple[tuple[Run, str], ...] = ()
-    """Finished runs that were not tested on a data set yet, on which a table reports them."""
+    """Finished runs that must still be tested on another data set, with the name of that data set."""
     command: str = "symloss report RUNS"
+    """The command that makes this report."""
     left_out: int = 0
-    """Finished runs of tables that were not asked for."""
+    """The number of finished runs that belong to other tables than the requested ones."""
     shown: tuple[Run, ...] = field(default=())
+    """The runs in the sections, each once."""
 
     @property
     def missing(self) -> list[str]:
-        """Every run without a figure, by name, and why."""
+        """A line for each run without a figure: its name and the reason."""
         lines = [f"{run.name} ({run.progress})" for run in self.runs.unfinished]
         lines += [f"{run.name} (trained, but not tested on {data} yet)" for run, data in self.untested]
         return lines + [

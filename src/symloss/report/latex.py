@@ -25,7 +25,7 @@ GROUPS = {"sym": r"Symmetric noise rate ($\eta$)", "asym": r"Asymmetric noise ra
 
 
 def escape(text: str) -> str:
-    r"""Anybody's text as plain words: nothing in it is a command, and pdflatex knows every character.
+    r"""A text without commands, in characters that pdflatex knows.
 
     >>> escape("a_b & 50 %")
     'a\\_b \\& 50 \\%'
@@ -47,6 +47,7 @@ def _character(char: str) -> str:
 
 
 def render(report: Report) -> str:
+    """The report as the text of a LaTeX file."""
     lines = ["% Needs graphicx and multirow."]
     lines += [_comment(f"{name}: {text}") for name, text in provenance.facts(report)]
     lines += [_comment(f"Without a figure: {line}") for line in report.missing]
@@ -59,7 +60,7 @@ def render(report: Report) -> str:
 
 
 def _comment(text: str) -> str:
-    # Old versions of LaTeX mind other characters even here.
+    # Old versions of LaTeX fail on other characters, even in a comment.
     return "% " + " ".join(text.replace("²", "^2").split()).encode("ascii", "backslashreplace").decode()
 
 
@@ -85,14 +86,14 @@ def _table(section: Section) -> Iterator[str]:
 
 
 def _caption(section: Section) -> str:
-    said = [escape(f"{section.title}. {section.caption}"), *(escape(fact) for fact in section.facts)]
+    sentences = [escape(f"{section.title}. {section.caption}"), *(escape(fact) for fact in section.facts)]
     if section.has_published:
-        said.append("Differences are in standard deviations.")
-    return " ".join(said)
+        sentences.append("Differences are in standard deviations.")
+    return " ".join(sentences)
 
 
 def _group(head: ColumnHead, heads: tuple[ColumnHead, ...]) -> tuple[str | None, str]:
-    """What stands above a column, if anything, and its own title."""
+    """The title above a group of columns, if there is one, and the title of the column."""
     if len({other.dataset for other in heads}) > 1:
         return escape(head.dataset), escape(head.noise_text)
     try:
@@ -115,14 +116,14 @@ def _header(titles: list[str], groups: list[tuple[str | None, str]]) -> Iterator
     upper = [rf"\multirow{{2}}{{*}}{{{title}}}" for title in titles]
     lower = [""] * len(titles)
     runs = [(above, [title for _, title in same]) for above, same in itertools.groupby(groups, key=lambda g: g[0])]
-    for i, (above, own) in enumerate(runs):
+    for i, (above, below) in enumerate(runs):
         if above is None:
-            upper += [rf"\multirow{{2}}{{*}}{{{title}}}" for title in own]
-            lower += [""] * len(own)
+            upper += [rf"\multirow{{2}}{{*}}{{{title}}}" for title in below]
+            lower += [""] * len(below)
         else:
             bar = "|" if i + 1 < len(runs) else ""
-            upper.append(rf"\multicolumn{{{len(own)}}}{{c{bar}}}{{{above}}}")
-            lower += own
+            upper.append(rf"\multicolumn{{{len(below)}}}{{c{bar}}}{{{above}}}")
+            lower += below
     yield " & ".join(upper) + r" \\"
     yield " & ".join(lower) + r" \\ \hline"
 

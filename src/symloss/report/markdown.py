@@ -1,4 +1,4 @@
-"""A report as Markdown that GitHub shows, with a footer that says where the figures come from."""
+"""A report as Markdown for GitHub. A footer lists hardware, versions and commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]#|!~$])")
 
 
 def escape(text: str) -> str:
-    """A text of anybody's as plain words: no markup, no HTML, no new line.
+    """A text without markup, HTML and new lines.
 
     >>> escape("a|b <img> *x*")
     'a\\\\|b &lt;img&gt; \\\\*x\\\\*'
@@ -23,6 +23,7 @@ def escape(text: str) -> str:
 
 
 def render(report: Report) -> str:
+    """The report as the text of a Markdown file."""
     lines: list[str] = []
     for section in report.sections:
         lines += _section(section)

@@ -1,4 +1,4 @@
-"""Runs of one's own: those that differ in nothing but loss, noise and seed, side by side."""
+"""Sections of runs that belong to no published table. Runs of a section differ only in loss, noise and seed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from symloss.runs.result import in_percent
 from symloss.runs.settings import Settings, displayed_noise
 
 OF_A_ROW = ("loss", "weight_decay", "lr", "scores", "penalty")
-"""Settings that a loss has presets for; runs that differ in them are rows of the same table."""
+"""Settings that may differ between the rows of a table: a loss has presets for them."""
 OF_A_CELL = ("noise", "seed")
+"""Settings that may differ between the runs of a row."""
 TITLES = {"weight_decay": "weight decay", "lr": "lr", "scores": "scores", "penalty": "L1 penalty"}
 
 
 def _common(run: Run) -> tuple[tuple[str, Any], ...]:
-    """All that the runs of a table share: settings, and the metric that counts as their accuracy."""
+    """What the runs of a table share: settings, and the metric that is reported as their accuracy."""
     settings = run.settings.to_dict()
     rest = [(name, value) for name, value in settings.items() if name not in OF_A_ROW + OF_A_CELL]
     return (*rest, ("measure", run.result.measure))
 
 
 def sections(runs: Iterable[Run]) -> list[Section]:
+    """A section for each group of runs that share all settings but those of rows and cells."""
     groups: dict[tuple[tuple[str, Any], ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(_common(run), []).append(run)

@@ -1,4 +1,4 @@
-"""A report as one HTML page that asks for nothing else: style, script and pictures are inside it."""
+"""A report as one HTML page. Style, script and pictures are inside it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from symloss.report.page_tables import main_table, runs_table
 from symloss.report.transitions import realised
 
 LINES = 14
-"""So many lines of a chart can be told apart."""
+"""The most lines in a chart. More could not be told apart."""
 SENSITIVITIES = 12
+"""The most charts of an accuracy by a parameter, for one table."""
 
 
 def render(report: Report) -> str:
+    """The report as the text of an HTML file."""
     style, script = _asset("page.css"), _asset("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Whatever a name may hold, nothing runs but our script, and nothing is fetched.
+    # A name in a report may hold anything. The policy allows no script but ours, and no request.
     policy = (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -47,7 +49,7 @@ def _asset(name: str) -> str:
 
 
 def _title(report: Report, plain: bool = False) -> str:
-    """Of the page; plain where a note below it says what is reduced."""
+    """The title of the page. A plain title does not say that the recipe was reduced."""
     if len(report.sections) == 1:
         return report.sections[0].title if plain else report.sections[0].full_title
     return f"{len(report.sections)} tables" if report.sections else "No run is finished yet"
@@ -94,12 +96,12 @@ def _section(section: Section, alone: bool) -> str:
 
 
 def _reduced(section: Section) -> str:
-    """After a heading of figures that are not of the published protocol."""
+    """A tag for headings, if the figures are not of the published protocol; else an empty text."""
     return f' <span class="tag">{escape(section.reduced)}</span>' if section.reduced else ""
 
 
 def _best_lines(table: ReportTable) -> list[int]:
-    """The rows to draw: all, or those with the largest figures."""
+    """The rows to draw: those with the largest mean accuracy, at most ``LINES``."""
     means = [
         sum(e.last.mean for e in line.cells if e.last) / max(1, sum(e.last is not None for e in line.cells))
         for line in table.rows
@@ -113,26 +115,26 @@ def _curves(table: ReportTable, section: Section, where: str) -> str:
     drawn = {metric: learning_curves(table, metric, lines) for metric in METRICS}
     if not any(drawn.values()):
         return ""
-    entries = [(i, table.rows[i].title + _said(table, i)) for i in lines]
+    entries = [(i, table.rows[i].title + _differing_settings(table, i)) for i in lines]
     parts = [f'<div class="charts"><h3>{escape(where)}Learning curves{_reduced(section)}</h3>']
     note = "Mean over the seeds, in %, with a band from the least to the largest run."
     if len(lines) < len(table.rows):
         note += f" Drawn are the {len(lines)} best of {len(table.rows)} rows."
     parts.append(f'<p class="caption">{note}</p>{legend(entries)}')
-    found = {METRICS[metric]: columns for metric, columns in drawn.items() if columns}
-    if len(table.heads) == 1:  # what is measured, side by side, as there are no noises to compare
-        parts.append(_multiples(_figures(columns, what, f"{what}, ") for what, columns in found.items()))
+    by_metric = {METRICS[metric]: columns for metric, columns in drawn.items() if columns}
+    if len(table.heads) == 1:  # with a single noise, the charts of the metrics stand side by side
+        parts.append(_multiples(_figures(columns, what, f"{what}, ") for what, columns in by_metric.items()))
     else:
-        parts += [f"<h4>{what}</h4>{_multiples([_figures(columns, what)])}" for what, columns in found.items()]
+        parts += [f"<h4>{what}</h4>{_multiples([_figures(columns, what)])}" for what, columns in by_metric.items()]
     return "".join(parts) + "</div>"
 
 
-def _said(table: ReportTable, line: int) -> str:
-    """What tells a row from others of the same loss."""
-    own = table.rows[line]
-    same = [other for other in table.rows if other.title == own.title]
-    differing = [key for key in own.settings if len({other.settings[key] for other in same}) > 1]
-    return "".join(f", {key} {own.settings[key]}" for key in differing)
+def _differing_settings(table: ReportTable, line: int) -> str:
+    """The settings in which a row differs from other rows of the same loss."""
+    row = table.rows[line]
+    same = [other for other in table.rows if other.title == row.title]
+    differing = [key for key in row.settings if len({other.settings[key] for other in same}) > 1]
+    return "".join(f", {key} {row.settings[key]}" for key in differing)
 
 
 def _multiples(figures: Iterable[Iterable[str]]) -> str:
@@ -140,7 +142,7 @@ def _multiples(figures: Iterable[Iterable[str]]) -> str:
 
 
 def _figures(columns: list[tuple[str, list[Curve]]], what: str, before: str = "") -> list[str]:
-    """A chart for each noise, all with the same scale."""
+    """A chart for each noise. All have the same scale."""
     low, high = extent(curve for _, curves in columns for curve in curves)
     last = max(point.x for _, curves in columns for curve in curves for point in curve.points)
     shown = range(1, int(last) + 1) if last <= 6 else [1, *(tick for tick in ticks(0, last) if 1 < tick <= last)]
@@ -155,18 +157,18 @@ def _figures(columns: list[tuple[str, list[Curve]]], what: str, before: str = ""
 def _noise(table: ReportTable, section: Section, where: str) -> str:
     figures, unchanged = [], []
     for column, head in enumerate(table.heads):
-        found = realised(run for line in table.rows for run in line.cells[column].runs)
-        if found is None:
+        transitions = realised(run for line in table.rows for run in line.cells[column].runs)
+        if transitions is None:
             continue
-        draws = "1 draw" if found.draws == 1 else f"{found.draws} draws together"
-        caption = f"<b>{escape(head.noise_text)}</b> {100 * found.rate:.1f} % of the labels are wrong; {draws}"
-        if found.rate == 0:
+        draws = "1 draw" if transitions.draws == 1 else f"{transitions.draws} draws together"
+        caption = f"<b>{escape(head.noise_text)}</b> {100 * transitions.rate:.1f} % of the labels are wrong; {draws}"
+        if transitions.rate == 0:
             unchanged.append(head.noise_text)
             continue
-        if len(found.classes) > CELLS:
-            pairs = (f"{true} → {label} {100 * rate:.1f} %" for true, label, rate in found.largest(8))
+        if len(transitions.classes) > CELLS:
+            pairs = (f"{true} → {label} {100 * rate:.1f} %" for true, label, rate in transitions.largest(8))
             caption += f". Most frequent: {escape('; '.join(pairs))}"
-        figures.append(f"<figure>{heat_map(found)}<figcaption>{caption}</figcaption></figure>")
+        figures.append(f"<figure>{heat_map(transitions)}<figcaption>{caption}</figcaption></figure>")
     if not figures:
         return ""
     note = (
@@ -181,18 +183,18 @@ def _noise(table: ReportTable, section: Section, where: str) -> str:
 
 
 def _sensitivity(table: ReportTable, section: Section, where: str) -> str:
-    found = sensitivities(table)
-    if not found:
+    charts = sensitivities(table)
+    if not charts:
         return ""
-    shown = found[:SENSITIVITIES]
+    shown = charts[:SENSITIVITIES]
     entries = {curve.series: curve.title for chart in shown for curve in chart.curves}
     note = (
         f"Accuracy in % after the last epoch on {section.measure}; other settings the same; "
         "a band from the least to the largest run."
     )
-    if len(shown) < len(found):
+    if len(shown) < len(charts):
         note += (
-            f" Shown are {len(shown)} of {len(found)} combinations of the other settings, those with the most values."
+            f" Shown are {len(shown)} of {len(charts)} combinations of the other settings, those with the most values."
         )
     figures = []
     for chart in shown:

@@ -1,4 +1,4 @@
-"""The tables of the page: figures with what was published, and the settings of every run."""
+"""The tables of the page: the figures beside the published ones, and the settings of every run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from symloss.runs.result import Spread
 from symloss.runs.settings import displayed_noise
 
 FAR = 2.0
-"""Differences beyond so many standard deviations stand out."""
+"""Differences beyond this many standard deviations are marked."""
 
 
 def main_table(table: ReportTable, section: Section) -> str:
-    """Rows are losses, columns data set and noise; every column can be sorted by."""
+    """The table of figures. Rows are losses, columns are data sets and noises. A click on a heading sorts the rows."""
     extra = list(table.rows[0].settings)
     several = len({head.dataset for head in table.heads}) > 1
     heads = [_sortable("loss"), *(_sortable(name, number=name != "scores", setting=True) for name in extra)]
@@ -35,14 +35,14 @@ def main_table(table: ReportTable, section: Section) -> str:
 
 
 def _row_head(line: LossRow) -> str:
-    """A loss; its settings stand below it where there is no room for columns of theirs."""
+    """The heading of a row. On a narrow screen the settings stand below the loss, and their columns are hidden."""
     settings = ", ".join(f"{name} {value}" for name, value in line.settings.items())
     below = f'<div class="settings">{escape(settings)}</div>' if settings else ""
     return f'<th scope="row" data-value="{escape(line.title)}">{breakable(line.title)}{below}</th>'
 
 
 def _scrolling(label: str, kind: str, key: str, heads: Sequence[str], rows: Sequence[str]) -> str:
-    """A table that scrolls by itself where it is too wide; how to read it stands below, and does not scroll away."""
+    """A table that scrolls sideways if it is too wide. The key below it does not scroll."""
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}"><table class="{kind}">'
         f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
@@ -53,15 +53,15 @@ def _scrolling(label: str, kind: str, key: str, heads: Sequence[str], rows: Sequ
 def _sortable(title: str, *, above: str = "", number: bool = False, setting: bool = False) -> str:
     over = f'<span class="over">{escape(above)}</span>' if above else ""
     kind = "number" if number else "text"
-    own = ' class="setting"' if setting else ""
+    css_class = ' class="setting"' if setting else ""
     return (
-        f'<th{own} scope="col" aria-sort="none" data-kind="{kind}"><button type="button">{over}{escape(title)}'
+        f'<th{css_class} scope="col" aria-sort="none" data-kind="{kind}"><button type="button">{over}{escape(title)}'
         f'<span class="arrow" aria-hidden="true"></span></button></th>'
     )
 
 
 def _key(section: Section) -> str:
-    """How to read a cell."""
+    """The key: what the lines of a cell are."""
     parts = ['<span class="ours">ours</span>']
     if section.has_published:
         parts.append("published, as printed")
@@ -97,7 +97,7 @@ def _lines(cell: ReportCell, section: Section) -> Iterator[str]:
 
 
 def _shows_memorised(section: Section) -> bool:
-    """Beside published figures a cell is full enough: there it is left to the curves."""
+    """Whether cells show the memorised share. Beside published figures there is no room for it."""
     return not section.has_published
 
 
@@ -114,14 +114,16 @@ def _difference(value: float | None) -> str:
 
 
 def runs_table(section: Section) -> str:
-    """What all runs of a section share, and a line for each with what it does not."""
+    """The settings that all runs of a section share, and a table of the others, run by run."""
     runs = section.runs
     settings = [_settings(run) for run in runs]
     shared = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}
     differing = [name for name in settings[0] if name not in shared]
     made = [f"{provenance.software(run)}; {provenance.hardware(run)}" for run in runs]
     several = len(set(made)) > 1
-    facts = "".join(f"<dt>{escape(_words(name))}</dt><dd>{escape(_said(value))}</dd>" for name, value in shared.items())
+    facts = "".join(
+        f"<dt>{escape(_words(name))}</dt><dd>{escape(_displayed(value))}</dd>" for name, value in shared.items()
+    )
     if not several:
         facts += f"<dt>versions</dt><dd>{escape(made[0])}</dd>"
     results = ("last", "best", "memorised", "seconds")
@@ -151,14 +153,14 @@ def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
         f"{result.seconds:.1f}",
     ]
     cells = [f'<th scope="row">{breakable(run.name)}</th>']
-    cells += [_td(_said(value), isinstance(value, str)) for value in (settings[name] for name in differing)]
+    cells += [_td(_displayed(value), isinstance(value, str)) for value in (settings[name] for name in differing)]
     cells += [_td(text) for text in figures] + ([] if versions is None else [_td(versions, text=True)])
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _td(said: str, text: bool = False) -> str:
+def _td(content: str, text: bool = False) -> str:
     kind = ' class="text"' if text else ""
-    return f'<td data-value="{escape(said)}"{kind}>{escape(said)}</td>'
+    return f'<td data-value="{escape(content)}"{kind}>{escape(content)}</td>'
 
 
 def _percent(share: float | None) -> str:
@@ -169,7 +171,7 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _said(value: Any) -> str:
+def _displayed(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -13,7 +13,7 @@ UNKNOWN = "unknown"
 
 
 def hardware(run: Run) -> str:
-    """As in "Intel(R) Xeon(R) Processor (x86_64), 2 threads a run"."""
+    """The hardware of a run, such as "Intel(R) Xeon(R) Processor (x86_64), 2 threads a run"."""
     versions = run.result.versions
     threads = versions.get("threads")
     suffix = "" if threads is None else f", {threads} thread{'' if threads == 1 else 's'} a run"
@@ -21,7 +21,7 @@ def hardware(run: Run) -> str:
 
 
 def software(run: Run) -> str:
-    """As in "symloss 0.1.0 (commit 5c6d4a5), Python 3.11.7, torch 2.13.0"."""
+    """The versions of a run, such as "symloss 0.1.0 (commit 5c6d4a5), Python 3.11.7, torch 2.13.0"."""
     versions = run.result.versions
     commit = versions.get("commit")
     ours = f"symloss {versions.get('symloss') or UNKNOWN} ({f'commit {commit}' if commit else 'commit unknown'})"
@@ -29,7 +29,7 @@ def software(run: Run) -> str:
 
 
 def counted(texts: list[str]) -> str:
-    """Each once, the most frequent first, with its number where there are several.
+    """Each text once, the most frequent first. If there are several, each has its number of runs.
 
     >>> counted(["a", "b", "a"])
     'a (2 runs); b (1 run)'
@@ -41,11 +41,17 @@ def counted(texts: list[str]) -> str:
 
 
 def number(n: int, what: str) -> str:
+    """A number with its noun, in the singular or the plural.
+
+    >>> number(1, "run"), number(2, "run")
+    ('1 run', '2 runs')
+    """
     return f"{n} {what}" + ("" if n == 1 else "s")
 
 
 def duration(seconds: float) -> str:
-    """
+    """A time in the unit that suits it.
+
     >>> duration(12.34), duration(754), duration(7300), duration(500_000)
     ('12.3 s', '12.6 min', '2.0 h', '5.8 days')
     """
@@ -56,46 +62,48 @@ def duration(seconds: float) -> str:
 
 
 def counts(report: Report) -> str:
-    """Of runs: "30 finished runs, 1 unfinished or failed"."""
+    """The numbers of runs, such as "30 finished runs, 1 unfinished or failed"."""
     runs = report.runs
-    said = [f"{number(len(runs.finished), 'finished run')}"]
+    parts = [f"{number(len(runs.finished), 'finished run')}"]
     if report.left_out:
-        said.append(f"{report.left_out} of them not of the tables that are shown")
+        parts.append(f"{report.left_out} of them not of the tables that are shown")
     for pairs, what in ((runs.unfinished, "unfinished or failed"), (runs.repeated, "repeated")):
-        said += [f"{len(pairs)} {what}"] if pairs else []
-    said += [f"{len(report.untested)} not tested yet"] if report.untested else []
-    return ", ".join(said)
+        parts += [f"{len(pairs)} {what}"] if pairs else []
+    parts += [f"{len(report.untested)} not tested yet"] if report.untested else []
+    return ", ".join(parts)
 
 
 def facts(report: Report) -> list[tuple[str, str]]:
-    """What was run, on what and with what, and how the figures are to be read: pairs of a name and a text."""
+    """Facts about the runs and how to read the figures, as pairs of a name and a text."""
     shown = list(report.shown)
-    found = [("Runs", counts(report)), ("Protocol", protocol(report))]
+    pairs = [("Runs", counts(report)), ("Protocol", protocol(report))]
     if shown:
         ns = sorted({cell.last.n for s in report.sections for b in s.tables for *_, cell in b.cells() if cell.last})
-        found += [
+        pairs += [
             ("Hardware", counted([hardware(run) for run in shown])),
             ("Versions", counted([software(run) for run in shown])),
             ("Training time", f"{duration(sum(run.result.seconds for run in shown))} in all"),
             ("Spread", f"standard deviation (n - 1) over runs with different seeds; n = {', '.join(map(str, ns))}"),
         ]
     if any(section.has_published for section in report.sections):
-        found.append(("Difference", DIFFERENCE))
-    return found
+        pairs.append(("Difference", DIFFERENCE))
+    return pairs
 
 
 def commands(report: Report) -> list[str]:
-    """What trains the runs of the recipes again, and what makes this report of them."""
+    """The commands that train the runs of published tables again, and the command of this report."""
     return [*(section.command for section in report.sections if section.command), report.command]
 
 
 def protocol(report: Report) -> str:
-    found = []
+    """Whether the recipes were run in full, in words."""
+    protocols = []
     for section in report.sections:
         whole = "full: the whole recipe" if section.recipe else "settings of one's own"
-        found.append(section.reduced or whole)
-    return "; ".join(dict.fromkeys(found)) or "no finished run"
+        protocols.append(section.reduced or whole)
+    return "; ".join(dict.fromkeys(protocols)) or "no finished run"
 
 
 def maker() -> str:
+    """The program that writes the report, with its version."""
     return f"symloss {__version__}"

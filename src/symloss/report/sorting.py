@@ -1,4 +1,4 @@
-"""The order of losses and noises in a table, and the parts of their texts."""
+"""Keys to sort losses and noises in a table, and the parts of a loss's text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"[a-z0-9+-]+")
 
 
 def noise_key(text: str) -> tuple[int, float, str]:
-    """A key to sort noises by: clean first, then kind by kind, each by rate.
+    """A key to sort noises: clean comes first, then each kind by its rate.
 
     >>> sorted(["asym:0.4", "sym:0.8", "sym:0.4", "clean"], key=noise_key)
     ['clean', 'sym:0.4', 'sym:0.8', 'asym:0.4']
@@ -26,9 +26,9 @@ def noise_key(text: str) -> tuple[int, float, str]:
 
 
 def loss_parts(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a loss, and the parameters that its text gives. A composed loss is a name without parameters.
+    """The name of a loss, and the parameters in its text. A composed loss is a name without parameters.
 
-    This reads what a run's settings hold. :mod:`symloss.losses.spec` reads all that users write, but needs torch.
+    This reads the text in a run's settings. :mod:`symloss.losses.spec` reads all that users may write, but needs torch.
 
     >>> loss_parts("sgce:q=0.2"), loss_parts("symmetrize(focal:gamma=2)")
     (('sgce', {'q': 0.2}), ('symmetrize(focal:gamma=2)', {}))
@@ -50,7 +50,7 @@ def _number_or_text(text: str) -> float | str:
 
 
 def loss_key(text: str) -> tuple[int, str, tuple[tuple[str, float, str], ...]]:
-    """A key to sort losses by: as in the paper's first table, then by name, each by the values of its parameters."""
+    """A key to sort losses: in the order of the paper's first table, then by name, then by parameters."""
     name, parameters = loss_parts(text)
     names = [row.loss for row in load_table("table1").rows]
     values = tuple(

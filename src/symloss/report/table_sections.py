@@ -1,4 +1,4 @@
-"""Runs that belong to recipes, as tables with the published figures beside ours."""
+"""Sections of runs that belong to a published table, with the published figures beside ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from symloss.runs.settings import displayed_noise
 
 
 class Position(NamedTuple):
-    """Where a run stands in a table."""
+    """The position of a run in a table."""
 
     dataset: str
     row: str
@@ -41,6 +41,7 @@ class TableRuns:
             self.runs.setdefault(Position(cell.dataset, cell.row, cell.noise), []).append((run, accuracy))
 
     def section(self) -> Section:
+        """The section of a report that shows these runs."""
         recipe = self.table
         used = {position.dataset for position in self.runs}
         columns = [column for column in recipe.datasets if column.name in used]
@@ -81,7 +82,7 @@ class TableRuns:
         return " ".join(words)
 
     def _heads(self, columns: list[TableColumn], stacked: bool) -> tuple[ColumnHead, ...]:
-        """The columns that have a figure. Tables below one another all have the columns that any of them needs."""
+        """The columns that have a figure. Stacked tables share their columns: those that any of them needs."""
         used = {(position.dataset, position.noise) for position in self.runs}
         noises = {noise for _, noise in used}
         return tuple(

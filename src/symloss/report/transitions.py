@@ -1,4 +1,4 @@
-"""What became of the labels: the transition matrix as it was realised."""
+"""The realised transition matrix: how many labels of each class became another class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symloss.runs.reading import Run
 
 @dataclass(frozen=True)
 class Transitions:
-    """Counts over all draws of a noise: of each true class (row), how many labels became each class (column)."""
+    """Counts over all draws of a noise. ``counts[i, j]`` examples of the true class i have the label j."""
 
     classes: tuple[str, ...]
     counts: NDArray[np.int64]
@@ -21,7 +21,7 @@ class Transitions:
 
     @property
     def rates(self) -> NDArray[np.float64]:
-        """A class without examples has a row of zeros."""
+        """The share of each label in each true class, shape (C, C). A class without examples has a row of zeros."""
         return np.asarray(self.counts / np.maximum(self.counts.sum(1), 1)[:, None])
 
     @property
@@ -30,16 +30,19 @@ class Transitions:
         return 1 - float(np.trace(self.counts)) / max(int(self.counts.sum()), 1)
 
     def largest(self, most: int) -> list[tuple[str, str, float]]:
-        """The most frequent mistakes: true class, label, rate."""
+        """The most frequent wrong labels: true class, label and rate."""
         rates = self.rates.copy()
         np.fill_diagonal(rates, 0)
         order = np.argsort(-rates, axis=None, kind="stable")[:most]
-        pairs = [divmod(int(place), len(self.classes)) for place in order]
+        pairs = [divmod(int(index), len(self.classes)) for index in order]
         return [(self.classes[i], self.classes[j], float(rates[i, j])) for i, j in pairs if rates[i, j] > 0]
 
 
 def realised(runs: Iterable[Run]) -> Transitions | None:
-    """Of the runs of one noise. Runs with the same labels count as one draw; None where no manifest is left."""
+    """The transitions of runs with the same noise; None if no run has a manifest of its noise.
+
+    Runs with the same labels count as one draw.
+    """
     draws: dict[str, NDArray[np.int64]] = {}
     classes: tuple[str, ...] = ()
     for run in runs:

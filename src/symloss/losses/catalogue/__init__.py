@@ -1,7 +1,7 @@
-"""The losses: one class each, in a few files by family. Functions, command-line names, docs and tests follow from them.
+"""The losses: one class each, in one file for each family. Functions, command-line names, docs and tests use them.
 
-To add a loss: a class in the file of its family, one line with its plain formula in tests/reference.py, and
-``make generated``.
+To add a loss, write a class in the file of its family and a line with its plain formula in tests/reference.py. Then
+run ``make generate``.
 """
 
 from symloss.losses.catalogue.references import SOURCES

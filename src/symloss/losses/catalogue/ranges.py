@@ -1,6 +1,6 @@
 """Ranges of parameters that several losses share.
 
-A range ends where float32 has no numbers left for the loss or its gradient, or where the loss says nothing any more.
+A range ends where the loss or its gradient no longer fits into float32, or where the loss is nearly constant.
 """
 
 from symloss.losses.record import Range

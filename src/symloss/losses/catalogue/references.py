@@ -1,4 +1,4 @@
-"""Where the losses come from: the keys that records use, and the publications."""
+"""The publications in which the losses were introduced, by the keys that records use."""
 
 PAPER = "Lemire Paquin 2026"
 SOURCES = {

@@ -1,4 +1,4 @@
-"""Every loss of the catalogue, by name, in the order of the files and of the classes in them."""
+"""All losses of the catalogue by name, in the order of the files and of the classes in them."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ _RECORDS: list[Record] = [vars(loss)["record"] for loss in _CLASSES]
 LOSSES: Mapping[str, type[Criterion]] = MappingProxyType(
     {record.name: loss for record, loss in zip(_RECORDS, _CLASSES, strict=True)}
 )
-"""The class of each loss."""
+"""The class of each loss, by name."""
 RECORDS: Mapping[str, Record] = MappingProxyType({record.name: record for record in _RECORDS})
-"""The record of each loss."""
+"""The record of each loss, by name."""

@@ -1,4 +1,4 @@
-"""Numbers and claims that several losses share."""
+"""Numbers and facts that several losses share."""
 
 import math
 

@@ -14,7 +14,7 @@ from symloss.losses.record import Constants, Facts, Range, Record
 
 
 def _steepest_smoothed(at: SimpleNamespace) -> float:
-    """The distance of a wrong one-hot vector to the smoothed label."""
+    """The largest gradient norm: the distance of a wrong one-hot vector to the smoothed label."""
     other = at.r / at.C
     return math.sqrt((1 - other) ** 2 + (1 - at.r + other) ** 2 + (at.C - 2) * other**2)
 
@@ -64,7 +64,7 @@ class DirichletCE(Criterion):
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
-    neural networks in the presence of noisy labels.
+    neural networks in the presence of noisy labels. Appendix E.
 
     >>> import torch, symloss
     >>> symloss.DirichletCE(alpha=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))

@@ -15,7 +15,7 @@ from symloss.losses.record import Constants, Facts, Record
 
 
 def _steepest_sce(at: SimpleNamespace) -> float:
-    """sup sqrt 2 (1 - p) (alpha + beta A p)."""
+    """The largest gradient norm: sup sqrt 2 (1 - p) (alpha + beta A p)."""
     alpha, slope = float(at.alpha), float(at.beta * LOG_ZERO)
     return ROOT * (alpha if slope <= alpha else (alpha + slope) ** 2 / (4 * slope))
 

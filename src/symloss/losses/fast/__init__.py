@@ -1,1 +1,1 @@
-"""The fast floor: values together with gradients, by kernels. It imports the formulas, and nothing built on them."""
+"""Kernels compute the value of a loss together with its gradient. They import only the formulas."""

@@ -1,16 +1,13 @@
-"""A batch by a kernel: which kernel serves a loss, the work block of rows by block of rows, and autograd around it.
+"""The loss of a batch by a kernel: the choice of the kernel, the loop over blocks of rows, and autograd around it.
 
-Whether classes are masked out and squares overflow is found here, in the checking step, so that kernels need not look.
+The checking step of this module detects classes that are masked out and squares that overflow. Kernels need not look.
 """
 
 from __future__ import annotations
 
-import copy
 import functools
-import itertools
 import math
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,28 +21,31 @@ from symloss.losses.fast.partials import constant, fast_form
 from symloss.losses.scores import Scores
 
 BLOCK = 2**20
-"""Scores that are worked on at a time: few enough to stay in the cache, many enough to be worth the calls."""
+"""The number of scores in a block: few enough to stay in the cache, many enough to be worth the calls."""
 
 
 class Unit(NamedTuple):
-    """Scores are divided by temperature * max(norm, eps) before the loss."""
+    """The loss sees the scores divided by temperature * max(norm, eps)."""
 
     temperature: float
     eps: float
 
 
 class _NotCachedError(Exception):
-    """No kernel, for a loss that holds tensors or modules: a cache must not keep these alive."""
+    """The loss holds tensors or modules. It has no kernel, and a cache must not keep it alive."""
 
 
 def kernel_for(loss: Loss, classes: int, unit: Unit | None = None) -> Kernel | None:
-    """The kernel that serves a loss of so many classes, behind a division by the norm; None if there is none."""
+    """The kernel of a loss for this number of classes; None if there is none.
+
+    With ``unit`` the kernel divides the scores by their norm first.
+    """
     try:
         return _cached_kernel(loss, classes, unit)
     except _NotCachedError:
         return None
     except TypeError:
-        if not _has_hash(loss):  # somebody else's loss; it is served, only not as fast
+        if not _has_hash(loss):  # a loss from outside this package; its kernel is built anew for each batch
             return _kernel(loss, classes, unit) if loss.any_classes else None
         raise
 
@@ -67,7 +67,7 @@ def _has_hash(loss: Loss) -> bool:
 
 def _kernel(loss: Loss, classes: int, unit: Unit | None) -> Kernel | None:
     form = fast_form(loss, classes)
-    # Of two classes the other alone is summed, and may be as small as 1 - p: the plain formulas keep its digits.
+    # With two classes the sum has one term, which may be as small as 1 - p. The plain formulas keep its digits.
     if form is None or (classes < 3 and form.summed):
         return None
     if form.linear is not None:
@@ -84,10 +84,15 @@ def by_kernel(
     reduction: str,
     plain: Callable[[Tensor], Tensor],
 ) -> Tensor | None:
-    """The loss of a batch, with its gradient where one is wanted; None if no example is kept.
+    """The loss of a batch, with its gradient if z requires one; None if no example is kept.
 
-    ``z`` (N, C) or (N, C, d1, ...), ``target`` class indices, ``kept`` which of these count (None: all). ``plain``
-    computes the same by the plain formulas, for second derivatives.
+    Args:
+        kernel: from :func:`kernel_for`.
+        z: scores (N, C) or (N, C, d1, ...).
+        target: class indices (N,) or (N, d1, ...).
+        kept: which examples count, in the shape of the target; None if all do.
+        reduction: "mean", "sum" or "none".
+        plain: computes the same by the plain formulas, for second derivatives.
     """
     count = target.numel() if kept is None else int(kept.sum())
     if count == 0:
@@ -110,6 +115,7 @@ class _Batch(NamedTuple):
     plain: Callable[[Tensor], Tensor]
 
     def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The reduced loss, and the gradient of its sum or mean in the scores."""
         mean, kept = self.reduction == "mean", self.kept
         y = (self.target if kept is None else torch.where(kept, self.target, 0)).unsqueeze(1)
         share = constant(1 / self.examples if mean else 1.0, z.dtype)
@@ -140,43 +146,43 @@ class _WithGradient(torch.autograd.Function):
         if torch.is_grad_enabled():
             (gradient,) = torch.autograd.grad(ctx.batch.plain(z), z, incoming, create_graph=True)
             return gradient, None
-        # Handed over, not kept: autograd would have to copy what somebody else still holds.
+        # Autograd would have to copy a gradient to which another reference exists.
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is None:
             _, gradient = ctx.batch.value_and_gradient(z)
         weight = incoming.unsqueeze(1) if incoming.dim() else incoming
         try:
             gradient = gradient if not incoming.dim() and float(incoming) == 1 else gradient.mul_(weight)
-        except RuntimeError:  # several gradients in a batch can be neither looked at nor written in place
+        except RuntimeError:  # inside vmap a gradient can be neither looked at nor written in place
             gradient = gradient * weight
         return gradient, None
 
 
-class Memory:
-    """Tensors that one block after the other works in: fresh pages cost more than the work done on them."""
-
-    def __init__(self, like: Tensor):
-        # An endless iterator that remembers: each copy of it yields the same tensors again.
-        (self._tensors,) = itertools.tee(map(torch.empty_like, itertools.repeat(like)), 1)
-
-    def of(self, rows: int) -> Iterator[Tensor]:
-        """The tensors from the first on, cut to so many rows."""
-        return map(operator.itemgetter(slice(rows)), copy.copy(self._tensors))
+def new_scratch(kernel: Kernel, out: Tensor) -> list[Tensor]:
+    """The scratch tensors of a kernel, each like ``out``. All blocks share them, because new memory is slow."""
+    return [torch.empty_like(out) for _ in range(kernel.scratch)]
 
 
-def by_blocks(kernel: Kernel, z: Tensor, y: Tensor, share: Tensor, out: Tensor, memory: Memory | None = None) -> Tensor:
-    """Values at the labels; the gradient of sum(share * values) is written to out. Shares of 0 are left out of both."""
+def by_blocks(
+    kernel: Kernel, z: Tensor, y: Tensor, share: Tensor, out: Tensor, scratch: Sequence[Tensor] | None = None
+) -> Tensor:
+    """The values at the labels. The gradient of sum(share * values) is written to ``out``.
+
+    An example with a share of 0 gets the value 0 and the gradient 0. ``scratch`` is what :func:`new_scratch` returns,
+    with at least as many rows as a block; None makes new tensors.
+    """
     if z.numel() <= BLOCK:
-        tensors = map(torch.empty_like, itertools.repeat(out)) if memory is None else memory.of(len(z))
+        tensors = new_scratch(kernel, out) if scratch is None else [each[: len(z)] for each in scratch]
         return _do_block(kernel, Job(z, y, share, out, tensors))
     rows = max(1, BLOCK * len(z) // z.numel())
-    memory = memory or Memory(out[:rows])
+    scratch = new_scratch(kernel, out[:rows]) if scratch is None else scratch
     values = torch.empty_like(y, dtype=z.dtype)
     for start in range(0, len(z), rows):
         part = slice(start, start + rows)
         shares = share[part] if share.dim() else share
         block = z[part]
-        values[part] = _do_block(kernel, Job(block, y[part], shares, out[part], memory.of(len(block))))
+        tensors = [each[: len(block)] for each in scratch]
+        values[part] = _do_block(kernel, Job(block, y[part], shares, out[part], tensors))
     return values
 
 
@@ -186,7 +192,7 @@ def _do_block(kernel: Kernel, job: Job) -> Tensor:
     if shows_masks and not math.isfinite(float(values.sum())):
         checked = _checked(kernel, job)
         values = kernel(checked._replace(scores=Scores(job.z, 1)))
-    if job.share.dim():  # an example that is left out may hold anything, NaN too
+    if job.share.dim():  # the scores of an ignored example may be anything, even NaN
         left_out = job.share == 0
         job.out.masked_fill_(left_out, 0.0)
         values = values.masked_fill(left_out, 0.0)
@@ -194,7 +200,10 @@ def _do_block(kernel: Kernel, job: Job) -> Tensor:
 
 
 def _checked(kernel: Kernel, job: Job) -> Job:
-    """The checking step: whether classes are masked out (no label must be), and norms, if all of them are finite."""
+    """The job, with its norms if the kernel squares and all are finite, or with its masks if classes are masked out.
+
+    A label must not be masked out.
+    """
     z = job.z
     if kernel.squares:
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)

@@ -6,22 +6,22 @@ its gradient in the scores is
 
     g_k = sum_j b_j phi_j'(l_k) - p_k tau   (k != y),        g_y = a (1 - p_y) - p_y sum_j b_j T_j.
 
-No label is subtracted from a sum that contains it, so confident and hopeless examples keep their digits.
+The label's term is never subtracted from a sum that contains it. So confident and hopeless examples keep their digits.
 
-Both kernels take t = z - max z and e = exp(t), once. With r = sum_{k != y} e_k the label's log p is
-t_y - log1p(r + expm1(t_y)), exact wherever the label stands. `LabelKernel` serves losses that sum nothing (its
-exponentials lie in the gradient's memory), `SumsKernel` the others. What is linear in the scores needs neither
-(``linear``).
+Both kernels compute t = z - max z and e = exp(t) once. With r = sum_{k != y} e_k the label's log p is
+t_y - log1p(r + expm1(t_y)), which is exact for every t_y. `LabelKernel` serves losses that sum nothing. It keeps its
+exponentials in the memory of the gradient. `SumsKernel` serves the others. Losses that are linear in the scores have
+kernels of their own (``linear_kernels``).
 
-Kernels do not look whether classes are masked out or squares overflow: the job says so. NaN passes through to the value
-and to the whole gradient of its row.
+Kernels do not check whether classes are masked out or squares overflow: the job says so. A NaN among the scores of a
+row becomes the value of that row, and every entry of its gradient.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol
 
 import torch
@@ -33,45 +33,53 @@ from symloss.losses.scores import Scores
 
 
 class Job(NamedTuple):
-    """A block of work: scores, labels, the shares of the examples in the gradient, and where that is written.
-
-    Classes are along dimension 1, and have size 1 in y and share. A share that all examples have in common is a scalar.
-    ``memory`` yields tensors like ``out`` to work in. ``scores`` count the classes where some may be masked out.
-    ``norm`` is passed where it is known, and no square overflows.
-    """
+    """A block of rows, as a kernel gets it. Dimension 1 holds the classes in every tensor."""
 
     z: Tensor
+    """The scores."""
     y: Tensor
+    """The labels. Dimension 1 has size 1."""
     share: Tensor
+    """What each example counts for in the gradient. Dimension 1 has size 1. It is a scalar if all examples agree."""
     out: Tensor
-    memory: Iterator[Tensor]
+    """The kernel writes the gradient here."""
+    scratch: Sequence[Tensor]
+    """As many tensors like ``out`` as the kernel declares. The kernel may overwrite them."""
     scores: Scores | None = None
+    """The scores again, if classes may be masked out; None if all classes are present."""
     norm: Tensor | None = None
+    """The norms of the score vectors, if they are known and no square overflows."""
 
 
 class Kernel(Protocol):
-    """Writes the gradient of a job, returns the values."""
+    """A kernel writes the gradient of a job, and returns the values."""
 
     @property
     def shows_masks(self) -> bool:
-        """Whether values are not finite where a class is masked out and the job does not say so."""
+        """Whether the values are not finite if a class is masked out and the job does not say so."""
 
     @property
     def squares(self) -> bool:
-        """Whether scores are squared."""
+        """Whether the kernel squares the scores."""
+
+    @property
+    def scratch(self) -> int:
+        """How many scratch tensors the kernel needs."""
 
     def __call__(self, job: Job) -> Tensor: ...
 
 
 def class_mean(t: Tensor, scores: Scores | None) -> Tensor:
+    """The mean over the classes that are present, with size 1 along dimension 1."""
     # torch's mean takes longer over few classes.
     return t.sum(1, keepdim=True).div_(t.shape[1]) if scores is None else scores.mean(t)
 
 
 class LabelKernel:
-    """Losses of the label's probability alone, and of what is linear in the scores."""
+    """The kernel of losses that sum nothing: they read the label's probability, and terms linear in the scores."""
 
     squares: ClassVar = False
+    scratch: ClassVar = 0
 
     def __init__(self, form: FastForm, classes: int):
         self.partials = form.partials
@@ -102,50 +110,58 @@ class LabelKernel:
 
 @dataclass
 class Everywhere:
-    """The other classes of a block: log p and exponentials, what makes these p, memory to work in.
+    """The classes of a block, as a sum over all classes but the label reads them.
 
-    Log p and exponentials are 0 at the label, and where classes are masked out.
+    ``logp`` and ``e`` are 0 at the label, and where classes are masked out.
     """
 
     logp: Tensor
+    """log p of every class."""
     e: Tensor
+    """exp(z - max z) of every class."""
     inverse: Tensor
+    """``e * inverse`` is p."""
     y: Tensor
+    """The labels."""
     zero: Tensor
-    memory: Iterator[Tensor]
+    """Zeros of the shape of the labels."""
+    scratch: Tensor
+    """A tensor that each sum may overwrite."""
     others: float | Tensor
+    """How many classes are present besides the label."""
     absent: Tensor | None
+    """Which classes are masked out; None if none is."""
     _total_logp: Tensor | None = None
 
     @property
     def total_logp(self) -> Tensor:
-        """Computed on demand: not every potential reads it."""
+        """The sum of ``logp``. It is computed on demand: not every potential reads it."""
         if self._total_logp is None:
             self._total_logp = self.logp.sum(1, keepdim=True)
         return self._total_logp
 
     def blank(self, x: Tensor) -> Tensor:
-        """Write 0 at the label, and where classes are masked out."""
+        """Write 0 to x at the label, and where classes are masked out."""
         x.scatter_(1, self.y, self.zero)
         return x if self.absent is None else x.masked_fill_(self.absent, 0.0)
 
 
 class Swept(NamedTuple):
-    """A potential summed over the other classes; how fast it falls there, -phi' (0 at the label), and the sum of that.
-
-    A number stands for a potential that falls as fast everywhere.
-    """
+    """The sums of a potential phi over all classes but the label."""
 
     total: Tensor
+    """The sum of phi."""
     fall: Tensor | float
+    """-phi' of every class, 0 at the label; one number if all classes agree."""
     fall_total: Tensor | float
+    """The sum of -phi'."""
 
 
 @functools.singledispatch
-def sweep(potential: Potential, at: Everywhere) -> Swept:
-    """phi summed over the other classes, and -phi' of each: quick, and exact to the rounding of a sum."""
-    value, fall = next(at.memory), next(at.memory)
-    # Of two classes that are left the other alone is summed, and may be as small as 1 - p.
+def sweep(potential: Potential, at: Everywhere, fall: Tensor) -> Swept:
+    """Sum phi over all classes but the label, exact to the rounding of a sum. -phi' may be written to ``fall``."""
+    value = at.scratch
+    # If two classes are left, the sum has one term, which may be as small as 1 - p.
     write = fill if at.absent is None else fill_by_formula
     write(potential, at.logp, torch.mul(at.e, at.inverse, out=fall), value)
     at.blank(value)
@@ -157,22 +173,22 @@ sweep_by_filling = sweep.dispatch(Potential)
 
 
 @sweep.register
-def _sweep_ce(potential: CE, at: Everywhere) -> Swept:
+def _sweep_ce(potential: CE, at: Everywhere, fall: Tensor) -> Swept:
     return Swept(-at.total_logp, 1.0, at.others)
 
 
 @sweep.register
-def _sweep_gce(potential: GCE, at: Everywhere) -> Swept:
+def _sweep_gce(potential: GCE, at: Everywhere, fall: Tensor) -> Swept:
     if potential.q < SMALL_Q or at.absent is not None:
-        return sweep_by_filling(potential, at)
-    power = at.blank(torch.mul(at.logp, potential.q, out=next(at.memory)).exp_())
+        return sweep_by_filling(potential, at, fall)
+    power = at.blank(torch.mul(at.logp, potential.q, out=fall).exp_())
     total = power.sum(1, keepdim=True)
     return Swept(torch.rsub(total, at.others).mul_(1 / potential.q), power, total)
 
 
 @sweep.register
-def _sweep_power(potential: Power, at: Everywhere) -> Swept:
-    power = at.blank(torch.mul(at.logp, potential.q, out=next(at.memory)).exp_())
+def _sweep_power(potential: Power, at: Everywhere, fall: Tensor) -> Swept:
+    power = at.blank(torch.mul(at.logp, potential.q, out=fall).exp_())
     if potential.scale != 1:
         power.mul_(potential.scale)
     total = power.sum(1, keepdim=True)
@@ -180,15 +196,15 @@ def _sweep_power(potential: Power, at: Everywhere) -> Swept:
 
 
 @sweep.register
-def _sweep_room(potential: Room, at: Everywhere) -> Swept:
+def _sweep_room(potential: Room, at: Everywhere, fall: Tensor) -> Swept:
     if potential.inner == CE() and float(at.logp.min()) > -potential.bound:  # nothing is cut
         return Swept(at.total_logp + at.others * potential.bound, -1.0, -at.others)
-    return sweep_by_filling(potential, at)
+    return sweep_by_filling(potential, at, fall)
 
 
 @functools.singledispatch
 def fill(potential: Potential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-    """Write phi of every entry to value, and -phi' to fall, which holds p before."""
+    """Write phi of every entry to value, and -phi' to fall. At first fall holds p."""
     value.copy_(potential.phi(logp))
     torch.neg(potential.derivative(logp), out=fall)
 
@@ -214,7 +230,7 @@ def _fill_gce(potential: GCE, logp: Tensor, fall: Tensor, value: Tensor) -> None
 
 @fill.register
 def _fill_focal(potential: Focal, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-    # 1 - p is a multiple of half an eps; where it vanishes log p need not.
+    # 1 - p is a multiple of eps / 2. It may be rounded to 0 where log p is not 0.
     miss = torch.sub(1, fall, out=value).clamp_min_(torch.finfo(value.dtype).eps / 2)
     fall.mul_(logp).div_(miss)
     factor = value.sqrt_() if potential.gamma == 0.5 else value.pow_(potential.gamma)
@@ -230,38 +246,42 @@ def _fill_room(potential: Room, logp: Tensor, fall: Tensor, value: Tensor) -> No
 
 
 def falls_to_the_end(potential: Potential) -> bool:
-    """Whether phi' is not 0 at p = 1, and fades as p does: of a class that is sure it outweighs all others."""
+    """Whether phi' is not 0 at p = 1, and goes to 0 with p. Then a class with p near 1 outweighs all others."""
     if isinstance(potential, Room):
         return falls_to_the_end(potential.inner)
     return not isinstance(potential, (CE, Focal))
 
 
 class SumsKernel:
-    """Losses that read sums over the other classes too."""
+    """The kernel of losses that also read sums over the classes besides the label."""
 
     shows_masks: ClassVar = False
     squares: ClassVar = False
 
     def __init__(self, form: FastForm):
         self.partials = form.partials
-        self.sweeps: list[tuple[Potential, Callable[[Everywhere], Swept]]]
+        self.scratch = 2 + len(form.summed)  # log p, a tensor that all sums share, and -phi' of each sum
+        self.sweeps: list[tuple[Potential, Callable[[Everywhere, Tensor], Swept]]]
         self.sweeps = [(p, functools.partial(sweep.dispatch(type(p)), p)) for p in form.summed]
         self.cancels = any(falls_to_the_end(potential) for potential in form.summed)
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, memory, scores, _ = job
-        t = torch.sub(z, z.amax(1, keepdim=True), out=next(memory))
+        z, y, share, out, (for_logp, for_sums, *for_falls), scores, _ = job
+        t = torch.sub(z, z.amax(1, keepdim=True), out=for_logp)
         behind = t.gather(1, y)
         zero = torch.zeros_like(behind)
         e = torch.exp(t, out=out).scatter_(1, y, zero)
         at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
         if scores is None:
             logp, absent = t.sub_(at.log_total).scatter_(1, y, zero), None
-        else:  # of two classes the other alone is summed: it must be exact however far it leads
+        else:  # if two classes are left, the sum has one term, which must be exact however far its score leads
             absent = ~scores.present
             logp = t.copy_(scores.logp).scatter_(1, y, zero).masked_fill_(absent, 0.0)
-        everywhere = Everywhere(logp, e, at.inverse, y, zero, memory, at.classes - 1, absent)
-        swept = {potential: sweep_of(everywhere) for potential, sweep_of in self.sweeps}
+        everywhere = Everywhere(logp, e, at.inverse, y, zero, for_sums, at.classes - 1, absent)
+        swept = {
+            potential: sweep_of(everywhere, fall)
+            for (potential, sweep_of), fall in zip(self.sweeps, for_falls, strict=True)
+        }
         at.rest = {potential: part.total for potential, part in swept.items()}
         loss = self.partials(at)
         value, linear = loss.value, loss.linear
@@ -281,7 +301,7 @@ class SumsKernel:
     def _write_gradient(
         self, job: Job, at: AtLabel, loss: Partials, swept: dict[Potential, Swept], spare: Tensor
     ) -> Tensor:
-        """Write the gradient over the exponentials, save for the label's entry, which is returned."""
+        """Write the gradient over the exponentials. Only the label's entry is not written, but returned."""
         share, e = job.share, job.out
         terms = [(share * b, swept[potential]) for potential, b in loss.sums.items()]
         falls = [weight * part.fall_total for weight, part in terms]
@@ -298,27 +318,31 @@ class SumsKernel:
             gradient.scatter_(1, job.y, label)
             if at.scores is not None:
                 gradient.masked_fill_(~at.scores.present, 0.0)
-            # A gradient sums to 0. Rounding leaves a gap, all of it at a class that leads the label by far: there the
-            # two terms cancel. Shared out as p is, it goes back there.
+            # A gradient sums to 0. Rounding leaves a gap: at a class that leads the label by far the two terms
+            # cancel. Every class gets back its share p of the gap, so nearly all of it goes to that class.
             gap = gradient.sum(1, keepdim=True).mul_(at.inverse).neg_()
             e.mul_(gap).add_(gradient)
         return label
 
 
 class Length(NamedTuple):
-    """The length of score vectors, max(norm, eps), as a product that cannot overflow: size * root."""
+    """The length of score vectors, max(norm, eps), as a product that cannot overflow: length = size * root."""
 
     ratio: Tensor
-    """The scores divided by size. Where no square overflows, size is 1."""
+    """The scores divided by size. If no square overflows, size is 1."""
     root: Tensor
+    """The length divided by size."""
     free: Tensor
-    """Where the length is the norm, and depends on the scores."""
+    """Whether the length is the norm, so that it depends on the scores."""
     share: Tensor
     """The shares of the examples, divided by the length."""
 
 
 def length(job: Job, eps: float, out: Tensor) -> Length:
-    """The length. Where squares may overflow, or eps is so small that they may vanish, out holds the ratio."""
+    """The lengths of the score vectors of a job.
+
+    If squares may overflow, or may vanish because eps is tiny, the ratio is written to ``out``.
+    """
     z, scores = job.z, job.scores
     finite = z if scores is None else torch.where(scores.present, z, 0.0)
     if job.norm is not None and eps > torch.finfo(z.dtype).tiny ** 0.4:
@@ -332,26 +356,29 @@ def length(job: Job, eps: float, out: Tensor) -> Length:
 
 @dataclass
 class UnitKernel:
-    """A kernel on z / (temperature max(|z|, eps)), and its gradient brought back to z."""
+    """A kernel of the scores z / (temperature max(|z|, eps)). It turns the gradient into one of z."""
 
     kernel: Kernel
     temperature: float
     eps: float
+    scratch: int = field(init=False)
     shows_masks: ClassVar = False
     squares: ClassVar = True
 
+    def __post_init__(self) -> None:
+        self.scratch = 2 + self.kernel.scratch
+
     def __call__(self, job: Job) -> Tensor:
-        _, y, _, out, memory, scores, _ = job
-        unit = next(memory)
+        _, y, _, out, (unit, work, *for_kernel), scores, _ = job
         lengths = length(job, self.eps, unit)
         torch.div(lengths.ratio, lengths.root, out=unit)
         u, share = unit, lengths.share
         if self.temperature != 1:
-            u, share = torch.div(unit, self.temperature, out=next(memory)), share.div_(self.temperature)
+            u, share = torch.div(unit, self.temperature, out=work), share.div_(self.temperature)
         if scores is not None:
             u = u.masked_fill(~scores.present, -torch.inf)
             scores = Scores(u, 1)
-        values = self.kernel(Job(u, y, share, out, memory, scores))
-        dot = torch.mul(unit, out, out=next(memory)).sum(1, keepdim=True)
+        values = self.kernel(Job(u, y, share, out, for_kernel, scores))
+        dot = torch.mul(unit, out, out=work).sum(1, keepdim=True)
         out.addcmul_(unit, dot.mul_(lengths.free).neg_())
         return values

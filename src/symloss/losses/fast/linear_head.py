@@ -1,9 +1,9 @@
-"""Kernels of a linear layer and its loss in one: the scores of a batch are never all in memory.
+"""Kernels of a linear layer and its loss in one. The scores of a batch are never all in memory.
 
-The unhinged loss of the scores W h + b is h . (mean_k W_k - W_y) + mean(b) - b_y: it reads two rows, not C. With
-Euclidean normalisation the squared norm is h' (W'W) h + 2 h' W'b + b'b: a d x d matrix in place of N x C scores. That
-takes 2 (C + N) d^2 multiplications against 3 N C d, and is chosen where it is less. Every other loss is taken in blocks
-of rows whose gradients are formed at once, so that no more than a block of scores ever lives.
+The unhinged loss of the scores W h + b is h . (mean_k W_k - W_y) + mean(b) - b_y: it needs two rows instead of C. If
+scores are divided by their norm, the squared norm is h' (W'W) h + 2 h' W'b + b'b: it needs a d x d matrix instead of
+N x C scores. That takes 2 (C + N) d^2 multiplications instead of 3 N C d, and is done if it is less. Every other loss
+is computed for one block of rows after another, together with the gradients of the block.
 """
 
 from __future__ import annotations
@@ -18,28 +18,32 @@ from torch.nn import functional as F  # noqa: N812
 
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
-from symloss.losses.fast.batch import Memory, Unit, by_blocks, kernel_for
+from symloss.losses.fast.batch import Unit, by_blocks, kernel_for, new_scratch
 from symloss.losses.fast.kernels import Kernel
 from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
 from symloss.losses.fast.partials import constant
 from symloss.losses.scores import unit as unit_scores
 
 ROWS = 128
-"""Examples whose scores live at a time."""
+"""The number of examples whose scores are in memory at a time."""
 LOST = 1000
-"""How many times its rounding error a squared norm must be, lest the scores are taken."""
+"""A squared norm below this many times its rounding error is computed from the scores instead."""
 GRAM_ROWS = 8192
-"""Rows of the weights that are multiplied at a time, in memory that is used again: fresh pages take longer."""
+"""The number of rows of the weights that are multiplied at a time. The blocks share their memory."""
 
 
 class Head(NamedTuple):
-    """A linear layer and what goes into it."""
+    """A linear layer and its inputs."""
 
     features: Tensor
+    """Shape (N, d)."""
     weight: Tensor
+    """Shape (C, d)."""
     bias: Tensor | None
+    """Shape (C,)."""
 
     def scores(self) -> Tensor:
+        """All scores, shape (N, C)."""
         return F.linear(self.features, self.weight, self.bias)
 
 
@@ -53,9 +57,17 @@ def by_head_kernel(
     reduction: str,
     plain: Callable[[Tensor], Tensor],
 ) -> Tensor | None:
-    """The loss of a linear layer's scores, without all of them; None where only the plain formulas serve.
+    """The loss of a linear layer's scores, without a matrix of all scores; None if there is no kernel for this case.
 
-    ``plain`` computes the loss from the scores, for second derivatives.
+    Args:
+        loss: an expression of the algebra.
+        head: the linear layer and its inputs.
+        labels: class indices (N,).
+        kept: which examples count, shape (N,); None if all do.
+        unit: divides the scores by their norm; None if they stay as they are.
+        class_weight: a weight for each class, shape (C,), or None.
+        reduction: "mean", "sum" or "none".
+        plain: computes the loss from the scores, for second derivatives.
     """
     kernel = kernel_for(loss, len(head.weight), unit)
     if isinstance(kernel, (LinearKernel, UnitLinearKernel)) and pays(head, unit):
@@ -72,10 +84,10 @@ def pays(head: Head, unit: Unit | None) -> bool:
 
 
 class _Terms(NamedTuple):
-    """The unhinged loss as r h . (mean W - W_y) + h . mean(spread W), example by example.
+    """The terms of the unhinged loss. It is r h . (mean W - W_y) + h . mean(spread W) for each example.
 
-    With class weights w that is r = w_y and spread = w - mean(w). A mean is a sum over classes that are present,
-    divided by how many these are; those that are masked out have weights 0.
+    With class weights w, r = w_y and spread = w - mean(w). A mean is a sum over the classes that are present, divided
+    by their number. A class that is masked out has weights of 0.
     """
 
     labels: Tensor
@@ -116,7 +128,10 @@ def _unhinged(
 
 
 def _without_masked(head: Head, y: Tensor, kept: Tensor | None) -> tuple[Head, Tensor | None]:
-    """The head with zeros for classes whose bias is -inf, and which are left; None for all. No label must be masked."""
+    """The head with zeros for classes whose bias is -inf, and which classes are present (None: all).
+
+    A label that is masked out raises an error.
+    """
     h, weight, bias = head
     if bias is None or float(bias.detach().amin()) != -torch.inf:
         return head, None
@@ -164,14 +179,18 @@ class _Unhinged(torch.autograd.Function):
 
 
 class _Gram(NamedTuple):
-    """W'W in float64, and what it may be off by."""
+    """W'W in float64, and a bound of its rounding error."""
 
     matrix: Tensor
     error: float
 
 
 def _gram(weight: Tensor) -> _Gram:
-    """W'W in float64. Products are in W's own precision, of blocks without the mean row, which they would drown in."""
+    """W'W in float64.
+
+    The products are computed in the precision of W, block by block. The mean row is subtracted first: if it is large,
+    the products would lose their digits.
+    """
     mean, double = weight.mean(0), torch.float64
     total = torch.zeros(weight.shape[1], weight.shape[1], dtype=double)
     rest = torch.zeros(weight.shape[1], dtype=double)
@@ -180,7 +199,7 @@ def _gram(weight: Tensor) -> _Gram:
     for start in range(0, len(weight), GRAM_ROWS):
         rows = weight[start : start + GRAM_ROWS]
         block = torch.sub(rows, mean, out=memory[: len(rows)])
-        # The lower left quarter is the upper right one's mirror image.
+        # The matrix is symmetric, so the lower left quarter is not computed.
         total[:half] += block[:, :half].T @ block
         total[half:, half:] += block[:, half:].T @ block[:, half:]
         rest += block.sum(0)
@@ -195,9 +214,9 @@ def _gram(weight: Tensor) -> _Gram:
 
 
 def norms(head: Head) -> tuple[Tensor, Tensor]:
-    """The norm of the scores, and W'(W h + b), which its gradient takes; both in float64.
+    """The norms (N,) of the scores, and W'(W h + b) of shape (N, d), which the gradient needs. Both are float64.
 
-    Where the square is what is left of terms that cancel, the Gram matrix has lost it: the scores have not.
+    If large terms cancel in a squared norm, the Gram matrix has lost its digits. Such rows use their scores instead.
     """
     (h, weight, bias), gram = head, _gram(head.weight)
     wide = h.double()
@@ -221,7 +240,16 @@ def norms(head: Head) -> tuple[Tensor, Tensor]:
 def _unhinged_gradients(
     head: Head, terms: _Terms, g: Tensor, bend: Tensor | None, pull: Tensor | None, wanted: Any
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-    """g: derivative in the numerator; bend: in the squared norm, twice; pull: half the squared norm's gradient."""
+    """The gradients of the unhinged loss in features, weight and bias.
+
+    Args:
+        head: the linear layer and its inputs.
+        terms: the terms of the loss.
+        g: the derivative in the numerator of the loss.
+        bend: twice the derivative in the squared norm.
+        pull: half the gradient of the squared norm in the features.
+        wanted: which of the gradients autograd needs.
+    """
     (h, weight, bias), y, spread, classes = head, terms.labels, terms.spread, terms.classes
     to_mean = g * terms.r
     bent = None if bend is None else bend[:, None] * h
@@ -254,7 +282,7 @@ def _unhinged_gradients(
 
 
 def _plain_unhinged(head: Head, terms: _Terms) -> Tensor:
-    """The same by way of the scores, for second derivatives."""
+    """The unhinged loss by way of the scores, for second derivatives."""
     z = head.scores()
     if terms.unit is not None:
         z = unit_scores(z, 1, terms.unit.eps) / terms.unit.temperature
@@ -271,7 +299,7 @@ def _in_blocks(
     reduction: str,
     plain: Callable[[Tensor], Tensor],
 ) -> Tensor | None:
-    """The loss and its gradients, a block of rows at a time; None if no example is kept."""
+    """The loss and its gradients, one block of rows after another; None if no example is kept."""
     count = len(labels) if kept is None else int(kept.sum())
     if count == 0:
         return None
@@ -300,7 +328,7 @@ def _block_gradients(
         )
         total = torch.zeros((), dtype=torch.float64)
         z, out = (torch.empty(min(ROWS, len(h)), len(weight), dtype=h.dtype) for _ in range(2))
-        memory = Memory(out)
+        scratch = new_scratch(kernel, out)
         for start in range(0, len(h), ROWS):
             part = slice(start, start + ROWS)
             rows = len(h[part])
@@ -308,7 +336,7 @@ def _block_gradients(
             if bias is not None:
                 z[:rows] += bias
             shares = share[part] if share.dim() else share
-            values = by_blocks(kernel, z[:rows], y[part], shares, out[:rows], memory)
+            values = by_blocks(kernel, z[:rows], y[part], shares, out[:rows], scratch)
             total += (values * shares).sum()
             if d_h is not None:
                 torch.mm(out[:rows], weight, out=d_h[part])
@@ -320,7 +348,7 @@ def _block_gradients(
 
 
 class _Attached(torch.autograd.Function):
-    """A value whose gradients are known already."""
+    """A value whose gradients have been computed already."""
 
     @staticmethod
     def forward(
@@ -342,7 +370,7 @@ class _Attached(torch.autograd.Function):
 
 
 def _by_plain(ctx: Any, g: Tensor) -> list[Tensor | None]:
-    """Second derivatives, and a second backward: the first one gave its gradients away."""
+    """The gradients by the plain formula: for second derivatives, and for a second backward pass."""
     again, wanted = torch.is_grad_enabled(), ctx.needs_input_grad[:3]
     with torch.enable_grad():
         parts = [part if again or part is None else part.detach().requires_grad_() for part in ctx.saved_tensors]

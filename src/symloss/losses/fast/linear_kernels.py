@@ -1,4 +1,4 @@
-"""Kernels of losses that are linear in the scores: multiples of the unhinged loss. They need no softmax."""
+"""Kernels of losses that are linear in the scores, that is, multiples of the unhinged loss. They need no softmax."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from symloss.losses.fast.kernels import Job, class_mean, length
 
 @dataclass
 class LinearKernel:
-    """factor * (mean_k z_k - z_y)."""
+    """The kernel of factor * (mean_k z_k - z_y)."""
 
     factor: float
     shows_masks: ClassVar = True
     squares: ClassVar = False
+    scratch: ClassVar = 1
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, memory, scores, _ = job
+        z, y, share, out, (differences,), scores, _ = job
         weight = share if self.factor == 1 else share * self.factor
-        # Relative to the label's score: what all scores have in common must not take the digits of their differences.
-        values = class_mean(torch.sub(z, z.gather(1, y), out=next(memory)), scores)
+        # The label's score is subtracted first. Otherwise an offset that all scores share would cost digits.
+        values = class_mean(torch.sub(z, z.gather(1, y), out=differences), scores)
         if scores is not None:
-            weight = torch.add(weight, values, alpha=0)  # NaN, where the value is
+            weight = torch.add(weight, values, alpha=0)  # NaN where the value is NaN
         mean = weight / (z.shape[1] if scores is None else scores.count)
         out.copy_(mean.expand_as(out)).scatter_(1, y, (mean - weight).expand_as(y))
         if scores is not None:
@@ -35,13 +36,17 @@ class LinearKernel:
 
 @dataclass
 class UnitLinearKernel:
-    """factor * (mean_k u_k - u_y) with u = z / (temperature max(|z|, eps)): a multiple of z, and constants."""
+    """The kernel of factor * (mean_k u_k - u_y) with u = z / (temperature max(|z|, eps)).
+
+    Its gradient is a multiple of z plus one constant for the label and one for all other classes.
+    """
 
     factor: float
     temperature: float
     eps: float
     shows_masks: ClassVar = False
     squares: ClassVar = True
+    scratch: ClassVar = 0
 
     def __call__(self, job: Job) -> Tensor:
         z, y, _, out, _, scores, _ = job

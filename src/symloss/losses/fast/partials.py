@@ -1,8 +1,8 @@
-"""What a kernel knows of a loss: the value at the label and the derivatives there, for every leaf and operator.
+"""The form in which kernels read a loss: its value at the label and its partial derivatives.
 
 A loss made of potentials phi_j is a function of the label's log p and of sums over the other classes,
-v = G(l_y, R_1, ...) with R_j = sum_{k != y} phi_j(l_k). ``fast_form`` finds G and its partial derivatives. A loss that
-reads anything else has no such form, and keeps its plain formula.
+v = G(l_y, R_1, ...) with R_j = sum_{k != y} phi_j(l_k). ``fast_form`` returns G and its partial derivatives, for every
+leaf and operator. A loss that reads anything else has no such form, and is computed by its plain formula.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss, Sum
+from symloss.losses.blending import Blend
 from symloss.losses.leaves import AEL, AGCE, AUL, CE, GCE, MAE, SMALL, Focal, PHuberCE, Potential, Power, Taylor, below
-from symloss.losses.operators import Blend, Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
+from symloss.losses.operators import Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
 from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope
 from symloss.losses.scores import Scores
 
@@ -29,17 +30,19 @@ TINY = 1e-38
 
 @functools.lru_cache(maxsize=256)
 def constant(value: float, dtype: torch.dtype) -> Tensor:
-    """A number as a tensor: torch takes longer over a Python number than over a small batch."""
+    """A number as a tensor. For a small batch torch would need more time for a Python number than for the batch."""
     return torch.tensor(value, dtype=dtype)
 
 
 class AtLabel:
-    """What a loss reads of each example: the label's p, 1 - p, log p, sums over other classes, how many there are."""
+    """The quantities of each example that a loss reads: the label's p, 1 - p and log p, and sums over other classes."""
 
     def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None = None):
-        """``behind``: the label's score less the largest; ``others``: sum of the other classes' exp(z - max z).
-
-        ``scores`` are passed where classes may be masked out: then each example has its number of classes.
+        """Args:
+        behind: the label's score minus the largest one, shape (N, 1, ...).
+        others: the sum of exp(z - max z) over the other classes, in the same shape.
+        classes: the number of classes.
+        scores: the scores, if classes may be masked out. Then each example has its number of classes.
         """
         label = behind.exp()
         self.behind, self.others = behind, others
@@ -53,7 +56,7 @@ class AtLabel:
 
     @property
     def logp(self) -> Tensor:
-        """Computed on demand: not every loss reads it."""
+        """The label's log p. It is computed on demand: not every loss reads it."""
         if self._logp is None:
             total = self._log_total
             self._logp = self.behind - (self.log_total if total is None else total)
@@ -68,7 +71,7 @@ class AtLabel:
 
 
 def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
-    """x + factor * y. A number as a factor takes one operation instead of two."""
+    """x + factor * y. A factor that is a Python number saves an operation."""
     if isinstance(factor, Tensor):
         return torch.add(x, factor * y, out=out)
     return torch.add(x, y, alpha=factor, out=out)
@@ -76,17 +79,19 @@ def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | Non
 
 @dataclass
 class Partials:
-    """A loss at the label: value, slope in the label's log p, and slopes in the sums over the other classes.
-
-    ``linear`` times the unhinged loss is to be added: it needs no log p.
-    """
+    """A loss at the label, with its partial derivatives. Each tensor has one entry for each example."""
 
     value: Tensor
+    """The value, without the multiple of the unhinged loss."""
     slope: Tensor
+    """The derivative in the label's log p."""
     sums: dict[Potential, Tensor | float]
+    """The derivatives in the sums over the other classes, by the potential that is summed."""
     linear: float | Tensor = 0.0
+    """The kernel adds this multiple of the unhinged loss, which needs no log p."""
 
     def plus(self, factor: float, other: Partials) -> Partials:
+        """The partials of this loss plus ``factor`` times another one."""
         sums = dict(self.sums)
         for potential, slope in other.sums.items():
             sums[potential] = sums[potential] + factor * slope if potential in sums else factor * slope
@@ -102,20 +107,19 @@ class Partials:
 
 
 class FastForm(NamedTuple):
-    """What a kernel knows of a loss.
-
-    ``summed``: the potentials whose sums over the other classes the loss reads. ``linear``: the factor of a loss that
-    is a multiple of the unhinged loss, and therefore needs no softmax.
-    """
+    """A loss as kernels read it."""
 
     partials: Callable[[AtLabel], Partials]
+    """Value and partial derivatives at the label."""
     summed: tuple[Potential, ...] = ()
+    """The potentials whose sums over the other classes the loss reads."""
     linear: float | None = None
+    """The factor, if the loss is a multiple of the unhinged loss and needs no softmax; else None."""
 
 
 @functools.singledispatch
 def fast_form(loss: Loss, classes: int) -> FastForm | None:
-    """The form of a loss for so many classes; None for a loss that no kernel serves."""
+    """The form of a loss for this number of classes; None if no kernel can compute the loss."""
     return None
 
 
@@ -124,6 +128,7 @@ def fast_form(loss: Loss, classes: int) -> FastForm | None:
 
 @fast_form.register
 def potential_form(loss: Potential, classes: int) -> FastForm:
+    """The form of any potential, by its own ``phi`` and ``derivative``."""
     return FastForm(lambda at: Partials(loss.phi(at.logp), loss.derivative(at.logp), {}))
 
 
@@ -183,7 +188,7 @@ def _aul(loss: AUL, classes: int) -> FastForm:
 
 
 def _power_of_base(at: AtLabel, base: Tensor, q: float, at_one: float, sign: int) -> Partials:
-    """sign (base^q - at_one^q) / q with base = at_one + sign (1 - p)."""
+    """The partials of sign (base^q - at_one^q) / q, where base = at_one + sign (1 - p)."""
     kind = at.p.dtype
     power = (at.miss * constant(sign / at_one, kind)).log1p_().mul_(constant(q, kind)).expm1_()
     scale = constant(sign * math.pow(at_one, q) / q, kind)
@@ -213,7 +218,7 @@ def _phuber_ce(loss: PHuberCE, classes: int) -> FastForm:
     cut = math.log(loss.tau)
 
     def partials(at: AtLabel) -> Partials:
-        line = below(at.logp, -cut).exp_()  # tau p, or 1 where the slope is not cut
+        line = below(at.logp, -cut).exp_()  # min(tau p, 1)
         return Partials(torch.where(line == 1, at.logp.neg(), 1 + cut - line), line.neg(), {})
 
     return FastForm(partials)
@@ -221,7 +226,7 @@ def _phuber_ce(loss: PHuberCE, classes: int) -> FastForm:
 
 @dataclass(frozen=True)
 class Room(Potential):
-    """max(bound - phi, 0): what the complement of a loss sums."""
+    """max(bound - phi, 0), the potential that the complement of a loss sums."""
 
     inner: Potential
     bound: float
@@ -299,7 +304,7 @@ def _insensitive(loss: Insensitive, classes: int) -> FastForm | None:
     if loss.prior is not None or not isinstance(potential, Potential):
         return None
     inside = _of_potential(potential, classes)
-    if potential == CE():  # its mean is the label's value less the unhinged loss, and sums nothing
+    if potential == CE():  # its mean is the label's value minus the unhinged loss, and needs no sum
         return FastForm(lambda at: dataclasses.replace(inside(at), linear=-1.0))
 
     def partials(at: AtLabel) -> Partials:
@@ -387,6 +392,6 @@ def _blend(loss: Blend, classes: int) -> FastForm | None:
 
 
 def _slope(loss: Loss, classes: int, operator: str) -> Callable[[AtLabel], float | Tensor]:
-    """The slope at equal scores: a number, or one for each example where classes may be masked out."""
+    """The slope at equal scores: a number, or one for each example if classes may be masked out."""
     known = float(equal_scores_slope(loss, Scores(torch.zeros(classes, dtype=torch.float64)), operator))
     return lambda at: known if at.scores is None else equal_scores_slope(loss, at.scores, operator)

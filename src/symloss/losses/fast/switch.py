@@ -1,4 +1,4 @@
-"""The switch that turns the fast floor off."""
+"""The switch that turns the kernels off."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ PLAIN: ContextVar[bool] = ContextVar("symloss_plain", default=os.environ.get("SY
 class plain:  # noqa: N801
     """Compute every loss by its plain formula, without a kernel, inside ``with symloss.plain():``.
 
-    Values and gradients are the same up to rounding. A breakpoint in the formula of a loss is reached, since no kernel
-    takes its place. The switch holds for the current thread or asynchronous task. ``SYMLOSS_PLAIN=1`` in the
+    Values and gradients are the same up to rounding. A breakpoint in the formula of a loss is then reached, because no
+    kernel is used. The switch holds for the current thread or asynchronous task. ``SYMLOSS_PLAIN=1`` in the
     environment turns kernels off for a whole program.
 
     >>> import symloss

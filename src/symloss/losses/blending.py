@@ -1,0 +1,89 @@
+"""A blend of a symmetric loss with the unhinged loss, and the check that a loss can be blended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from symloss import checks
+from symloss.losses import validation
+from symloss.losses.algebra import FirstOrder, Loss
+from symloss.losses.operators import Operator, slope_at_equal_scores
+from symloss.losses.scores import Scores
+
+
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
+class Blend(Operator):
+    """A blend with the unhinged loss: (1 - alpha) unhinged + alpha L / slope. alpha scales the non-linear part."""
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inner.any_classes:
+            _refuse_unblendable(self.inner, 3)
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        if not self.inner.any_classes and validation.can_look():
+            _refuse_unblendable_once(self.inner, s.classes)
+        unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
+        slope = slope_at_equal_scores(self.inner, s, "blend")
+        return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
+
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(self.alpha * value / slope, torch.ones_like(slope))
+
+
+_blendable: WeakKeyDictionary[Loss, set[int]] = WeakKeyDictionary()
+"""The losses that passed the check, each with the numbers of classes for which it did."""
+
+
+def _refuse_unblendable_once(loss: Loss, classes: int) -> None:
+    if classes not in _blendable.get(loss, ()):
+        _refuse_unblendable(loss, classes)
+        _blendable.setdefault(loss, set()).add(classes)
+
+
+def _refuse_unblendable(loss: Loss, classes: int) -> None:
+    """Raise an error unless the loss is symmetric, permutation-invariant and not flat at equal scores."""
+    steps = torch.arange(32 * classes, dtype=torch.float64).reshape(32, classes)
+    sizes = torch.tensor([0.1, 1.0, 3.0, 10.0], dtype=torch.float64).repeat(8)
+    points = sizes[:, None] * (steps.square() + steps.sin()).cos()
+    with torch.no_grad():
+        every = loss.per_class(points)
+        total = every.sum(-1)
+        tolerance = 1e-8 * (1 + every.abs().max())
+        if (total.max() - total.min()) > tolerance:
+            raise ValueError(f"blend takes a symmetric loss; the sum over labels of {loss!r} is not constant")
+        for order in validation.renamings(classes):
+            if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
+                raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
+    slope_at_equal_scores(loss, Scores(points[:1]), "blend")
+
+
+def blend(loss: Loss, alpha: float) -> Loss:
+    """A blend of a symmetric loss with the unhinged loss: (1 - alpha) unhinged + alpha L / slope.
+
+    The slope is that of the loss at equal scores, for example 1/C for MAE and C**-q for SGCE. So alpha scales only the
+    part of the loss that is not linear in the scores.
+
+    Args:
+        loss: a symmetric, permutation-invariant loss of the algebra.
+        alpha: at least 0. At 0 the blend is the unhinged loss, at 1 it is L / slope.
+
+    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
+    networks in the presence of noisy labels. Section 6.
+
+    >>> from symloss.losses.leaves import MAE
+    >>> blend(MAE(), alpha=0.5).per_class(torch.zeros(4))
+    tensor([1.5000, 1.5000, 1.5000, 1.5000])
+    """
+    return Blend(loss, checks.number("alpha", alpha, "[0, inf)"))
