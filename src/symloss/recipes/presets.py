@@ -1,4 +1,4 @@
-"""Published settings of losses. The file knows nothing of the losses themselves, so that they may read it."""
+"""Published settings of losses, from presets.toml. This module imports no losses, because losses import it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Preset:
 
 
 def presets_of(loss: str) -> Mapping[str, Preset]:
-    """The published settings of a loss, by the name of the data set; none for a loss without any.
+    """The published settings of a loss, by the name of the data set; empty if there are none.
 
     >>> presets_of("sgce")["cifar10"].values["q"]
     0.8
@@ -37,8 +37,8 @@ def presets_of(loss: str) -> Mapping[str, Preset]:
 
 @functools.cache
 def _presets() -> dict[str, Mapping[str, Preset]]:
-    found = tomllib.loads(resources.files("symloss.recipes").joinpath("presets.toml").read_text())
-    return {loss: MappingProxyType(dict(_of_a_loss(**entries))) for loss, entries in found.items()}
+    by_loss = tomllib.loads(resources.files("symloss.recipes").joinpath("presets.toml").read_text())
+    return {loss: MappingProxyType(dict(_of_a_loss(**entries))) for loss, entries in by_loss.items()}
 
 
 def _of_a_loss(source: str, **entries: dict[str, Any]) -> list[tuple[str, Preset]]:
