@@ -1,4 +1,4 @@
-"""One job of a benchmark, in this process: ``python -m symloss.bench '{"what": "heads", "c": 50, "repeats": 1}'``."""
+"""Do one job of a benchmark in this process: ``python -m symloss.bench '{"what": "heads", "c": 50, "repeats": 1}'``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOBS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def do(job: dict[str, Any]) -> dict[str, Any]:
-    """Do the job that ``what`` names; everything else in it is an argument."""
+    """Do the job that ``what`` names. All other entries are its arguments."""
     return JOBS[job["what"]](**{name: value for name, value in job.items() if name != "what"})
 
 

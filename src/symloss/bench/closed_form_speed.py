@@ -1,4 +1,4 @@
-"""The closed form: its speed and accuracy against logistic regression, and its speed against one matrix product."""
+"""Speed and accuracy of the closed form against logistic regression, and its speed against one matrix product."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES = 60_000
 PIXELS = 28
 """Width and height of an image of MNIST."""
 ITERATIONS = 60
-"""Of logistic regression."""
+"""The iterations of logistic regression."""
 FASTER = 100
 """How many times faster than logistic regression the fit must be."""
 ROWS, COLUMNS, CLASSES = 1_000_000, 256, 10
@@ -96,14 +96,14 @@ Part = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def _noisy_digits(root: Path | None, examples: int) -> tuple[str, Part, Part]:
-    """Pixels and labels to train on, with noise, and to test on, without."""
+    """The source, pixels and noisy labels to train on, and pixels and clean labels to test on."""
     try:
         data = open_data("mnist", root=root)
     except FileNotFoundError:
         data = open_digits()
         (x, y), (test_x, test_y) = _parts(data)
         x, test_x = _enlarged(x), _enlarged(test_x)
-        # Copies of an image share its wrong label. With noise of their own a vote among them would tell the true one.
+        # Copies of an image share its wrong label. With different labels, a vote among them would give the true one.
         copies = np.arange(examples) % len(x)
         source = "digits, enlarged and tiled to the size of MNIST"
         return source, (x[copies], _corrupted(y)[copies]), (test_x, test_y)
@@ -127,7 +127,7 @@ def _arrays(examples: Examples) -> Part:
 
 
 def _enlarged(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """8 x 8 pixels as 24 x 24, with a margin of two."""
+    """Images of 8 x 8 pixels, enlarged to 24 x 24 with a margin of two."""
     images = x.reshape(-1, 8, 8).repeat(3, 1).repeat(3, 2)
     margin = (PIXELS - images.shape[1]) // 2
     return np.pad(images, ((0, 0), (margin, margin), (margin, margin))).reshape(len(x), -1)

@@ -1,4 +1,4 @@
-"""What a linear layer with a loss costs in time and memory, from 1,000 to 1,000,000 classes."""
+"""Time and memory of a linear layer with a loss, from 1,000 to 1,000,000 classes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from symloss.losses.create import create_loss
 EXAMPLES, FEATURES = 1024, 256
 CLASSES = (1_000, 10_000, 50_000, 200_000, 1_000_000)
 MOST_SCORES = 200_000
-"""With more classes, the ways that form all scores would need tens of gigabytes."""
+"""With more classes, the ways that compute all scores would need tens of gigabytes."""
 
 
 def _unit_unhinged(z: Tensor, y: Tensor) -> Tensor:
-    """As one would write it down: normalise, mean, gather."""
+    """The unhinged loss of unit scores in plain torch: normalise, mean, gather."""
     z = F.normalize(z, dim=1, eps=1e-5)
     return (z.mean(1) - z.gather(1, y[:, None]).squeeze(1)).mean()
 

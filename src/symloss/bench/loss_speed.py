@@ -1,8 +1,7 @@
-"""What a loss costs, as a multiple of torch's cross-entropy in the same run.
+"""The time of a loss, as a multiple of the time of torch's cross-entropy in the same run.
 
-Large tensors cost what their memory pages cost: the C library hands out recycled pages or fresh ones, and a fresh page
-takes longer than the work on it. So each size is measured in two processes. One is left as it is. In the other one,
-every large tensor gets fresh pages.
+The C library gives a large tensor either recycled memory pages or fresh ones, and a fresh page takes longer than the
+work on it. So each size is measured in two processes. In one of them every large tensor gets fresh pages.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from symloss.bench import measure
 from symloss.losses.create import create_loss
 
 SIZES = ((128, 10), (4096, 1000), (1024, 50_000))
-"""Examples and classes."""
+"""Pairs of examples and classes."""
 BASE = "torch cross_entropy"
 LABEL_ONLY = ("mae", "gce", "sce", "agce", "aul", "ael", "focal", "taylor-ce", "phuber-ce", "alpha-mae")
 """Losses that read the probability of the label only."""
@@ -28,7 +27,7 @@ NORMALIZED = ("unhinged", "sgce", "alpha-mae")
 LIMITS = {"label": (2.5, 0.5, 0.6), "all": (3.5, 1.2, 1.0), "unhinged": (1.8, 0.3, 0.3)}
 """The largest ratio to cross-entropy that is on target, at each size."""
 NORMALIZED_LIMIT = (1.4, 0.4, 0.4)
-"""What normalised scores may add to it."""
+"""How much normalised scores may add to the ratio."""
 REGIMES = {"default": {}, "fresh pages": {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}}
 """Environment variables of the two processes."""
 
@@ -50,7 +49,7 @@ def limit(name: str, size: tuple[int, int]) -> float:
 
 
 def measure_losses(repeats: int, sizes: tuple[tuple[int, int], ...] = SIZES) -> Iterator[dict[str, Any]]:
-    """Yield one result for each size and regime, as soon as it is there."""
+    """Yield one result for each size and regime, as soon as it is measured."""
     for n, c in sizes:
         for regime, environment in REGIMES.items():
             job = {"what": "losses", "n": n, "c": c, "repeats": repeats}

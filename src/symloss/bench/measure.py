@@ -1,7 +1,7 @@
-"""The one way to measure: several runs in turns, their medians, and where needed a process for each job.
+"""Measurements of time and memory.
 
 Timings on a shared machine drift. So runs take turns, and their medians are compared. Memory is measured in a new
-process, since the peak of a process never falls.
+process, because the peak of a process never falls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Timing(NamedTuple):
 
 
 def timed(run: Callable[[], object]) -> Timing:
-    """Call ``run`` once.
+    """Call ``run`` once, and measure seconds and page faults.
 
     >>> timed(lambda: None).seconds < 1
     True
@@ -59,7 +59,7 @@ def interleaved(runs: Runs, repeats: int, inner: int = 1) -> dict[str, Any]:
         inner: how many steps a run makes. Seconds and page faults are those of one step.
 
     Returns:
-        By name: ``seconds`` (the medians), ``ratios`` to the first run, ``spread`` (largest less smallest time, as a
+        By name: ``seconds`` (the medians), ``ratios`` to the first run, ``spread`` (largest minus smallest time, as a
         multiple of the first median), ``page_faults``; and ``repeats``.
 
     >>> interleaved({"base": int, "other": int}, repeats=3)["ratios"]["base"]
@@ -85,7 +85,7 @@ def peak_memory() -> int:
 
 
 def in_own_process(job: dict[str, Any], environment: dict[str, str]) -> Any:
-    """Do a job of ``symloss.bench.__main__`` in a new process, with these environment variables besides."""
+    """Do a job of ``symloss.bench.__main__`` in a new process, with additional environment variables."""
     command = [sys.executable, "-m", "symloss.bench", json.dumps(job)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""The command line. Heavy imports wait until a command needs them, so that ``--help`` answers at once."""
+"""The command line. Commands import torch and other large packages only when they run, so that ``--help`` is quick."""
 
 from symloss.cli.application import app, main
 

@@ -1,4 +1,4 @@
-"""The ``symloss`` command: all commands together, and what becomes of errors and warnings."""
+"""The ``symloss`` program: all of its commands, and how it prints errors and warnings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ app.add_typer(bench, name="bench")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print one line, without the line of our code that warned."""
+    """Print a warning as one line, without the file and line of the code."""
     _say(message)
 
 
@@ -72,8 +72,8 @@ def _say(trouble: object) -> None:
 def main() -> None:
     """Run a command.
 
-    Bad input ends in one sentence and exit code 2, without a traceback. An error in the user's own code shows its
-    traceback, after a line that names that code, and ends in exit code 1.
+    Bad input is reported in one sentence, without a traceback. The exit code is 2. An error in the user's code is
+    reported with its traceback, after a line that names the code. The exit code is 1.
     """
     warnings.showwarning = _show_warning
     try:

@@ -1,4 +1,4 @@
-"""``symloss bench``."""
+"""``symloss bench`` runs the benchmarks."""
 
 from __future__ import annotations
 
@@ -138,9 +138,9 @@ def _head_table(timed: dict[str, Any], alone: list[dict[str, Any]]) -> Any:
     table.add_column("ratio at C 50,000", justify="right")
     for c in counts:
         table.add_column(f"C {c:,}", justify="right")
-    found = {(row["way"], row["c"]): row for row in alone}
+    by_way_and_classes = {(row["way"], row["c"]): row for row in alone}
     for way, ratio in timed["ratios"].items():
-        cells = [found.get((way, c)) for c in counts]
+        cells = [by_way_and_classes.get((way, c)) for c in counts]
         texts = [
             "-" if cell is None else f"{cell['seconds']:.3f} s {cell['extra_bytes'] / 1e6:,.0f} MB" for cell in cells
         ]

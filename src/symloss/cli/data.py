@@ -1,4 +1,4 @@
-"""``symloss data``."""
+"""``symloss data`` downloads data sets and describes data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def get(
     data_dir: DataDir = None,
     mirror: Annotated[str | None, typer.Option(help="Address of a mirror with the publisher's files.")] = None,
 ) -> None:
-    """Download a data set from its publisher: checked, and resumed if it was cut off."""
+    """Download a data set from its publisher. Files are checked. An interrupted download continues."""
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     from symloss.data.download import get as fetch
@@ -48,10 +48,10 @@ def show(
     from symloss.data import open_data
     from symloss.data.bad_files import warn
 
-    found = open_data(spec, root=options.pop("data_dir"), on_bad=warn, **options)
-    kind = "files, decoded when needed" if found.streamed else "in memory"
-    say(f"{visible(found.name)}: inputs {' x '.join(map(str, found.input_shape))}, {kind}")
-    counts = [part.labels.bincount(minlength=len(found.classes)) for part in (found.train, found.test) if part]
+    opened = open_data(spec, root=options.pop("data_dir"), on_bad=warn, **options)
+    kind = "files, decoded when needed" if opened.streamed else "in memory"
+    say(f"{visible(opened.name)}: inputs {' x '.join(map(str, opened.input_shape))}, {kind}")
+    counts = [part.labels.bincount(minlength=len(opened.classes)) for part in (opened.train, opened.test) if part]
     say("\t".join(["class", "train", "test"][: 1 + len(counts)]))
-    for number, name in enumerate(found.classes):
+    for number, name in enumerate(opened.classes):
         say("\t".join([visible(name), *(str(int(count[number])) for count in counts)]))

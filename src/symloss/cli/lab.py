@@ -1,4 +1,4 @@
-"""``symloss reproduce``: trains the cells of a published table."""
+"""``symloss reproduce`` trains the cells of a published table."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def reproduce(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Train the cells of a published table, and print what came out beside what was published.
+    """Train the cells of a published table, and print their results beside the published figures.
 
-    What is done is skipped, what was cut off is gone on with, and a cell that fails is listed at the end: the same
-    command again does the rest. Any number of these commands may work on one folder of runs at a time.
+    Finished runs are skipped. Interrupted runs continue. A cell that fails is listed at the end, and the same command
+    tries it again. Several of these commands may work on one folder of runs at the same time.
     """
     from symloss.lab import plan
     from symloss.lab.sweep import survey, with_fingerprints
@@ -67,18 +67,18 @@ def reproduce(
         table, datasets=_names(dataset), losses=_names(losses), noise=_names(noise), seeds=seeds, profile=profile
     )
     cells = with_fingerprints(chosen, root)
-    found = survey(cells, runs, root, where)
-    _announce(table, profile, found)
-    _say_cost(found, jobs, root, on_ray=ray is not None and not dry_run)
+    surveyed = survey(cells, runs, root, where)
+    _announce(table, profile, surveyed)
+    _say_cost(surveyed, jobs, root, on_ray=ray is not None and not dry_run)
     if dry_run:
         return
-    failed = _follow(_events(found.todo, jobs, ray, (cpus, gpus, retries)), len(found.todo))
+    failed = _follow(_events(surveyed.todo, jobs, ray, (cpus, gpus, retries)), len(surveyed.todo))
     _print_outcome(cells, runs, table, as_json)
-    for sentence, works in found.missing.items():
+    for sentence, works in surveyed.missing.items():
         _say(f"{len(works)} runs cannot start: {sentence}")
     for event in failed:
         _say(f"{'failed' if event.kind == 'failed' else 'missing'}: {event.work.name}: {event.reason}")
-    if failed or found.missing:
+    if failed or surveyed.missing:
         raise typer.Exit(1)
 
 
@@ -92,30 +92,30 @@ def _say(text: str) -> None:
     say(text, err=True)
 
 
-def _announce(table: str, profile: str, found: Survey) -> None:
+def _announce(table: str, profile: str, surveyed: Survey) -> None:
     from symloss.runs.settings import displayed_profile
 
-    cannot = sum(len(works) for works in found.missing.values())
-    begun = f" ({found.begun} of them begun)" if found.begun else ""
+    cannot = sum(len(works) for works in surveyed.missing.values())
+    begun = f" ({surveyed.begun} of them begun)" if surveyed.begun else ""
     _say(
-        f"{table}, {displayed_profile(profile)}: {len(found.done)} runs are done, {len(found.todo)} to do{begun}"
+        f"{table}, {displayed_profile(profile)}: {len(surveyed.done)} runs are done, {len(surveyed.todo)} to do{begun}"
         + (f", {cannot} without data" if cannot else "")
     )
 
 
-def _say_cost(found: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
+def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
     from symloss.lab.cost import expected_seconds
     from symloss.lab.processes import threads_of
     from symloss.report.provenance import duration
 
-    if not found.todo:
+    if not surveyed.todo:
         return
-    seconds = expected_seconds([*found.done, *found.todo], threads_of(jobs), root)
-    total = sum(seconds[work.name] for work in found.todo)
+    seconds = expected_seconds([*surveyed.done, *surveyed.todo], threads_of(jobs), root)
+    total = sum(seconds[work.name] for work in surveyed.todo)
     if on_ray:
         _say(f"about {duration(total)} of this machine's time, to be shared by the cluster")
     else:
-        at_once = min(jobs, len(found.todo))
+        at_once = min(jobs, len(surveyed.todo))
         _say(f"about {duration(total / at_once)} here, {at_once} at a time (a few steps of each model were timed)")
 
 
@@ -129,7 +129,7 @@ def _events(todo: list[Work], jobs: int, ray: str | None, resources: tuple[float
 
 
 def _follow(events: Events, total: int) -> list[Event]:
-    """Show what happens; returns what is missing in the end, and why."""
+    """Show the events as they happen. Return those of runs that have no result in the end."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     failed, started, over = [], time.perf_counter(), 0
@@ -154,9 +154,9 @@ def _follow(events: Events, total: int) -> list[Event]:
             if event.kind in ("failed", "elsewhere"):
                 failed.append(event)
             if progress.disable or event.kind != "finished":
-                said = event.kind if not event.reason else f"{event.kind}: {event.reason}"
+                outcome = event.kind if not event.reason else f"{event.kind}: {event.reason}"
                 elapsed = time.perf_counter() - started
-                _say(f"{over}/{total} {name}: {said} ({elapsed:.0f} s)")
+                _say(f"{over}/{total} {name}: {outcome} ({elapsed:.0f} s)")
     return failed
 
 
@@ -164,23 +164,23 @@ def _print_outcome(cells: list[Cell], runs: Path, table: str, as_json: bool) -> 
     from symloss.lab.outcome import outcome
     from symloss.runs.settings import displayed_profile
 
-    found = outcome(cells, runs)
+    rows = outcome(cells, runs)
     if as_json:
-        print_json(found)
+        print_json(rows)
         return
-    profile = displayed_profile(found[0]["profile"])
-    for dataset in dict.fromkeys(row["dataset"] for row in found):
+    profile = displayed_profile(rows[0]["profile"])
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
         typer.echo(f"{table}, {dataset}, {profile}: accuracy in %, last epoch, mean(standard deviation) | published")
-        print_rows(_pivoted([row for row in found if row["dataset"] == dataset]))
+        print_rows(_pivoted([row for row in rows if row["dataset"] == dataset]))
     typer.echo(f"{table}: runs are in {runs}; `symloss report {runs}` shows them as a table or a page")
 
 
-def _pivoted(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _pivoted(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each loss, one column for each noise."""
     from symloss.runs.result import Spread
 
     rows: dict[str, dict[str, Any]] = {}
-    for cell in found:
+    for cell in cells:
         ours = percent(None if cell["mean"] is None else Spread(cell["mean"], cell["std"]))
         text = ours if cell["published"] is None else f"{ours} | {cell['published']}"
         rows.setdefault(cell["loss"], {"loss": cell["loss"]})[cell["noise"]] = text

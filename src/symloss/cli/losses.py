@@ -1,4 +1,4 @@
-"""``symloss losses`` and ``symloss certify``."""
+"""``symloss losses`` lists the losses, and ``symloss certify`` measures the properties of one."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def certify(
     """Measure whether a loss of raw scores is symmetric, convex, bounded, smooth ..., with counter-examples."""
     from symloss.theory.certificates import certify as measure
 
-    certificate = measure(_own(spec) if own else spec, classes)
+    certificate = measure(_load_user_code(spec) if own else spec, classes)
     if as_json:
         print_json(certificate.to_dict())
     else:
         console().print(certificate)
 
 
-def _own(spec: str) -> Any:
+def _load_user_code(spec: str) -> Any:
     from symloss.own_code import load
 
     return load(spec, "SPEC", "a function or module of (input, target)")

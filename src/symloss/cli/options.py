@@ -18,7 +18,7 @@ BY_PROTOCOL = "by data and loss"
 
 
 def _option(type_: Any, default: Any, help: str, *names: str, shown: str | None = None, **more: Any) -> tuple[Any, Any]:
-    """An option and its default. Help shows ``shown`` where the default itself would not explain anything."""
+    """An option and its default. Help shows ``shown`` instead of the default, if it is not None."""
     default_in_help = shown or (OFF if default is False else True)
     return Annotated[type_, typer.Option(*names, help=help, show_default=default_in_help, **more)], default
 
@@ -99,25 +99,25 @@ class Trains(TyperCommand):
 
 
 def spelled_out(arguments: list[str]) -> list[str]:
-    """Replace ``--augment`` without a value, and ``--no-augment``, by their meaning.
+    """Replace ``--augment`` without a value, and ``--no-augment``, by ``--augment=...``.
 
     >>> spelled_out(["--augment", "--epochs", "3", "--no-augment"])
     ['--augment=all', '--epochs', '3', '--augment=none']
     >>> spelled_out(["--augment", "crop"])
     ['--augment', 'crop']
     """
-    found = []
+    replaced = []
     for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
         alone = argument == "--augment" and following.startswith("-")
-        found.append("--augment=all" if alone else "--augment=none" if argument == "--no-augment" else argument)
-    return found
+        replaced.append("--augment=all" if alone else "--augment=none" if argument == "--no-augment" else argument)
+    return replaced
 
 
 Command = Callable[..., None]
 
 
 def shared(*groups: dict[str, tuple[Any, Any]], **defaults: Any) -> Callable[[Command], Command]:
-    """Decorate a command, so that it takes these options too, as a dictionary ``options``.
+    """A decorator that adds options to a command. The command gets them as a dictionary ``options``.
 
     Args:
         groups: options by name.
@@ -126,19 +126,19 @@ def shared(*groups: dict[str, tuple[Any, Any]], **defaults: Any) -> Callable[[Co
     options = {name: option for group in groups for name, option in group.items()}
 
     def wrap(command: Command) -> Command:
-        own = inspect.signature(command, eval_str=True).parameters
-        parameters = [parameter for name, parameter in own.items() if name != "options"]
+        declared = inspect.signature(command, eval_str=True).parameters
+        parameters = [parameter for name, parameter in declared.items() if name != "options"]
         kind = inspect.Parameter.KEYWORD_ONLY
         for name, (annotation, default) in options.items():
-            if name not in own:
+            if name not in declared:
                 value = defaults.get(name, default)
                 parameters.append(inspect.Parameter(name, kind, default=value, annotation=annotation))
         parameters = [parameter.replace(kind=kind) for parameter in parameters]
 
         @functools.wraps(command)
-        def run(**given: Any) -> None:
-            rest = {name: given.pop(name) for name in options if name not in own}
-            command(**given, options=rest)
+        def run(**passed: Any) -> None:
+            rest = {name: passed.pop(name) for name in options if name not in declared}
+            command(**passed, options=rest)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run

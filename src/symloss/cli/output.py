@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, progress on the side."""
+"""Output of the commands: tables for people, JSON for programs, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for ot
 # which no stream can write.
 _STEERING = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LINES = "\n\t"
-"""Control characters that our own text uses."""
+"""Control characters that are printed as they are."""
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -50,7 +50,7 @@ def say(text: str, *, err: bool = False) -> None:
 
 def print_data(text: str) -> None:
     """Print a whole document: unchanged for another program, with visible control characters in a terminal."""
-    # Not by typer.echo, which removes some characters.
+    # typer.echo would remove some characters.
     sys.stdout.write(visible(text, keep=LINES) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
@@ -70,17 +70,17 @@ def progress(what: str, work: Iterable[Any], pieces: Sequence[str]) -> list[Any]
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
-    found: list[Any] = []
+    results: list[Any] = []
     started = time.perf_counter()
     with bar(*columns, TextColumn("{task.fields[piece]}")) as shown:
         task = shown.add_task(what, total=len(pieces), piece=pieces[0])
         for result in work:
-            found.append(result)
-            shown.update(task, completed=len(found), piece=(*pieces, "")[len(found)])
+            results.append(result)
+            shown.update(task, completed=len(results), piece=(*pieces, "")[len(results)])
             if shown.disable:
-                done = f"{what}: {len(found)}/{len(pieces)} {pieces[len(found) - 1]}"
+                done = f"{what}: {len(results)}/{len(pieces)} {pieces[len(results) - 1]}"
                 say(f"{done} ({time.perf_counter() - started:.0f} s)", err=True)
-    return found
+    return results
 
 
 def bar(*columns: ProgressColumn, **more: Any) -> Progress:
@@ -102,7 +102,7 @@ def print_json(data: Any) -> None:
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A table without lines: the keys of the first row are its headings, None is a dash."""
+    """Print a table without lines. The keys of the first row are the headings. None is printed as a dash."""
     from rich.markup import escape
     from rich.table import Table
 

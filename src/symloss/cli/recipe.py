@@ -1,4 +1,4 @@
-"""``symloss recipe``: every setting of a run, where it comes from, and what it overrides."""
+"""``symloss recipe`` prints every setting of a run, its source, and the values that it overrides."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def recipe(
 ) -> None:
     """Print every setting of a run, where it comes from, and the values that it overrides.
 
-    NAME is a cell of a table, or with --data a loss: what `symloss train` does with both. A table's name lists its
-    cells; without a name all tables are listed.
+    NAME is a cell of a table, or a loss. With a loss, --data names the data: the settings are those of `symloss train`
+    with both. The name of a table lists its cells. Without a name all tables are listed.
     """
     if data is not None:
         _print_loss(name, data, profile, seed, data_dir, as_json)
@@ -58,11 +58,11 @@ def _print_loss(loss: str | None, data: str, profile: str, seed: int, data_dir: 
         raise ValueError(f"--data must come with a loss, as in symloss recipe sgce --data {data}; got none")
     if profile != "full":
         raise ValueError(f"--profile must be left out with --data, as only tables have profiles; got {profile!r}")
-    found = explain(data, loss, root=data_dir, seed=seed or None)
+    resolved = explain(data, loss, root=data_dir, seed=seed or None)
     if as_json:
-        print_json({"loss": loss, "data": data, "run": found.settings.key} | _explained(found))
+        print_json({"loss": loss, "data": data, "run": resolved.settings.key} | _explained(resolved))
     else:
-        _print_explained(found)
+        _print_explained(resolved)
 
 
 def _print_tables(as_json: bool) -> None:
@@ -79,7 +79,7 @@ def _print_tables(as_json: bool) -> None:
 
 
 def _runs(cells: list[Cell]) -> int:
-    """How many are trained: cells that are only tested on something else share a run."""
+    """The number of runs. Cells share a run if they differ only in the data to test on."""
     return len({cell.settings.key for cell in cells})
 
 
@@ -120,48 +120,48 @@ def _print_cell(cell: Cell, as_json: bool) -> None:
     typer.echo(f"{cell.title} on {cell.dataset}, {cell.noise}; published{reduced}: {printed}")
 
 
-def _explained(found: Resolved) -> dict[str, Any]:
-    """Settings, parameters of the loss and layers, for other programs."""
+def _explained(resolved: Resolved) -> dict[str, Any]:
+    """Settings, parameters of the loss and layers, for JSON."""
 
     def why(values: dict[str, Any]) -> dict[str, Any]:
         return {
             name.removeprefix("loss."): {
                 "value": value,
-                "source": found.source_of(name),
-                "layer": found.layer_of(name).name,
-                "overrides": [vars(each) for each in found.overridden(name)],
+                "source": resolved.source_of(name),
+                "layer": resolved.layer_of(name).name,
+                "overrides": [vars(each) for each in resolved.overridden(name)],
             }
             for name, value in values.items()
         }
 
-    layers = [{"name": layer.name, "source": layer.source, "file": layer.file} for layer in found.layers]
-    return {"settings": why(found.settings.to_dict()), "parameters": why(found.parameters), "layers": layers}
+    layers = [{"name": layer.name, "source": layer.source, "file": layer.file} for layer in resolved.layers]
+    return {"settings": why(resolved.settings.to_dict()), "parameters": why(resolved.parameters), "layers": layers}
 
 
-def _with_parameters(found: Resolved) -> Iterator[tuple[str, Any]]:
-    """Settings and their values, with the parameters of the loss behind it."""
-    for name, value in found.settings.to_dict().items():
+def _with_parameters(resolved: Resolved) -> Iterator[tuple[str, Any]]:
+    """Settings and their values. The parameters of the loss come after the loss."""
+    for name, value in resolved.settings.to_dict().items():
         yield name, value
         if name == "loss":
-            yield from found.parameters.items()
+            yield from resolved.parameters.items()
 
 
-def _print_explained(found: Resolved) -> None:
-    """Settings and layers, for people."""
+def _print_explained(resolved: Resolved) -> None:
+    """Print settings and layers as a table."""
     rows = [
-        {"setting": name, "value": value, "source": found.source_of(name), "overrides": _overrides(found, name)}
-        for name, value in _with_parameters(found)
+        {"setting": name, "value": value, "source": resolved.source_of(name), "overrides": _overrides(resolved, name)}
+        for name, value in _with_parameters(resolved)
     ]
     print_rows(rows)
     typer.echo("\nLayers, each overrides those above it:")
-    for layer in found.layers:
+    for layer in resolved.layers:
         if layer.values or layer.parameters is not None:
             say(f"  {layer.name}" + ("" if layer.file is None else f" (symloss/recipes/{layer.file})"))
     typer.echo("")
 
 
-def _overrides(found: Resolved, setting: str) -> str:
-    """Overridden values with their sources. Defaults say nothing to people, and a loss shows in its parameters."""
-    defaults = [layer.name for layer in found.layers[:2]]
-    told = [each for each in found.overridden(setting) if each.layer not in defaults and setting != "loss"]
-    return "; ".join(f"{each.value} ({each.source})" for each in told)
+def _overrides(resolved: Resolved, setting: str) -> str:
+    """The overridden values with their sources. Defaults are left out. A loss is shown by its parameters instead."""
+    defaults = [layer.name for layer in resolved.layers[:2]]
+    shown = [each for each in resolved.overridden(setting) if each.layer not in defaults and setting != "loss"]
+    return "; ".join(f"{each.value} ({each.source})" for each in shown)

@@ -1,4 +1,4 @@
-"""``symloss report``."""
+"""``symloss report`` writes a report of runs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def report(
         list[str] | None, typer.Option("--table", "-t", help="Only this table, such as table1 or digits; repeatable.")
     ] = None,
 ) -> None:
-    """Show what runs came to, with the published figures beside them: a table, or a page with curves and noise.
+    """Show the results of runs beside the published figures: as tables, or as a page with curves and noise.
 
-    Runs of recipes are shown as their tables, all others by what they share. Runs without a result are named.
+    Runs of a recipe are shown as its table. All others are grouped by the settings that they share. Runs without a
+    result are listed.
     """
     targets = _targets(format, out)
     from symloss.report import compose, read_runs
@@ -41,14 +42,14 @@ def report(
     words += ["--format", format] if format else []
     for name in table or []:
         words += ["--table", name]
-    found = compose(read_runs(runs), table or None, shlex.join(words))
-    _write(found, targets)
-    for line in found.missing:
+    composed = compose(read_runs(runs), table or None, shlex.join(words))
+    _write(composed, targets)
+    for line in composed.missing:
         say(f"without a figure: {visible(line)}", err=True)
 
 
 def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
-    """What to write, and where; None is the standard output."""
+    """The formats to write, and the file of each; None is the standard output."""
     from symloss import checks
 
     if format is not None:
@@ -57,23 +58,23 @@ def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
         return {format or "markdown": None}
     if out.is_dir() or not out.suffix:
         return {name: out / file for name, file in NAMES.items() if format in (None, name)}
-    told = SUFFIXES.get(out.suffix.lower())
-    if told is None and format is None:
+    by_suffix = SUFFIXES.get(out.suffix.lower())
+    if by_suffix is None and format is None:
         raise ValueError(
             f"--out must end in {', '.join(SUFFIXES)}, or be a folder, or come with --format; got {str(out)!r}"
         )
-    if told is not None and format not in (None, told):
-        raise ValueError(f"--out must be a file of --format {format}; got {str(out)!r}, which is {told}")
-    return {format or str(told): out}
+    if by_suffix is not None and format not in (None, by_suffix):
+        raise ValueError(f"--out must be a file of --format {format}; got {str(out)!r}, which is {by_suffix}")
+    return {format or str(by_suffix): out}
 
 
-def _write(found: Report, targets: dict[str, Path | None]) -> None:
+def _write(composed: Report, targets: dict[str, Path | None]) -> None:
     from symloss.report import FORMATS
     from symloss.writing import clear_write_errors, write_whole
 
-    # All of them before the first is written: a report is there wholly or not at all.
-    # A name that is no Unicode must not stop it.
-    texts = {name: FORMATS[name](found).encode(errors="replace") for name in targets}
+    # All formats are rendered before the first file is written, so that an error leaves no part of a report.
+    # A file name that is no valid Unicode must not stop it.
+    texts = {name: FORMATS[name](composed).encode(errors="replace") for name in targets}
     for name, path in targets.items():
         if path is None:
             print_data(texts[name].decode())

@@ -1,4 +1,4 @@
-"""``symloss train``, ``compare`` and ``predict``."""
+"""``symloss train``, ``symloss compare`` and ``symloss predict``."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def train(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Train with one loss. The same command again goes on where it was cut off, or prints what it found.
+    """Train with one loss. The same command again continues an interrupted run, or prints the result of a finished one.
 
-    A default "by data and loss" is that of the data set's protocol, which holds what was published or found for this
-    loss on it, with its source; the settings.json of the run has them all.
+    A default "by data and loss" comes from the protocol of the data set. It holds published or tuned settings, each
+    with its source. `symloss recipe LOSS --data DATA` prints all of them.
     """
     from symloss.runs.folder_names import run_path
 
@@ -69,7 +69,7 @@ def compare(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Train with several losses on the same noisy labels, and print what came out, side by side."""
+    """Train with several losses on the same noisy labels, and print their results side by side."""
     from symloss.losses.spec import split
     from symloss.runs.folder_names import run_path
     from symloss.runs.result import summarize
@@ -120,10 +120,10 @@ def predict(
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["example", "prediction", "probability"])
     root, skip_bad = options["data_dir"], options["skip_bad"]
-    found = predictions(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
-    for name, prediction, probability in found:
+    predicted = predictions(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
+    for name, prediction, probability in predicted:
         writer.writerow([without_formula(name), without_formula(str(prediction)), f"{probability:.6f}"])
-    # The name of a file may be no Unicode, and must not stop the others.
+    # A file name that is no valid Unicode must not stop the other rows.
     written = table.getvalue().encode(errors="backslashreplace")
     if out is None:
         print_data(written.decode())
@@ -132,7 +132,7 @@ def predict(
 
 
 def open_from(options: dict[str, Any]) -> DataSet:
-    """Open the data that the options of a command name. What is wrong with it is said before anything is written."""
+    """Open the data that the options of a command name. Errors in the data are raised before anything is written."""
     from symloss.training.task import open_for_training
 
     columns = {name: options[name] for name in ("label", "image", "test", "skip_bad")}
@@ -143,19 +143,19 @@ def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
     """The settings of one loss, from the options of a command and the recipes for the data set."""
     from symloss.training import resolve
 
-    given = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir")}
-    return resolve(options["data"], loss, root=options["data_dir"], opened=data, **given)
+    passed = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir")}
+    return resolve(options["data"], loss, root=options["data_dir"], opened=data, **passed)
 
 
 def _speaks(options: dict[str, Any]) -> bool:
-    """One process, of all that the same command was started in."""
+    """Whether this process prints the result: only one of the processes of a command does."""
     from symloss.training.run import is_first
 
     return options["devices"] * options["nodes"] == 1 or is_first()
 
 
 def default_noise(data: str, of_known: str) -> str:
-    """To compare by on a known data set; labels of one's own are noisy already."""
+    """The noise that is added by default: ``of_known`` for a known data set, none for the user's data."""
     from symloss.data.names import KNOWN
 
     return of_known if data in KNOWN else "clean"
@@ -178,7 +178,7 @@ def train_shown(
         raise ValueError(f"--log must be tensorboard; got {log!r}")
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers", "skip_bad")}
-    with _stop_said(), _shown(settings, which, where["devices"] * where["nodes"] > 1) as show:
+    with _announce_stop(), _shown(settings, which, where["devices"] * where["nodes"] > 1) as show:
         on_epoch = _Without(show, hide) if hide else show
         on_epoch = on_epoch if board is None else _Both(on_epoch, board)
         try:
@@ -189,7 +189,7 @@ def train_shown(
 
 
 @contextlib.contextmanager
-def _stop_said() -> Iterator[None]:
+def _announce_stop() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -198,7 +198,7 @@ def _stop_said() -> Iterator[None]:
 
 
 class _Both:
-    """Two listeners as one, that can be sent to other processes."""
+    """Several listeners as one. It can be sent to other processes."""
 
     def __init__(self, *listeners: OnEpoch):
         self.listeners = listeners
@@ -209,7 +209,7 @@ class _Both:
 
 
 class _Without:
-    """A listener that does not hear of some metrics, and can be sent to other processes."""
+    """A listener that does not get some of the metrics. It can be sent to other processes."""
 
     def __init__(self, listener: OnEpoch, hidden: tuple[str, ...]):
         self.listener, self.hidden = listener, hidden
@@ -219,7 +219,7 @@ class _Without:
 
 
 class _Line:
-    """A line for each epoch, for processes that cannot share a progress bar."""
+    """A listener that prints a line for each epoch, for processes that cannot share a progress bar."""
 
     def __init__(self, title: str, epochs: int):
         self.title, self.epochs = title, epochs
@@ -246,7 +246,7 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[OnEpoch]:
     from rich.table import Column
 
     columns = (TextColumn("{task.description}"), BarColumn(10), MofNCompleteColumn(), TimeRemainingColumn())
-    # Where there is little room this is cut, and nothing else.
+    # In a narrow terminal only this column is cut.
     status = TextColumn("{task.fields[status]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
     with bar(*columns, status, expand=True) as progress:
         task = progress.add_task(title, total=settings.epochs, status="")
@@ -258,7 +258,7 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[OnEpoch]:
 
 
 def _table(results: list[list[Result]], settings: Settings) -> Table:
-    """Narrow enough for a terminal of 80 columns: names of losses are folded, figures never cut."""
+    """A table of results that fits into 80 columns. Names of losses are folded; figures are never cut."""
     from rich.markup import escape
     from rich.table import Table
 

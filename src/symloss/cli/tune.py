@@ -1,4 +1,4 @@
-"""``symloss tune``: which loss and which settings, by held-out examples alone."""
+"""``symloss tune`` searches for the best loss and its settings, by the accuracy on held-out examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIXED_BY_PAPER = (
     "model", "epochs", "batch", "optimizer", "momentum", "penalty", "schedule", "scores", "clip", "augment",
 )  # fmt: skip
 SHOWN = 20
-"""Rows of the table; --json has all."""
+"""The most rows that the table shows; --json has all."""
 
 
 @shared(TUNED, runs=Path("runs/tune"))
@@ -79,11 +79,11 @@ def tune(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Search for the settings of each loss, by accuracy on held-out examples with noisy labels, on Optuna.
+    """Search for the settings of each loss with Optuna, by the accuracy on held-out examples with noisy labels.
 
-    Choosing by noisy labels is sound under symmetric noise, and needs nothing that a practitioner has not got. The
-    paper chose by true ones, as --paper does. The test set plays no part in it. The same command goes on where it was
-    cut off; started several times at once, its processes share the work.
+    A choice by noisy labels is sound under symmetric noise, and needs no clean labels. The paper chose by true labels,
+    as --paper does. The test set plays no part. If the command was interrupted, the same command continues. If it is
+    started several times at once, its processes share the work.
     """
     from symloss.lab.tuning import Method, tune
     from symloss.losses.spec import split
@@ -106,7 +106,7 @@ def tune(
         spaces = _spaces(names, lrs, weight_decays, vary or [], options["data"])
     opened = open_from(options)
     questions = _questions(spaces, seeds, options, opened)
-    found = tune(
+    answers = tune(
         questions,
         method,
         runs=options["runs"],
@@ -118,14 +118,14 @@ def tune(
         on_trial=_say,
         on_wait=_say_waiting,
     )
-    _report(found, questions[0].base, options, as_json)
+    _report(answers, questions[0].base, options, as_json)
 
 
 def _refuse_what_paper_fixes(ctx: typer.Context, fixed: dict[str, Any]) -> None:
     for name in FIXED_BY_PAPER:
-        source, given = ctx.get_parameter_source(name), ctx.params[name]
-        if source is not None and source.name == "COMMANDLINE" and given != fixed.get(name):
-            raise ValueError(f"--{name.replace('_', '-')} must be left out with --paper, which fixes it; got {given}")
+        source, value = ctx.get_parameter_source(name), ctx.params[name]
+        if source is not None and source.name == "COMMANDLINE" and value != fixed.get(name):
+            raise ValueError(f"--{name.replace('_', '-')} must be left out with --paper, which fixes it; got {value}")
 
 
 def _papers_spaces(losses: list[str], data: str) -> dict[str, Space]:
@@ -162,15 +162,15 @@ def _numbers(argument: str, text: str | None) -> list[float] | None:
 
 
 def _say(progress: Progress) -> None:
-    """One line for each trial."""
+    """Print one line about a trial."""
     settings = progress.settings
     loss = f"{progress.loss}, finalists" if progress.final else progress.loss
     best = "" if progress.best is None else f"; best so far {100 * progress.best:.2f} %"
-    came = (
+    outcome = (
         f"validation {percent(progress.validation)} %" if progress.reason is None else f"diverged ({progress.reason})"
     )
     where = f"{settings.loss}, lr {settings.lr:.4g}, weight decay {settings.weight_decay:.4g}"
-    _to_people(f"{loss}, trial {progress.number} of {progress.total}: {where}: {came}{best}")
+    _to_people(f"{loss}, trial {progress.number} of {progress.total}: {where}: {outcome}{best}")
 
 
 def _say_waiting() -> None:
@@ -181,18 +181,18 @@ def _to_people(line: str) -> None:
     say(line, err=True)
 
 
-def _report(found: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:
+def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:
     from symloss.lab.questions import held_out_labels
     from symloss.lab.ranking import as_toml, leaders, ranked, remark
 
-    rows = ranked([row for each in found for row in each["tried"]])
-    diverged = [row for each in found for row in each["diverged"]]
+    rows = ranked([row for each in answers for row in each["tried"]])
+    diverged = [row for each in answers for row in each["diverged"]]
     if not rows:
         raise ValueError(f"each of the {len(diverged)} trials diverged, the last as {diverged[-1]['reason']}")
     labels, winner = held_out_labels(base), _command_line(rows[0]["settings"], options)
     if as_json:
         print_json(
-            {"data": base.data, "noise": base.noise, "labels": labels, "found": found, "best": rows[0],
+            {"data": base.data, "noise": base.noise, "labels": labels, "found": answers, "best": rows[0],
              "leaders": leaders(rows), "remark": remark(rows), "train": winner}
         )  # fmt: skip
         return
@@ -243,7 +243,7 @@ def _where(settings: dict[str, Any]) -> str:
 
 
 def _command_line(settings: dict[str, Any], options: dict[str, Any]) -> str:
-    """``symloss train`` with these settings: what was searched, and every option that is not as by default."""
+    """The command ``symloss train`` with the best settings, and with every option that is not the default."""
     chosen = {"loss": settings["loss"], "lr": settings["lr"], "weight_decay": settings["weight_decay"]}
     words = ["symloss", "train", "--data", options["data"]]
     for name in SETTINGS:

@@ -1,4 +1,4 @@
-"""The laboratory: published tables as sweeps on one machine or many, and the search for settings."""
+"""The laboratory trains published tables on one machine or many, and searches for settings."""
 
 from symloss.recipes.cells import Cell, find_cell, plan
 from symloss.recipes.published_tables import Published, PublishedTable, list_tables, load_table

@@ -1,4 +1,4 @@
-"""How long a sweep will take: measured on this machine before it starts, with a few steps of each model."""
+"""An estimate of how long a sweep takes. A few steps of each model are timed on this machine before it starts."""
 
 from __future__ import annotations
 
@@ -20,31 +20,39 @@ from symloss.training.run import train
 from symloss.training.task import build_loss, build_model, build_optimizer, open_for_training
 
 STEPS = 3
+"""The number of steps that are timed."""
 PIXELS = 128 * 3 * 32 * 32
-"""The most numbers in a batch that is tried; larger batches are taken to cost in proportion."""
+"""The most numbers in a batch that is timed. The cost of a larger batch is extrapolated."""
 SHORT = 60.0
+"""Runs that seem to take less than this many seconds are timed by whole epochs."""
 WRITING = 0.01
-"""Seconds that an epoch's checkpoint takes, at least."""
+"""The least time to write a checkpoint, in seconds."""
 FORWARD = 1 / 3
-"""Of a step's cost, for an example that is only looked at."""
+"""The cost of an evaluation as a share of the cost of a training step, for the same examples."""
 
 
 def expected_seconds(works: Iterable[Work], threads: int, root: Path | None) -> dict[str, float]:
-    """Seconds of each piece of work, by its name, with so many threads. The time of a similar finished run counts."""
+    """The expected seconds of each piece of work, by its name. If a similar run is finished, its time is taken.
+
+    Args:
+        works: runs to train, and finished runs.
+        threads: the number of threads of each process.
+        root: the folder of data sets.
+    """
     works = list(works)
     before = _before(works)
     measured: dict[Settings, float] = {}
-    found = {}
+    seconds = {}
     for work in works:
         alike = _alike(work.settings)
         if alike not in before and alike not in measured:
             measured[alike] = _measure(alike, threads, root)
-        found[work.name] = before.get(alike, measured.get(alike, 0.0))
-    return found
+        seconds[work.name] = before.get(alike, measured.get(alike, 0.0))
+    return seconds
 
 
 def _alike(settings: Settings) -> Settings:
-    """The settings that the cost depends on, all others by default. The loss hardly matters."""
+    """The settings with defaults for all that hardly change the cost, such as the loss."""
     usual = Settings()
     return dataclasses.replace(
         settings, noise="clean", counts=usual.counts, loss="ce", scores="loss", penalty=0.0, seed=0, noise_seed=None,
@@ -67,8 +75,8 @@ def _measure(settings: Settings, threads: int, root: Path | None) -> float:
     torch.set_num_threads(threads)
     try:
         seconds = settings.epochs * _epoch_seconds(settings, data)
-        if seconds < SHORT:  # of a short run the steps are the smaller part
-            with contextlib.suppress(OSError):  # a full disk is the sweep's to tell
+        if seconds < SHORT:  # in a short run the steps are the smaller part of the time
+            with contextlib.suppress(OSError):  # the sweep itself reports a full disk
                 seconds = settings.epochs * _tried_epoch_seconds(settings, root, data)
         return seconds
     finally:
@@ -84,7 +92,7 @@ def _epoch_seconds(settings: Settings, data: DataSet) -> float:
 
 
 def _tried_epoch_seconds(settings: Settings, root: Path | None, data: DataSet) -> float:
-    """Seconds of the second epoch of a real run, with all files written."""
+    """Seconds of the second epoch of a real run, which writes all files."""
     with tempfile.TemporaryDirectory() as folder:
         rows: list[EpochRow] = []
         short = dataclasses.replace(settings, epochs=2)
@@ -93,7 +101,7 @@ def _tried_epoch_seconds(settings: Settings, root: Path | None, data: DataSet) -
 
 
 def _step_seconds(settings: Settings, data: DataSet) -> float:
-    """Seconds of one step: the fastest of a few, on random inputs."""
+    """Seconds of the fastest of a few steps on random inputs."""
     shape, classes = data.input_shape, len(data.classes)
     batch = max(2, min(settings.batch, PIXELS // math.prod(shape)))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -103,13 +111,13 @@ def _step_seconds(settings: Settings, data: DataSet) -> float:
     labels = torch.randint(0, classes, (batch,), generator=random).to(device)
     loss, optimizer = build_loss(settings).to(device), build_optimizer(settings, model.parameters())
     seconds = []
-    with torch.random.fork_rng(devices=[]):  # models may draw
+    with torch.random.fork_rng(devices=[]):  # a model may draw random numbers
         for _ in range(STEPS):
             started = time.perf_counter()
             optimizer.zero_grad(set_to_none=True)
             value = loss(model(inputs), labels)
             value.backward()
             optimizer.step()
-            float(value.detach())  # waits for a GPU
+            float(value.detach())  # wait for a GPU
             seconds.append(time.perf_counter() - started)
     return min(seconds) * settings.batch / batch

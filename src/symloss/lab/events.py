@@ -1,4 +1,4 @@
-"""Events of a sweep: what happened to each piece of work, wherever it is trained."""
+"""Events of a sweep. Each says what happened to a piece of work, on this machine or another."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from symloss.writing import disk_is_full
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a piece of work."""
+    """An event of a piece of work."""
 
     kind: Literal["started", "epoch", "waiting", "finished", "failed", "elsewhere"]
-    """"waiting": another process trains that run at this moment, and it is looked at again when all others are done;
-    "elsewhere": that process still holds it, and was not waited for any longer."""
+    """"waiting": another process trains the run now, and the sweep tries it again when all others are done.
+    "elsewhere": the other process still trains the run, and the sweep has stopped to wait."""
     work: Work
     row: EpochRow | Result | None = None
     """The metrics of an epoch, or the result of a finished run."""
     reason: str = ""
     disk_full: bool = False
-    """Of a failure: nothing that comes after it can succeed either."""
+    """Whether the work failed because the disk is full. Then no other work can succeed either."""
 
 
 Events = Iterator[Event]
 
 
 PATIENCE = 3600.0
-"""Seconds without the end of an epoch after which a run that another process holds is left to it."""
+"""After this many seconds without a new epoch, a sweep stops to wait for a run of another process."""
 
 
 def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
-    """Carry a piece of work out, and return how it ended. The event can be sent between processes."""
+    """Carry out a piece of work, and return an event that says how it ended. Events can be sent between processes."""
     try:
         return Event("finished", work, work.carry_out(on_epoch))
     except Busy as error:
         return Event("elsewhere", work, reason=str(error))
-    except BrokenPipeError:  # nobody listens any more
+    except BrokenPipeError:  # the process that listened has ended
         raise
     except Exception as error:
         reason = str(error) if isinstance(error, (ValueError, OSError)) else repr(error)
@@ -50,7 +50,10 @@ def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
 
 
 def attempt_patiently(work: Work, patience: float, on_epoch: OnEpoch | None = None) -> Event:
-    """As :func:`attempt`, but wait while another process trains it, at most ``patience`` seconds without an epoch."""
+    """As :func:`attempt`, but wait while another process trains the run.
+
+    The wait ends if the other process has finished no epoch for ``patience`` seconds.
+    """
     seen, since = -1.0, time.monotonic()
     while True:
         event = attempt(work, on_epoch)
@@ -63,7 +66,7 @@ def attempt_patiently(work: Work, patience: float, on_epoch: OnEpoch | None = No
 
 
 def _last_epoch(work: Work) -> float:
-    """When it ended."""
+    """The time at which the last epoch ended; 0 if there is none."""
     try:
         return (work.folder / METRICS).stat().st_mtime
     except FileNotFoundError:

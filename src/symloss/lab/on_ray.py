@@ -1,4 +1,4 @@
-"""A sweep on a Ray cluster: each cell is a task. All machines must see the folders of runs and data under one path."""
+"""A sweep on a Ray cluster. Each cell is a task. The folders of runs and data must have one path on all machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symloss.lab.work import Work
 
 @dataclass(frozen=True)
 class Resources:
-    """What each cell is given, and how often it is tried again when its process or its machine is lost."""
+    """The resources of each cell, and how often a cell is retried if its process or machine is lost."""
 
     cpus: float = 1
     gpus: float = 0
@@ -21,7 +21,7 @@ class Resources:
 
 
 def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Events:
-    """Train everything on the cluster at this address ("auto" for the one this machine belongs to)."""
+    """Train all works on a cluster. The address "auto" is the cluster that this machine belongs to."""
     ray = _ray()
     started_here = not ray.is_initialized()
     if started_here:
@@ -67,7 +67,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _knock(address: str) -> None:
-    """Ray itself would try for minutes."""
+    """Check that the address answers. Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()

@@ -1,4 +1,4 @@
-"""The figures of a table's cells so far: mean and standard deviation over the seeds that are finished."""
+"""The figures of a table's cells: mean and standard deviation over the finished seeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symloss.runs.run_folder import RunFolder
 
 
 def accuracy(cell: Cell, runs: Path) -> float | None:
-    """The accuracy of one run after its last epoch, on the data that its cell reports; None while there is none."""
+    """The accuracy of a run after its last epoch, on the data that its cell reports; None if it is not finished."""
     folder = RunFolder(run_path(runs, cell.settings))
     if cell.evaluate is not None:
         return folder.evaluation(cell.evaluate)
@@ -22,7 +22,7 @@ def accuracy(cell: Cell, runs: Path) -> float | None:
 
 
 def outcome(cells: Iterable[Cell], runs: Path) -> list[dict[str, Any]]:
-    """One row for each cell of the table, in its order."""
+    """A row for each cell of the table, in the order of the cells."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.name, []).append(cell)

@@ -1,4 +1,4 @@
-"""A sweep on one machine: processes that train one cell after another. A crash of one leaves the others alone."""
+"""A sweep on one machine. Each process trains one cell after another. If one crashes, the others go on."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class _TrainingProcess:
     connection: Connection
     work: Work | None = None
     patience: float = 0.0
-    """Seconds that it waits for another process which trains the same run."""
+    """How many seconds it waits for another process that trains the same run."""
 
     def give(self, work: Work, patience: float) -> None:
         self.work, self.patience = work, patience
-        with contextlib.suppress(BrokenPipeError):  # of one that died meanwhile we hear next
+        with contextlib.suppress(BrokenPipeError):  # if the process has died, the next read reports it
             self.connection.send((work, patience))
 
     def death(self) -> str:
@@ -48,12 +48,17 @@ class _TrainingProcess:
 
 
 def run_in_processes(works: Iterable[Work], jobs: int, patience: float = PATIENCE) -> Events:
-    """Train everything, so many at a time; ends early if the disk is full.
+    """Train all works in several processes, and yield events. A full disk ends the sweep early.
 
-    A run that another process trains is looked at again when nothing else is left, and waited for: until it is done,
-    or no epoch of it has ended for ``patience`` seconds.
+    If another process trains a run, the sweep tries the run again when nothing else is left. It then waits until the
+    run is finished, or until no epoch has ended for ``patience`` seconds.
 
-    On a machine with GPUs each process has one for itself, in turns; on one without, the processes share its cores.
+    On a machine with GPUs each process uses one of them. Otherwise the processes share the cores.
+
+    Args:
+        works: runs to train.
+        jobs: the number of processes.
+        patience: seconds.
     """
     waiting = deque((work, 0.0) for work in works)
     jobs = min(jobs, len(waiting))
@@ -84,7 +89,7 @@ def run_in_processes(works: Iterable[Work], jobs: int, patience: float = PATIENC
 
 
 def threads_of(jobs: int) -> int:
-    """How many threads each of so many processes has."""
+    """The number of threads of each process, if ``jobs`` processes share this machine."""
     return max(1, torch.get_num_threads() // max(1, jobs))
 
 
@@ -109,7 +114,7 @@ def _start(number: int, threads: int) -> _TrainingProcess:
 
 
 def _serve(connection: Connection, number: int, threads: int) -> None:
-    # Whoever started the sweep ends it, and us with it.
+    # Ctrl+C ends the process that started the sweep, and that one ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.showwarning = _show_warning
     if torch.cuda.device_count() > 1 and "CUDA_VISIBLE_DEVICES" not in os.environ:
@@ -132,5 +137,5 @@ def _tell_epoch(connection: Connection, work: Work, row: EpochRow) -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """One line, without the place in our code."""
+    """Print a warning as one line, without the file and line of the code."""
     print(f"symloss: {message}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a search is asked: which settings of a loss do best, chosen between the points of a space."""
+"""The question of a search: which point of a space gives the best validation accuracy with a loss?"""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from symloss.runs.settings import Settings
 from symloss.training.task import build_loss
 
 OF_TRAINING = ("lr", "weight_decay")
-"""Dimensions that are no parameters of the loss."""
+"""The dimensions that are settings of training, not parameters of the loss."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a study answers: which point of the space does best with this loss, by the mean over so many seeds?"""
+    """Which point of the space has the best validation accuracy with this loss? A study answers it."""
 
     loss: str
-    """As the user wrote it."""
+    """The loss as the user wrote it."""
     base: Settings
-    """What is not searched."""
+    """The settings that are not searched."""
     space: Space
+    """The points to choose from."""
     seeds: int = 1
+    """The number of runs of each point. Their mean counts."""
 
     def __post_init__(self) -> None:
         if self.base.validation == 0:
@@ -37,14 +39,14 @@ class Question:
                 build_loss(self.settings({dimension.name: value}))
 
     def settings(self, point: Point) -> Settings:
-        """The settings of a point: those of the base, with the values of the point in them."""
+        """The settings of a point: those of the base, with the values of the point."""
         name, parameters = parse(self.base.loss)
         of_loss = {key: value for key, value in point.items() if key not in OF_TRAINING}
         of_training = {key: value for key, value in point.items() if key in OF_TRAINING}
         return replace(self.base, loss=write(name, parameters | of_loss), **of_training)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything that decides the answer. What is searched is left out of the settings."""
+        """All that the answer depends on. Settings that are searched are left out."""
         searched = {dimension.name for dimension in self.space.dimensions}
         name, parameters = parse(self.base.loss)
         fixed = {key: value for key, value in parameters.items() if key not in searched}
@@ -53,7 +55,7 @@ class Question:
 
 
 def held_out_labels(settings: Settings) -> str:
-    """By which labels the choice is made, in words for people."""
+    """The kind of labels that the choice is made by, in words."""
     known = settings.data in KNOWN
     if settings.noise == "clean" and settings.data in VOUCHED:
         return "true labels (no noise was added)"
@@ -65,11 +67,11 @@ def held_out_labels(settings: Settings) -> str:
 
 
 def study_name(question: Question, asked: dict[str, Any]) -> str:
-    """A name of a study that people can read, and that no two searches share."""
+    """The name of a study. People can read it, and different searches have different names."""
     base = question.base
     return f"{Path(base.data).stem}-{base.noise}-{question.loss}-{search_key(asked)}"
 
 
 def search_key(asked: dict[str, Any]) -> str:
-    """The same for the same search."""
+    """A hash of a search. Equal searches have equal hashes."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""The points that a search tried, the best first; which of them cannot be told apart; the best as lines of TOML."""
+"""The ranking of the points that a search tried, a remark on how sure it is, and the best points as TOML."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ TriedPoint = dict[str, Any]
 
 
 def ranked(rows: Sequence[TriedPoint]) -> list[TriedPoint]:
-    """The best first. Points that were run again with more seeds come before all others."""
+    """The points, the best first. Finalists, which have more seeds, come before all others."""
     return sorted(rows, key=lambda row: (not row["final"], -row["validation"]["mean"]))
 
 
 def standard_error(row: TriedPoint) -> float:
-    """The standard error of the mean accuracy: that of the seeds, but no less than the held-out examples allow.
+    """The standard error of a mean accuracy.
 
-    One seed has no spread, and a few may agree by chance. The accuracy p of n examples has a standard error of
-    sqrt(p (1 - p) / n) in any case.
+    It is that of the seeds, but at least sqrt(p (1 - p) / n), the standard error of an accuracy p on n examples. One
+    seed has no spread, and a few may agree by chance.
 
     >>> round(standard_error({"validation": {"mean": 0.2, "std": None}, "seeds": 1, "held_out": 100}), 6)
     0.04
@@ -33,19 +33,19 @@ def standard_error(row: TriedPoint) -> float:
 
 
 def leaders(rows: Sequence[TriedPoint]) -> int:
-    """How many of the ranked points are as good as the first: within one standard error of the difference."""
+    """The number of ranked points that are within one standard error of the first one. It is at least 1."""
     best = rows[0]
-    found = 1
+    count = 1
     for row in rows[1:]:
         lead = best["validation"]["mean"] - row["validation"]["mean"]
         if row["final"] != best["final"] or lead > math.hypot(standard_error(best), standard_error(row)):
             break
-        found += 1
-    return found
+        count += 1
+    return count
 
 
 def remark(rows: Sequence[TriedPoint]) -> str:
-    """One sentence that says whether the first of the ranked points really leads."""
+    """A sentence that says whether the first of the ranked points is better than the others beyond chance."""
     if len(rows) == 1:
         return "Only one point was tried: there was nothing to choose."
     several, percent = leaders(rows), 100 * standard_error(rows[0])
@@ -58,7 +58,7 @@ def remark(rows: Sequence[TriedPoint]) -> str:
 
 
 def as_toml(data: str, rows: Sequence[TriedPoint]) -> Iterator[str]:
-    """The best of each loss as lines of protocols.toml, with what it beat."""
+    """The best point of each loss as lines of protocols.toml, each with a comment on its figures."""
     yield f"[{_quoted(data)}.losses]"
     by_loss: dict[str, list[TriedPoint]] = {}
     for row in ranked(rows):
@@ -71,10 +71,10 @@ def as_toml(data: str, rows: Sequence[TriedPoint]) -> Iterator[str]:
             f"# validation {best['validation']['mean']:.4f} of {best['seeds']} seed{'s' if best['seeds'] > 1 else ''}"
         )
         comment += f", next {others[0]['validation']['mean']:.4f}, of {len(others) + 1} settings" if others else ""
-        found = f"lr = {settings['lr']!r}, weight_decay = {settings['weight_decay']!r}{loss}"
-        yield f"{_quoted(name)} = {{ {found} }}  {comment}"
+        values = f"lr = {settings['lr']!r}, weight_decay = {settings['weight_decay']!r}{loss}"
+        yield f"{_quoted(name)} = {{ {values} }}  {comment}"
 
 
 def _quoted(value: object) -> str:
-    """As TOML has it; there is no None, but "None" is read as one in a loss."""
+    """A value as TOML. TOML has no None; the text "None" is read as one in a loss."""
     return str(value) if isinstance(value, (int, float)) else json.dumps(str(value), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Samplers propose the next point: every combination in order, or any sampler of Optuna, by its name."""
+"""Samplers propose the points of a search: a grid in order, or any sampler of Optuna."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from symloss.recipes.search_grids import Dimension
 
 GRID = "grid"
 EVERY_COMBINATION = (GRID, "bruteforce")
-"""Names of the search that tries each combination once; Optuna's own two may repeat some when processes share it."""
+"""Names of the grid. It is not Optuna's: that may repeat points if several processes share a study."""
 DIGITS = 4
-"""Of a number that a sampler draws: more than a search can tell apart, and few enough to be read in a command."""
+"""The number of digits to which drawn numbers are rounded, so that a command with them can be read."""
 NEEDS = {"cmaes": "cmaes"}
-"""Packages that samplers need and Optuna does not bring."""
+"""The packages that samplers need besides Optuna."""
 
 
 class InOrder(BaseSampler):
-    """Trial k gets point k. Numbers of trials are unique in a study, so no two processes get the same point."""
+    """A sampler that gives point k to trial k. Trial numbers are unique, so no two processes get the same point."""
 
     def __init__(self, points: Sequence[Point]):
         self.points = points
@@ -47,10 +47,10 @@ class InOrder(BaseSampler):
 
 
 class SeededByTrial(BaseSampler):
-    """A sampler of Optuna that is made anew for each trial, with a seed from the trial's number.
+    """A sampler of Optuna that is made anew for each trial. Its seed depends on the number of the trial.
 
-    What it proposes depends on the seed, the trial's number and the trials finished by then, and on nothing else: two
-    processes never draw the same numbers, and a search that was cut off goes on as if it had not been.
+    A proposal depends only on the seed, the number of the trial and the trials that are finished. So two processes
+    never draw the same numbers, and an interrupted search continues as if it had not been interrupted.
     """
 
     def __init__(self, make: Callable[..., BaseSampler], seed: int):
@@ -84,7 +84,7 @@ class SeededByTrial(BaseSampler):
 
 
 def distribution(dimension: Dimension, *, every_combination: bool) -> BaseDistribution:
-    """A dimension as Optuna has it: its values, or any number between the least and the greatest of them.
+    """A dimension as a distribution of Optuna: a list of values, or all numbers between the smallest and the largest.
 
     >>> distribution(Dimension("lr", (0.01, 0.1), log=True), every_combination=False)
     FloatDistribution(high=0.1, log=True, low=0.01, step=None)
@@ -98,7 +98,7 @@ def distribution(dimension: Dimension, *, every_combination: bool) -> BaseDistri
 
 
 def rounded(value: Any, values: BaseDistribution) -> Any:
-    """The value that is tried for a drawn one: itself if it is in the list, else its first digits.
+    """The value that is tried for a drawn one. A value from a list stays; a number is rounded.
 
     >>> rounded(0.123456, FloatDistribution(0.1, 1.0)), rounded(0.123456, FloatDistribution(0.123455, 1.0))
     (0.1235, 0.1235)
@@ -111,7 +111,7 @@ def rounded(value: Any, values: BaseDistribution) -> Any:
 
 
 def suggest(trial: Trial, name: str, values: BaseDistribution) -> Any:
-    """A value of a trial: the one that was drawn for it before, or a new one."""
+    """The value of a dimension in a trial. It is drawn once; later calls return the same value."""
     if isinstance(values, CategoricalDistribution):
         return trial.suggest_categorical(name, values.choices)
     if isinstance(values, IntDistribution):
@@ -121,12 +121,12 @@ def suggest(trial: Trial, name: str, values: BaseDistribution) -> Any:
 
 
 def samplers() -> Mapping[str, type[BaseSampler]]:
-    """Optuna's samplers that need nothing but a seed, by short name.
+    """The samplers of Optuna that need only a seed, by short name.
 
     >>> sorted(samplers())
     ['cmaes', 'gp', 'nsgaii', 'nsgaiii', 'qmc', 'random', 'tpe']
     """
-    found: dict[str, type[BaseSampler]] = {}
+    by_name: dict[str, type[BaseSampler]] = {}
     for name in optuna.samplers.__all__:
         kind = getattr(optuna.samplers, name)
         if not (isinstance(kind, type) and issubclass(kind, BaseSampler)) or _short(name) in EVERY_COMBINATION:
@@ -137,12 +137,12 @@ def samplers() -> Mapping[str, type[BaseSampler]]:
             and "seed" in takes
             and all(each.default is not each.empty for each in takes.values())
         ):
-            found[_short(name)] = kind
-    return found
+            by_name[_short(name)] = kind
+    return by_name
 
 
 def short_name(sampler: str) -> str:
-    """The short name of a sampler, from its class name or any spelling; refused if there is no such sampler.
+    """The short name of a sampler, from its class name or another spelling. An unknown name raises an error.
 
     >>> short_name("TPESampler"), short_name("NSGA-II"), short_name("BruteForceSampler")
     ('tpe', 'nsgaii', 'grid')

@@ -1,4 +1,4 @@
-"""What a search may choose between: learning rate, weight decay and the parameters of a loss."""
+"""The space of a search: values of the learning rate, the weight decay and the parameters of a loss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symloss.losses.spec import parse
 from symloss.recipes.search_grids import INTERVALS, Dimension, search_grids
 
 Point = dict[str, Any]
-"""A value for each dimension, by its name."""
+"""A value for each dimension, by the name of the dimension."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Space:
     dimensions: tuple[Dimension, ...]
 
     def points(self) -> Iterator[Point]:
-        """All points, the last dimension changes first."""
+        """All points, in order. The last dimension changes fastest."""
         names = [dimension.name for dimension in self.dimensions]
         for values in itertools.product(*(dimension.values for dimension in self.dimensions)):
             yield dict(zip(names, values, strict=True))
@@ -48,30 +48,30 @@ def space_of(
 
     Args:
         data: name or path of the data.
-        loss: a loss as text. A parameter that it is written with (``sgce:q=0.5``) is not searched.
-        lrs: learning rates to try; the learning rate is not searched without.
-        weight_decays: weight decays to try, in place of those of search.toml.
-        varied: values of parameters to try, by name, in place of those of search.toml and of the text.
+        loss: a loss as text. A parameter in the text (``sgce:q=0.5``) is not searched.
+        lrs: learning rates to try; None: the learning rate is not searched.
+        weight_decays: weight decays to try, instead of those of search.toml.
+        varied: values of parameters to try, by name, instead of those of search.toml and of the text.
 
     >>> [(dimension.name, len(dimension.values)) for dimension in space_of("cifar10", "alpha-mae").dimensions]
     [('alpha', 5), ('weight_decay', 5)]
     >>> [dimension.name for dimension in space_of("cifar10", "sgce:q=0.5", lrs=[0.1, 0.01]).dimensions]
     ['lr', 'weight_decay']
     """
-    found = {dimension.name: dimension for dimension in _of_loss(loss)}
+    dimensions = {dimension.name: dimension for dimension in _of_loss(loss)}
     for name, values in (varied or {}).items():
-        found[name] = _varied(loss, name, values)
-    for name, given in (("lr", lrs), ("weight_decay", weight_decays)):
-        if given is not None:
-            numbers = tuple(checks.number(name, value, INTERVALS[name]) for value in given)
-            found[name] = Dimension(name, numbers, log=True)
+        dimensions[name] = _varied(loss, name, values)
+    for name, wanted in (("lr", lrs), ("weight_decay", weight_decays)):
+        if wanted is not None:
+            numbers = tuple(checks.number(name, value, INTERVALS[name]) for value in wanted)
+            dimensions[name] = Dimension(name, numbers, log=True)
     if weight_decays is None:
-        found["weight_decay"] = search_grids().weight_decay_of(data)
-    return Space(tuple(found.values()))
+        dimensions["weight_decay"] = search_grids().weight_decay_of(data)
+    return Space(tuple(dimensions.values()))
 
 
 def papers_space(data: str, loss: str) -> Space:
-    """What the paper searched: the weight decay of every loss, and the parameters of the losses that it introduced.
+    """The space of the paper's search: the weight decay of every loss, and the parameters of its new losses.
 
     >>> [dimension.name for dimension in papers_space("cifar10", "sgce").dimensions]
     ['q', 'weight_decay']
@@ -91,7 +91,7 @@ def _of_loss(loss: str) -> Iterable[Dimension]:
 
 
 def _varied(loss: str, name: str, values: Sequence[Any]) -> Dimension:
-    """Values of the user's; the scale of a parameter, and whether it is whole, are known."""
+    """A dimension with the user's values. Its scale is that of search.toml."""
     record = describe(parse(loss)[0])
     known = search_grids().loss.get(record.name, {}).get(name)
     whole = any(parameter.name == name and parameter.whole for parameter in record.parameters)
@@ -99,13 +99,17 @@ def _varied(loss: str, name: str, values: Sequence[Any]) -> Dimension:
 
 
 def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[str, list[Any]]]:
-    """Lines such as ``sgce:q=0.2,0.5`` as values by loss and parameter; the losses are those that are searched.
+    """Read lines such as ``sgce:q=0.2,0.5`` into values by loss and parameter.
+
+    Args:
+        lines: as users write them.
+        losses: the losses of the search. A line must name one of them.
 
     >>> variations(["sgce:q=0.2,0.5", "sgce:normalize=none,l2"], ["ce", "sgce"])
     {'sgce': {'q': [0.2, 0.5], 'normalize': [None, 'l2']}}
     """
     searched = {describe(parse(loss)[0]).name for loss in losses}
-    found: dict[str, dict[str, list[Any]]] = {}
+    by_loss: dict[str, dict[str, list[Any]]] = {}
     for line in lines:
         loss, _, rest = line.partition(":")
         parameter, equals, values = rest.partition("=")
@@ -114,7 +118,7 @@ def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[st
         name = find(loss).name
         if name not in searched:
             raise ValueError(f"--vary must name a loss of --losses ({', '.join(sorted(searched))}); got {line!r}")
-        if parameter in found.setdefault(name, {}):
+        if parameter in by_loss.setdefault(name, {}):
             raise ValueError(f"--vary gives {name}:{parameter} twice; all its values must stand in one")
-        found[name][parameter] = [parse(f"{name}:{parameter}={part}")[1][parameter] for part in values.split(",")]
-    return found
+        by_loss[name][parameter] = [parse(f"{name}:{parameter}={part}")[1][parameter] for part in values.split(",")]
+    return by_loss

@@ -1,4 +1,4 @@
-"""Where studies are kept: a SQLite file, a database server, Redis, or a journal on a disk that machines share."""
+"""Storages of studies: a SQLite file, a database server, Redis, or a journal on a shared disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sqlite_url(path: Path) -> str:
 
 
 def open_storage(url: str) -> BaseStorage:
-    """A storage of Optuna's: any URL of SQLAlchemy's, ``redis://...``, or ``journal:FILE``."""
+    """Open a storage of Optuna. The URL is one of SQLAlchemy, ``redis://...``, or ``journal:FILE``."""
     try:
         if url.startswith("redis"):
             return JournalStorage(JournalRedisBackend(url))
@@ -40,7 +40,7 @@ def open_storage(url: str) -> BaseStorage:
         if parsed.database not in (None, "", ":memory:"):
             return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": PATIENCE}})
     except (sqlalchemy.exc.SQLAlchemyError, ImportError, OSError, RuntimeError, ValueError) as error:
-        # A part of a password may be what could not be read as a port.
+        # The error may hold a part of a password that was read as a port.
         reason = "it cannot be read" if isinstance(error, ValueError) else _reason(error, url)
         raise ValueError(
             f"--storage must be a URL that can be opened, such as sqlite:///FILE, postgresql://USER@HOST/NAME, "
@@ -53,7 +53,7 @@ def open_storage(url: str) -> BaseStorage:
 
 @contextlib.contextmanager
 def readable_storage_errors(url: str) -> Iterator[None]:
-    """Raise what goes wrong in a storage as one sentence."""
+    """Raise errors of a storage as one sentence."""
     try:
         yield
     except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
@@ -67,7 +67,7 @@ _SECRET_OPTION = re.compile(r"([?&;][^?&;=]*(?:pass|pwd|secret|token|key)[^?&;=]
 
 
 def without_password(url: str) -> str:
-    """A URL as it may be shown.
+    """A URL with its passwords replaced, so that it may be printed.
 
     >>> without_password("postgresql://me:secret@host/studies?sslpassword=secret")
     'postgresql://me:***@host/studies?sslpassword=***'
@@ -77,7 +77,7 @@ def without_password(url: str) -> str:
 
 
 def _around_password(url: str) -> tuple[str, str, str]:
-    """Scheme and user, the password, and the rest. A password may hold any sign, and the slashes may be forgotten."""
+    """Scheme and user, the password, and the rest. A password may hold any character; "//" may be missing."""
     start = url.find("://") + 3 if "://" in url else 0
     scheme, rest = url[:start], url[start:]
     before, at, behind = rest.rpartition("@")
@@ -86,10 +86,10 @@ def _around_password(url: str) -> tuple[str, str, str]:
 
 
 def _reason(error: BaseException, url: str) -> str:
-    """The first line, of what the database itself said if it did; without any password of the URL."""
-    said = getattr(error, "orig", None) or error.__cause__ or error
-    line = next(iter(str(said).strip().splitlines()), type(error).__name__).rstrip(".")
-    secrets = [_around_password(url)[1], *(found[2] for found in _SECRET_OPTION.finditer(url))]
+    """The first line of the database's message, or of the error. Passwords of the URL are replaced."""
+    source = getattr(error, "orig", None) or error.__cause__ or error
+    line = next(iter(str(source).strip().splitlines()), type(error).__name__).rstrip(".")
+    secrets = [_around_password(url)[1], *(match[2] for match in _SECRET_OPTION.finditer(url))]
     forms = {form for secret in secrets for form in (secret, unquote(secret), unquote_plus(secret)) if form}
     for form in sorted(forms, key=len, reverse=True):
         line = line.replace(form, "***")

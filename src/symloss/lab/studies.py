@@ -1,4 +1,4 @@
-"""Studies of Optuna: one for each question, in a storage that processes share."""
+"""Studies of Optuna. Each question has one, in a storage that processes share."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from symloss.lab.trial_locks import Claims, LockFolder
 from symloss.runs.result import Spread
 
 TRIALS = 20
-"""Trials of each loss, of a sampler that could go on for ever."""
+"""The default number of trials of each loss, for samplers other than the grid."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """How points are chosen, and how many."""
+    """The method of a search: the sampler, and the numbers of trials and finalists."""
 
     sampler: str = GRID
     """"grid" for every combination, or the name of a sampler of Optuna."""
     trials: int | None = None
-    """Of each loss, by all processes together; the grid has as many as there are combinations."""
+    """The number of trials of each loss, over all processes. The grid has one for each combination."""
     finalists: int = 0
-    """How many of the best of each loss are run again, with more seeds."""
+    """How many of the best points of each loss are run again with more seeds."""
     final_seeds: int = 0
-    """With how many seeds."""
+    """The number of seeds of a finalist."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sampler", short_name(self.sampler))
@@ -70,7 +70,7 @@ class StudiedQuestion:
     def open(
         cls, question: Question, method: Method, storage: BaseStorage, locks: LockFolder, prefix: str | None
     ) -> StudiedQuestion:
-        """Open the study of a question, or make it."""
+        """Open the study of a question, or create it."""
         every = method.every_combination
         distributions = {
             dimension.name: distribution(dimension, every_combination=every) for dimension in question.space.dimensions
@@ -90,7 +90,7 @@ class StudiedQuestion:
         )
 
     def begin_finals(self, method: Method, storage: BaseStorage, locks: LockFolder) -> None:
-        """Open a study of the best points alone, with more seeds. All processes see the same best points."""
+        """Open a study of the best points with more seeds. All processes choose the same best points."""
         points = [row["point"] for row in self._rows()[: method.finalists]]
         if not points or method.final_seeds <= self.question.seeds:
             return
@@ -106,7 +106,7 @@ class StudiedQuestion:
         self.finals = StudiedQuestion(question, study, distributions, claims, final=True)
 
     def point(self, drawn: Point) -> Point:
-        """The point that is tried, from the one that was drawn."""
+        """The point that is tried, from the drawn one: numbers are rounded."""
         return {name: rounded(value, self.distributions[name]) for name, value in drawn.items()}
 
     def best(self) -> float | None:
@@ -135,7 +135,7 @@ class StudiedQuestion:
         rows = []
         for trial in self._ended(TrialState.COMPLETE):
             accuracies, point = trial.user_attrs.get("accuracies"), self.point(trial.params)
-            if accuracies is None:  # not written by this package
+            if accuracies is None:  # another program wrote it
                 continue
             rows.append(
                 {
@@ -161,7 +161,7 @@ class StudiedQuestion:
 
 def _drawn_from(distributions: dict[str, BaseDistribution]) -> Callable[[Trial], Point]:
     def draw(trial: Trial) -> Point:
-        """The point of a trial. What an earlier process drew for it stays."""
+        """The point of a trial. Values that an earlier process drew for it stay."""
         try:
             return {name: suggest(trial, name, each) for name, each in distributions.items()}
         except ImportError as error:
@@ -173,35 +173,35 @@ def _drawn_from(distributions: dict[str, BaseDistribution]) -> Callable[[Trial],
 def _open_study(
     name: str, asked: dict[str, Any], sampler: BaseSampler, storage: BaseStorage, locks: LockFolder
 ) -> Study:
-    """A study by its name; refused if it was made for another search."""
+    """Open a study by its name. A study of another search raises an error."""
     with locks.turn():
         study = optuna.create_study(
             storage=storage, study_name=name, sampler=sampler, direction="maximize", load_if_exists=True
         )
         asked = json.loads(json.dumps(asked))
-        found = study.user_attrs.get("question")
-        if found is None and not study.get_trials(deepcopy=False) and study.directions == [StudyDirection.MAXIMIZE]:
+        stored = study.user_attrs.get("question")
+        if stored is None and not study.get_trials(deepcopy=False) and study.directions == [StudyDirection.MAXIMIZE]:
             study.set_user_attr("question", asked)
             return study
-    if found != asked:
+    if stored != asked:
         raise ValueError(
             f"the study {name!r} in the storage must be one of the same search; it was made for another one "
-            f"({_differing(found, asked)}), so choose another --study or --storage"
+            f"({_differing(stored, asked)}), so choose another --study or --storage"
         )
     return study
 
 
-def _differing(found: Any, asked: dict[str, Any]) -> str:
-    if not isinstance(found, dict):
+def _differing(stored: Any, asked: dict[str, Any]) -> str:
+    if not isinstance(stored, dict):
         return "by another program"
-    names = sorted(name for name in asked.keys() | found.keys() if asked.get(name) != found.get(name))
-    if "settings" in names and isinstance(found.get("settings"), dict):
+    names = sorted(name for name in asked.keys() | stored.keys() if asked.get(name) != stored.get(name))
+    if "settings" in names and isinstance(stored.get("settings"), dict):
         names.remove("settings")
-        ours, theirs = asked["settings"], found["settings"]
+        ours, theirs = asked["settings"], stored["settings"]
         names += sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
     return f"with another {' and '.join(names)}"
 
 
 def plain_distributions(distributions: dict[str, BaseDistribution]) -> dict[str, Any]:
-    """Distributions as JSON has them, by name."""
+    """Distributions as data for JSON, by name."""
     return {name: json.loads(distribution_to_json(each)) for name, each in distributions.items()}

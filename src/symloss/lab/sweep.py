@@ -1,4 +1,4 @@
-"""Before a sweep: which runs are done, which are left to do, and for which the data are missing."""
+"""The survey before a sweep: which runs are finished, which are left to do, and which lack their data."""
 
 from __future__ import annotations
 
@@ -17,37 +17,46 @@ from symloss.training.task import fingerprint
 
 @dataclass
 class Survey:
-    """Every run of a sweep, by what is to be done with it."""
+    """All runs of a sweep."""
 
     done: list[Work] = field(default_factory=list)
+    """Finished runs."""
     todo: list[Work] = field(default_factory=list)
+    """Runs to train."""
     missing: dict[str, list[Work]] = field(default_factory=dict)
-    """Runs without data, by the sentence that says what to fetch."""
+    """Runs without data, by the sentence that says what to download."""
 
     @property
     def begun(self) -> int:
-        """How many runs of ``todo`` continue from a checkpoint."""
+        """The number of runs of ``todo`` that continue from a checkpoint."""
         return sum(work.started() for work in self.todo)
 
 
 def with_fingerprints(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
-    """The same cells. Where data files are not the publisher's, the settings hold a fingerprint of them."""
+    """The same cells. If data files are not the publisher's, the settings get a fingerprint of them."""
     marks: dict[tuple[str, str], str | None] = {}
-    found = []
+    marked = []
     for cell in cells:
         settings = cell.settings
         what = settings.data, settings.noise
         if what not in marks:
             marks[what] = fingerprint(settings.data, None, settings.noise, root)
-        found.append(
+        marked.append(
             replace(cell, resolved=replace(cell.resolved, settings=replace(settings, fingerprint=marks[what])))
         )
-    return found
+    return marked
 
 
 def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str, Any] | None = None) -> Survey:
-    """Which runs are done, to do, or without data. Cells that share a run are one piece of work."""
-    found = Survey()
+    """Survey the runs of cells. Cells that share a run are one piece of work.
+
+    Args:
+        cells: from :func:`symloss.lab.plan`.
+        runs: the folder of all runs.
+        root: the folder of data sets.
+        where: accelerator, devices, nodes and workers.
+    """
+    surveyed = Survey()
     needs: dict[tuple[str, tuple[str, ...], str], str | None] = {}
     same_run: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -55,26 +64,26 @@ def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str
     for group in same_run.values():
         work = Work.of(group, runs, root, where or {})
         if work.result() is not None:
-            found.done.append(work)
+            surveyed.done.append(work)
             continue
         need = (work.settings.data, work.evaluate, _human(work.settings.noise))
         if need not in needs:
             needs[need] = _missing(*need, data_root() if root is None else root)
         sentence = needs[need]
         if sentence is None:
-            found.todo.append(work)
+            surveyed.todo.append(work)
         else:
-            found.missing.setdefault(sentence, []).append(work)
-    return found
+            surveyed.missing.setdefault(sentence, []).append(work)
+    return surveyed
 
 
 def _human(spec: str) -> str:
-    """The noise if its labels are in a file, else an empty text."""
+    """The noise if its labels come from a file; else an empty text."""
     return spec if noise.parse(spec).kind == "human" else ""
 
 
 def _missing(data: str, evaluate: tuple[str, ...], human: str, root: Path) -> str | None:
-    """What to fetch, if anything."""
+    """The sentence that says what to download; None if nothing is missing."""
     try:
         for name in (data, *evaluate):
             open_data(name, root=root)

@@ -1,4 +1,4 @@
-"""Which process works at which trial. Several processes can share a study, and any of them can be killed.
+"""Locks say which process works on which trial. Several processes can share a study, and any can be killed.
 
 A trial belongs to the process that holds its lock file. The lock ends with the process. The next process that gets the
 lock of an unfinished trial goes on with that trial. No trial is queued a second time, so a study has as many trials as
@@ -32,11 +32,11 @@ BEAT = 15.0
 GRACE = 120.0
 """Seconds without a heartbeat after which a trial of another lock folder is taken over."""
 MOMENT = 5.0
-"""The same for a trial without a lock folder: its process was killed as it began, or is just beginning elsewhere."""
+"""The same for a trial without a lock folder. Its process was killed at the start, or is just starting elsewhere."""
 
 
 class LockFolder:
-    """The locks in a folder of runs, by which processes see each other."""
+    """The locks in a folder of runs. By them processes know of each other."""
 
     def __init__(self, runs: Path):
         self.folder = runs / "tune-locks"
@@ -50,9 +50,9 @@ class LockFolder:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """One process at a time: held for a moment to open the storage, or to look for a trial."""
+        """A lock that one process holds for a moment, to open the storage or to look for a trial."""
         with clear_write_errors(self.folder):
-            file = open(self.folder / "turn", "w")  # noqa: SIM115 (what goes wrong later is not about this file)
+            file = open(self.folder / "turn", "w")  # noqa: SIM115 (later errors are not about this file)
         with file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -71,7 +71,7 @@ class LockFolder:
 
 
 class Claim:
-    """A trial that this process works at. As a context it writes heartbeats."""
+    """A trial that this process works on. As a context manager it writes heartbeats."""
 
     def __init__(self, trial: Trial, point: Point, lock: IO[str]):
         self.trial, self.point, self._lock = trial, point, lock
@@ -89,7 +89,7 @@ class Claim:
 
     def _beat(self) -> None:
         while not self._stop.wait(BEAT):
-            # A storage that is away for a moment must not end a run; if it stays away, the end of the trial says so.
+            # A storage that is unreachable for a moment must not end a run. If it stays so, the end of the trial fails.
             with contextlib.suppress(Exception):
                 self.trial.set_user_attr("beat", time.time())
 
@@ -98,14 +98,18 @@ class Claims:
     """Hands out the trials of one study: first those that a dead process left, then new ones."""
 
     def __init__(self, study: Study, locks: LockFolder, wanted: int, draw: Callable[[Trial], Point], *, exactly: bool):
-        """``draw`` asks the study's sampler for the point of a trial; one process does at a time, so that none is drawn
-        twice. ``exactly``: a trial beyond the wanted ones makes no sense, as there is no point for it.
+        """Args:
+        study: of Optuna.
+        locks: the lock folder.
+        wanted: the number of trials.
+        draw: asks the sampler for the point of a trial. Only one process does so at a time.
+        exactly: whether a trial beyond ``wanted`` has no point, as in a grid.
         """
         self.study, self.locks, self.wanted, self.draw, self.exactly = study, locks, wanted, draw, exactly
         self._watched: dict[int, tuple[Any, float]] = {}
 
     def next(self) -> Claim | None:
-        """A trial to work at; None if there is none now."""
+        """A trial to work on; None if there is none now."""
         with self.locks.turn():
             for trial in self._running():
                 taken = self._take_over(trial)
@@ -118,9 +122,9 @@ class Claims:
         return bool(self._running())
 
     def trials(self) -> list[FrozenTrial]:
-        """Those that count."""
-        found = self.study.get_trials(deepcopy=False)
-        return [trial for trial in found if not trial.user_attrs.get("surplus")]
+        """All trials but surplus ones."""
+        every = self.study.get_trials(deepcopy=False)
+        return [trial for trial in every if not trial.user_attrs.get("surplus")]
 
     def _running(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
@@ -128,7 +132,7 @@ class Claims:
     def _new(self) -> Claim | None:
         trial = self.study.ask()
         lock = self.locks.lock(self.study.study_name, trial.number)
-        if lock is None:  # of a study of the same name that was deleted while a process worked at it
+        if lock is None:  # a process still works on a deleted study of the same name
             return None
         if self.exactly and trial.number >= self.wanted:
             # A process with another lock folder asked at the same moment.
@@ -138,16 +142,16 @@ class Claims:
             return None
         return self._mine(trial, lock)
 
-    def _take_over(self, found: FrozenTrial) -> Claim | None:
-        if found.user_attrs.get("place") != self.locks.name and not self._silent(found):
+    def _take_over(self, unfinished: FrozenTrial) -> Claim | None:
+        if unfinished.user_attrs.get("place") != self.locks.name and not self._silent(unfinished):
             return None
-        lock = self.locks.lock(self.study.study_name, found.number)
+        lock = self.locks.lock(self.study.study_name, unfinished.number)
         if lock is None:
             return None
-        if all(trial.number != found.number for trial in self._running()):  # finished since we looked
+        if all(trial.number != unfinished.number for trial in self._running()):  # it was finished in the meantime
             lock.close()
             return None
-        return self._mine(Trial(self.study, found._trial_id), lock)
+        return self._mine(Trial(self.study, unfinished._trial_id), lock)
 
     def _mine(self, trial: Trial, lock: IO[str]) -> Claim:
         try:

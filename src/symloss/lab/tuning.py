@@ -1,7 +1,7 @@
-"""The search for the settings of a loss on Optuna, by accuracy on held-out examples; the test set plays no part.
+"""The search for the settings of a loss with Optuna, by the accuracy on held-out examples. The test set plays no part.
 
-One study for each loss, in a storage that processes share. A trial is a point of the space, run with some seeds in run
-folders of their own, so that nothing is trained twice and whatever was cut off goes on where it was.
+Each loss has a study, in a storage that processes share. A trial is a point of the space, run with some seeds. Each
+run has its folder, so nothing is trained twice, and an interrupted run continues.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ from symloss.training.loop import Diverged
 __all__ = ["Method", "Progress", "Train", "tune"]
 
 Train = Callable[[Settings, Path, str], Result]
-"""Trains in a folder, and returns what :func:`symloss.training.train` does; the text says which trial it is."""
+"""A function that trains in a folder and returns the result. The text says which trial it is."""
 
 POLL = 0.3
-"""Seconds between two looks at what other processes do."""
+"""Seconds between two checks of other processes."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A trial that came to its end."""
+    """A trial that has ended."""
 
     loss: str
-    """As the user wrote it."""
+    """The loss as the user wrote it."""
     final: bool
-    """Whether it is a trial of a finalist."""
+    """Whether it is the trial of a finalist."""
     number: int
-    """Of the trial, from 1."""
+    """The number of the trial, from 1."""
     total: int
-    """Trials of the study."""
+    """The number of trials of the study."""
     settings: Settings
-    """Of the trial, with the first seed."""
+    """The settings of the trial, with the first seed."""
     validation: Spread | None
-    """None if it diverged."""
+    """The validation accuracy; None if the trial diverged."""
     reason: str | None
-    """How it diverged; None if it did not."""
+    """How the trial diverged; None if it did not."""
     best: float | None
-    """Of this study, so far."""
+    """The best validation accuracy of this study so far."""
 
 
 def tune(
@@ -74,7 +74,7 @@ def tune(
     on_trial: Callable[[Progress], None] = lambda progress: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """Search for the answers, together with whoever runs the same search, and return what all of them found.
+    """Search for the answers to questions, together with all processes that run the same search.
 
     Args:
         questions: one for each loss.
@@ -82,13 +82,13 @@ def tune(
         runs: folder of all runs, and of the locks by which processes see each other.
         train: trains one run.
         storage: a URL for :func:`symloss.lab.storages.open_storage`; by default a SQLite file in ``runs``.
-        study: how the names of the studies begin; by default they are made of what decides the answer.
+        study: the beginning of the names of the studies; by default it is made from the question.
         on_trial: called after each trial of this process.
-        on_wait: called when all that is left is being done by others.
+        on_wait: called when other processes train all trials that are left.
 
     Returns:
-        For each question ``loss``, ``study``, ``tried`` (rows as in :mod:`symloss.lab.ranking`, the best first) and
-        ``diverged`` (settings and the reason).
+        A dictionary for each question: ``loss``, ``study``, ``tried`` (rows as in :mod:`symloss.lab.ranking`, the best
+        first) and ``diverged`` (settings and the reason). It holds the trials of all processes.
     """
     locks = LockFolder(runs)
     url = storage or sqlite_url(runs / "tune.db")
@@ -106,7 +106,7 @@ def tune(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the log of Optuna, and its warnings of samplers that may change."""
+    """Hide the log of Optuna, and its warnings about experimental samplers."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -168,7 +168,7 @@ class _TrialLoop:
         )
 
     def _patiently(self, settings: Settings, title: str) -> Result:
-        """Train, or wait for another process that trains the same run (of another search, it may be)."""
+        """Train, or wait for another process that trains the same run, perhaps in another search."""
         while True:
             try:
                 return self.train(settings, run_path(self.runs, settings), title)
@@ -176,7 +176,7 @@ class _TrialLoop:
                 time.sleep(POLL)
 
     def _tell(self, search: StudiedQuestion, trial: Trial, value: float | None, **attributes: Any) -> None:
-        """Write the end of a trial down, unless another process took it over and was faster."""
+        """Store the end of a trial, unless another process took it over and was faster."""
         state = TrialState.PRUNED if value is None else TrialState.COMPLETE
         with contextlib.suppress(UpdateFinishedTrialError):
             for name, attribute in attributes.items():

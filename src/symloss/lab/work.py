@@ -1,4 +1,4 @@
-"""The work of one cell: a run, and a test on other data where the cell asks for it."""
+"""The work of a cell: a run, and a test on other data if the cell needs one."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from symloss.training.run import OnEpoch, train
 
 @dataclass(frozen=True)
 class Work:
-    """A run to train and to test. It can be sent to another process, or another machine that shares the folders."""
+    """A run to train and to test. It can be sent to another process, or to a machine that shares the folders."""
 
     name: str
     settings: Settings
     folder: Path
     evaluate: tuple[str, ...] = ()
-    """Data sets to test the finished model on, besides its own."""
+    """Other data sets to test the finished model on."""
     root: Path | None = None
     where: dict[str, Any] = field(default_factory=dict)
-    """How it is trained: accelerator, devices, nodes, workers."""
+    """Accelerator, devices, nodes and workers."""
 
     @classmethod
     def of(cls, cells: Sequence[Cell], runs: Path, root: Path | None, where: dict[str, Any]) -> Work:
         """The work of cells that share a run."""
         cell = cells[0]
-        # Other processes may stand somewhere else.
+        # Another process may have another working folder.
         folder, root = run_path(runs, cell.settings).resolve(), None if root is None else root.resolve()
         evaluate = tuple(dict.fromkeys(cell.evaluate for cell in cells if cell.evaluate))
         return cls(f"{cell.name} seed {cell.seed}", cell.settings, folder, evaluate, root, where)
 
     def result(self) -> Result | None:
-        """What came out, if all of it is there."""
+        """The result, if the run is finished and tested; else None."""
         folder = RunFolder(self.folder)
-        folder.settings()  # refuses what a newer version wrote
-        found = folder.result()
+        folder.settings()  # raises an error if a newer version wrote them
+        trained = folder.result()
         whole = all(folder.read(evaluation_file(data)) is not None for data in self.evaluate)
-        return found if whole else None
+        return trained if whole else None
 
     def started(self) -> bool:
         """Whether an epoch of the run is finished."""
@@ -53,7 +53,7 @@ class Work:
         return metrics.exists() and metrics.stat().st_size > 0
 
     def carry_out(self, on_epoch: OnEpoch | None = None) -> Result:
-        """Train from the last checkpoint, and test; or return the result that is there. A failure is written down."""
+        """Train from the last checkpoint, and test. A finished result is returned as it is. A failure is stored."""
         try:
             result = self._carry_out(on_epoch)
         except (Busy, BrokenPipeError):
@@ -65,7 +65,7 @@ class Work:
         return result
 
     def _write_down(self, error: Exception) -> None:
-        """Keep the reason of a failure in the folder of the run, where reports find it."""
+        """Store the reason of a failure in the folder of the run, for reports."""
         folder = RunFolder(self.folder)
         with contextlib.suppress(OSError, ValueError):
             folder.start(self.settings)

@@ -1,1 +1,1 @@
-"""Every hyper-parameter that nobody has to give, once, with its source."""
+"""Recipes: the default of every hyper-parameter, with its source."""

@@ -1,4 +1,4 @@
-"""The cells of published tables. Each is one run for every seed, with settings that resolve from its recipe."""
+"""The cells of published tables. A cell has one run for each seed. Its settings come from the recipe of the table."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Cell:
     row: str
     """Name of the row."""
     title: str
-    """The row as people write it."""
+    """The name of the row in a report."""
     noise: str
     """The noise, such as "sym:0.8"."""
     resolved: Resolved
     """Every setting of the run, with its source."""
     evaluate: str | None
-    """A data set to test the finished model on, in place of the one it was trained on."""
+    """A data set to test the finished model on, instead of the one it was trained on."""
     published: Published | None
     """The published figure; None where there is none."""
 
     @property
     def name(self) -> str:
-        """Of all its seeds together, as in "table1/cifar10/sgce/sym:0.8"."""
+        """The name of the cell, such as "table1/cifar10/sgce/sym:0.8". All seeds share it."""
         return f"{self.table}/{self.dataset}/{self.row}/{self.noise}"
 
     @property
@@ -77,7 +77,7 @@ def plan(
     seeds: int | None = None,
     profile: str = FULL,
 ) -> list[Cell]:
-    """The runs of a table, or of a part of it. They come seed by seed, so that each cell has a first figure soon.
+    """The runs of a table, or of a part of it. Runs with the first seed come first, then those with the second ...
 
     Args:
         table: name of a table.
@@ -88,17 +88,17 @@ def plan(
     >>> [cell.name for cell in plan("table1", datasets=["cifar10"], losses=["sgce"], noise=["sym:0.8"], seeds=1)]
     ['table1/cifar10/sgce/sym:0.8']
     """
-    found = load_table(table)
+    loaded = load_table(table)
     checks.choice("profile", profile, profiles())
     if seeds is not None:
         checks.number("seeds", seeds, "[1, inf)", whole=True)
-    columns = _chosen("data set", datasets, {column.name: column for column in found.datasets}, table)
-    rows = _chosen("loss", losses, {row.name: row for row in found.rows}, table)
+    columns = _chosen("data set", datasets, {column.name: column for column in loaded.datasets}, table)
+    rows = _chosen("loss", losses, {row.name: row for row in loaded.rows}, table)
     every_noise = {spec: spec for column in columns for spec in column.noise}
     wanted = set(_chosen("noise", noise, every_noise, table))
     return [
-        _cell(found, column, row, spec, seed, profile)
-        for seed in range(found.seeds if seeds is None else seeds)
+        _cell(loaded, column, row, spec, seed, profile)
+        for seed in range(loaded.seeds if seeds is None else seeds)
         for column in columns
         for row in rows
         for spec in column.noise
@@ -111,7 +111,7 @@ def find_cell(name: str, *, seed: int = 0, profile: str = FULL) -> Cell:
 
     Args:
         name: table, data set, row and noise, as in "table1/cifar10/sgce/sym:0.8".
-        seed: which of its runs.
+        seed: the seed of the run.
         profile: "full", or one that shrinks the run.
 
     >>> find_cell("table1/cifar10/sgce/sym:0.8").settings.loss
@@ -150,7 +150,7 @@ def _first_seed_matching(settings: Settings) -> tuple[Cell, ...]:
 
 
 def _similar(table: PublishedTable, settings: Settings) -> Iterator[tuple[TableColumn, TableRow, str]]:
-    """Column, row and noise of the cells that may have these settings, as far as the table itself tells."""
+    """Column, row and noise of the cells that may have these settings. Only fields of the table are compared."""
     loss = settings.loss.partition(":")[0]
     rows = [row for row in table.rows if row.simple_loss in (loss, None)]
     for column in table.datasets:
@@ -194,7 +194,7 @@ def _profile_layer(profile: str, protocol: str, source: str) -> Layer:
 
 
 def _what_it_flips(noise: str, data: str) -> str:
-    """What a reader would take for something else."""
+    """A note about noise whose name is misleading; else an empty text."""
     kind = parse(noise).kind
     in_blocks = kind == "asym" and plain_kind(kind, data) == "asym-blocks"
     return "; flips inside blocks of five label numbers, which are not the superclasses" if in_blocks else ""

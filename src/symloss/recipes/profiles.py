@@ -1,4 +1,4 @@
-"""Profiles: what is shrunk so that a published table can be tried on a small machine. The file is profiles.toml."""
+"""Profiles shrink the runs of a published table for a small machine. The file is profiles.toml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FULL = "full"
 
 @functools.cache
 def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """What each profile changes, by protocol.
+    """The settings that each profile changes, by protocol.
 
     >>> profiles()["mini"]["cifar10"]["subset"], profiles()["full"]
     (5000, {})

@@ -66,20 +66,20 @@ def _preset(source: str, penalty: float | None = None, scores: str | None = None
 
 @dataclass(frozen=True)
 class LossEntry:
-    """What a protocol says of one loss."""
+    """The entry of a protocol for one loss."""
 
     values: Mapping[str, Any]
     """Settings that differ from those of the protocol."""
     parameters: Mapping[str, Any] | None
-    """Parameters of the loss; None where the protocol has none for it."""
+    """Parameters of the loss; None if the protocol has none for it."""
     source: str
     sources: Mapping[str, str]
-    """Sources of single settings, whichever layer sets them."""
+    """Sources of single settings. Any layer may set their values."""
 
 
 @dataclass(frozen=True)
 class TrainingProtocol:
-    """How a data set is trained, with all that it takes over from another protocol."""
+    """A protocol, merged with the protocol that it is like."""
 
     name: str
     values: Mapping[str, Any]
@@ -89,7 +89,7 @@ class TrainingProtocol:
     """Sources of single settings, where they differ."""
     losses: Mapping[str, LossEntry]
     presets: tuple[str, ...]
-    """Which presets of losses hold here; the first that a loss has is taken."""
+    """The names of the presets that apply. A loss takes the first one that it has."""
     borrowed: tuple[str, ...]
     """Presets of other data sets, for losses that have none here."""
 
@@ -122,7 +122,7 @@ def load_protocol(name: str) -> TrainingProtocol:
 
 
 def trained_as(data: str) -> str:
-    """The data set whose training data a known data set has.
+    """The data set with the same training data, for data sets that differ only in their test data.
 
     >>> trained_as("webvision-mini-imagenet"), trained_as("cifar10")
     ('webvision-mini', 'cifar10')
@@ -136,7 +136,7 @@ def _protocols() -> dict[str, dict[str, Any]]:
 
 
 def _merged(name: str) -> dict[str, Any]:
-    """The rules of a protocol, on top of those of the protocol that it is like."""
+    """The entries of a protocol, merged with those of the protocol that it is like."""
     known = _protocols()
     if name not in known:
         raise ValueError(f"there is no protocol {name!r}; {checks.nearest(name, known)}")

@@ -1,4 +1,4 @@
-"""Published tables as data: what is trained on what, and which figures were published. One file each, in tables/."""
+"""Published tables: the losses and data sets of each, and the published figures. Each is a file in tables/."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from symloss.noise import noise_spec
 
 FOLDER = "tables"
 SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
-"""What the number in brackets is, and its short name."""
+"""The kinds of the number in brackets, each with its short name."""
 TITLES = {"alpha-mae": "alpha-MAE", "unhinged": "Unhinged", "phuber-ce": "PHuber-CE", "phuber-gce": "PHuber-GCE"}
-"""How people write a loss, where it is not in capitals."""
+"""The titles of losses that are not written in capitals."""
 _NAME = re.compile(r"[a-z0-9+-]+")
-"""A loss of the catalogue, not composed."""
+"""The name of a loss of the catalogue. A composed loss does not match."""
 _FIGURE = re.compile(r"(?P<bold>\*?)(?P<value>\d+\.\d+)(\((?P<spread>\d+\.\d+)\))?")
 
 
 @dataclass(frozen=True)
 class Published:
-    """A cell as it was printed, in per cent."""
+    """A published figure, in per cent."""
 
     value: float
     """The accuracy."""
     spread: float | None
-    """The number in brackets; None where there is none."""
+    """The number in brackets; None if there is none."""
     bold: bool
     """Whether it is printed in bold."""
     text: str
-    """As printed, without its bold."""
+    """The text as printed, without the star for bold."""
 
     @classmethod
     def parse(cls, text: str) -> Published:
-        """A value, its spread in brackets if there is one, and a star in front if it is bold.
+        """Read a figure: an optional star for bold, the value, and an optional spread in brackets.
 
         >>> Published.parse("*88.17(0.15)")
         Published(value=88.17, spread=0.15, bold=True, text='88.17(0.15)')
         """
-        found = _FIGURE.fullmatch(text)
-        if found is None:
+        match = _FIGURE.fullmatch(text)
+        if match is None:
             raise ValueError(f"a published cell must read 88.17(0.15), 88.17 or *88.17(0.15) if bold; got {text!r}")
-        spread = found["spread"]
-        value = float(found["value"])
-        return cls(value, None if spread is None else float(spread), bool(found["bold"]), text.removeprefix("*"))
+        spread = match["spread"]
+        value = float(match["value"])
+        return cls(value, None if spread is None else float(spread), bool(match["bold"]), text.removeprefix("*"))
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A loss, and what differs in this row from its usual settings."""
+    """A row of a table: a loss, and the settings that differ from its usual ones."""
 
     name: str
     loss: str
@@ -60,7 +60,7 @@ class TableRow:
 
     @property
     def title(self) -> str:
-        """As people write it.
+        """The name of the row in a report.
 
         >>> TableRow("ce-clipped", "ce", {"clip": 0.1}).title, TableRow("alpha-mae", "alpha-mae:alpha=2").title
         ('CE (clip 0.1)', 'alpha-MAE')
@@ -72,47 +72,47 @@ class TableRow:
 
     @property
     def simple_loss(self) -> str | None:
-        """The name of the loss in the catalogue; None for one that is composed."""
+        """The name of the loss in the catalogue; None if the loss is composed."""
         name = self.loss.partition(":")[0]
         return name if _NAME.fullmatch(name) else None
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A data set of a table, with the protocol it is trained by."""
+    """A data set of a table, with its protocol and its published figures."""
 
     name: str
     data: str
     protocol: str
     noise: tuple[str, ...]
     evaluate: str | None
-    """A data set to test the finished model on, in place of the one it was trained on."""
+    """A data set to test the finished model on, instead of the one it was trained on."""
     published: dict[str, tuple[Published, ...]]
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table: losses in its rows, data sets with their noise in its columns."""
+    """A published table. Rows are losses, columns are data sets with their noise."""
 
     name: str
     """The name of its file."""
     title: str
-    """What it shows."""
+    """A short description."""
     source: str
-    """Where it was published."""
+    """The publication."""
     rows: tuple[TableRow, ...]
-    """One for each loss."""
+    """The rows, one for each loss."""
     datasets: tuple[TableColumn, ...]
-    """One for each data set."""
+    """The data sets."""
     seeds: int
-    """How many runs each figure is the mean of."""
+    """The number of runs behind each figure."""
     spread: str
-    """What the numbers in brackets are, one of ``SPREADS``."""
+    """The kind of the numbers in brackets, a key of ``SPREADS``."""
     settings: dict[str, Any]
-    """Settings of all its runs that differ from the protocols."""
+    """Settings of all runs of the table that differ from the protocols."""
 
     def published(self, dataset: str, row: str, noise: str) -> Published | None:
-        """The published figure of a cell; None where there is none."""
+        """The published figure of a cell; None if there is none."""
         column = next(column for column in self.datasets if column.name == dataset)
         cells = column.published.get(row)
         return None if cells is None else cells[column.noise.index(noise)]
@@ -145,9 +145,9 @@ def load_table(name: str) -> PublishedTable:
 
 
 def read_table(name: str, text: str) -> PublishedTable:
-    """A table from its TOML, or one sentence that says what is wrong with it.
+    """Read a table from its TOML. A wrong table raises an error of one sentence.
 
-    Whether its rows are losses is seen when its cells are planned: a table can be read without torch.
+    Names of losses are not checked here, because that would need torch. ``plan`` checks them.
     """
     try:
         return _table(name, tomllib.loads(text))
@@ -155,33 +155,32 @@ def read_table(name: str, text: str) -> PublishedTable:
         raise ValueError(f"recipe {name}: {error}") from None
 
 
-def _table(name: str, found: dict[str, Any]) -> PublishedTable:
-    _only(found, required=("title", "source", "rows", "seeds", "spread", "datasets"), allowed=_OF_A_TABLE)
-    checks.choice("spread", found["spread"], SPREADS)
-    variants = found.get("variants", {})
-    rows = tuple(_row(row, variants.get(row, {"loss": row})) for row in _distinct("rows", found["rows"]))
+def _table(name: str, fields: dict[str, Any]) -> PublishedTable:
+    _only(fields, required=("title", "source", "rows", "seeds", "spread", "datasets"), allowed=_OF_A_TABLE)
+    checks.choice("spread", fields["spread"], SPREADS)
+    variants = fields.get("variants", {})
+    rows = tuple(_row(row, variants.get(row, {"loss": row})) for row in _distinct("rows", fields["rows"]))
     unused = set(variants) - {row.name for row in rows}
     if unused:
         raise ValueError(f"a variant must be one of the rows; got {sorted(unused)[0]!r}")
     datasets = tuple(
-        _column(key, value, found.get("noise", []), {row.name for row in rows})
-        for key, value in found["datasets"].items()
+        _column(key, value, fields.get("noise", []), {row.name for row in rows})
+        for key, value in fields["datasets"].items()
     )
-    return PublishedTable(
-        name, str(found["title"]), str(found["source"]), rows, datasets,
-        int(checks.number("seeds", found["seeds"], "[1, inf)", whole=True)), found["spread"], found.get("settings", {}),
-    )  # fmt: skip
+    seeds = int(checks.number("seeds", fields["seeds"], "[1, inf)", whole=True))
+    title, source, settings = str(fields["title"]), str(fields["source"]), fields.get("settings", {})
+    return PublishedTable(name, title, source, rows, datasets, seeds, fields["spread"], settings)
 
 
 _OF_A_TABLE = ("title", "source", "rows", "noise", "seeds", "spread", "settings", "variants", "datasets")
 _OF_A_DATASET = ("data", "protocol", "noise", "evaluate", "published")
 
 
-def _only(found: dict[str, Any], required: tuple[str, ...], allowed: tuple[str, ...], where: str = "it") -> None:
+def _only(fields: dict[str, Any], required: tuple[str, ...], allowed: tuple[str, ...], where: str = "it") -> None:
     for key in required:
-        if key not in found:
-            raise ValueError(f"{where} must have {key}; got {', '.join(found) or 'nothing'}")
-    for key in found:
+        if key not in fields:
+            raise ValueError(f"{where} must have {key}; got {', '.join(fields) or 'nothing'}")
+    for key in fields:
         if key not in allowed:
             raise ValueError(f"{where} has no {key!r}; {checks.nearest(key, allowed)}")
 
@@ -200,18 +199,18 @@ def _row(name: str, variant: dict[str, Any]) -> TableRow:
     return TableRow(name, loss, changes)
 
 
-def _column(name: str, found: dict[str, Any], usual: list[str], rows: set[str]) -> TableColumn:
-    _only(found, (), _OF_A_DATASET, f"data set {name}")
-    data = found.get("data", name)
-    columns = tuple(_distinct(f"the noise of {name}", found.get("noise", usual)))
+def _column(name: str, fields: dict[str, Any], usual: list[str], rows: set[str]) -> TableColumn:
+    _only(fields, (), _OF_A_DATASET, f"data set {name}")
+    data = fields.get("data", name)
+    columns = tuple(_distinct(f"the noise of {name}", fields.get("noise", usual)))
     for spec in columns:
         noise_spec.parse(spec)
     published = {}
-    for row, line in found.get("published", {}).items():
+    for row, line in fields.get("published", {}).items():
         if row not in rows:
             raise ValueError(f"published figures of {name} must be of its rows; got {row!r}")
         cells = tuple(Published.parse(cell) for cell in line.split())
         if len(cells) != len(columns):
             raise ValueError(f"{name} must have {len(columns)} published cells a row; {row} has {len(cells)}")
         published[row] = cells
-    return TableColumn(name, data, found.get("protocol", data), columns, found.get("evaluate"), published)
+    return TableColumn(name, data, fields.get("protocol", data), columns, fields.get("evaluate"), published)

@@ -1,4 +1,4 @@
-"""Every setting of a run, from an ordered list of layers. A later layer overrides those before it.
+"""``resolve`` finds every setting of a run in an ordered list of layers. A later layer overrides those before it.
 
 The layers, from the first to the last:
 
@@ -6,9 +6,9 @@ The layers, from the first to the last:
 2. the loss itself, with the defaults of its parameters;
 3. the protocol of the data set (protocols.toml);
 4. the published preset of the loss, or one that is borrowed from another data set (presets.toml);
-5. what the protocol says of this loss (protocols.toml);
-6. data and loss as they are asked for, with the parameters that the loss is written with;
-7. what the caller adds: options of a command, the recipe of a table (tables/), a profile (profiles.toml).
+5. the entry of the protocol for this loss (protocols.toml);
+6. the data and the loss of the request, with the parameters in the text of the loss;
+7. layers of the caller: options of a command, the recipe of a table (tables/), a profile (profiles.toml).
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ class Layer:
 
     name: str
     values: Mapping[str, Any]
-    """By setting, all but the loss."""
+    """The values by setting, without the loss."""
     source: str
     parameters: Mapping[str, Any] | None = None
-    """Parameters and options of the loss, joined with those of other layers; None if it says nothing of the loss."""
+    """Parameters and options of the loss. They are merged with those of other layers. None: the layer has none."""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Sources of single settings: of its values, or of values that an earlier layer sets."""
+    """The sources of single settings, if they differ. An earlier layer may set the value."""
     file: str | None = None
     """The file of this package that holds the values."""
 
     def sets(self, setting: str) -> bool:
-        """Whether it sets a setting, the loss, or a parameter of the loss ("loss.q")."""
+        """Whether the layer sets a setting, the loss, or a parameter of the loss ("loss.q")."""
         whole, _, parameter = setting.partition(".")
         if whole != "loss":
             return setting in self.values
         return self.parameters is not None and (not parameter or parameter in self.parameters)
 
     def source_of(self, setting: str) -> str | None:
-        """None where the layer says nothing of the setting."""
+        """The source that the layer names for a setting; None if it names none."""
         return self.sources.get(setting.partition(".")[0], self.source if self.sets(setting) else None)
 
 
@@ -72,7 +72,7 @@ class Overridden:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings, with the source of each and the layers that they were made of."""
+    """The settings of a run, with the source of each and all layers."""
 
     settings: Settings
     sources: dict[str, str]
@@ -83,7 +83,7 @@ class Resolved:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Parameters and options of the loss, under the names by which the methods below take them.
+        """Parameters and options of the loss. The methods below take these names too.
 
         >>> resolve("cifar10", "cifar10", "sce:beta=2").parameters
         {'loss.alpha': 0.1, 'loss.beta': 2}
@@ -93,14 +93,14 @@ class Resolved:
     def source_of(self, setting: str) -> str:
         """Where a setting, or a parameter of the loss, comes from.
 
-        >>> found = resolve("cifar10", "cifar10", "sce:beta=2")
-        >>> found.source_of("loss.beta"), found.source_of("weight_decay")
+        >>> resolved = resolve("cifar10", "cifar10", "sce:beta=2")
+        >>> resolved.source_of("loss.beta"), resolved.source_of("weight_decay")
         ('as given', 'the paper, table 8')
         """
         return self.sources[setting] if setting in self.sources else _source(self.layers, setting)
 
     def layer_of(self, setting: str) -> Layer:
-        """The layer whose value holds.
+        """The layer that sets a setting, or a parameter of the loss.
 
         >>> resolve("cifar10", "cifar10", "sgce").layer_of("weight_decay").name
         'protocol cifar10, for sgce'
@@ -108,7 +108,7 @@ class Resolved:
         return self.layers[_setters(self.layers, setting)[-1]]
 
     def overridden(self, setting: str) -> list[Overridden]:
-        """The values that do not hold, the last one first.
+        """The values of earlier layers, the last one first.
 
         >>> [(each.layer, each.value) for each in resolve("cifar10", "cifar10", "sgce").overridden("weight_decay")]
         [('protocol cifar10', 0.0001), ('defaults', 0.0)]
@@ -136,13 +136,13 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
         protocol: a name of protocols.toml.
         data: name or path of the data.
         loss: a loss as text, such as "sgce" or "sgce:q=0.5".
-        added: layers above all others, the last one wins.
-        source: who asks for this data, and for the parameters that the loss is written with.
+        added: layers that override all others. The last one wins.
+        source: the source of the data and of the parameters in the text of the loss.
 
-    >>> found = resolve("cifar10", "cifar10", "sgce", given({"lr": 0.5}))
-    >>> found.settings.loss, found.sources["loss"]
+    >>> resolved = resolve("cifar10", "cifar10", "sgce", given({"lr": 0.5}))
+    >>> resolved.settings.loss, resolved.sources["loss"]
     ('sgce:q=0.8', 'Lemire Paquin 2026, table 5')
-    >>> found.settings.lr, found.sources["lr"]
+    >>> resolved.settings.lr, resolved.sources["lr"]
     (0.5, 'as given')
     """
     from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch; tables are read without)
@@ -150,7 +150,7 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
 
     name, parameters = parse(loss)
     record, rules = describe(name), load_protocol(protocol)
-    by_preset = "preset" in parameters  # a preset that is asked for stands in place of all other parameters
+    by_preset = "preset" in parameters  # a preset in the text replaces all other parameters
     layers = (
         Layer("defaults", _defaults(), DEFAULT),
         _loss_layer(record, {} if by_preset else record.defaults),
@@ -161,14 +161,14 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
         *added,
     )
     values = _joined(layer.values for layer in layers)
-    # Defaults of parameters are not written: the text of a loss, and so the name of its run, holds what was chosen.
+    # The text of the loss holds the chosen parameters, but no defaults. The name of a run depends on this text.
     values["loss"] = write(record.name, _parameters(layers[2:]))
     settings = Settings(**_plain_scores(record, values))
     return Resolved(settings, _sources(settings, layers, record), layers, record.name)
 
 
 def given(values: Mapping[str, Any]) -> Layer:
-    """The layer of what a caller gives; None counts as not given."""
+    """A layer of the caller's values. A value of None is left out."""
     return Layer("given", {name: value for name, value in values.items() if value is not None}, GIVEN)
 
 
@@ -182,7 +182,7 @@ def _loss_layer(record: Record, parameters: Mapping[str, Any]) -> Layer:
 
 
 def _preset_layer(record: Record, rules: TrainingProtocol) -> list[Layer]:
-    """The preset of a loss for a data set, or else one that is borrowed, whose source then says so."""
+    """The preset of a loss for a data set, or one that is borrowed from another data set. The source says so."""
     name = next((name for name in (*rules.presets, *rules.borrowed) if name in record.presets), None)
     if name is None:
         return []
@@ -206,10 +206,10 @@ def _entry_layer(record: Record, rules: TrainingProtocol, *, with_parameters: bo
 
 
 def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    joined: dict[str, Any] = {}
     for values in every:
-        found |= values
-    return found
+        joined |= values
+    return joined
 
 
 def _parameters(layers: Sequence[Layer]) -> dict[str, Any]:
@@ -217,12 +217,12 @@ def _parameters(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _setters(layers: Sequence[Layer], setting: str) -> list[int]:
-    """Which layers set it; the value of the last one holds."""
+    """The numbers of the layers that set a setting. The value of the last one holds."""
     return [at for at, layer in enumerate(layers) if layer.sets(setting)]
 
 
 def _source(layers: Sequence[Layer], setting: str) -> str:
-    """The source that the last layer names which names one."""
+    """The source of a setting: that of the last layer which names one."""
     return next(source for layer in reversed(layers) if (source := layer.source_of(setting)) is not None)
 
 
@@ -234,7 +234,7 @@ def _sources(settings: Settings, layers: Sequence[Layer], record: Record) -> dic
 
 
 def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
-    """Scores are "loss" where the loss does the same by itself: the same run has the same settings."""
+    """The settings with scores="loss" if the loss maps scores in the same way. So equal runs have equal settings."""
     from symloss.losses.spec import parse  # noqa: PLC0415
 
     by_itself = values.get("scores") == (record.normalize or "none")
@@ -242,7 +242,7 @@ def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def default_parameters(name: str) -> dict[str, Any]:
-    """The parameters of a loss whose text gives none; nothing for a name that is in no catalogue.
+    """The default parameters of a loss; none for a name that is not in the catalogue.
 
     >>> default_parameters("sgce")
     {'q': 0.7}

@@ -1,4 +1,4 @@
-"""Grids of the search for settings: which values are tried unless told otherwise. The file is search.toml."""
+"""The default grids of ``symloss tune``. The file is search.toml."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER = "other"
 
 @dataclass(frozen=True)
 class Dimension:
-    """One thing to choose: ``lr``, ``weight_decay``, or a parameter or option of the loss.
+    """A dimension of a search: ``lr``, ``weight_decay``, or a parameter or option of the loss.
 
     >>> Dimension("q", (0.2, 0.5, 0.8)).between()
     (0.2, 0.8)
@@ -30,7 +30,7 @@ class Dimension:
     name: str
     values: tuple[Any, ...]
     log: bool = False
-    """Whether samplers that may take any value between these see it on a logarithmic scale."""
+    """Whether samplers draw values between these on a logarithmic scale."""
     whole: bool = False
     source: str = "given"
 
@@ -51,7 +51,7 @@ class Dimension:
         return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.values)
 
     def between(self) -> tuple[float, float] | None:
-        """The least and the greatest value, where any number between them may be tried; else None."""
+        """The smallest and the largest value, if any number between them may be tried; else None."""
         if not self.numeric or len(self.values) == 1:
             return None
         low, high = min(self.values), max(self.values)
@@ -65,12 +65,12 @@ class Dimension:
 
 @dataclass(frozen=True)
 class SearchGrids:
-    """What search.toml holds."""
+    """The content of search.toml."""
 
     weight_decay: Mapping[str, Dimension]
-    """By data set."""
+    """Grids of the weight decay, by data set."""
     loss: Mapping[str, Mapping[str, Dimension]]
-    """By loss and parameter."""
+    """Grids of parameters, by loss and parameter."""
     paper: Mapping[str, Any]
     """Settings of the paper's search."""
 
@@ -90,7 +90,7 @@ def search_grids() -> SearchGrids:
 
 
 def read_grids(text: str) -> SearchGrids:
-    """Grids written as in search.toml. A grid that cannot be meant is refused, by its name."""
+    """Read grids from the text of search.toml. A wrong grid raises an error that names it."""
     from symloss.losses.create import find  # noqa: PLC0415 (with the losses comes torch)
 
     raw = tomllib.loads(text)
@@ -132,9 +132,9 @@ def _dimension(where: str, name: str, grid: Mapping[str, Any], interval: str, wh
     numbers = tuple(checks.number(f"a value of [{where}]", value, interval, whole) for value in values)
     if any(after <= before for before, after in itertools.pairwise(numbers)):
         raise ValueError(f"the values of [{where}] must rise; got {_listed(numbers)}")
-    found = Dimension(name, numbers, log=grid["scale"] == "log", whole=whole, source=source)
-    found.between()
-    return found
+    dimension = Dimension(name, numbers, log=grid["scale"] == "log", whole=whole, source=source)
+    dimension.between()
+    return dimension
 
 
 def _listed(values: Iterable[Any]) -> str:
