@@ -8,7 +8,6 @@ from typing import Unpack
 from symloss.losses import leaves as phi
 from symloss.losses import score_leaves
 from symloss.losses.blending import blend
-from symloss.losses.catalogue.ranges import Q
 from symloss.losses.catalogue.references import PAPER
 from symloss.losses.catalogue.shared import MAE_MOST_BENT, MAE_STEEPEST, SYMMETRIC
 from symloss.losses.criterion import Criterion, LossOptions
@@ -55,7 +54,7 @@ class SGCE(Criterion):
     It is the symmetric part of GCE. Towards q = 0 it is the unhinged loss, at q = 1 it is MAE less a constant.
 
     Args:
-        q: in (0, 1]; towards 0 cross-entropy, at 1 MAE.
+        q: in (0, 1]; towards 0 unhinged, at 1 MAE.
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
@@ -73,7 +72,7 @@ class SGCE(Criterion):
         "(mean_k p_k^q - p_y^q) / q",
         PAPER,
         lambda q: Symmetrize(phi.GCE(q)),
-        {"q": Q},
+        {"q": Range("(0, 1]", "towards 0 unhinged, at 1 MAE")},
         facts=SYMMETRIC,
         normalize="l2",
     )
