@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Unpack
 
 from symloss.losses import leaves as phi
-from symloss.losses.catalogue.ranges import GAMMA, Q
+from symloss.losses.catalogue.ranges import GAMMA
 from symloss.losses.catalogue.shared import SYMMETRIC
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import complement, relative
-from symloss.losses.record import Record
+from symloss.losses.record import Range, Record
 
 
 class NCE(Criterion):
@@ -72,7 +72,7 @@ class NGCE(Criterion):
     """Normalized generalised cross-entropy: GCE_y / sum_k GCE_k.
 
     Args:
-        q: in (0, 1]; towards 0 cross-entropy, at 1 MAE.
+        q: in (0, 1]; towards 0 NCE, at 1 MAE / (C - 1).
         options: those of :class:`symloss.Criterion`.
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
@@ -89,7 +89,7 @@ class NGCE(Criterion):
         "GCE_y / sum_k GCE_k",
         "Ma 2020",
         lambda q: relative(phi.GCE(q)),
-        {"q": Q},
+        {"q": Range("(0, 1]", "towards 0 NCE, at 1 MAE / (C - 1)")},
         facts=SYMMETRIC,
     )
 

@@ -5,7 +5,6 @@ A range ends where the loss or its gradient no longer fits into float32, or wher
 
 from symloss.losses.record import Range
 
-Q = Range("(0, 1]", "towards 0 cross-entropy, at 1 MAE")
 GAMMA = Range("[0, 100]", "how much confident examples are weighed down")
 ALPHA = Range("[0, 1e6]", "weight of the first loss")
 BETA = Range("[0, 1e6]", "weight of the second loss")
