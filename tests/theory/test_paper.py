@@ -146,10 +146,12 @@ def within_theorem_5_1(certificate):
     return all(findings) and bool(certificate.permutation_invariant)
 
 
-@pytest.mark.parametrize("name", symloss.list_losses())
-def test_theorem_5_1_only_unhinged_is_all_of_it(name):
-    """As certified: nothing else in the catalogue fulfils the assumptions, and unhinged does."""
-    assert within_theorem_5_1(certified(name, 3)) == (name == "unhinged")
+def test_theorem_5_1_only_unhinged_is_all_of_it():
+    """Nothing else in the catalogue fulfils the assumptions. ``test_certificates.py`` measures these facts."""
+    facts = {name: record.facts.at(3, **record.defaults) for name, record in RECORDS.items()}
+    required = ("convex", "non_increasing", "symmetric")
+    assert [name for name, found in facts.items() if all(found[fact] for fact in required)] == ["unhinged"]
+    assert within_theorem_5_1(certified("unhinged", 3))
 
 
 def test_theorem_5_1_up_to_constants():
