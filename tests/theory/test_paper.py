@@ -380,8 +380,9 @@ def test_example_d_4_linear_approximation_of_mae_away_from_equal_scores():
 # Appendix E: Dirichlet priors.
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10])
-@pytest.mark.parametrize("name", ["ce", "gce", "mae", "nce"])
+@pytest.mark.parametrize(
+    ("name", "classes"), [("ce", 2), ("ce", 3), ("ce", 10), ("gce", 3), ("gce", 10), ("mae", 3), ("nce", 3)]
+)
 def test_lemma_e_1_symmetric_iff_alpha(name, classes):
     loss = RECORDS[name].loss()
     exact = 1 - 1 / classes
