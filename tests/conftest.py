@@ -26,6 +26,12 @@ every_loss = pytest.mark.parametrize("name", LOSSES)
 torch.set_num_threads(1)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests first: no core waits at the end for a long one on another."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def _same_random_numbers() -> None:
     """Weights of models are the same in every run, in any order of tests."""

@@ -37,7 +37,8 @@ def one_at_a_time(parameter: Parameter) -> list[float]:
     return [int(value) if parameter.whole else value for value in dict.fromkeys(values) if value in interval]
 
 
-def _settings(name: str) -> list[dict[str, float]]:
+def interesting_settings(name: str) -> list[dict[str, float]]:
+    """What a loss is created with besides its defaults, the empty setting first."""
     record = RECORDS[name]
     presets = [
         {key: value for key, value in preset.values.items() if key in record.defaults}
@@ -59,6 +60,6 @@ def interesting_specs(name: str) -> tuple[str, ...]:
     A setting that repeats a default is written without it.
     """
     defaults = RECORDS[name].defaults
-    settings = [{key: v for key, v in setting.items() if v != defaults[key]} for setting in _settings(name)]
+    settings = [{key: v for key, v in setting.items() if v != defaults[key]} for setting in interesting_settings(name)]
     texts = (",".join(f"{key}={value}" for key, value in setting.items()) for setting in settings)
     return tuple(dict.fromkeys(f"{name}:{text}".rstrip(":") for text in texts))

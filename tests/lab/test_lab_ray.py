@@ -23,6 +23,10 @@ def cluster(monkeypatch):
     here = os.path.dirname(__file__)
     monkeypatch.setenv("PYTHONPATH", here)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # A node that is lost is noticed within two seconds.
+    monkeypatch.setenv("RAY_health_check_initial_delay_ms", "0")
+    monkeypatch.setenv("RAY_health_check_period_ms", "500")
+    monkeypatch.setenv("RAY_health_check_failure_threshold", "3")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     found = Cluster(
         initialize_head=True,

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab_helpers import LOSSES, command, kinds, results, small, work
+from lab_helpers import LOSSES, kinds, results, small, work
 from refusals import refused
 from training.training_helpers import command as forked_command
-from training.training_helpers import forked_processes, one_sentence
+from training.training_helpers import ended, forked_processes, one_sentence, start
 from typer.testing import CliRunner
 
 from symloss.cli import app
@@ -277,7 +277,7 @@ def test_the_cost_grows_with_the_work_and_is_taken_from_alike_runs(tmp_path):
 def test_a_sweep_that_is_killed_is_finished_by_the_same_command(tmp_path):
     """SIGKILL to the sweep and, as a crash of the machine would, to its processes, while they train."""
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    process = command(*PART, "--jobs", 2, "--runs", killed, start_new_session=True)
+    process = start(_sweep_elsewhere, tmp_path, *PART, "--jobs", "2", "--runs", str(killed))
     deadline = time.monotonic() + 120
     while not _epochs(killed):
         assert time.monotonic() < deadline
@@ -298,15 +298,22 @@ def _epochs(runs):
 
 def _kill_group(process):
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.join()
+
+
+def _sweep_elsewhere(folder, *words):
+    """The command in a group of processes of its own, which are all forked from its first one."""
+    os.setsid()
+    os.chdir(folder)
+    processes.SPAWN = multiprocessing.get_context("fork")
+    app(words)
 
 
 @pytest.mark.slow
 def test_two_sweeps_at_once_share_the_work(tmp_path):
-    other = command(*PART, "--runs", tmp_path)
+    other = start(_sweep_elsewhere, tmp_path, *PART, "--runs", str(tmp_path))
     sweep_here(*PART, "--runs", tmp_path)
-    assert other.wait(timeout=300) == 0, other.communicate()
-    other.communicate()
+    assert ended(other) == 0
     assert len(results(tmp_path)) == 4
 
 

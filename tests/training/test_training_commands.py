@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 from rich.console import Console
-from training_helpers import command, metrics, one_sentence
+from training_helpers import command, finished, metrics, one_sentence, start_command
 
 from symloss.cli.training import _table
 from symloss.runs.result import EpochRow, Result
@@ -99,13 +99,23 @@ def test_figures_are_never_cut_however_narrow_the_terminal(width):
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path):
-    arguments = [sys.executable, "-m", "symloss", "train", "--epochs", "5000", "--out", "here"]
-    code, err = interrupted(arguments, tmp_path)
-    assert code == 130
-    assert err == STOPPED
+    process = start_command(tmp_path, "train", "--epochs", "5000", "--out", "here")
+    wait_for_checkpoint(tmp_path, process.is_alive)
+    os.kill(process.pid, signal.SIGINT)
+    stopped = finished(process, tmp_path)
+    assert stopped.code == 130
+    assert stopped.stderr == STOPPED
 
 
 STOPPED = "stopped; the same command goes on after the last epoch that was finished\n"
+
+
+def wait_for_checkpoint(folder, goes_on):
+    deadline = time.monotonic() + 200
+    while not (folder / "here" / "checkpoint.pt").exists():
+        assert time.monotonic() < deadline
+        assert goes_on()
+        time.sleep(0.02)
 
 
 def interrupted(arguments, folder, **environment):
@@ -116,11 +126,7 @@ def interrupted(arguments, folder, **environment):
         "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     }  # fmt: skip
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, **more) as process:
-        deadline = time.monotonic() + 200
-        while not (folder / "here" / "checkpoint.pt").exists():
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.02)
+        wait_for_checkpoint(folder, lambda: process.poll() is None)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=100)
     return process.returncode, err
@@ -181,16 +187,6 @@ def test_a_run_that_version_0_1_called_clean_is_found_again(tmp_path):
     again = json.loads(command(tmp_path, *own).stdout)
     assert runs(tmp_path) == [before]
     assert again == first | {"folder": str(before.relative_to(tmp_path))}
-
-
-@pytest.mark.slow
-def test_two_processes_of_torchrun_print_one_document(tmp_path):
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    words = [*launcher, "-m", "symloss", "train", *QUICK, "--devices", "2", "--json"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["last"]["epoch"] == 2
 
 
 def test_compare_as_json_has_every_run(tmp_path):

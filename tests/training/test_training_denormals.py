@@ -1,11 +1,10 @@
 """Denormal numbers: gone while a network trains, and only then."""
 
-import subprocess
-import sys
+import multiprocessing
 
 import pytest
 import torch
-from training_helpers import small
+from training_helpers import exit_code, small
 
 from symloss.training import train
 from symloss.training.run import flushed_denormals
@@ -30,19 +29,22 @@ def test_they_are_zero_inside_and_as_before_outside(before):
         torch.set_flush_denormal(False)
 
 
+def _in_two_threads(folder, answer):
+    """How many products are denormal numbers, after each epoch."""
+    torch.set_num_threads(2)
+    left = []
+
+    def look(_):
+        left.append(int((torch.full((400_000,), 1e-39) * 1.0).view(torch.int32).count_nonzero()))
+
+    train(small(epochs=2), folder, on_epoch=look)
+    answer.send(left)
+
+
 def test_training_has_none_of_them_in_any_thread_of_a_new_process(tmp_path):
-    script = """
-import sys, torch
-from symloss.training import resolve, train
-torch.set_num_threads(2)
-left = []
-def look(row):
-    left.append(int((torch.full((400_000,), 1e-39) * 1.0).view(torch.int32).count_nonzero()))
-train(resolve("digits", "mae", epochs=2), sys.argv[1], on_epoch=look)
-print(left)
-"""
-    done = subprocess.run([sys.executable, "-c", script, tmp_path / "run"], capture_output=True, text=True, check=True)
-    assert done.stdout == "[0, 0]\n"
+    ours, theirs = multiprocessing.Pipe()
+    assert exit_code(_in_two_threads, tmp_path / "run", theirs) == 0
+    assert ours.recv() == [0, 0]
 
 
 def test_training_has_none_of_them(tmp_path):

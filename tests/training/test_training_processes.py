@@ -1,10 +1,13 @@
 """Several processes follow one."""
 
+import json
 import os
 import socket
 
 import pytest
-from training_helpers import command, ended, exit_code, metrics, run, small, start, weights
+from training_helpers import command, ended, exit_code, finished, metrics, run, small, start, start_command, weights
+
+from symloss.training import run as training_run
 
 pytestmark = pytest.mark.slow
 
@@ -24,6 +27,8 @@ def assert_follows(two, one):
 
 
 def _spawn(chosen, folder):
+    """As people have it: the two import everything, and what they are to do is pickled."""
+    training_run.SEVERAL_PROCESSES = "ddp_spawn"
     run(chosen, folder, devices=2)
 
 
@@ -35,11 +40,15 @@ def test_two_processes_follow_one(tmp_path):
     assert_follows(tmp_path / "two", tmp_path / "one")
 
 
-def _torchrun(rank, port, chosen, folder):
+def of_torchrun(rank, port):
     """What torchrun sets for each process."""
     ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0"}
     sizes = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "test"}
-    os.environ |= ranks | sizes | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return ranks | sizes | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def _torchrun(rank, port, chosen, folder):
+    os.environ |= of_torchrun(rank, port)
     run(chosen, folder, devices=2)
 
 
@@ -57,6 +66,16 @@ def test_processes_of_torchrun_with_unequal_shares_and_an_empty_one(tmp_path):
     processes = [start(_torchrun, rank, port, chosen, tmp_path / "two") for rank in range(2)]
     assert [ended(process) for process in processes] == [0, 0]
     assert_follows(tmp_path / "two", tmp_path / "one")
+
+
+def test_two_processes_of_torchrun_print_one_document(tmp_path):
+    words = ("train", "--epochs", "2", "--subset", "400", "--accelerator", "cpu", "--devices", "2", "--json")
+    port = free_port()
+    both = [start_command(tmp_path, *words, name=str(rank), **of_torchrun(rank, port)) for rank in range(2)]
+    first, second = (finished(process, tmp_path, str(rank)) for rank, process in enumerate(both))
+    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+    assert json.loads(first.stdout)["last"]["epoch"] == 2
+    assert second.stdout == ""
 
 
 def test_what_goes_wrong_in_another_process_is_said_in_one_sentence(tmp_path):

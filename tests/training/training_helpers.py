@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss.training import Settings, resolve, train
+from symloss.training import run as training_run
 
 STEPS = 6
 """Batches of an epoch of ``small``."""
@@ -137,6 +138,7 @@ def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process
 
 def _alone(work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     torch.set_num_threads(1)
+    training_run.SEVERAL_PROCESSES = "ddp_fork"
     work(*arguments)
 
 
@@ -160,16 +162,33 @@ class Done(NamedTuple):
 
 def command(folder: Path, *arguments: str, limit: int | None = None) -> Done:
     """``symloss ARGUMENTS`` in a folder; with a limit no file can grow beyond so many bytes, as on a full disk."""
-    outputs = folder / ".stdout", folder / ".stderr"
-    code = exit_code(_command, folder, arguments, outputs, limit)
-    return Done(code, *(output.read_text() for output in outputs))
+    return finished(start_command(folder, *arguments, limit=limit), folder)
 
 
-def _command(folder: Path, arguments: tuple[str, ...], outputs: tuple[Path, Path], limit: int | None) -> None:
+def start_command(
+    folder: Path, *arguments: str, limit: int | None = None, name: str = "", **environment: str
+) -> multiprocessing.process.BaseProcess:
+    """``command`` without the wait for its end. Several in one folder have names."""
+    return start(_command, folder, arguments, name, limit, environment)
+
+
+def finished(process: multiprocessing.process.BaseProcess, folder: Path, name: str = "") -> Done:
+    code = ended(process)
+    return Done(code, *(output.read_text() for output in _outputs(folder, name)))
+
+
+def _outputs(folder: Path, name: str) -> tuple[Path, Path]:
+    return folder / f".{name}stdout", folder / f".{name}stderr"
+
+
+def _command(
+    folder: Path, arguments: tuple[str, ...], name: str, limit: int | None, environment: dict[str, str]
+) -> None:
     from symloss.cli import main  # noqa: PLC0415
 
     os.chdir(folder)
-    for number, output in enumerate(outputs, start=1):
+    os.environ |= environment
+    for number, output in enumerate(_outputs(folder, name), start=1):
         os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.argv = ["symloss", *arguments]
     if limit is not None:

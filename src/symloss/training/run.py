@@ -27,6 +27,9 @@ from symloss.training.loop import Diverged, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
 
+SEVERAL_PROCESSES = "ddp_spawn"
+"""How several processes are started. Forked ones would inherit the threads of whoever calls ``train``."""
+
 OnEpoch = Callable[[EpochRow], None]
 
 
@@ -102,7 +105,7 @@ def _fabric(settings: Settings, accelerator: str, devices: int, nodes: int) -> F
             accelerator=accelerator,
             devices=devices,
             num_nodes=nodes,
-            strategy=("ddp" if "TORCHELASTIC_RUN_ID" in os.environ else "ddp_spawn") if several else "auto",
+            strategy=("ddp" if "TORCHELASTIC_RUN_ID" in os.environ else SEVERAL_PROCESSES) if several else "auto",
             precision=PRECISIONS[settings.precision],  # type: ignore[arg-type]
         )
     except (RuntimeError, ValueError) as error:
