@@ -12,7 +12,7 @@ demo: .venv/ready  ## Train five losses on digits with 60 % wrong labels (under 
 	$(BIN)/symloss compare --data digits --noise sym:0.6 --losses ce,gce,mae,sgce,alpha-mae --seeds 3
 
 test: lint  ## Lint, then every test.
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 quick: .venv/ready  ## The tests of the losses that take no time (under a minute).
 	$(BIN)/pytest -n auto -m 'not slow' tests/losses tests/test_architecture.py

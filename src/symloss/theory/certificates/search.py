@@ -15,6 +15,12 @@ Objective = Callable[[Tensor, Tensor], Tensor]
 REACH = 40.0
 """The largest score at which derivatives are measured. Beyond it softmax is flat in double precision."""
 
+SHORTEST_STEP = 1e-6
+"""Where ascent stops: a shorter step changes no digit that is reported."""
+
+FLAT = 1e-13
+"""A slope below this, relative to the value, is rounding: there is nothing to climb."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -87,24 +93,30 @@ def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int 
     value = objective(z, y).detach()
     best = value.nan_to_num(-torch.inf).topk(min(keep, len(value))).indices
     z, y, value = z[best].detach(), y[best], value[best]
+    try:
+        slope = _with_slope(objective, z, y)[1]
+    except RuntimeError:  # no second derivative: the best of the points is the result
+        steps = 0
     step = torch.full_like(value, 0.5)
     for _ in range(steps):
-        at = z.clone().requires_grad_()
-        try:
-            slope = derivative(objective(at, y).sum(), at, False)
-        except RuntimeError:  # no second derivative: the best of the points is the result
-            break
         length = slope.norm(dim=1, keepdim=True)
-        if not bool((length > 0).any()):
+        if float(step.max()) < SHORTEST_STEP or not bool((length > FLAT * (1 + value.abs()[:, None])).any()):
             break
         trial = (z + step[:, None] * slope / length.clamp_min(1e-300)).clamp(-REACH, REACH)
-        found = objective(trial, y).detach()
+        found, found_slope = _with_slope(objective, trial, y)
         better = found > value
-        z = torch.where(better[:, None], trial, z)
+        z, slope = torch.where(better[:, None], trial, z), torch.where(better[:, None], found_slope, slope)
         value = torch.where(better, found, value)
         step = torch.where(better, 2.0 * step, 0.3 * step)
     order = value.argsort(descending=True)
     return z[order], y[order], value[order]
+
+
+def _with_slope(objective: Objective, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The objective's values (P,) and its slopes (P, C)."""
+    at = z.clone().requires_grad_()
+    value = objective(at, y)
+    return value.detach(), derivative(value.sum(), at, False)
 
 
 def grows(size_at: Callable[[float], Tensor]) -> bool:
