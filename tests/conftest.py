@@ -26,6 +26,12 @@ every_loss = pytest.mark.parametrize("name", LOSSES)
 torch.set_num_threads(1)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """xdist hands out tests in small parts: by itself it gives an eighth to the first process, with all slow ones."""
+    if getattr(config.option, "maxschedchunk", 0) is None:
+        config.option.maxschedchunk = 8
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests first: no core waits at the end for a long one on another."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from forked_processes import forked_processes
 from torch import Tensor, nn
 
 from symloss.training import Settings, resolve, train
@@ -120,13 +121,6 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
-
-
-def forked_processes() -> Any:
-    """Processes that are as fresh as spawned ones, but need not import torch."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["symloss.training", "symloss.cli", "sklearn.model_selection"])
-    return context
 
 
 def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
