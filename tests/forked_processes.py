@@ -9,7 +9,7 @@ PRELOADED = (
     "symloss.cli", "symloss.training", "symloss.training.logs", "symloss.lab", "symloss.report", "symloss.bench",
     "symloss.theory", "symloss.closed_form", "torch.distributed",
     "sklearn.datasets", "sklearn.kernel_ridge", "sklearn.linear_model", "sklearn.model_selection",
-    "typer._adapters", "pydantic.types", "rich._emoji_codes",  # typer and rich import these when they are used
+    "pytest", "typer._adapters", "pydantic.types", "rich._emoji_codes",  # typer and rich import these when used
     "optuna.storages._rdb.models", "alembic.command", "alembic.config", "alembic.migration",  # and Optuna these
 )  # fmt: skip
 """Of these the ones that are not installed are left out."""
