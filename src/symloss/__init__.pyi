@@ -8,6 +8,7 @@ from symloss import models as models
 from symloss import noise as noise
 from symloss import recipes as recipes
 from symloss import report as report
+from symloss import robust as robust
 from symloss import runs as runs
 from symloss import theory as theory
 from symloss import training as training
@@ -70,6 +71,7 @@ from symloss.losses.scores import BatchNormScores as BatchNormScores
 from symloss.losses.scores import EpsSoftmax as EpsSoftmax
 from symloss.losses.scores import UnitScores as UnitScores
 from symloss.losses.scores import append_scores as append_scores
+from symloss.robust.classifier import RobustClassifier as RobustClassifier
 from symloss.theory import binary as binary
 from symloss.theory import bounds as bounds
 from symloss.theory import certificates as certificates

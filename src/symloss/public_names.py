@@ -21,6 +21,7 @@ HOMES = {
     "l1_penalty": "symloss.losses.penalty",
     "LinearLoss": "symloss.losses.heads",
     "certify": "symloss.theory.certificates",
+    "RobustClassifier": "symloss.robust.classifier",
 }
 MODULES = {
     "closed_form": "symloss.closed_form",
@@ -32,6 +33,7 @@ MODULES = {
     "noise": "symloss.noise",
     "recipes": "symloss.recipes",
     "report": "symloss.report",
+    "robust": "symloss.robust",
     "runs": "symloss.runs",
     "theory": "symloss.theory",
     "training": "symloss.training",

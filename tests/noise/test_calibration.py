@@ -53,6 +53,18 @@ def test_a_known_matrix_stays():
     assert torch.equal(calibrate(scores, labels, transition=PAIR).transition, PAIR)
 
 
+def test_noise_that_depends_on_the_features_needs_classes_that_are_apart():
+    """Labels of one half of the space are wrong: that may as well be a region in which classes overlap."""
+    scores, _, _ = draw(NOTHING)
+    scores = 4 * scores
+    true = scores.argmax(1)
+    doubt = torch.rand(len(true), generator=generator(9)) < 0.6 * (scores.sort(1).values.diff()[:, -1] < 4)
+    labels = torch.where(doubt, scores.argsort(1)[:, -2], true)
+    rate = float((labels != true).double().mean())
+    assert calibrate(scores, labels).noise_rate < 0.6 * rate
+    assert calibrate(scores, labels, separation=2.0).noise_rate == pytest.approx(rate, abs=0.05)
+
+
 def test_few_examples_of_many_classes_have_one_rate():
     transition = torch.tensor(transition_matrix(parse("sym:0.3"), 60))
     scores, true, labels = draw(transition, count=3000, temperature=0.2)

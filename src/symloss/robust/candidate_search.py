@@ -1,0 +1,166 @@
+"""Try all candidates that the budget allows: cheap learners one by one, networks by successive halving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from scipy import sparse  # type: ignore[import-untyped]
+
+from symloss.robust.candidates import Candidate, Shape
+from symloss.robust.choice import Epochs, Judged, judged, ranked
+from symloss.robust.held_out import (
+    Labels,
+    network_predictions,
+    predictions_in_parallel,
+    rows_held_out,
+    stack,
+)
+from symloss.robust.learners import CLASSICAL, candidates
+from symloss.robust.scaled_table import Table
+from symloss.robust.splits import Judge, Split
+from symloss.robust.stacked import HIDDEN, NetworkSchedule
+
+LOSSES = ("alpha-mae", "mae", "gce", "sgce", "ce", "alpha-mae:alpha=5")
+"""The losses that networks try by default."""
+WEIGHT_DECAYS = (1e-3, 0.1)
+RUNGS = (0.2, 0.4)
+"""After these shares of the epochs the worse half of the networks is given up."""
+
+Report = Callable[[str], None]
+"""Is told, in a line, how far the search is and what leads."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched, and by which means.
+
+    Args:
+        table: the features.
+        labels: the noisy labels, with weights.
+        splits: which rows are held out.
+        judge: of the predictions.
+        learners: the kinds of learners to try.
+        losses: the losses that networks try.
+        budget: in seconds of one core, by the formulas of :mod:`symloss.robust.learners`.
+        seed: everything random derives from it.
+        jobs: processes for learners that are no networks.
+        report: is told what happens.
+    """
+
+    table: Table
+    labels: Labels
+    splits: tuple[Split, ...]
+    judge: Judge
+    learners: tuple[str, ...]
+    losses: tuple[str, ...]
+    budget: float
+    seed: int
+    jobs: int | None
+    report: Report
+
+    @property
+    def shape(self) -> Shape:
+        """The size of one training."""
+        features = self.table.features
+        rows = min(len(split.train) for split in self.splits)
+        return Shape(rows, features.shape[1], self.table.classes, sparse.issparse(features))
+
+
+def run(search: Search) -> list[Judged]:
+    """The candidates with their predictions for the rows that were held out, the best first."""
+    found = list(_classical(search))
+    if "network" in search.learners and not search.shape.sparse:
+        found += _networks(search, _scaling(found))
+    return ranked(found)
+
+
+def affordable(search: Search) -> list[Candidate]:
+    """The candidates that are no networks and that the budget allows, in the order of the list.
+
+    About a third of the budget is theirs, and as much goes to networks and to the rounds of correction.
+    """
+    left = search.budget * (0.35 if "network" in search.learners else 0.6)
+    chosen = []
+    for candidate in candidates(search.shape, search.learners):
+        cost = len(search.splits) * CLASSICAL[candidate.learner].seconds(candidate, search.shape)
+        if cost <= left:
+            chosen.append(candidate)
+            left -= cost
+    return chosen
+
+
+def _classical(search: Search) -> Iterator[Judged]:
+    tried = affordable(search)
+    rows = rows_held_out(search.splits)
+    best: Judged | None = None
+    results = predictions_in_parallel(tried, search.table, search.labels, search.splits, search.seed, search.jobs)
+    for number, (candidate, predictions) in enumerate(zip(tried, results, strict=True), 1):
+        found = judged(candidate, predictions, search.judge, rows)
+        best = found if best is None or found.score > best.score else best
+        search.report(f"{number} of {len(tried)} learners tried; {_leads(search.judge, best)}")
+        yield found
+
+
+def _leads(judge: Judge, best: Judged) -> str:
+    return f"{best.candidate.name} leads with {100 * best.score:.1f} % {judge.measure} on noisy labels"
+
+
+def _scaling(found: Sequence[Judged]) -> str:
+    """Networks take the scaling with which the learners that measure distances did better."""
+    by_distance = [one for one in found if one.candidate.learner in ("svc", "k-nn", "kernel-unhinged")]
+    return ranked(by_distance)[0].candidate.scaling if by_distance else "standard"
+
+
+def network_candidates(search: Search, scaling: str) -> list[Candidate]:
+    """The networks to try. Those with the same loss are neighbours, so that one call evaluates them."""
+    every = [
+        Candidate("network", (("decay", decay),), scaling, loss) for loss in search.losses for decay in WEIGHT_DECAYS
+    ]
+    # Half of them stop after a fifth of the epochs, and half of the others after two fifths.
+    cost = 0.4 * network_seconds(search.shape) * len(search.splits)
+    count = int(search.budget * 0.35 / cost)
+    return every[: max(1, min(count, len(every)))]
+
+
+def network_seconds(shape: Shape) -> float:
+    """About how long one core takes to train one of the stacked networks to the end."""
+    schedule = NetworkSchedule.of(shape.rows)
+    steps = schedule.epochs * max(1, shape.rows // schedule.batch)
+    return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.classes + 10) * 3e-10)
+
+
+def _networks(search: Search, scaling: str) -> list[Judged]:
+    tried = network_candidates(search, scaling)
+    networks = stack(tried, search.table, search.labels, search.splits, search.seed, scaling)
+    rows = rows_held_out(search.splits)
+    running = [Epochs(candidate, search.judge, rows) for candidate in tried]
+    finished: list[Judged] = []
+    rungs = [round(share * networks.schedule.epochs) for share in RUNGS]
+    for epoch in range(1, networks.schedule.epochs + 1):
+        networks.train_epoch()
+        for one, predictions in zip(running, network_predictions(networks, search.splits), strict=True):
+            one.add(predictions)
+        if epoch in rungs and len(running) > 3:
+            running, dropped = _halved(running)
+            finished += [one.result() for one in dropped]
+            networks.keep([k for k, member in enumerate(networks.members) if _among(member, running)])
+        best = ranked([one.result() for one in running])[0]
+        search.report(
+            f"{len(running)} of {len(tried)} networks after {epoch} of {networks.schedule.epochs} epochs; "
+            f"{_leads(search.judge, best)}"
+        )
+    return finished + [one.result() for one in running]
+
+
+def _among(member: object, running: Sequence[Epochs]) -> bool:
+    wanted = {(one.candidate.loss, one.candidate["decay"]) for one in running}
+    return (member.loss, member.weight_decay) in wanted  # type: ignore[attr-defined]
+
+
+def _halved(running: Sequence[Epochs]) -> tuple[list[Epochs], list[Epochs]]:
+    """The better half, in their order, and the others."""
+    scores = {id(one): one.result().score for one in running}
+    cut = sorted(scores.values(), reverse=True)[(len(running) + 1) // 2 - 1]
+    kept = [one for one in running if scores[id(one)] >= cut]
+    return kept, [one for one in running if scores[id(one)] < cut]

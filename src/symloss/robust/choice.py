@@ -1,0 +1,121 @@
+"""Which candidates lead, judged by the noisy labels of rows that were held out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from symloss.losses.create import create_loss
+from symloss.robust.candidates import Candidate
+from symloss.robust.held_out import Probabilities
+from symloss.robust.learners import SIMPLICITY
+from symloss.robust.splits import Floats, Judge, Rows, standard_error
+
+FEWEST, MOST = 5, 10
+"""So many candidates are averaged. Fewer than five had a bad day now and then."""
+WINDOW = 2
+"""The accuracy of an epoch is averaged over so many epochs before and after it."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate with its predictions for the rows that were held out.
+
+    Args:
+        candidate: the learner.
+        epoch: when its training stops; None where there are no epochs.
+        score: its accuracy on the noisy labels, smoothed over epochs.
+        right: (n,), what each row contributes to the accuracy.
+        predictions: (n, C).
+    """
+
+    candidate: Candidate
+    epoch: int | None
+    score: float
+    right: Floats
+    predictions: Probabilities
+
+    @property
+    def error(self) -> float:
+        """The standard error of the score."""
+        return standard_error(self.right)
+
+    def gap(self, other: Judged) -> tuple[float, float]:
+        """By how much the other one is better, and the standard error of that on the same rows."""
+        return other.score - self.score, standard_error(other.right - self.right)
+
+
+def judged(candidate: Candidate, predictions: Probabilities, judge: Judge, rows: Rows) -> Judged:
+    """A candidate without epochs."""
+    right = judge.right(predictions, rows)
+    return Judged(candidate, None, float(right.mean()), right, predictions)
+
+
+class Epochs:
+    """The best epoch of one network, by accuracy smoothed over its neighbours.
+
+    Args:
+        candidate: the network.
+        judge: of the accuracy.
+        rows: which rows are held out.
+    """
+
+    def __init__(self, candidate: Candidate, judge: Judge, rows: Rows):
+        self.candidate, self.judge, self.rows = candidate, judge, rows
+        self.accuracy: list[float] = []
+        self.recent: deque[Probabilities] = deque(maxlen=WINDOW + 1)
+        self.best: Judged | None = None
+
+    def add(self, predictions: Probabilities) -> None:
+        """The predictions after one more epoch."""
+        self.accuracy.append(float(self.judge.right(predictions, self.rows).mean()))
+        self.recent.append(predictions)
+        if len(self.accuracy) > WINDOW:
+            self._consider(len(self.accuracy) - 1 - WINDOW, self.recent[0])
+
+    def result(self) -> Judged:
+        """The best epoch so far. The last epochs have fewer neighbours."""
+        for k, predictions in enumerate(self.recent):
+            epoch = len(self.accuracy) - len(self.recent) + k
+            if epoch > len(self.accuracy) - 1 - WINDOW:
+                self._consider(epoch, predictions)
+        assert self.best is not None
+        return self.best
+
+    def _consider(self, epoch: int, predictions: Probabilities) -> None:
+        score = float(np.mean(self.accuracy[max(0, epoch - WINDOW) : epoch + WINDOW + 1]))
+        if self.best is None or score > self.best.score:
+            right = self.judge.right(predictions, self.rows)
+            self.best = Judged(self.candidate, epoch + 1, score, right, predictions)
+
+
+def ranked(found: Sequence[Judged]) -> list[Judged]:
+    """The best first. Ties keep the order in which candidates were tried."""
+    return sorted(found, key=lambda one: -one.score)
+
+
+def cannot_be_told_from(best: Judged, other: Judged, errors: float = 1.0) -> bool:
+    """Whether the gap is within so many paired standard errors."""
+    gap, error = other.gap(best)
+    return gap <= errors * error
+
+
+def winner(found: Sequence[Judged]) -> Judged:
+    """The best candidate. Among those that cannot be told from it the simplest learner, and the symmetric loss."""
+    best, *others = ranked(found)
+    level = [best, *(one for one in others if cannot_be_told_from(best, one))]
+    return min(level, key=lambda one: (SIMPLICITY[one.candidate.learner], not _symmetric(one.candidate), -one.score))
+
+
+def leaders(found: Sequence[Judged]) -> list[Judged]:
+    """The candidates to average: the five best, and up to five more within two paired standard errors of the best."""
+    best, *others = ranked(found)
+    level = [one for k, one in enumerate(others, 2) if k <= FEWEST or cannot_be_told_from(best, one, 2.0)]
+    return [best, *level][:MOST]
+
+
+def _symmetric(candidate: Candidate) -> bool:
+    return candidate.loss is not None and create_loss(candidate.loss).loss.symmetric

@@ -1,0 +1,256 @@
+"""An estimator that learns from wrong labels: it chooses the learner, and names the labels that look wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from symloss import checks
+from symloss.fitting import all_or_nothing
+from symloss.losses.create import create_loss
+from symloss.noise.calibration import noise_rate_interval
+from symloss.robust.candidate_search import LOSSES, Search, run
+from symloss.robust.choice import Judged, cannot_be_told_from, leaders, winner
+from symloss.robust.correction import Round, first_round, next_round
+from symloss.robust.held_out import Labels
+from symloss.robust.learners import KINDS
+from symloss.robust.predictor import mean_predictor, single_predictor
+from symloss.robust.scaled_table import Table
+from symloss.robust.splits import Judge, Rows, Split, folds, hold_out, number_of_folds
+from symloss.robust.threads import one_thread
+
+FLOATS = [np.float64, np.float32]
+BUDGET = 45.0
+"""Seconds of one core that a fit takes by default."""
+FOLDS_UP_TO = 20_000
+"""With more rows than this, candidates are judged by one fifth that is held out."""
+
+
+class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier for labels of which many are wrong.
+
+    ``fit`` tries networks with robust losses, the closed forms of this package, and scikit-learn's own learners. It
+    judges them by the noisy labels of rows that were held out. Then the leaders correct the labels and learn again.
+
+    Args:
+        losses: "auto", or specs of the losses that networks try.
+        learners: "auto", or some of "network", "closed-form", "k-nn", "svc", "forest", "boosting", "logistic".
+        budget: seconds of one core. It decides how many candidates are tried, by a formula: the same budget always
+            gives the same candidates.
+        folds: "auto" or a number.
+        rounds: how often the leaders learn; from the second time on, from corrected labels.
+        simple: predict by one learner instead of the mean of the leaders.
+        n_jobs: processes for learners that are no networks.
+        random_state: everything random derives from it.
+        verbose: 1 shows what is tried and what leads.
+
+    Attributes:
+        classes_: the classes.
+        learner_: the kind of learner that won.
+        loss_: its loss; None where no network was chosen.
+        epoch_: the epoch at which its training stops; None where no network was chosen.
+        candidates_: a dictionary of columns, for ``pandas.DataFrame``: every candidate with its accuracy on noisy
+            labels, the standard error, an estimate of the accuracy on true labels, and whether it can be told from the
+            best.
+        noise_rate_: the share of wrong labels, an estimate.
+        noise_rate_interval_: an interval for it of 95 %.
+        transition_: (C, C). A row for each true class: how probable each label is.
+        label_scores_: (N,), one for each training row. The lower, the more suspicious is the label.
+        suggested_labels_: (N,), the most probable true class.
+        n_wrong_: how many labels look wrong.
+        oof_probabilities_: (N, C), probabilities of the true classes for rows that were held out.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> y[::4] = (y[::4] + 1) % 3
+    >>> model = RobustClassifier(learners=["closed-form", "k-nn"]).fit(X, y)
+    >>> 0.15 < model.noise_rate_ < 0.35
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        losses: str | Sequence[str] = "auto",
+        learners: str | Sequence[str] = "auto",
+        budget: float | None = None,
+        folds: str | int = "auto",
+        rounds: int = 3,
+        simple: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ):
+        self.losses = losses
+        self.learners = learners
+        self.budget = budget
+        self.folds = folds
+        self.rounds = rounds
+        self.simple = simple
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Choose a learner by the labels, which may be wrong, and fit it.
+
+        Args:
+            X: (N, d), an array, a sparse matrix or a tensor; or images (N, channels, height, width).
+            y: (N,), any labels.
+            sample_weight: (N,), what each row counts.
+        """
+        with one_thread():
+            return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:  # noqa: N803
+        self._check_parameters()
+        features, noisy = self._checked_rows(X, y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        table = Table(features, len(self.classes_))
+        judge = Judge.of(noisy, weights)
+        labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
+        found = self._search(table, labels, judge, seed)
+        lead, best = leaders(found), winner(found)
+        last = self._rounds(lead if not self.simple or best in lead else [best, *lead], table, labels, seed)
+        self._keep_choice(found, best, judge)
+        self._keep_labels(last, noisy)
+        self._keep_candidates(found, best, last)
+        if self.simple:
+            temperature = last.leaders.temperatures[last.leaders.members.index(best)]
+            self.predictor_ = single_predictor(best.candidate, best.epoch, temperature, last, table, labels, seed)
+        else:
+            self.predictor_ = mean_predictor(last, table, labels, seed)
+        return self
+
+    def _check_parameters(self) -> None:
+        if self.budget is not None:
+            checks.number("budget", self.budget, "(0, inf)")
+        checks.number("rounds", self.rounds, "[1, inf)", whole=True)
+        if self.folds != "auto":
+            checks.number("folds", self.folds, "[2, inf)", whole=True)
+
+    def _learners(self) -> tuple[str, ...]:
+        chosen = KINDS if isinstance(self.learners, str) and self.learners == "auto" else tuple(self.learners)
+        for one in chosen:
+            checks.choice("learners", one, KINDS)
+        return chosen
+
+    def _losses(self) -> tuple[str, ...]:
+        chosen = LOSSES if isinstance(self.losses, str) and self.losses == "auto" else tuple(self.losses)
+        for spec in chosen:
+            create_loss(spec)
+        return chosen
+
+    def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
+        """The features as (N, d), and the labels as numbers."""
+        features, y = (value.detach().cpu().numpy() if isinstance(value, Tensor) else value for value in (features, y))
+        features, y = validate_data(
+            self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
+        )
+        if y.dtype.kind == "f":
+            check_classification_targets(y)
+        self.classes_, noisy = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must have two classes or more; got one class, {self.classes_[0]!r}")
+        if len(self.classes_) == len(noisy) > 2:
+            raise ValueError(f"y must have fewer classes than rows; got {len(noisy)} labels that are all different")
+        return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
+
+    def _search(self, table: Table, labels: Labels, judge: Judge, seed: int) -> list[Judged]:
+        noisy = labels.numbers
+        count = number_of_folds(int(np.bincount(noisy).min()), self.folds, len(noisy))
+        self.folds_ = folds(noisy, count, seed)
+        splits = self.folds_ if self.folds != "auto" or len(noisy) <= FOLDS_UP_TO else hold_out(noisy, 0.2, seed)
+        budget = BUDGET if self.budget is None else self.budget
+        report = (lambda line: print(f"[symloss] {line}", flush=True)) if self.verbose else (lambda line: None)
+        search = Search(
+            table, labels, splits, judge, self._learners(), self._losses(), budget, seed, self.n_jobs, report
+        )
+        found = run(search)
+        if not found:
+            raise ValueError(f"budget must allow one training; got {budget:g} seconds, too few for {len(noisy)} rows")
+        return found
+
+    def _rounds(self, lead: Sequence[Judged], table: Table, labels: Labels, seed: int) -> Round:
+        splits: tuple[Split, ...] = self.folds_
+        last = first_round(lead, table, labels, splits, seed)
+        for _ in range(1 if Judge.of(labels.numbers).balanced else self.rounds - 1):
+            following = next_round(last, table, labels, splits, seed)
+            if following is None:
+                break
+            last = following
+        return last
+
+    def _keep_choice(self, found: Sequence[Judged], best: Judged, judge: Judge) -> None:
+        self.learner_, self.loss_, self.epoch_ = best.candidate.learner, best.candidate.loss, best.epoch
+        self.measure_ = judge.measure
+
+    def _keep_labels(self, last: Round, noisy: Rows) -> None:
+        posterior = last.posterior(noisy)
+        self.transition_ = last.calibration.transition.numpy()
+        self.label_scores_ = posterior[np.arange(len(noisy)), noisy]
+        self.suggested_labels_ = self.classes_[posterior.argmax(1)]
+        self.noise_rate_ = float(np.mean(1 - self.label_scores_))
+        self.n_wrong_ = round(self.noise_rate_ * len(noisy))
+        scores = torch.from_numpy(last.scores)
+        low, high = noise_rate_interval(last.calibration, scores, torch.from_numpy(noisy))
+        self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
+        self.oof_probabilities_ = scores.div(last.temperature).softmax(1).numpy()
+        self.posterior_ = posterior
+
+    def _keep_candidates(self, found: Sequence[Judged], best: Judged, last: Round) -> None:
+        rows = np.concatenate([split.held_out for split in self.folds_])
+        top = found[0]
+        estimates = [
+            float(self.posterior_[rows[: len(one.predictions)], one.predictions.argmax(1)].mean()) for one in found
+        ]
+        self.candidates_ = {
+            "candidate": np.array([one.candidate.name for one in found]),
+            "epoch": np.array([one.epoch for one in found], object),
+            "noisy_accuracy": np.array([one.score for one in found]),
+            "standard_error": np.array([one.error for one in found]),
+            "clean_accuracy_estimate": np.array(estimates),
+            "cannot_be_told_from_best": np.array([cannot_be_told_from(top, one) for one in found]),
+            "averaged": np.array([one in last.leaders.members for one in found]),
+            "chosen": np.array([one is best for one in found]),
+        }
+
+    def predict_proba(self, X: Any) -> Any:  # noqa: N803
+        """The probabilities of the true classes (n, C)."""
+        check_is_fitted(self)
+        rows = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
+        return self.predictor_.probabilities(rows.reshape(rows.shape[0], -1) if rows.ndim > 2 else rows)
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """The most probable class (n,)."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    def export(self) -> tuple[nn.Module, dict[str, Tensor]]:
+        """The best network that is part of the model, as a plain module for features, and its state."""
+        check_is_fitted(self)
+        module = self.predictor_.module()
+        if module is None:
+            raise ValueError(f"only a network can be exported; the learner that was chosen is {self.learner_}")
+        return module, module.state_dict()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        return tags

@@ -1,0 +1,121 @@
+"""Predictions for rows that a learner was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import joblib  # type: ignore[import-untyped]
+import numpy as np
+import torch
+from scipy import special  # type: ignore[import-untyped]
+
+from symloss.robust.candidates import Candidate
+from symloss.robust.learners import CLASSICAL
+from symloss.robust.scaled_table import Table
+from symloss.robust.splits import Floats, Rows, Split
+from symloss.robust.stacked import NetworkSchedule, StackedMember, StackedNetworks
+
+Probabilities = Floats
+"""(n, C), one row for each row that was held out, in the order of the splits."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What learners are trained on.
+
+    Args:
+        numbers: (N,), class numbers.
+        weights: (N,), what each row counts; None if all count the same.
+    """
+
+    numbers: Rows
+    weights: Floats | None = None
+
+    def counted(self, rows: Rows) -> Rows:
+        """Those of the rows whose weight is not zero."""
+        return rows if self.weights is None else rows[self.weights[rows] > 0]
+
+
+def rows_held_out(splits: Sequence[Split]) -> Rows:
+    """The rows that are held out, in the order of the splits."""
+    return np.concatenate([split.held_out for split in splits])
+
+
+def fitted(candidate: Candidate, table: Table, labels: Labels, rows: Rows, seed: int) -> Any:
+    """The estimator of a candidate, fitted to some rows."""
+    features = table.scaled(candidate.scaling)
+    estimator = CLASSICAL[candidate.learner].make(candidate, table.kernel_width(candidate.scaling), seed)
+    if candidate.learner == "k-nn":
+        estimator.n_neighbors = min(estimator.n_neighbors, len(rows))
+    rows = labels.counted(rows)
+    options = {}
+    if labels.weights is not None and candidate.learner != "k-nn":
+        options["sample_weight"] = labels.weights[rows]
+    return estimator.fit(features[rows], labels.numbers[rows], **options)
+
+
+def probabilities(estimator: Any, features: Any, classes: int) -> Floats:
+    """What an estimator predicts, (n, C). Scores become probabilities by a softmax."""
+    if hasattr(estimator, "predict_proba"):
+        predicted = np.asarray(estimator.predict_proba(features))
+    else:
+        scores = estimator.decision_function(features)
+        predicted = special.softmax(np.stack([-scores, scores], 1) / 2 if scores.ndim == 1 else scores, 1)
+    every = np.zeros((len(predicted), classes), np.float32)
+    every[:, np.asarray(estimator.classes_, np.int64)] = predicted
+    return every
+
+
+def classical_predictions(
+    candidate: Candidate, table: Table, labels: Labels, splits: Sequence[Split], seed: int
+) -> Probabilities:
+    """The predictions of a candidate that is no network, for all rows that are held out."""
+    features = table.scaled(candidate.scaling)
+    parts = []
+    for split in splits:
+        known = np.unique(labels.numbers[labels.counted(split.train)])
+        if len(known) == 1:  # nothing to learn: the one class is certain
+            parts.append(np.eye(table.classes, dtype=np.float32)[np.repeat(known, len(split.held_out))])
+            continue
+        estimator = fitted(candidate, table, labels, split.train, seed)
+        parts.append(probabilities(estimator, features[split.held_out], table.classes))
+    return np.concatenate(parts)
+
+
+def predictions_in_parallel(
+    candidates: Sequence[Candidate], table: Table, labels: Labels, splits: Sequence[Split], seed: int, jobs: int | None
+) -> Iterator[Probabilities]:
+    """The candidates' predictions, in their order, from as many processes as ``jobs`` says."""
+    work = (joblib.delayed(classical_predictions)(c, table, labels, splits, seed) for c in candidates)
+    return joblib.Parallel(n_jobs=jobs, return_as="generator")(work)  # type: ignore[no-any-return]
+
+
+def stack(
+    candidates: Sequence[Candidate], table: Table, labels: Labels, splits: Sequence[Split], seed: int, scaling: str
+) -> StackedNetworks:
+    """Networks for all candidates and splits, candidate by candidate."""
+    members = [
+        StackedMember(str(candidate.loss), candidate["decay"], torch.from_numpy(split.train), fold)
+        for candidate in candidates
+        for fold, split in enumerate(splits)
+    ]
+    weights = torch.ones(len(labels.numbers)) if labels.weights is None else torch.tensor(labels.weights).float()
+    return StackedNetworks(
+        torch.from_numpy(table.scaled(scaling)),
+        torch.from_numpy(labels.numbers),
+        weights,
+        table.classes,
+        members,
+        NetworkSchedule.of(min(len(split.train) for split in splits)),
+        seed,
+    )
+
+
+def network_predictions(networks: StackedNetworks, splits: Sequence[Split]) -> list[Probabilities]:
+    """The predictions of the networks for the rows that are held out: one array for each candidate."""
+    rows = [torch.from_numpy(splits[member.fold].held_out) for member in networks.members]
+    scores = [score.softmax(1).numpy() for score in networks.scores(rows)]
+    count = len(splits)
+    return [np.concatenate(scores[k : k + count]) for k in range(0, len(scores), count)]

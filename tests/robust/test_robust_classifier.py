@@ -1,0 +1,241 @@
+"""RobustClassifier as it is used: the contract of scikit-learn, wrong labels found, what is kept, and bad input."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_classification
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import symloss
+from symloss import RobustClassifier
+from symloss.noise import corrupt
+
+WEIGHTS_ARE_NOT_REPEATED_ROWS = (
+    "folds and batches of networks are drawn by rows: two rows are not one row of weight two"
+)
+
+
+def quick(**options):
+    """An estimator with one candidate of each kind that takes no time."""
+    return RobustClassifier(
+        **{"learners": ["closed-form", "network"], "losses": ["alpha-mae"], "budget": 0.3} | options
+    )
+
+
+@parametrize_with_checks(
+    [quick(rounds=2)],
+    expected_failed_checks=lambda estimator: {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS_ARE_NOT_REPEATED_ROWS,
+        "check_sample_weight_equivalence_on_sparse_data": WEIGHTS_ARE_NOT_REPEATED_ROWS,
+    },
+)
+@pytest.mark.filterwarnings("ignore")
+def test_contract_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def noisy_digits():
+    digits = load_digits()
+    rows = np.random.default_rng(0).permutation(len(digits.target))
+    features, true = digits.data[rows].astype(np.float32), digits.target[rows]
+    labels = corrupt(true[:900], "asym:0.4", classes=10, seed=0, dataset="digits").labels
+    return features[:900], labels, true[:900], features[900:], true[900:]
+
+
+@pytest.fixture(scope="module")
+def fitted(noisy_digits):
+    features, labels, *_ = noisy_digits
+    return RobustClassifier(budget=25, learners=["svc", "k-nn", "network"], losses=["alpha-mae"]).fit(features, labels)
+
+
+@pytest.mark.slow
+def test_it_learns_what_is_true(fitted, noisy_digits):
+    features, labels, _, test, true = noisy_digits
+    alone = RobustClassifier(learners=["k-nn"], rounds=1, simple=True).fit(features, labels).score(test, true)
+    assert fitted.score(test, true) > 0.94 > alone
+
+
+@pytest.mark.slow
+def test_it_names_the_wrong_labels(fitted, noisy_digits):
+    _, labels, true, *_ = noisy_digits
+    wrong = labels != true
+    assert average_precision_score(wrong, -fitted.label_scores_) > 0.97
+    assert fitted.noise_rate_ == pytest.approx(wrong.mean(), abs=0.03)
+    low, high = fitted.noise_rate_interval_
+    assert low < fitted.noise_rate_ < high
+    assert fitted.n_wrong_ == round(900 * fitted.noise_rate_)
+    assert np.mean(fitted.suggested_labels_ == true) > 0.96
+    assert np.allclose(fitted.transition_.sum(1), 1)
+    assert fitted.transition_[7, 1] == pytest.approx(0.4, abs=0.12)
+    assert fitted.transition_[0, 0] > 0.9
+
+
+@pytest.mark.slow
+def test_probabilities_are_calibrated_to_the_truth(fitted, noisy_digits):
+    """Expected calibration error in ten bins, on clean labels; those of the noisy labels would be off by 0.2."""
+    *_, test, true = noisy_digits
+    probabilities = fitted.predict_proba(test)
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == true
+    bins = np.minimum((confidence * 10).astype(int), 9)
+    error = sum(abs(confidence[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in set(bins))
+    assert error < 0.05
+    assert confidence.mean() > 0.9
+
+
+@pytest.mark.slow
+def test_candidates_are_a_table(fitted):
+    table = fitted.candidates_
+    assert len({len(column) for column in table.values()}) == 1
+    assert list(table["noisy_accuracy"]) == sorted(table["noisy_accuracy"], reverse=True)
+    assert table["chosen"].sum() == 1
+    assert 5 <= table["averaged"].sum() <= 10
+    assert table["cannot_be_told_from_best"][0]
+    best = table["candidate"][table["chosen"]][0]
+    assert best.startswith(fitted.learner_)
+    assert (fitted.epoch_ is None) == (fitted.loss_ is None) == (fitted.learner_ != "network")
+    networks = [epoch for name, epoch in zip(table["candidate"], table["epoch"], strict=True) if "network" in name]
+    assert networks
+    assert all(1 <= epoch <= 30 for epoch in networks)
+
+
+def small(classes=3, rows=150, wrong=0.2, seed=0):
+    features, true = make_classification(
+        rows, 8, n_informative=6, n_redundant=0, n_classes=classes, class_sep=2.0, random_state=seed
+    )
+    return features, corrupt(true, f"sym:{wrong}", classes=classes, seed=seed).labels, true
+
+
+def test_same_seed_same_result():
+    features, labels, _ = small()
+    one, two, other = (quick(random_state=seed).fit(features, labels) for seed in (1, 1, 2))
+    assert np.array_equal(one.predict_proba(features), two.predict_proba(features))
+    assert not np.array_equal(one.predict_proba(features), other.predict_proba(features))
+
+
+def test_processes_find_what_one_finds():
+    features, labels, _ = small()
+    one, two = (quick(learners=["k-nn", "svc"], n_jobs=jobs).fit(features, labels) for jobs in (1, 2))
+    assert np.array_equal(one.predict_proba(features), two.predict_proba(features))
+
+
+def test_any_labels_and_inputs():
+    """Words as labels; float32, tensors, images and sparse matrices as features."""
+    features, labels, _ = small()
+    words = np.array(["ant", "bee", "cat"])[labels]
+    reference = quick(rounds=2).fit(features.astype(np.float32), words)
+    assert set(reference.predict(features)) <= {"ant", "bee", "cat"}
+    assert set(reference.suggested_labels_) <= {"ant", "bee", "cat"}
+    images = features.reshape(-1, 2, 2, 2).astype(np.float32)
+    for same in (torch.from_numpy(features).float(), images, torch.from_numpy(images)):
+        model = quick(rounds=2).fit(same, words)
+        assert np.array_equal(model.predict_proba(same), reference.predict_proba(features.astype(np.float32)))
+    rows = sparse.csr_matrix(np.maximum(features, 0))
+    assert quick(rounds=1).fit(rows, words).score(rows, words) > 0.5
+
+
+def test_pipeline_grid_search_and_clone():
+    features, labels, true = small()
+    search = GridSearchCV(make_pipeline(StandardScaler(), quick()), {"robustclassifier__rounds": [1, 2]}, cv=2)
+    assert search.fit(features, labels).score(features, true) > 0.8
+    assert clone(quick(rounds=7)).rounds == 7
+
+
+def test_one_simple_learner():
+    features, labels, true = small()
+    model = quick(simple=True, learners=["network"]).fit(features, labels)
+    assert len(model.predictor_.members) == 1
+    assert model.learner_ == "network"
+    assert model.score(features, true) > 0.8
+
+
+def test_a_network_is_exported():
+    features, labels, _ = small()
+    rows = torch.from_numpy(features).float()
+    model = quick(learners=["network"]).fit(features, labels)
+    module, state = model.export()
+    assert np.mean(module(rows).argmax(1).numpy() == model.predict(features)) > 0.9
+    copy, _ = pickle.loads(pickle.dumps(model)).export()
+    copy.load_state_dict(state)
+    torch.testing.assert_close(copy(rows), module(rows))
+    alone = quick(learners=["network"], simple=True).fit(features, labels)
+    exported = alone.export()[0](rows).detach().exp().numpy()
+    np.testing.assert_allclose(exported, alone.predict_proba(features), rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match="only a network can be exported; the learner that was chosen is"):
+        quick(learners=["closed-form"]).fit(features, labels).export()
+
+
+def test_weights_count():
+    """Rows of weight zero teach nothing."""
+    features, _, true = small(wrong=0.0, rows=200)
+    labels, weights = true.copy(), np.ones(200)
+    labels[100:], weights[100:] = (true[100:] + 1) % 3, 0.0
+    model = quick(rounds=1)
+    assert model.fit(features, labels, weights).score(features, true) > 0.8
+    assert model.fit(features, labels).score(features, true) < 0.75
+
+
+def test_few_examples_of_many_classes():
+    features, _, true = small(classes=20, rows=60, wrong=0)
+    labels = np.arange(60) % 20
+    features[:, 0] = labels
+    assert quick().fit(features, labels).predict(features).shape == (60,)
+    assert len(true) == 60
+
+
+def test_very_unequal_classes_are_judged_by_balanced_accuracy():
+    rng = np.random.default_rng(0)
+    labels = (np.arange(1000) % 100 == 0).astype(int)
+    features = rng.normal(size=(1000, 4)) + 3 * labels[:, None]
+    model = RobustClassifier(learners=["closed-form", "logistic", "network"], losses=["ce"], budget=3)
+    model.fit(features, labels)
+    assert model.measure_ == "balanced accuracy"
+    assert np.mean(model.predict(features[labels == 1]) == 1) > 0.8
+    assert np.mean(model.predict(features[labels == 0]) == 0) > 0.8
+
+
+def test_a_class_with_one_example():
+    features, labels, _ = small()
+    labels[0] = 3
+    assert 3 in quick().fit(features, labels).classes_
+
+
+FEATURES, LABELS, _ = small()
+
+
+@pytest.mark.parametrize(
+    ("options", "labels", "message"),
+    [
+        ({}, np.zeros(150), "y must have two classes or more; got one class"),
+        ({}, np.arange(150), "y must have fewer classes than rows; got 150 labels that are all different"),
+        ({"folds": 60}, LABELS, "as many examples as there are folds; got 60 folds and a class with"),
+        ({"folds": 1}, LABELS, r"folds must be a whole number in \[2, inf\); got 1"),
+        ({"budget": -1}, LABELS, r"budget must be .*got -1"),
+        ({"budget": 1e-9, "learners": ["svc"]}, LABELS, "budget must allow one training; got 1e-09 seconds"),
+        ({"rounds": 0}, LABELS, r"rounds must be a whole number in \[1, inf\); got 0"),
+        ({"learners": ["tree"]}, LABELS, "learners must be one of .*; got 'tree'"),
+        ({"losses": ["nope"]}, LABELS, "there is no loss named 'nope'"),
+    ],
+)
+def test_bad_input(options, labels, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**options).fit(FEATURES, labels)
+
+
+def test_missing_values_in_an_array_are_refused():
+    features = FEATURES.copy()
+    features[3, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(features, LABELS)
+
+
+def test_it_is_a_public_name():
+    assert symloss.RobustClassifier is RobustClassifier
