@@ -165,7 +165,8 @@ def test_names_that_are_numbers():
 
 
 def reason(values, name="a", **choice):
-    (column,) = describe_columns({name: values}, **choice)
+    """Beside another feature."""
+    column, _ = describe_columns({name: values, "other": [0.5] * len(values)}, **choice)
     return column.kind, column.reason
 
 
@@ -221,6 +222,12 @@ def test_a_choice_goes_first():
 def test_only_surprises_are_notable():
     columns = describe_columns({"id": NUMBERED, "b": SPREAD, "c": [1.5] * MANY, "d": NUMBERED}, drop=["d"])
     assert [column.notable for column in columns] == [True, True, False, False]
+
+
+def test_numbers_that_are_the_only_feature_are_used():
+    (column,) = describe_columns({"dose": NUMBERED})
+    assert column == ("dose", "number", "whole numbers, all different, but there are no other features", True)
+    assert [column.kind for column in describe_columns({"id": NUMBERED, "name": TEXTS})] == ["left out", "left out"]
 
 
 def test_a_wide_table_of_few_samples_keeps_its_counts():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ CHANCE = 0.01
 """Whole numbers that are all different are ids if that has at most this chance among as many random ones."""
 NEARLY_ALL = 0.9
 """Text of which this share is different is no category."""
+_ID = "whole numbers, all different: looks like an id"
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|idx|index|uuid|guid)|row|unnamed: 0|")
 _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
 
@@ -75,6 +76,8 @@ def describe_cells(
     for name, texts in cells.texts.items():
         asked = "as asked" if name in categorical else "declared" if name in cells.declared else ""
         found[name] = _describe_text(name, texts, asked, name in keep)
+    if all(column.kind == "left out" for column in found.values()):
+        found |= _only_numbers(found.values())
     return tuple(found[name] for name in cells.names if name in found)
 
 
@@ -107,16 +110,23 @@ def _describe_numbers(cells: Cells, keep: Collection[str]) -> dict[str, Column]:
     for place in _whole_and_different(cells):
         name = cells.number_names[place]
         sure = _named_like_an_id(name) or _no_accident(cells.numbers[:, place])
-        found[name] = Column(name, *_of_an_id("whole numbers", sure, name in keep))
+        found[name] = _of_an_id(name, sure, name in keep)
     return found
 
 
-def _of_an_id(what: str, sure: bool, kept: bool) -> tuple[Kind, str, bool]:
+def _only_numbers(columns: Iterable[Column]) -> dict[str, Column]:
+    """Numbers that look like ids, but are not called so, are features where there are no others."""
+    unnamed = [column.name for column in columns if column.reason == _ID and not _named_like_an_id(column.name)]
+    reason = "whole numbers, all different, but there are no other features"
+    return {name: Column(name, "number", reason, True) for name in unnamed}
+
+
+def _of_an_id(name: str, sure: bool, kept: bool) -> Column:
     if kept:
-        return "number", f"{what}, all different: kept, as asked", False
+        return Column(name, "number", "whole numbers, all different: kept, as asked")
     if sure:
-        return "left out", f"{what}, all different: looks like an id", True
-    return "number", f"{what}, all different: to be dropped if it is an id", True
+        return Column(name, "left out", _ID, True)
+    return Column(name, "number", "whole numbers, all different: to be dropped if it is an id", True)
 
 
 def _whole_and_different(cells: Cells) -> list[int]:
