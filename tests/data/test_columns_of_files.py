@@ -206,7 +206,8 @@ def test_a_run_of_before_takes_numbers_only(tmp_path, cell, given):
 
 def test_rows_without_a_label_teach_nothing(tmp_path):
     path = write(tmp_path / "x.csv", "a,b,label\n1,red,x\n,green,\n3,blue,y\n")
-    data = open_data(path, skip_bad=True)
+    data = open_data(path, skip_bad=True, test=path)
+    assert torch.equal(data.test.inputs, data.train.inputs)
     assert data.columns == ("a", "b=blue", "b=red")
     pq.write_table(
         pa.table({"a": [1.0, None, 3.0], "b": ["red", "green", "blue"], "label": ["x", None, "y"]}),

@@ -195,6 +195,8 @@ TEXTS = [f"name {k}" for k in range(MANY)]
         ([10**17 + k // 2 for k in range(MANY)], "a", "number", "numbers"),
         ([2.0**24 + k / 2 for k in range(MANY)], "a", "number", "numbers"),
         ([k + 0.5 for k in range(MANY)], "a", "number", "numbers"),
+        ([*range(100), *range(50)], "a", "number", "numbers"),
+        ([*range(100), *(k + 0.5 for k in range(50))], "a", "number", "numbers"),
         ([*NUMBERED[:-1], None], "a", "number", "2 % missing"),
         (TEXTS, "a", "left out", "text, all different: looks like an id"),
         (TEXTS[:9], "a", "category", "text with 9 values"),

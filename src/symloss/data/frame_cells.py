@@ -22,7 +22,6 @@ from symloss.data.table_cells import (
     mistaken_number,
     number_name,
     refuse_infinite,
-    text_array,
 )
 
 WHERE = "the table"
@@ -104,9 +103,6 @@ def _numbers(column: Any, name: str) -> NDArray[np.float64] | None:
     """The numbers of a column (N,), NaN where one is missing; None for text."""
     if _is_declared(column):
         return None
-    kind = getattr(getattr(column, "dtype", None), "kind", None)
-    if hasattr(column, "isna") and kind in ("i", "u", "f", "b"):
-        return _finite(column.to_numpy(dtype=np.float64, na_value=np.nan), name)
     values = np.asarray(column)
     if values.dtype.kind in "iufb" and values.ndim == 1:
         return _finite(values.astype(np.float64), name)
@@ -139,11 +135,7 @@ def _finite(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
 
 def _texts(column: Any, name: str) -> Text:
     """The categories of a column (N,). Whole numbers keep all their digits."""
-    dtype = getattr(column, "dtype", None)
-    values = np.asarray(column.astype(object) if hasattr(column, "isna") else column)
-    if getattr(dtype, "kind", values.dtype.kind) in ("i", "u") and values.dtype.kind in "iu":
-        return text_array([str(value) for value in values.tolist()])
-    return categories([_spelled(value, name) for value in values.tolist()])
+    return categories([_spelled(value, name) for value in np.asarray(column).tolist()])
 
 
 def _spelled(value: Any, name: str) -> str:

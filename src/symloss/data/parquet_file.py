@@ -109,8 +109,7 @@ class ParquetTable(TableFile):
         kind = str(cells.type)
         if not kind.startswith(_NUMBERS):
             raise self.wrong_cell(column, NUMBER, cells[0].as_py(), 1, f"({kind})")
-        plain = cells.cast("uint8") if kind == "bool" else cells
-        values: NDArray[np.float64] = plain.cast("double", safe=False).to_numpy()[kept]  # empty cells become NaN
+        values: NDArray[np.float64] = cells.cast("double", safe=False).to_numpy()[kept]  # empty cells become NaN
         right = np.abs(values) <= LARGEST
         if gaps:
             right |= np.isnan(values)

@@ -157,7 +157,7 @@ class TableEncoder:
         step = max(1, _BLOCK // found.shape[1])
         for start in range(0, len(cells), step):
             rows = slice(start, start + step)
-            block = np.concatenate([part[rows].astype(np.float64) for part in inputs], axis=1)
+            block = np.concatenate([part[rows] for part in inputs], axis=1)
             found[rows] = self._transformer.transform(block)
         return found
 
