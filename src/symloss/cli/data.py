@@ -47,9 +47,13 @@ def show(
     options: dict[str, Any],
 ) -> None:
     """Show the shape of inputs, what becomes of each column of a table, and how many examples each class has."""
-    from symloss.training.task import open_for_training
+    from symloss.data import open_data
+    from symloss.data.bad_files import warn
+    from symloss.data.table_cells import split_names
 
-    opened = open_for_training(spec, options.pop("data_dir"), **options)
+    for name in ("drop", "categorical", "keep"):
+        options[name] = split_names(options[name])
+    opened = open_data(spec, root=options.pop("data_dir"), on_bad=warn, **options)
     kind = "files, decoded when needed" if opened.streamed else "in memory"
     say(f"{visible(opened.name)}: inputs {' x '.join(map(str, opened.input_shape))}, {kind}")
     if opened.encoder is not None:
