@@ -89,7 +89,7 @@ def check_choice(
     where: object = WHERE,
 ) -> None:
     """Raise ValueError unless the choice of columns makes sense for a table with these columns."""
-    known = frozenset(names)
+    known = frozenset(names) if drop or categorical or keep else frozenset()
     for argument, chosen in (("drop", drop), ("categorical", categorical), ("keep", keep)):
         require_columns(chosen, known, argument, where)
         if argument != "drop" and not set(drop).isdisjoint(chosen):
