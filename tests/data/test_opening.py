@@ -65,7 +65,7 @@ def test_an_empty_text_is_not_the_current_folder(tmp_path):
 def test_another_kind_of_file(tmp_path):
     path = tmp_path / "x.xlsx"
     path.write_text("")
-    with refused(ValueError, "a folder or a file ending in .csv, .parquet, .npz", f"got {str(path)!r}"):
+    with refused(ValueError, "a folder or a file ending in .csv, .tsv, .parquet, .npz", f"got {str(path)!r}"):
         open_data(str(path))
 
 

@@ -144,7 +144,7 @@ def test_a_matrix_that_changed_is_another_run(tmp_path):
 
 
 def test_labels_that_nobody_vouches_for_are_not_called_clean(tmp_path):
-    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(40)))
+    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i / 2},{'xy'[i % 2]}\n" for i in range(40)))
     own = ("train", "--data", "mine.csv", "--epochs", "1", "--model", "mlp:hidden=4")
     one_sentence(
         command(tmp_path, *own, "--clean-validation"), "clean_validation must be left out for mine.csv", "are true"

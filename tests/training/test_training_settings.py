@@ -13,8 +13,8 @@ OTHER = {
     "model": "cnn4", "epochs": 61, "batch": 64, "optimizer": "adam", "lr": 0.02, "momentum": 0.8,
     "weight_decay": 0.1, "schedule": "constant", "clip": None, "augment": False, "subset": 100, "validation": 0.2,
     "clean_validation": True, "seed": 1, "noise_seed": 0, "precision": "bf16-mixed", "channels_last": True,
-    "compile": True, "label": "class", "image": "file", "test": "test.csv", "fingerprint": "0123",
-    "profile": "mini",
+    "compile": True, "label": "class", "image": "file", "test": "test.csv", "drop": "id",
+    "categorical": "town", "keep": "row", "fingerprint": "0123", "profile": "mini",
 }  # fmt: skip
 
 

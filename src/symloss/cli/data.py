@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from symloss.cli.columns import column_lines
 from symloss.cli.options import WHAT, DataDir, shared
 from symloss.cli.output import bar, say, visible
 
+SHOWN = ("data_dir", "label", "image", "test", "drop", "categorical", "keep", "skip_bad")
 data = typer.Typer(help="Fetch published data sets, and look at data.", no_args_is_help=True)
 
 
@@ -38,19 +40,25 @@ def get(
 
 
 @data.command("show")
-@shared({name: WHAT[name] for name in ("data_dir", "label", "image", "test", "skip_bad")})
+@shared({name: WHAT[name] for name in SHOWN})
 def show(
     spec: Annotated[str, typer.Argument(help="A name, or the path of your own data.", show_default=False)],
     *,
     options: dict[str, Any],
 ) -> None:
-    """Show how many examples each class has, the shape of inputs, and whether they are in memory."""
+    """Show the shape of inputs, what becomes of each column of a table, and how many examples each class has."""
     from symloss.data import open_data
     from symloss.data.bad_files import warn
+    from symloss.data.table_cells import split_names
 
+    for name in ("drop", "categorical", "keep"):
+        options[name] = split_names(options[name])
     opened = open_data(spec, root=options.pop("data_dir"), on_bad=warn, **options)
     kind = "files, decoded when needed" if opened.streamed else "in memory"
     say(f"{visible(opened.name)}: inputs {' x '.join(map(str, opened.input_shape))}, {kind}")
+    if opened.encoder is not None:
+        for line in column_lines(opened.encoder.columns_):
+            say(line)
     counts = [part.labels.bincount(minlength=len(opened.classes)) for part in (opened.train, opened.test) if part]
     say("\t".join(["class", "train", "test"][: 1 + len(counts)]))
     for number, name in enumerate(opened.classes):

@@ -42,6 +42,9 @@ WHAT = {
     "test": _option(
         str | None, None, "Clean data of your own to test on.", shown="what comes with the data, if anything"
     ),
+    "drop": _option(str | None, None, "Columns of a table to leave out, by commas.", shown="those that look like ids"),
+    "categorical": _option(str | None, None, "Columns of numbers that are categories, by commas.", shown="text"),
+    "keep": _option(str | None, None, "Columns to use although they look like ids, by commas.", shown="none"),
     "data_dir": (DataDir, None),
     "skip_bad": _option(
         bool, False, "Leave out files that are no images, empty class folders and rows without a label.", "--skip-bad"

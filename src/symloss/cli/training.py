@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from symloss.cli.columns import say_columns
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
 
@@ -133,10 +134,13 @@ def predict(
 
 def open_from(options: dict[str, Any]) -> DataSet:
     """Open the data that the options of a command name. Errors in the data are raised before anything is written."""
-    from symloss.training.task import open_for_training
+    from symloss.training.task import COLUMNS, open_for_training
 
-    columns = {name: options[name] for name in ("label", "image", "test", "skip_bad")}
-    return open_for_training(options["data"], options["data_dir"], **columns)
+    columns = {name: options[name] for name in (*COLUMNS, "skip_bad")}
+    data = open_for_training(options["data"], options["data_dir"], **columns)
+    if data.encoder is not None and _speaks(options):
+        say_columns(data.encoder.columns_)
+    return data
 
 
 def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:

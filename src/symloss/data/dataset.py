@@ -6,9 +6,13 @@ import functools
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from symloss.data.table_encoder import TableEncoder
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class DataSet:
         size: images that stay on disk are brought to this many pixels on each side.
         columns: the names of the features of a table.
         labels_are_true: whether the publisher or the user vouches for the training labels.
+        encoder: how the columns of a table became features; None for other data.
 
     >>> from symloss.data import open_data
     >>> digits = open_data("digits")
@@ -124,6 +129,7 @@ class DataSet:
     size: int | None = None
     columns: tuple[str, ...] = ()
     labels_are_true: bool = True
+    encoder: TableEncoder | None = None
 
     @functools.cached_property
     def fingerprint(self) -> str:

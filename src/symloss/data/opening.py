@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,18 +12,20 @@ from symloss.checks import nearest
 from symloss.data.arrays import open_arrays
 from symloss.data.bad_files import BadFiles
 from symloss.data.cifar import CIFAR, open_cifar
+from symloss.data.csv_file import CsvTable
 from symloss.data.dataset import DataSet, Examples, labels_tensor, scaling_of_images
-from symloss.data.features import open_features
+from symloss.data.features import ColumnChoice, open_features
 from symloss.data.idx import SCALING as IDX
 from symloss.data.idx import open_idx
 from symloss.data.image_folder import open_folder
 from symloss.data.image_table import image_column, open_manifest
 from symloss.data.names import KNOWN, VOUCHED
-from symloss.data.table_file import open_table
+from symloss.data.parquet_file import ParquetTable
+from symloss.data.table_file import TableFile
 from symloss.data.webvision import open_webvision
 from symloss.environment import data_root
 
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", ".tsv", ".parquet")
 FILES = (*TABLES, ".npz")
 
 
@@ -34,6 +36,9 @@ def open_data(
     label: str = "label",
     image: str | None = None,
     test: str | Path | None = None,
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    keep: Sequence[str] = (),
     skip_bad: bool = False,
     on_bad: Callable[[Path, str], None] | None = None,
 ) -> DataSet:
@@ -42,8 +47,9 @@ def open_data(
     The path may be
 
     - a folder of images by class, or with ``train/`` and ``test/`` (or ``val/``) of that kind;
-    - a ``.csv`` or ``.parquet`` table of image files (in the column ``image``) and labels (in the column ``label``);
-    - a ``.csv`` or ``.parquet`` table of features with a column ``label``;
+    - a ``.csv``, ``.tsv`` or ``.parquet`` table of image files (in the column ``image``) and labels (in the column
+      ``label``);
+    - a ``.csv``, ``.tsv`` or ``.parquet`` table of numbers and categories with a column ``label``;
     - an ``.npz`` with ``x`` and ``y``.
 
     Args:
@@ -52,6 +58,9 @@ def open_data(
         label: the column of the labels, in tables.
         image: the column of the image files, in tables.
         test: clean data of the same kind to test on, for the user's own data.
+        drop: columns to leave out, in tables of features.
+        categorical: columns whose values are categories, although they are numbers.
+        keep: columns to use as features, although they look like ids.
         skip_bad: leave out files that are no images, class folders without images and rows without a label.
         on_bad: called with the path of each one that is left out, and what is wrong with it.
 
@@ -60,13 +69,15 @@ def open_data(
     (1437, (1, 8, 8), ('0', '1', '2'))
     """
     bad = BadFiles(skip_bad, on_bad)
+    choice = ColumnChoice(tuple(drop), tuple(categorical), tuple(keep))
     if spec in KNOWN:
+        choice.refuse(spec)
         if test is not None:
             raise ValueError(f"test must be left out for {spec}, which brings its own test data; got {str(test)!r}")
         found = _open_known(spec, data_root() if root is None else root, bad)
     else:
         path = existing(spec)
-        found = _open_own(path, None if test is None else _existing_test(test, path), label, image, bad)
+        found = _open_own(path, None if test is None else _existing_test(test, path), label, image, bad, choice)
     return replace(found, labels_are_true=spec in VOUCHED)
 
 
@@ -142,23 +153,34 @@ def _kind(path: Path) -> str:
     return "table" if suffix in TABLES else f"{suffix} file"
 
 
-def _open_own(path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles) -> DataSet:
+def _open_own(
+    path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, choice: ColumnChoice
+) -> DataSet:
     suffix = path.suffix.lower()
+    if suffix in TABLES and not path.is_dir():
+        return _open_table(path, test, label, image, bad, choice)
+    choice.refuse(str(path))
     if path.is_dir():
         return open_folder(path, test, bad)
     if suffix == ".npz":
         return open_arrays(path, test, bad)
-    if suffix in TABLES:
-        return _open_table(path, test, label, image, bad)
     raise ValueError(f"data must be a folder or a file ending in {', '.join(FILES)}; got {str(path)!r}")
 
 
-def _open_table(path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles) -> DataSet:
+def _open_table(
+    path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, choice: ColumnChoice
+) -> DataSet:
     tables = [open_table(file) for file in (path, test) if file is not None]
     for table in tables:
         table.require(label, "label")
     train, clean = tables[0], tables[1] if test is not None else None
     images = image_column(train, image)
     if images is None:
-        return open_features(train, clean, label, bad)
+        return open_features(train, clean, label, bad, choice)
+    choice.refuse(str(path))
     return open_manifest(train, clean, label, images, bad)
+
+
+def open_table(path: Path) -> TableFile:
+    """A Parquet file by its ending, or else a text file with separated values."""
+    return ParquetTable(path) if path.suffix.lower() == ".parquet" else CsvTable(path)

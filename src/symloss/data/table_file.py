@@ -1,29 +1,23 @@
-"""Tables in CSV or Parquet files, read column by column. Every cell is checked."""
+"""A table in a file, read column by column. Every cell is checked."""
 
 from __future__ import annotations
 
-import contextlib
-import csv
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from symloss.checks import brief
 from symloss.data.bad_files import ROWS_HINT, BadFiles
 from symloss.data.class_names import check_spelling, is_missing, number
+from symloss.data.table_cells import Cells, Text, is_gap, large_whole, mistaken_number
 
-_LARGEST = float(np.finfo(np.float32).max)
-_CELLS = 2**22
-"""How many cells are read from a Parquet file at once, in whole columns."""
 _NAMED = 20
 """How many columns a message names."""
+NUMBER = "a finite number"
+"""What a cell of a column of numbers must hold."""
 
 
 class TableFile(ABC):
@@ -53,11 +47,54 @@ class TableFile(ABC):
         """The cells of a column as text, each with the number of its line or row."""
 
     @abstractmethod
-    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Tensor:
-        """The cells of several columns as float32 (rows, columns); all must be finite numbers.
+    def numbers(
+        self, columns: Sequence[str], leave_out: Collection[int] = (), gaps: bool = False
+    ) -> NDArray[np.float32]:
+        """The cells of several columns (rows, columns); all must be finite numbers.
 
-        Rows whose numbers, from 0, are in ``leave_out`` are not read.
+        Rows whose numbers, from 0, are in ``leave_out`` are not read. With ``gaps`` a missing value is NaN.
         """
+
+    @abstractmethod
+    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
+        """The cells of several columns as categories. None is a missing value."""
+
+    @abstractmethod
+    def _numbers_where_possible(
+        self, columns: Sequence[str], leave_out: Collection[int]
+    ) -> tuple[list[str], NDArray[np.float32]]:
+        """Those of the columns that hold numbers, and their cells. NaN is a missing value."""
+
+    def cells(self, columns: Sequence[str], as_text: Collection[str] = (), leave_out: Collection[int] = ()) -> Cells:
+        """Find out which columns hold numbers and which hold text, and read them.
+
+        Args:
+            columns: the columns to read.
+            as_text: those of them that are text in any case.
+            leave_out: the numbers, from 0, of rows that are not read.
+        """
+        names, numbers = self._numbers_where_possible([name for name in columns if name not in as_text], leave_out)
+        are_numbers = frozenset(names)
+        texts = self.texts([name for name in columns if name not in are_numbers], leave_out)
+        for name in texts.keys() - set(as_text):
+            if mistaken_number(texts[name]) is not None:
+                raise self._mistake(name)
+        large = self.texts(large_whole(names, numbers), leave_out)
+        return Cells(self.columns, tuple(names), numbers, texts, whole=large)
+
+    def cells_as(self, numbers: Sequence[str], texts: Sequence[str], leave_out: Collection[int] = ()) -> Cells:
+        """Read columns as numbers and as text, as in training."""
+        for column in (*numbers, *texts):
+            self.require(column, "feature")
+        found = self.numbers(numbers, leave_out, gaps=True)
+        return Cells(self.columns, tuple(numbers), found, self.texts(texts, leave_out))
+
+    def _mistake(self, column: str) -> ValueError:
+        cells = ((place, cell) for place, cell in self._cells(column) if not is_gap(cell))
+        place, cell = next((place, cell) for place, cell in cells if number(cell) is None)
+        return self.wrong_cell(
+            column, NUMBER, cell, place, f"(--categorical {column}, or categorical=, takes it as text)"
+        )
 
     def text(self, column: str) -> list[str]:
         """The cells of a column as text; none may be empty."""
@@ -106,150 +143,3 @@ class TableFile(ABC):
     def no_rows(self) -> ValueError:
         """The error for a table without rows."""
         return ValueError(f"{self.path} must have at least one row below its column names; got none")
-
-
-class CsvTable(TableFile):
-    """Comma-separated values in UTF-8, with a line of column names. The file is read again for each call."""
-
-    unit = "line"
-
-    def _header(self) -> list[str]:
-        _, names = next(self._lines(), (0, []))
-        names = [name.strip() for name in names]
-        if not any(names):
-            raise ValueError(f"{self.path} must start with a line of column names; got an empty one")
-        return names
-
-    def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Each line that is not empty, with its number."""
-        try:
-            with self.path.open(newline="", encoding="utf-8-sig") as file:
-                reader = csv.reader(file, strict=True)
-                for cells in reader:
-                    if cells:
-                        yield reader.line_num, cells
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"{self.path} must be comma-separated text in UTF-8; got {error}") from error
-
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        lines = self._lines()
-        next(lines)
-        number = 0
-        for number, cells in lines:
-            if len(cells) != len(self.columns):
-                raise ValueError(
-                    f"line {number} of {self.path} must have {len(self.columns)} cells, one for each column; "
-                    f"got {len(cells)}"
-                )
-            yield number, cells
-        if not number:
-            raise self.no_rows()
-
-    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
-        place = self.places[column]
-        return ((line, cells[place].strip()) for line, cells in self._rows())
-
-    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Tensor:
-        places = [self.places[column] for column in columns]
-        found = array("f")
-        for row, (line, cells) in enumerate(self._rows()):
-            if row not in leave_out:
-                chosen = [cells[place] for place in places]
-                values = _plain_numbers(chosen)
-                if values is None:
-                    values = np.array([self._number(*cell, line) for cell in zip(chosen, columns, strict=True)])
-                found.frombytes(values.astype(np.float32).tobytes())
-        return torch.from_numpy(np.frombuffer(found, dtype=np.float32)).view(-1, len(columns))
-
-    def _number(self, cell: str, column: str, line: int) -> float:
-        value = number(cell.strip())
-        if value is None or abs(value) > _LARGEST:
-            raise self.wrong_cell(column, "a finite number", cell.strip(), line)
-        return value
-
-
-def _plain_numbers(cells: list[str]) -> NDArray[np.float64] | None:
-    """All cells of a row as numbers; None if one of them has to be read by itself."""
-    text = "".join(cells)
-    if not text.isascii() or "_" in text:
-        return None
-    try:
-        values = np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        return None
-    return values if (np.abs(values) <= _LARGEST).all() else None
-
-
-class ParquetTable(TableFile):
-    """An Apache Parquet file, read with pyarrow."""
-
-    unit = "row"
-
-    def _header(self) -> list[str]:
-        with self._open() as file:
-            self.rows: int = file.metadata.num_rows
-            # pandas writes its index as a column, which is not part of the user's table.
-            return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
-
-    def _open(self) -> Any:
-        try:
-            import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 (not always installed)
-        except ImportError:
-            raise ValueError(
-                f"pyarrow must be installed to read {self.path}; got none (pip install 'symloss[parquet]' adds it)"
-            ) from None
-        with self._damage_said():
-            return pq.ParquetFile(self.path)
-
-    @contextlib.contextmanager
-    def _damage_said(self) -> Iterator[None]:
-        import pyarrow as pa  # noqa: PLC0415
-
-        try:
-            yield
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{self.path} must be a Parquet file; got {brief(str(error))}") from error
-
-    def _read(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Read some columns at a time. The file is opened only once, since its header names every column."""
-        if not self.rows:
-            raise self.no_rows()
-        width = max(1, _CELLS // self.rows)
-        with self._open() as file:
-            for start in range(0, len(columns), width):
-                names = list(columns[start : start + width])
-                with self._damage_said():
-                    part = file.read(columns=names)
-                yield {name: part.column(name) for name in names}
-
-    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
-        (part,) = self._read([column])
-        with self._damage_said():
-            cells = part[column].to_pylist()
-        return ((row, "" if cell is None else str(cell).strip()) for row, cell in enumerate(cells, 1))
-
-    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Tensor:
-        kept = np.delete(np.arange(self.rows), list(leave_out))
-        found, done = torch.empty(len(kept), len(columns)), 0
-        for part in self._read(columns):
-            # Side by side first: a column that is written into the table by itself touches as many cache lines as rows.
-            block = np.stack([self._numbers(column, cells, kept) for column, cells in part.items()])
-            found[:, done : done + len(block)] = torch.from_numpy(block).T
-            done += len(block)
-        return found
-
-    def _numbers(self, column: str, cells: Any, kept: NDArray[np.int64]) -> NDArray[np.float32]:
-        kind = str(cells.type)
-        if not kind.startswith(("int", "uint", "float", "double", "halffloat", "decimal")):
-            raise self.wrong_cell(column, "a finite number", cells[0].as_py(), 1, f"({kind})")
-        values: NDArray[np.float64] = cells.cast("double", safe=False).to_numpy()[kept]  # empty cells become NaN
-        right = np.abs(values) <= _LARGEST
-        if not right.all():
-            row = int(kept[right.argmin()])
-            raise self.wrong_cell(column, "a finite number", cells[row].as_py(), row + 1)
-        return values.astype(np.float32)
-
-
-def open_table(path: Path) -> TableFile:
-    """A Parquet file by its ending, or else a CSV file."""
-    return ParquetTable(path) if path.suffix.lower() == ".parquet" else CsvTable(path)

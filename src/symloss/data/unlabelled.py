@@ -16,8 +16,9 @@ from symloss.data.image_folder import list_files
 from symloss.data.image_table import IMAGE_COLUMNS, image_column
 from symloss.data.images import NotAnImage, decode, readable
 from symloss.data.names import KNOWN
-from symloss.data.opening import TABLES, existing, open_data
-from symloss.data.table_file import TableFile, open_table
+from symloss.data.opening import TABLES, existing, open_data, open_table
+from symloss.data.table_encoder import TableEncoder
+from symloss.data.table_file import TableFile
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,14 @@ class Wanted:
         size: image files are resized to this many pixels on each side.
         columns: the features of a table.
         image: the column of image paths in a table.
+        encoder: how the columns of a table become features; None for a run of version 0.1.
     """
 
     shape: tuple[int, ...]
     size: int | None = None
     columns: tuple[str, ...] = ()
     image: str | None = None
+    encoder: TableEncoder | None = None
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,14 @@ def _known(inputs: Inputs, wanted: Wanted, name: str) -> Unlabelled:
 
 
 def _rows(table: TableFile, wanted: Wanted) -> Unlabelled:
+    if wanted.encoder is not None:
+        cells = table.cells_as(wanted.encoder.number_names, wanted.encoder.category_names)
+        return _numbered(torch.from_numpy(wanted.encoder.transform_cells(cells)), wanted, str(table.path))
     if not wanted.columns:
         raise _no_features(table, wanted)
     for column in wanted.columns:
         table.require(column, "feature")
-    return _numbered(table.numbers(list(wanted.columns)), wanted, str(table.path))
+    return _numbered(torch.from_numpy(table.numbers(wanted.columns)), wanted, str(table.path))
 
 
 def _no_features(table: TableFile, wanted: Wanted) -> ValueError:

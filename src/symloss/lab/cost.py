@@ -17,7 +17,7 @@ from symloss.lab.work import Work
 from symloss.runs.result import EpochRow
 from symloss.runs.settings import Settings
 from symloss.training.run import train
-from symloss.training.task import build_loss, build_model, build_optimizer, open_for_training
+from symloss.training.task import build_loss, build_model, build_optimizer, open_data_of
 
 STEPS = 3
 """The number of steps that are timed."""
@@ -70,7 +70,7 @@ def _before(works: list[Work]) -> dict[Settings, float]:
 
 
 def _measure(settings: Settings, threads: int, root: Path | None) -> float:
-    data = open_for_training(settings.data, root, label=settings.label, image=settings.image, test=settings.test)
+    data = open_data_of(settings, root)
     usual = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -50,7 +50,7 @@ class Question:
         searched = {dimension.name for dimension in self.space.dimensions}
         name, parameters = parse(self.base.loss)
         fixed = {key: value for key, value in parameters.items() if key not in searched}
-        settings = {key: value for key, value in self.base.to_dict().items() if key not in searched}
+        settings = {key: value for key, value in self.base.asked().items() if key not in searched}
         return {"settings": settings | {"loss": write(name, fixed)}, "seeds": self.seeds}
 
 

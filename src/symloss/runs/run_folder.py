@@ -23,11 +23,13 @@ from symloss.runs.settings import Settings
 from symloss.writing import clear_write_errors, write_whole
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
+COLUMNS = "columns.json"
+"""How the columns of a table became features. symloss.data.table_encoder knows its content."""
 RESULT, FAILURE, LOCK = "result.json", "failure.json", "lock"
 FORMAT = 1
 """The version of the folder's layout. It grows when an older symloss could misread a folder of a newer one."""
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
-BEFORE_AN_EPOCH = (SETTINGS, DATA, MANIFEST_FILE, LABELS_FILE, METRICS, FAILURE, BEST, LOCK)
+BEFORE_AN_EPOCH = (SETTINGS, DATA, COLUMNS, MANIFEST_FILE, LABELS_FILE, METRICS, FAILURE, BEST, LOCK)
 """Files of a run that has no checkpoint yet. The lock is removed last."""
 
 

@@ -116,6 +116,9 @@ class Settings:
         label: the column of the labels, in tables.
         image: the column of the image paths, in tables.
         test: clean data to test on, for the user's own data.
+        drop: columns of a table of features to leave out, separated by commas.
+        categorical: columns whose values are categories, although they are numbers.
+        keep: columns to use as features, although they look like ids.
         fingerprint: a checksum of files that may change: the user's own data, published data that is not as published,
             a noise matrix. None where there are no such files.
         profile: the name of the reduced form of a recipe. It changes nothing by itself, but every report prints it.
@@ -151,6 +154,9 @@ class Settings:
     label: str = "label"
     image: str | None = None
     test: str | None = None
+    drop: str | None = None
+    categorical: str | None = None
+    keep: str | None = None
     fingerprint: str | None = None
     profile: str = FULL
 
@@ -181,6 +187,14 @@ class Settings:
         """The settings by name, for JSON."""
         return dataclasses.asdict(self)
 
+    def asked(self) -> dict[str, Any]:
+        """The settings by name, for the hash of a search. Those that came after the first searches count where used."""
+        return self._without_unused(_AFTER_SEARCHES)
+
+    def _without_unused(self, later: tuple[str, ...]) -> dict[str, Any]:
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return {name: v for name, v in self.to_dict().items() if name not in later or v != defaults[name]}
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Settings:
         """Settings by name, as ``to_dict`` returns them. A name that is no setting is refused."""
@@ -198,9 +212,7 @@ class Settings:
     @property
     def key(self) -> str:
         """The same for the same settings, on every machine."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        counted = {name: v for name, v in self.to_dict().items() if name not in _LATER or v != defaults[name]}
-        text = json.dumps(counted, sort_keys=True)
+        text = json.dumps(self._without_unused(_LATER), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -230,7 +242,8 @@ def displayed_profile(profile: str) -> str:
     return profile if profile == FULL else f"{profile} (reduced: not the published protocol)"
 
 
-_LATER = ("noise_seed", "fingerprint", "profile")
+_AFTER_SEARCHES = ("drop", "categorical", "keep")
+_LATER = ("noise_seed", "fingerprint", "profile", *_AFTER_SEARCHES)
 """Settings that came later: they count only where they are used, so that runs from before keep their keys."""
 _KINDS: dict[str, tuple[str, Any]] = {
     "str": ("a text", str),

@@ -10,10 +10,8 @@ from symloss.data.names import KNOWN
 from symloss.recipes import resolve as recipes
 from symloss.recipes.published_settings import trained_as
 from symloss.runs.settings import Settings
-from symloss.training.task import augmentation, fingerprint, open_for_training
+from symloss.training.task import COLUMNS, augmentation, fingerprint, open_for_training
 
-COLUMNS = ("label", "image", "test")
-"""Settings that say which part of the user's own data is what."""
 LARGE = 96
 """Pixels of a side from which on a network for small images is the wrong one: its last layers grow with the image."""
 

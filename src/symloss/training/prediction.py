@@ -14,10 +14,11 @@ from symloss.data import open_data
 from symloss.data.bad_files import BadFiles, warn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
+from symloss.data.table_encoder import TableEncoder
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.losses.criterion import ScoreMap
 from symloss.models.factory import is_built_in, model_errors
-from symloss.runs.run_folder import BEST, DATA, SETTINGS, DataDescription, RunFolder
+from symloss.runs.run_folder import BEST, COLUMNS, DATA, SETTINGS, DataDescription, RunFolder
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
 from symloss.training.task import build_model, build_score_map, require_scores
 
@@ -32,6 +33,7 @@ class Trained:
         data: what the run trained on.
         name: the name of the model.
         image: the column of the image files, in a table.
+        encoder: how the columns of a table become features; None for other data, and for runs of version 0.1.
     """
 
     model: nn.Module
@@ -39,6 +41,7 @@ class Trained:
     data: DataDescription
     name: str
     image: str | None = None
+    encoder: TableEncoder | None = None
 
     def scores(self, examples: Examples) -> Iterator[tuple[Tensor, Tensor]]:
         """The numbers of some examples, and the scores that the loss would see of them, batch by batch."""
@@ -78,7 +81,12 @@ def trained(run: Path | str, best: bool = False, model: str | None = None) -> Tr
     network = build_model(settings, data.input_shape, len(data.classes))
     with must_fit(folder.path, settings.model):
         network.load_state_dict(state["model"])
-    return Trained(network, build_score_map(settings), data, settings.model, settings.image)
+    return Trained(network, build_score_map(settings), data, settings.model, settings.image, _encoder(folder))
+
+
+def _encoder(folder: RunFolder) -> TableEncoder | None:
+    document = folder.read(COLUMNS)
+    return None if document is None else TableEncoder.from_document(document, folder.path / COLUMNS)
 
 
 def predictions(
@@ -97,7 +105,7 @@ def predictions(
     """
     found = trained(run, best, model)
     known = found.data
-    wanted = Wanted(known.input_shape, known.size, known.columns, found.image)
+    wanted = Wanted(known.input_shape, known.size, known.columns, found.image, found.encoder)
     inputs = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip, warn))
     examples = Examples(inputs.inputs, torch.zeros(len(inputs.names), dtype=torch.int64))
     for index, scores in found.scores(examples):

@@ -21,7 +21,7 @@ from symloss.environment import versions
 from symloss.noise.manifest import MANIFEST_FILE
 from symloss.own_code import note_of
 from symloss.runs.result import EpochRow, Result
-from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
+from symloss.runs.run_folder import CHECKPOINT, COLUMNS, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
 from symloss.runs.settings import PRECISIONS, Settings
 from symloss.training.loop import Diverged, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
@@ -168,6 +168,8 @@ class _Work:
             folder.require_lock()
             task.corruption.save(folder.path)
             folder.write(DATA, asdict(_description(self.settings, task.data)))
+            if task.data.encoder is not None:
+                folder.write(COLUMNS, task.data.encoder.to_document())
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
             best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)

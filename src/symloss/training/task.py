@@ -17,6 +17,7 @@ from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
 from symloss.data.opening import open_data
 from symloss.data.published import MD5, deviation
+from symloss.data.table_cells import split_names
 from symloss.environment import data_root
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import create_loss
@@ -29,6 +30,9 @@ from symloss.noise.corrupt_labels import corrupt
 from symloss.noise.manifest import Corruption
 from symloss.noise.noise_spec import parse
 from symloss.runs.settings import Settings
+
+COLUMNS = ("label", "image", "test", "drop", "categorical", "keep")
+"""Settings that say which part of the user's own data is what."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,23 @@ def open_for_training(
     label: str = "label",
     image: str | None = None,
     test: str | None = None,
+    drop: str | None = None,
+    categorical: str | None = None,
+    keep: str | None = None,
     skip_bad: bool = False,
 ) -> DataSet:
-    """Open a data set, as :func:`symloss.data.open_data` does, and warn of every file that is left out."""
-    return open_data(data, root=root, label=label, image=image, test=test, skip_bad=skip_bad, on_bad=warn)
+    """Open a data set, as :func:`symloss.data.open_data` does, and warn of every file that is left out.
+
+    The names of columns in ``drop``, ``categorical`` and ``keep`` are separated by commas, as in settings.
+    """
+    chosen = {"drop": split_names(drop), "categorical": split_names(categorical), "keep": split_names(keep)}
+    return open_data(data, root=root, label=label, image=image, test=test, **chosen, skip_bad=skip_bad, on_bad=warn)
+
+
+def open_data_of(settings: Settings, root: Path | None = None, skip_bad: bool = False) -> DataSet:
+    """Open the data set that the settings name."""
+    columns = {name: getattr(settings, name) for name in COLUMNS}
+    return open_for_training(settings.data, root, **columns, skip_bad=skip_bad)
 
 
 def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False, data: DataSet | None = None) -> Task:
@@ -81,9 +98,7 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
         data: the data set of these settings, if it is open already; else it is opened.
     """
     if data is None:
-        data = open_for_training(
-            settings.data, root, label=settings.label, image=settings.image, test=settings.test, skip_bad=skip_bad
-        )
+        data = open_data_of(settings, root, skip_bad)
     clean_is_known = data.labels_are_true or settings.noise != "clean"
     _refuse_changed(settings, data, root)
     _refuse_what_data_lacks(settings, data, clean_is_known)

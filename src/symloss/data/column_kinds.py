@@ -1,0 +1,205 @@
+"""What becomes of each column of a table: numbers, categories, or nothing, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symloss.data.frame_cells import WHERE, frame_cells
+from symloss.data.table_cells import Cells, Text, is_whole, require_columns
+
+Kind = Literal["number", "category", "left out"]
+KINDS: tuple[Kind, ...] = ("number", "category", "left out")
+MOST_CATEGORIES = 64
+"""A column of text becomes at most so many features. The last of them stands for all rare categories."""
+ROWS_OF_IDS = 20
+"""In fewer rows it is nothing special that all values are different."""
+CHANCE = 0.01
+"""Whole numbers that are all different are ids if that has at most this chance among as many random ones."""
+NEARLY_ALL = 0.9
+"""Text of which this share is different is no category."""
+_ID = "whole numbers, all different: looks like an id"
+_ID_NAME = re.compile(r"(.*[^a-z])?(id|idx|index|uuid|guid)|row|unnamed: 0|")
+_CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
+
+
+class Column(NamedTuple):
+    """A column of a table. (A tuple, because there may be a million.)
+
+    Args:
+        name: its name.
+        kind: "number", "category" or "left out".
+        reason: why, in words.
+        notable: whether this is worth telling a person who did not ask.
+    """
+
+    name: str
+    kind: Kind
+    reason: str
+    notable: bool = False
+
+
+def describe_columns(
+    frame: Any, drop: Sequence[str] = (), categorical: Sequence[str] = (), keep: Sequence[str] = ()
+) -> tuple[Column, ...]:
+    """Say what becomes of each column of a table.
+
+    Args:
+        frame: a DataFrame, or a mapping of names to columns.
+        drop: columns to leave out.
+        categorical: columns whose values are categories, although they are numbers.
+        keep: columns to use, although they look like ids.
+
+    >>> for column in describe_columns({"size": [1.5, None], "colour": ["red", "blue"]}, drop=["colour"]):
+    ...     print(column.name, column.kind, column.reason, sep=": ")
+    size: number: numbers, 50 % missing: the median, and a column that marks them
+    colour: left out: dropped, as asked
+    """
+    return describe_cells(frame_cells(frame, categorical, drop), drop, categorical, keep)
+
+
+def describe_cells(
+    cells: Cells,
+    drop: Collection[str] = (),
+    categorical: Collection[str] = (),
+    keep: Collection[str] = (),
+    where: object = WHERE,
+) -> tuple[Column, ...]:
+    """Say what becomes of each column, as :func:`describe_columns` does."""
+    check_choice(cells.names, drop, categorical, keep, where)
+    found = {name: Column(name, "left out", "dropped, as asked") for name in drop}
+    found |= _describe_numbers(cells, frozenset(keep))
+    for name, texts in cells.texts.items():
+        asked = "as asked" if name in categorical else "declared" if name in cells.declared else ""
+        found[name] = _describe_text(name, texts, asked, name in keep)
+    if all(column.kind == "left out" for column in found.values()):
+        found |= _only_numbers(found.values())
+    return tuple(found[name] for name in cells.names if name in found)
+
+
+def check_choice(
+    names: Collection[str],
+    drop: Collection[str],
+    categorical: Collection[str],
+    keep: Collection[str],
+    where: object = WHERE,
+) -> None:
+    """Raise ValueError unless the choice of columns makes sense for a table with these columns."""
+    known = frozenset(names) if drop or categorical or keep else frozenset()
+    for argument, chosen in (("drop", drop), ("categorical", categorical), ("keep", keep)):
+        require_columns(chosen, known, argument, where)
+        if argument != "drop" and not set(drop).isdisjoint(chosen):
+            both = next(name for name in chosen if name in drop)
+            raise ValueError(f"{argument} must name other columns than drop; got {both!r} in both")
+
+
+def _describe_numbers(cells: Cells, keep: Collection[str]) -> dict[str, Column]:
+    found = {name: Column(name, "number", "numbers") for name in cells.number_names}
+    rows, missing = len(cells), np.isnan(cells.numbers).sum(axis=0)
+    for place in np.flatnonzero(missing).tolist():
+        name, gaps = cells.number_names[place], int(missing[place])
+        if gaps == rows:
+            found[name] = Column(name, "left out", "no value in any row", True)
+        else:
+            reason = f"numbers, {share(gaps, rows)} missing: the median, and a column that marks them"
+            found[name] = Column(name, "number", reason)
+    for place in _whole_and_different(cells):
+        name = cells.number_names[place]
+        sure = _named_like_an_id(name) or _no_accident(cells.numbers[:, place])
+        found[name] = _of_an_id(name, sure, name in keep)
+    return found
+
+
+def _only_numbers(columns: Iterable[Column]) -> dict[str, Column]:
+    """Numbers that look like ids, but are not called so, are features where there are no others."""
+    unnamed = [column.name for column in columns if column.reason == _ID and not _named_like_an_id(column.name)]
+    reason = "whole numbers, all different, but there are no other features"
+    return {name: Column(name, "number", reason, True) for name in unnamed}
+
+
+def _of_an_id(name: str, sure: bool, kept: bool) -> Column:
+    if kept:
+        return Column(name, "number", "whole numbers, all different: kept, as asked")
+    if sure:
+        return Column(name, "left out", _ID, True)
+    return Column(name, "number", "whole numbers, all different: to be dropped if it is an id", True)
+
+
+def _whole_and_different(cells: Cells) -> list[int]:
+    """The places of columns of whole numbers that are all different, where that may mean something."""
+    # The first rows tell most columns apart from these. A missing value is not equal to itself.
+    first = cells.numbers[:100]
+    likely = np.flatnonzero((first == np.floor(first)).all(axis=0)).tolist() if len(first) > 1 else []
+    few = len(cells) < ROWS_OF_IDS
+    return [
+        place
+        for place in likely
+        if not (few and not _named_like_an_id(cells.number_names[place])) and _is_whole_and_different(cells, place)
+    ]
+
+
+def _is_whole_and_different(cells: Cells, place: int) -> bool:
+    texts = cells.whole.get(cells.number_names[place])
+    if texts is not None:
+        return len(set(texts)) == len(texts) and is_whole(texts)
+    values = cells.numbers[:, place]
+    return _all_different(values[:100]) and _all_different(values) and bool((values == np.floor(values)).all())
+
+
+def _all_different(values: NDArray[np.float32]) -> bool:
+    return len(np.unique(values)) == len(values)
+
+
+def _no_accident(values: NDArray[np.float32]) -> bool:
+    """Whether so many random numbers from the same range would hardly be all different (the birthday problem)."""
+    width = float(values.max()) - float(values.min()) + 1
+    return len(values) ** 2 / (2 * width) >= -float(np.log(CHANCE))
+
+
+def _named_like_an_id(name: str) -> bool:
+    name = name.strip()
+    return bool(_ID_NAME.fullmatch(name.lower()) or _CAMEL_ID.fullmatch(name))
+
+
+def _describe_text(name: str, texts: Text, asked: str, kept: bool) -> Column:
+    values = {text for text in texts if text is not None}
+    gaps = sum(text is None for text in texts)
+    if not values:
+        return Column(name, "left out", "no value in any row", True)
+    if not (asked or kept):
+        reason = _useless(name, len(values), gaps, len(texts))
+        if reason:
+            return Column(name, "left out", reason, True)
+    count = f"{len(values)} value{'s' if len(values) > 1 else ''}"
+    reason = f"text with {count}" if not asked else f"a category {asked}, {count}"
+    categories = len(values) + (gaps > 0)
+    if categories > MOST_CATEGORIES:
+        reason += f": the {MOST_CATEGORIES - 1} most frequent, and one for all others"
+    if gaps:
+        reason += f"; {share(gaps, len(texts))} missing count as a value"
+    return Column(name, "category", reason)
+
+
+def _useless(name: str, values: int, gaps: int, rows: int) -> str:
+    """Why a column of text is left out; empty if it is not."""
+    if values == 1 and not gaps:
+        return "text, always the same"
+    filled = rows - gaps
+    if values == filled and (filled >= ROWS_OF_IDS or (_named_like_an_id(name) and not gaps)):
+        return "text, all different: looks like an id"
+    if filled >= ROWS_OF_IDS and values >= NEARLY_ALL * filled:
+        return f"text, nearly all different ({values} values in {filled} rows)"
+    return ""
+
+
+def share(part: int, whole: int) -> str:
+    """A share in percent, for people.
+
+    >>> share(1, 8), share(1, 1000)
+    ('12 %', 'less than 1 %')
+    """
+    return f"{100 * part / whole:.0f} %" if 200 * part >= whole else "less than 1 %"

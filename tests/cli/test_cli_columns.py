@@ -1,0 +1,116 @@
+"""Tables with ids, gaps and categories on the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from symloss.cli.columns import column_lines
+from symloss.data.column_kinds import Column
+
+SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--losses", "mae", "--seeds", "1")
+LEFT_OUT = (
+    "left out: 'id' (whole numbers, all different: looks like an id); --keep COLUMN uses one that looks like an id"
+)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """The colour says the class, and every fifth size is missing."""
+    rng = np.random.default_rng(0)
+    with open(tmp_path / "people.csv", "w") as file:
+        file.write("id;size;colour;code;label\n")
+        for row in range(60):
+            size = "" if row % 5 == 0 else f"{rng.normal():.3f}".replace(".", ",")
+            file.write(f"{row};{size};{'red' if row % 2 else 'blue'};{row % 3};{'odd' if row % 2 else 'even'}\n")
+    return tmp_path / "people.csv"
+
+
+def test_show_says_what_becomes_of_each_column(run_command, table):
+    shown = run_command("data", "show", str(table), "--categorical", "code").stdout.splitlines()
+    assert shown[:6] == [
+        "people: inputs 7, in memory",
+        "column\tbecomes\twhy",
+        "id\tleft out\twhole numbers, all different: looks like an id",
+        "size\tnumber\tnumbers, 20 % missing: the median, and a column that marks them",
+        "colour\tcategory\ttext with 2 values",
+        "code\tcategory\ta category as asked, 3 values",
+    ]
+    kept = run_command("data", "show", str(table), "--keep", "id", "--drop", "code,size").stdout.splitlines()
+    assert kept[0] == "people: inputs 3, in memory"
+
+
+@pytest.mark.slow
+def test_a_run_keeps_what_it_learnt_and_predicts_with_it(run_command, table, tmp_path):
+    run = tmp_path / "run"
+    how = ("--data", str(table), "--categorical", "code", "--out", str(run))
+    trained = run_command("train", *how, "--loss", "ce", "--model", "mlp:hidden=8", "--epochs", "40")
+    assert trained.returncode == 0, trained.stderr
+    assert LEFT_OUT in trained.stderr.splitlines()
+    kept = {entry["name"]: entry for entry in json.loads((run / "columns.json").read_text())["columns"]}
+    assert kept["colour"]["values"] == ["blue", "red"]
+    assert json.loads((run / "settings.json").read_text())["categorical"] == "code"
+    new = tmp_path / "new.csv"
+    new.write_text("code,colour,size\n1.0,red,0.5\n,blue,NA\n7,green,1\n")
+    predicted = run_command("predict", str(run), str(new))
+    rows = list(csv.DictReader(predicted.stdout.splitlines()))
+    assert [row["prediction"] for row in rows[:2]] == ["odd", "even"]
+    assert len(rows) == 3
+    new.write_text("code,size\n1,0.5\n")
+    refusal = run_command("predict", str(run), str(new))
+    assert refusal.returncode == 2
+    assert refusal.stderr.splitlines() == [
+        f"symloss: {new} must have the feature column 'colour'; got the columns code, size"
+    ]
+    # The same command again finds the run as it was.
+    assert run_command("train", *how, "--loss", "ce", "--model", "mlp:hidden=8", "--epochs", "40").returncode == 0
+
+
+@pytest.mark.slow
+def test_compare_and_tune_take_the_same_options(run_command, table, tmp_path):
+    runs = ("--runs", str(tmp_path / "runs"))
+    found = run_command("compare", "--data", str(table), *SMALL, "--drop", "id,code", *runs, "--json")
+    assert found.returncode == 0, found.stderr
+    assert "left out" not in found.stderr
+    (settings,) = [run[0]["settings"] for run in json.loads(found.stdout)["runs"]]
+    assert settings["drop"] == "id,code"
+    tuned = run_command("tune", "--data", str(table), *SMALL, "--weight-decays", "0", "--keep", "id", *runs)
+    assert tuned.returncode == 0, tuned.stderr
+    assert "--keep id" in tuned.stdout
+
+
+def test_a_bad_choice_is_one_sentence(run_command, table, tmp_path):
+    refusal = run_command("train", "--data", str(table), "--drop", "colour, sise", "--out", str(tmp_path / "run"))
+    assert refusal.returncode == 2
+    (line,) = refusal.stderr.splitlines()
+    assert "drop must name columns" in line
+    assert "got 'sise', did you mean 'size'?" in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_of_before_predicts_as_it_did(run_command, tmp_path):
+    """It has no file of columns, and nothing was added to its numbers."""
+    table, run = tmp_path / "x.csv", tmp_path / "run"
+    table.write_text("b,a,label\n" + "".join(f"{k / 7},{k % 4},{'xy'[k % 2]}\n" for k in range(40)))
+    run_command("train", "--data", str(table), "--loss", "mae", *SMALL[:4], "--out", str(run))
+    now = run_command("predict", str(run), str(table))
+    (run / "columns.json").unlink()
+    assert run_command("predict", str(run), str(table)).stdout == now.stdout != ""
+
+
+def test_a_damaged_file_of_columns(run_command, table, tmp_path):
+    run = tmp_path / "run"
+    run_command("train", "--data", str(table), "--loss", "mae", *SMALL[:4], "--out", str(run))
+    (run / "columns.json").write_text('{"format": 1, "columns": [{"name": "size"}]}')
+    refusal = run_command("predict", str(run), str(table))
+    assert refusal.returncode == 2
+    (line,) = refusal.stderr.splitlines()
+    assert f"{run / 'columns.json'} must hold the kind of each column as text" in line
+
+
+def test_plain_numbers_of_a_wide_table_share_a_line():
+    columns = [*(Column(f"c{k}", "number", "numbers") for k in range(99)), Column("\x1b[2J", "category", "text")]
+    assert list(column_lines(columns))[1:] == ["99 columns\tnumber\tnumbers", "\\x1b[2J\tcategory\ttext"]

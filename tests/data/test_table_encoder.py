@@ -1,0 +1,301 @@
+"""Tables become features: against scikit-learn on DataFrames, and what is said of each column."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from refusals import refused
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+from symloss.data.column_kinds import MOST_CATEGORIES, describe_columns
+from symloss.data.table_encoder import TableEncoder
+
+RNG = np.random.default_rng(0)
+ROWS = 200
+
+
+def mixed(rows: int = ROWS, seed: int = 0) -> pd.DataFrame:
+    """Numbers, numbers with gaps, text with gaps, a declared category, and text with many values."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "size": rng.standard_normal(rows).astype(np.float32),
+            "colour": rng.choice(["red", "blue", "dark green"], rows),
+            "age": rng.integers(20, 60, rows).astype(float),
+            "grade": pd.Categorical(rng.choice([1, 2, 3], rows)),
+            "town": [f"town {int(place)}" for place in rng.exponential(30, rows)],
+        }
+    )
+    frame.loc[rng.random(rows) < 0.2, "age"] = np.nan
+    frame.loc[rng.random(rows) < 0.1, "colour"] = None
+    return frame
+
+
+def by_scikit_learn(frame: pd.DataFrame, other: pd.DataFrame) -> np.ndarray:
+    """What scikit-learn makes of it without us, with a missing category as a text that sorts last."""
+    texts = ["colour", "grade", "town"]
+    frame, other = (each.astype({"grade": str}).fillna({"colour": "~"}) for each in (frame, other))
+    encoder = OneHotEncoder(handle_unknown="ignore", max_categories=MOST_CATEGORIES, sparse_output=False)
+    steps = [("n", SimpleImputer(strategy="median", add_indicator=True), ["size", "age"]), ("c", encoder, texts)]
+    return ColumnTransformer(steps).fit(frame).transform(other).astype(np.float32)
+
+
+def test_features_are_those_of_scikit_learn():
+    frame, other = mixed(1000), mixed(500, seed=1)
+    encoder = TableEncoder().fit(frame)
+    assert frame["town"].nunique() > MOST_CATEGORIES
+    assert set(other["town"]) - set(frame["town"])
+    for each in (frame, other):
+        np.testing.assert_array_equal(encoder.transform(each), by_scikit_learn(frame, each))
+    assert encoder.transform(frame).dtype == np.float32
+    assert len(encoder.feature_names_) == encoder.transform(frame).shape[1]
+    np.testing.assert_array_equal(TableEncoder().fit_transform(frame), encoder.transform(frame))
+
+
+def test_the_features_have_names():
+    names = TableEncoder(drop=["town"]).fit(mixed()).feature_names_
+    colours = ("colour=blue", "colour=dark green", "colour=red", "colour is missing")
+    assert names == ("size", "age", "age is missing", *colours, "grade=1", "grade=2", "grade=3")
+    assert TableEncoder().fit(mixed(2000)).feature_names_[-1] == "town=(rare)"
+
+
+def test_a_round_trip_through_json_changes_no_bit():
+    frame, other = mixed(1000), mixed(50, seed=1)
+    encoder = TableEncoder().fit(frame)
+    document = json.loads(json.dumps(encoder.to_document()))
+    again = TableEncoder.from_document(document)
+    assert again.transform(other).tobytes() == encoder.transform(other).tobytes()
+    assert again.feature_names_ == encoder.feature_names_
+    assert [column[:3] for column in again.columns_] == [column[:3] for column in encoder.columns_]
+    assert again.to_document() == document
+
+
+def test_complete_numbers_come_out_as_they_are():
+    values = RNG.standard_normal((30, 4)).astype(np.float32) * 10.0 ** RNG.integers(-30, 30, 4)
+    frame = pd.DataFrame(values, columns=list("abcd"))
+    encoder = TableEncoder()
+    assert encoder.fit_transform(frame).tobytes() == values.astype(np.float32).tobytes()
+    assert encoder.feature_names_ == tuple("abcd")
+
+
+def test_a_gap_where_training_had_none_becomes_the_median():
+    encoder = TableEncoder().fit({"a": [1.0, 5.0, 2.0], "b": [0.5, 0.5, 0.25]})
+    assert encoder.transform({"a": [None, 7.0], "b": [1, 2]}).tolist() == [[2, 1], [7, 2]]
+
+
+def test_the_median_of_the_largest_numbers_is_finite():
+    largest = float(np.finfo(np.float32).max)
+    encoder = TableEncoder().fit({"a": [largest, largest, None]})
+    assert encoder.transform({"a": [None]}).tolist() == [[largest, 1]]
+
+
+def test_unseen_categories_are_zeros_and_rare_ones_share_a_feature():
+    texts = [f"c{k}" for k in range(MOST_CATEGORIES + 5)] * 2 + [f"c{k}" for k in range(MOST_CATEGORIES - 1)]
+    encoder = TableEncoder().fit({"a": texts})
+    rows = encoder.transform({"a": ["c0", f"c{MOST_CATEGORIES}", f"c{MOST_CATEGORIES + 1}", "new", None]})
+    assert rows.sum(axis=1).tolist() == [1, 1, 1, 0, 0]
+    assert rows[:, -1].tolist() == [0, 1, 1, 0, 0]
+    assert rows.shape == (5, MOST_CATEGORIES)
+
+
+def test_fitting_again_forgets():
+    encoder = TableEncoder().fit({"a": ["x", "y"]})
+    assert encoder.transform({"a": ["z"]}).tolist() == [[0, 0]]
+    assert encoder.fit({"a": ["z", "y", None]}).transform({"a": ["z"]}).tolist() == [[0, 1, 0]]
+
+
+# --- What a cell means -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1.5, None, 2.5]),
+        pd.Series([1.5, pd.NA, 2.5], dtype="Float64"),
+        pd.Series([1.5, None, 2.5], dtype=object),
+        [1.5, None, 2.5],
+        np.array([1.5, np.nan, 2.5]),
+    ],
+    ids=["float", "nullable", "object", "list", "array"],
+)
+def test_numbers_of_every_type(column):
+    encoder = TableEncoder().fit({"a": column})
+    assert encoder.transform({"a": column}).tolist() == [[1.5, 0], [2, 1], [2.5, 0]]
+
+
+def test_switches_are_numbers():
+    for column in (pd.Series([True, False]), pd.Series([True, False], dtype="boolean"), [True, False]):
+        assert TableEncoder().fit({"a": column}).transform({"a": column}).tolist() == [[1], [0]]
+
+
+@pytest.mark.parametrize("dtype", [object, "string", "str", "category"])
+def test_texts_of_every_type(dtype):
+    column = pd.Series(["x", None, "y"], dtype=dtype)
+    encoder = TableEncoder().fit({"a": column})
+    assert encoder.feature_names_ == ("a=x", "a=y", "a is missing")
+    assert encoder.transform({"a": column}).tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    "column", [[1, 2, 1], [1.0, 2.0, 1.0], ["1", "2", "1.0"], pd.Series([1, 2, 1], dtype="category")]
+)
+def test_a_category_has_one_name_however_it_is_written(column):
+    encoder = TableEncoder(categorical=["a"]).fit({"a": [1, 2, 1]})
+    assert encoder.transform({"a": column}).tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
+def test_numbers_as_text_where_training_had_numbers():
+    encoder = TableEncoder().fit({"a": [1.0, 2.0]})
+    assert encoder.transform({"a": ["3", "NA"]}).tolist() == [[3], [1.5]]
+    with refused(ValueError, "column 'a' of the table", "a number in every row", "got 'x' in row 2"):
+        encoder.transform({"a": ["3", "x"]})
+
+
+def test_names_that_are_numbers():
+    frame = pd.DataFrame(RNG.standard_normal((3, 2)))
+    assert TableEncoder().fit(frame).feature_names_ == ("0", "1")
+
+
+# --- What becomes of a column ------------------------------------------------------------------------------------
+
+
+def reason(values, name="a", **choice):
+    """Beside another feature."""
+    column, _ = describe_columns({name: values, "other": [0.5] * len(values)}, **choice)
+    return column.kind, column.reason
+
+
+MANY = 40
+NUMBERED, SPREAD = list(range(MANY)), RNG.permutation(10**6)[:MANY].tolist()
+TEXTS = [f"name {k}" for k in range(MANY)]
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "kind", "words"),
+    [
+        ([1.5, 2.5], "a", "number", "numbers"),
+        ([2, 2], "a", "number", "numbers"),
+        ([1.5] * 7 + [None], "a", "number", "12 % missing: the median, and a column that marks them"),
+        ([1.5] * 999 + [None], "a", "number", "less than 1 % missing"),
+        ([None, None], "a", "left out", "no value in any row"),
+        (["", "NA"], "a", "left out", "no value in any row"),
+        (NUMBERED, "a", "left out", "whole numbers, all different: looks like an id"),
+        (NUMBERED[:9] * 2, "id", "number", "numbers"),
+        (NUMBERED[:9], "a", "number", "numbers"),
+        (NUMBERED[:9], "Unnamed: 0", "left out", "looks like an id"),
+        (SPREAD, "a", "number", "whole numbers, all different: to be dropped if it is an id"),
+        *((SPREAD, name, "left out", "looks like an id") for name in ("id", "index", "customer_id", "PassengerId", "")),
+        *((SPREAD, name, "number", "to be dropped") for name in ("paid", "humidity", "fluid")),
+        ([10**17 + k for k in range(MANY)], "a", "left out", "looks like an id"),
+        ([10**17 + k // 2 for k in range(MANY)], "a", "number", "numbers"),
+        ([2.0**24 + k / 2 for k in range(MANY)], "a", "number", "numbers"),
+        ([k + 0.5 for k in range(MANY)], "a", "number", "numbers"),
+        ([*range(100), *range(50)], "a", "number", "numbers"),
+        ([*range(100), *(k + 0.5 for k in range(50))], "a", "number", "numbers"),
+        ([*NUMBERED[:-1], None], "a", "number", "2 % missing"),
+        (TEXTS, "a", "left out", "text, all different: looks like an id"),
+        (TEXTS[:9], "a", "category", "text with 9 values"),
+        (TEXTS[:9], "id", "left out", "text, all different: looks like an id"),
+        ([*TEXTS, TEXTS[0]], "a", "left out", "nearly all different (40 values in 41 rows)"),
+        (TEXTS * 2, "a", "category", "text with 40 values"),
+        (["x", "x"], "a", "left out", "text, always the same"),
+        (["x", None], "a", "category", "text with 1 value; 50 % missing count as a value"),
+        ([f"v{k}" for k in range(70)] * 2, "a", "category", "text with 70 values: the 63 most frequent, and one"),
+    ],
+)
+def test_what_becomes_of_a_column(values, name, kind, words):
+    assert reason(values, name)[0] == kind
+    assert words in reason(values, name)[1]
+
+
+def test_a_choice_goes_first():
+    assert reason(NUMBERED, keep=["a"]) == ("number", "whole numbers, all different: kept, as asked")
+    assert reason(TEXTS, keep=["a"]) == ("category", "text with 40 values")
+    assert reason([1, 2, 1], categorical=["a"]) == ("category", "a category as asked, 2 values")
+    assert reason([1, 2, 1], drop=["a"]) == ("left out", "dropped, as asked")
+    assert reason(pd.Series(TEXTS, dtype="category")) == ("category", "a category declared, 40 values")
+
+
+def test_only_surprises_are_notable():
+    columns = describe_columns({"id": NUMBERED, "b": SPREAD, "c": [1.5] * MANY, "d": NUMBERED}, drop=["d"])
+    assert [column.notable for column in columns] == [True, True, False, False]
+
+
+def test_numbers_that_are_the_only_feature_are_used():
+    (column,) = describe_columns({"dose": NUMBERED})
+    assert column == ("dose", "number", "whole numbers, all different, but there are no other features", True)
+    assert [column.kind for column in describe_columns({"id": NUMBERED, "name": TEXTS})] == ["left out", "left out"]
+
+
+def test_a_wide_table_of_few_samples_keeps_its_counts():
+    counts = RNG.integers(0, 10**6, (30, 50))
+    columns = describe_columns({f"gene {k}": counts[:, k] for k in range(50)})
+    assert {column.kind for column in columns} == {"number"}
+
+
+# --- Bad input ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frame", "choice", "ingredients"),
+    [
+        ({"a": [1, 2]}, {"drop": ["b"]}, ("drop must name columns of the table", "got 'b'")),
+        ({"a": [1, 2]}, {"categorical": ["b"]}, ("categorical must name columns", "got 'b'")),
+        ({"a": [1, 2]}, {"keep": ["b"]}, ("keep must name columns", "got 'b'")),
+        ({"a": [1, 2]}, {"keep": ["a"], "drop": ["a"]}, ("keep must name other columns than drop", "'a' in both")),
+        ({"a": [1, 2]}, {"drop": ["a"]}, ("a column of features", "a (dropped, as asked)")),
+        ({"id": NUMBERED}, {}, ("a column of features", "looks like an id", "keep=")),
+        ({}, {}, ("a column of features", "got no columns")),
+        ({"a": [1.0, np.inf]}, {}, ("column 'a'", "a finite number", "got inf in row 2")),
+        ({"a": [1.0, 1e39]}, {}, ("column 'a'", "a finite number", "got 1e+39 in row 2")),
+        ({"a": [[1], [2]]}, {}, ("column 'a'", "numbers or text", "got int64")),
+        ({"a": pd.Series([{}, {}])}, {}, ("column 'a'", "numbers or text", "got {}")),
+        ({"a": pd.to_datetime(["2020-01-01"] * 2)}, {}, ("column 'a'", "numbers or text", "got datetime64", "drop it")),
+        ({"a": [*range(19), "1O"]}, {}, ("column 'a'", "a number in every row", "got '1O' in row 20", "categorical")),
+        ({"a": [1, 2], "b": [1]}, {}, ("the same length", "[1, 2]")),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, ("different names", "'a' twice")),
+    ],
+)
+def test_bad_tables(frame, choice, ingredients):
+    with refused(ValueError, *ingredients):
+        TableEncoder(**choice).fit(frame)
+
+
+def test_a_column_that_is_missing_later():
+    encoder = TableEncoder().fit({"a": [1.0, 2.0], "b": ["x", "y"]})
+    for frame in ({"a": [1.0]}, {"b": ["x"]}):
+        with refused(ValueError, "the table must have the feature column", f"got the columns {next(iter(frame))}"):
+            encoder.transform(frame)
+
+
+@pytest.mark.parametrize(
+    ("change", "ingredients"),
+    [
+        (lambda document: [], ("what was learnt of each column", "got []")),
+        (lambda document: document | {"format": 2}, ("a newer version of symloss", "format 2")),
+        (lambda document: document | {"columns": {}}, ("what was learnt of each column",)),
+        (lambda document: document | {"columns": [5]}, ("the name of each column as text", "got 5")),
+        (lambda document: _changed(document, 0, kind="word"), ("the kind of column 'a'", "got 'word'")),
+        (lambda document: _changed(document, 0, median=float("nan")), ("median", "a finite number", "nan")),
+        (lambda document: _changed(document, 0, median=None), ("median", "a finite number")),
+        (lambda document: _changed(document, 1, values=[5]), ("values", "a list of texts", "[5]")),
+        (lambda document: _changed(document, 1, others=None), ("others", "a list of texts")),
+        (lambda document: _changed(document, 1, others=["x"]), ("different values",)),
+        (lambda document: _changed(document, 1, values=[]), ("different values",)),
+    ],
+)
+def test_a_damaged_document(change, ingredients):
+    document = TableEncoder().fit({"a": [1.0, 2.0], "b": ["x", "y"]}).to_document()
+    with refused(ValueError, "columns.json", *ingredients):
+        TableEncoder.from_document(change(document), "columns.json")
+
+
+def _changed(document, place, **values):
+    columns = [dict(entry) for entry in document["columns"]]
+    columns[place] |= values
+    return document | {"columns": columns}
