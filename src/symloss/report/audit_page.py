@@ -44,7 +44,7 @@ def _matrix(document: AuditDocument) -> Iterator[str]:
     counts = np.zeros((len(document.classes),) * 2, dtype=np.int64)
     np.add.at(counts, (document.given, _suggested(document)), 1)
     transitions = Transitions(document.classes, counts, draws=1)
-    pairs = "; ".join(f"{a} → {b} {100 * rate:.1f} %" for a, b, rate in transitions.largest(8))
+    pairs = "; ".join(f"{a} → {b} ({100 * rate:.1f} %)" for a, b, rate in transitions.largest(8))
     note = "Of each given label (row) the share, in %, that should rather be each class (column)."
     note += " A click on a cell shows its labels." if len(document.classes) <= CELLS else ""
     yield (
@@ -121,7 +121,8 @@ def _suspect(document: AuditDocument, suspect: Suspect) -> str:
     return (
         f'<article class="suspect" tabindex="-1"{attributes}>{_picture(suspect, name)}<div class="about">'
         f'<p class="labels"><span>{escape(names[given])}</span> → <b>{escape(names[suggested])}</b></p>'
-        f'<p class="which">{escape(name)} · score {document.label_scores[place]:.3g}</p>{_cells(document, suspect)}'
+        f'<p class="which"><span>{escape(name)}</span> <span>score {document.label_scores[place]:.3g}</span></p>'
+        f"{_cells(document, suspect)}"
         '</div><div class="decide"><button type="button" data-decide="accepted" aria-pressed="false">Accept</button>'
         '<button type="button" data-decide="rejected" aria-pressed="false">Reject</button></div></article>'
     )

@@ -19,7 +19,7 @@ class WrongCount:
     Attributes:
         n_wrong: the number.
         interval: (low, high), the ends of an interval for it.
-        method: "margins" or "held-out labels", whichever the number comes from.
+        method: "negative margins" or "held-out labels", whichever the number comes from.
     """
 
     n_wrong: int
@@ -57,7 +57,7 @@ def count_wrong(
     checks.number("level", level, "(0, 1)")
     size, negative = len(values), int((values < 0).sum())
     if held_out_labels is None or held_out_probabilities is None:
-        return WrongCount(negative, _scaled(_wilson(negative, size, level), size), "margins")
+        return WrongCount(negative, _scaled(_wilson(negative, size, level), size), "negative margins")
     labels, probabilities = np.asarray(held_out_labels), np.asarray(held_out_probabilities)
     if probabilities.ndim != 2 or labels.shape != probabilities.shape[:1] or not len(labels):
         raise ValueError(
@@ -67,7 +67,7 @@ def count_wrong(
     other = int((probabilities.argmax(1) != labels).sum())
     low, high = _wilson(other, len(labels), level)
     if low <= negative / size <= high:
-        return WrongCount(negative, _scaled((low, high), size), "margins")
+        return WrongCount(negative, _scaled((low, high), size), "negative margins")
     return WrongCount(round(size * other / len(labels)), _scaled((low, high), size), "held-out labels")
 
 
