@@ -23,8 +23,9 @@ def corrected_table(path: Path, label: str, labels: Mapping[int, str]) -> bytes:
     """
     if path.suffix.lower() == ".parquet":
         return _corrected_parquet(path, label, labels)
-    text = io.StringIO()
-    start = path.open("rb").read(2**16)
+    text = io.StringIO(newline="")
+    with path.open("rb") as file:
+        start = file.read(2**16)
     ending = "\r\n" if b"\r\n" in start else "\n"
     writer = csv.writer(text, lineterminator=ending)
     column = -1

@@ -1,7 +1,7 @@
 """Finding the wrong labels of training data."""
 
 from symloss.robust.audit import Audit, audit_labels
-from symloss.robust.audit_run import RunAudit, audit_run
+from symloss.robust.run_audit import RunAudit, audit_run
 from symloss.robust.wrong_count import WrongCount, count_wrong
 
 __all__ = ["Audit", "RunAudit", "WrongCount", "audit_labels", "audit_run", "count_wrong"]

@@ -107,7 +107,7 @@ def _kept_margins(folder: RunFolder, task: Task) -> NDArray[np.float32] | None:
     if kept is None:
         warnings.warn(
             f"{folder.path} has no {MARGINS}, as a version of symloss began it that kept none; its labels are ranked "
-            "by one checkpoint, which finds fewer of the wrong ones",
+            "by one checkpoint, which mostly finds fewer of the wrong ones",
             stacklevel=2,
         )
         return None
