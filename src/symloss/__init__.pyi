@@ -8,6 +8,7 @@ from symloss import models as models
 from symloss import noise as noise
 from symloss import recipes as recipes
 from symloss import report as report
+from symloss import robust as robust
 from symloss import runs as runs
 from symloss import theory as theory
 from symloss import training as training

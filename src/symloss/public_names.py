@@ -32,6 +32,7 @@ MODULES = {
     "noise": "symloss.noise",
     "recipes": "symloss.recipes",
     "report": "symloss.report",
+    "robust": "symloss.robust",
     "runs": "symloss.runs",
     "theory": "symloss.theory",
     "training": "symloss.training",

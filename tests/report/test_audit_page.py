@@ -92,6 +92,7 @@ def test_names_stay_words_and_nothing_is_fetched(opened):
     browser = opened(document(columns=(HOSTILE,), suspects=(Suspect(0, None, (SCRIPT,)),), rows=range(8), files=None))
     assert browser.execute_script("return window.hacked === undefined")
     assert browser.execute_script("return [document.scripts.length, document.images.length]") == [1, 0]
+    assert browser.execute_script("return document.querySelector('.review').dataset.key") == HOSTILE
     words = browser.find_element("tag name", "body").text
     assert words.count(HOSTILE) >= 3
     assert SCRIPT in words

@@ -13,7 +13,7 @@ from refusals import refused
 from sklearn.metrics import average_precision_score
 
 from symloss.cli.audit_apply import corrections
-from symloss.robust import audit_run, run_audit
+from symloss.robust import audit_run, count_wrong, run_audit
 from symloss.runs.margin_file import read_margins
 from symloss.training import resolve, train
 from symloss.training.task import prepare
@@ -149,10 +149,14 @@ def test_runs_that_cannot_be_audited_are_refused(digits, tmp_path):
         audit_run(folder)
 
 
-def test_held_out_labels_that_are_true_do_not_count(tmp_path):
-    settings = resolve("digits", "ce", noise="sym:0.6", epochs=2, subset=300, validation=0.3, clean_validation=True)
+@pytest.mark.parametrize(("clean", "used"), [(True, 1), (False, 3)])
+def test_held_out_labels_that_are_true_do_not_count(tmp_path, monkeypatch, clean, used):
+    settings = resolve("digits", "ce", noise="sym:0.6", epochs=1, subset=300, clean_validation=clean)
     train(settings, tmp_path / "run", accelerator="cpu")
-    assert audit_run(tmp_path / "run").count.method == "negative margins"
+    asked = []
+    monkeypatch.setattr(run_audit, "count_wrong", lambda *about: asked.append(len(about)) or count_wrong(*about))
+    audit_run(tmp_path / "run")
+    assert asked == [used]
 
 
 def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_command):
@@ -180,11 +184,11 @@ def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_c
 def test_only_what_was_accepted_is_changed(workplace, run_command):
     old = rows(workplace / "table.csv")
     accepted, rejected = read_margins(workplace / "of-table").positions[:2].tolist()
-    other = "dog" if old[accepted]["kind"] == "=cat" else "=cat"
-    quoted = other.replace("=", "'=")
+    other, ignored = ("dog" if old[row]["kind"] == "=cat" else "=cat" for row in (accepted, rejected))
+    quoted, ignored = (name.replace("=", "'=") for name in (other, ignored))
     (workplace / "decided.csv").write_text(
         "index,row,given_label,corrected_label,decision\n"
-        f"{accepted},{accepted},?,{quoted},accepted\n{rejected},{rejected},?,dog,rejected\n"
+        f"{accepted},{accepted},?,{quoted},accepted\n{rejected},{rejected},?,{ignored},rejected\n"
     )
     arguments = ("audit", "of-table", "--skip-bad", "--decisions", "decided.csv")
     alone = run_command(*arguments, cwd=workplace)
