@@ -7,6 +7,7 @@ import socket
 import pytest
 from training_helpers import command, ended, exit_code, finished, metrics, run, small, start, start_command, weights
 
+from symloss.runs.margin_file import read_margins
 from symloss.training import run as training_run
 
 pytestmark = pytest.mark.slow
@@ -24,6 +25,10 @@ def assert_follows(two, one):
     for ours, theirs in zip(metrics(two), metrics(one), strict=True):
         for name in ("loss", "train_accuracy", "clean_accuracy", "memorised", "test_accuracy"):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-4)
+    ours, theirs = (read_margins(folder) for folder in (two, one))
+    assert ours.epochs == theirs.epochs
+    for name in ("positions", "margin", "unit_margin"):
+        assert getattr(ours, name) == pytest.approx(getattr(theirs, name), abs=1e-4)
 
 
 def _spawn(chosen, folder):

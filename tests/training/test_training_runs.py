@@ -279,7 +279,7 @@ def test_the_learning_rate_follows_the_schedule(tmp_path):
 def test_the_learning_rate_of_an_epoch_is_the_one_that_is_used(tmp_path):
     run(small(model=PLAIN, schedule="step:2,1e-30", momentum=0.0, weight_decay=0.0), tmp_path)
     before, after = weights(tmp_path, "checkpoint-previous.pt"), weights(tmp_path)
-    assert all(torch.equal(before[name], after[name]) for name in after)
+    assert all(torch.equal(before[name], after[name]) for name in after if name.startswith("/model/"))
     start_of_all = create_model(PLAIN, input_shape=(1, 8, 8), classes=10, seed=0).state_dict()
     assert not torch.equal(after["/model/1.weight"], start_of_all["1.weight"])
 

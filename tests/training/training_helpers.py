@@ -104,7 +104,7 @@ def tensors(state: Any, name: str = "") -> dict[str, Tensor]:
 
 
 def weights(folder: Path, name: str = "checkpoint.pt") -> dict[str, Tensor]:
-    """Of the model and of the optimiser."""
+    """Of the model and of the optimiser, and the sums of margins."""
     return tensors(torch.load(folder / name, weights_only=True))
 
 

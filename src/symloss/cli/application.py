@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from symloss import __version__
+from symloss.cli.audit_command import audit
 from symloss.cli.bench import bench
 from symloss.cli.data import data
 from symloss.cli.lab import reproduce
@@ -51,6 +52,7 @@ app.command()(certify)
 app.command(cls=Trains)(train)
 app.command(cls=Trains)(compare)
 app.command()(predict)
+app.command()(audit)
 app.command(cls=Trains)(tune)
 app.command()(recipe)
 app.command()(reproduce)

@@ -22,6 +22,11 @@ def open_folder(folder: Path, test: Path | None, bad: BadFiles) -> DataSet:
     return open_images(folder.resolve().name, list_folder(train, bad), list_folder(test, bad) if test else None, bad)
 
 
+def training_part(folder: Path) -> Path:
+    """The folder itself, or the ``train`` in it."""
+    return _parts(folder)[0]
+
+
 def _parts(folder: Path) -> tuple[Path, Path | None]:
     train = folder / "train"
     # A folder of locomotives may be called "train" too: it holds images, no folders.

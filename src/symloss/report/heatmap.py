@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -21,23 +22,37 @@ INK = (58, 124, 196)
 """The colour of the bitmap. It is visible on a light and on a dark page."""
 
 
-def heat_map(transitions: Transitions) -> str:
-    """A heat map as HTML. Rows are true classes, columns are labels.
+@dataclass(frozen=True)
+class Words:
+    """What a heat map is of: the title of its rows, of its columns, and of all, and what its labels are said to be."""
+
+    rows: str
+    columns: str
+    title: str
+    verdict: str
+
+
+NOISE = Words("true class", "label", "Transition matrix", "are wrong")
+
+
+def heat_map(transitions: Transitions, words: Words = NOISE) -> str:
+    """A heat map as HTML. Rows are true classes, columns are labels, unless other words say otherwise.
 
     The shade is the square root of the rate, so that small rates are visible too.
     """
-    return _cells(transitions) if len(transitions.classes) <= CELLS else _bitmap(transitions)
+    return _cells(transitions, words) if len(transitions.classes) <= CELLS else _bitmap(transitions, words)
 
 
-def _cells(transitions: Transitions) -> str:
+def _cells(transitions: Transitions, words: Words) -> str:
     count = len(transitions.classes)
     edge = _edge(transitions)
     size = edge + count * SIZE + 2
     middle = edge + count * SIZE / 2
     parts = [
         f'<svg class="heat" viewBox="0 0 {size} {size}" style="max-width:{1.4 * size:.0f}px" role="img" '
-        f'aria-label="{escape(_description(transitions))}"><text x="{middle}" y="11" class="mid axis">label</text>'
-        f'<text transform="translate(11 {middle}) rotate(-90)" class="mid axis">true class</text>'
+        f'aria-label="{escape(_description(transitions, words))}">'
+        f'<text x="{middle}" y="11" class="mid axis">{escape(words.columns)}</text>'
+        f'<text transform="translate(11 {middle}) rotate(-90)" class="mid axis">{escape(words.rows)}</text>'
     ]
     for i, name in enumerate(transitions.classes):
         parts += _names(name, edge, edge + i * SIZE + SIZE / 2, turned=edge > TURNED)
@@ -71,25 +86,26 @@ def _cell(transitions: Transitions, i: int, j: int, rate: float, edge: int) -> s
     text = f'<text {center} class="mid{" on" if shade > 0.7 else ""}">{number}</text>' if shown else ""
     square = f'x="{x + 1}" y="{y + 1}" width="{SIZE - 2}" height="{SIZE - 2}" rx="3"'
     rects = f'<rect class="under" {square}/><rect {square} fill-opacity="{shade:.2f}"/>'
-    return f"<g>{rects}{text}<title>{escape(description)}</title></g>"
+    return f'<g data-row="{i}" data-column="{j}">{rects}{text}<title>{escape(description)}</title></g>'
 
 
 def _shortened(name: str) -> str:
     return name if len(name) <= 11 else name[:10] + "…"
 
 
-def _description(transitions: Transitions) -> str:
+def _description(transitions: Transitions, words: Words) -> str:
     count, percent = len(transitions.classes), 100 * transitions.rate
-    return f"Transition matrix of {count} classes: {percent:.1f} % of the labels are wrong"
+    return f"{words.title} of {count} classes: {percent:.1f} % of the labels {words.verdict}"
 
 
-def _bitmap(transitions: Transitions) -> str:
+def _bitmap(transitions: Transitions, words: Words) -> str:
     alpha = np.rint(255 * np.sqrt(transitions.rates)).astype(np.uint8)
     pixels = np.concatenate(
         [np.broadcast_to(np.array(INK, dtype=np.uint8), (*alpha.shape, 3)), alpha[..., None]], axis=-1
     )
     picture = base64.b64encode(_png(pixels)).decode()
-    return f'<img class="heat pixels" alt="{escape(_description(transitions))}" src="data:image/png;base64,{picture}">'
+    alt = escape(_description(transitions, words))
+    return f'<img class="heat pixels" alt="{alt}" src="data:image/png;base64,{picture}">'
 
 
 def _png(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:

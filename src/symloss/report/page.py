@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
 from html import escape
-from importlib import resources
 
 from symloss.report import provenance
 from symloss.report.charts import extent, legend, line_chart, ticks
 from symloss.report.curves import METRICS, Curve, learning_curves, sensitivities, thinned
 from symloss.report.document import Report, ReportTable, Section
 from symloss.report.heatmap import CELLS, heat_map
+from symloss.report.html_document import html_document
 from symloss.report.page_tables import main_table, runs_table
 from symloss.report.transitions import realised
 
@@ -25,27 +23,8 @@ SENSITIVITIES = 12
 
 def render(report: Report) -> str:
     """The report as the text of an HTML file."""
-    style, script = _asset("page.css"), _asset("page.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # A name in a report may hold anything. The policy allows no script but ours, and no request.
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    title = _title(report)
     body = "\n".join([*_header(report), *_sections(report), *_missing(report)])
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        f"<footer>Written by {provenance.maker()}.</footer>\n<script>{script}</script>\n</body>\n</html>\n"
-    )
-
-
-def _asset(name: str) -> str:
-    return resources.files("symloss.report").joinpath(name).read_text()
+    return html_document(_title(report), body, styles=("page.css",), script="page.js")
 
 
 def _title(report: Report, plain: bool = False) -> str:

@@ -1,5 +1,8 @@
 """Learning from wrong labels: the choice of a learner by noisy labels alone, and the list of labels that look wrong."""
 
+from symloss.robust.audit import Audit, audit_labels
 from symloss.robust.classifier import RobustClassifier
+from symloss.robust.run_audit import RunAudit, audit_run
+from symloss.robust.wrong_count import WrongCount, count_wrong
 
-__all__ = ["RobustClassifier"]
+__all__ = ["Audit", "RobustClassifier", "RunAudit", "WrongCount", "audit_labels", "audit_run", "count_wrong"]

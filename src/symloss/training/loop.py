@@ -23,6 +23,7 @@ from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import RunFolder
 from symloss.runs.settings import Schedule, Settings
 from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_best, save_checkpoint
+from symloss.training.margin_sums import MarginSums
 from symloss.training.task import Task, augmentation, build_loss, build_model, build_optimizer, require_scores
 
 
@@ -107,6 +108,7 @@ class Trainer:
         # On the device, beside the inputs: what each example is labelled, and what it is.
         self.labels = task.train.labels.to(fabric.device)
         self.clean = None if task.clean is None else task.clean.to(fabric.device)
+        self.margins: MarginSums | None = MarginSums(len(task.train), fabric)
         self.forward, self.stepper = self._set_up()
 
     def _set_up(self) -> tuple[nn.Module, Any]:
@@ -144,12 +146,16 @@ class Trainer:
                 _refuse_nan(pending, epoch, step - 1, self.settings.lr)
             pending = loss
             tally.add(scores, loss, labels, None if self.clean is None else self.clean[batch.index])
+            if self.margins is not None:
+                self.margins.add(batch.index, scores, labels)
         if pending is not None:
             _refuse_nan(pending, epoch, len(self.train_batches) - 1, self.settings.lr)
         if not all(bool(part.isfinite().all()) for part in self.model.parameters()):
             raise Diverged(
                 f"the weights became infinite or nan at the end of epoch {epoch + 1}; {_advice(self.settings.lr)}"
             )
+        if self.margins is not None:
+            self.margins.end_epoch()
         return tally.row(epoch + 1, lr)
 
     def _step(self, inputs: Tensor, labels: Tensor, total: int) -> tuple[Tensor, Tensor]:
@@ -209,17 +215,22 @@ class Trainer:
         return tally.accuracy()
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the weights of the model, and the state of the optimiser."""
-        return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        """What a checkpoint keeps: the weights of the model, the state of the optimiser, the sums of margins."""
+        kept = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return kept if self.margins is None else kept | {"margins": self.margins.state()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over the weights and the state of the optimiser from a checkpoint; raise if they do not fit."""
+        """Take over what ``state`` returned from a checkpoint; raise if it does not fit."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for parameter, kept in self.optimizer.state.items():
             for name, value in kept.items():
                 if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
                     raise ValueError(f"{name} of shape {tuple(value.shape)} for one of {tuple(parameter.shape)}")
+        if "margins" not in state:  # begun by a version that kept none: sums of some epochs only would mislead
+            self.margins = None
+        elif self.margins is not None:
+            self.margins.load(state["margins"])
 
 
 def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None] | None = None) -> EpochRow:

@@ -172,9 +172,13 @@ class _Work:
                 folder.write(COLUMNS, task.data.encoder.to_document())
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
-            best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)
+            trainer = Trainer(fabric, self.settings, task, self.workers)
+            best = fit(trainer, folder, self.on_epoch)
         result = _result(self.settings, task, _last(folder, self.settings.epochs), best)
         if fabric.is_global_zero:
+            if trainer.margins is not None:
+                folder.require_lock()
+                trainer.margins.means(task.train.positions).save(folder.path)
             folder.write(RESULT, result.to_json())
         return result
 

@@ -1,0 +1,137 @@
+"""``symloss audit`` finds the labels of a run that look wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from symloss.cli.options import WHAT, shared
+from symloss.cli.output import AsJson, print_json, print_rows, say, visible
+
+if TYPE_CHECKING:
+    from symloss.report.audit_document import AuditDocument
+    from symloss.robust import Audit, RunAudit
+
+
+@shared({name: WHAT[name] for name in ("data_dir", "skip_bad")})
+def audit(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.", show_default=False)],
+    top: Annotated[int, typer.Option(min=0, help="How many of the most suspicious labels to print.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the files.", show_default="the run's folder")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Write a corrected copy of a table, or the moves of image files.")
+    ] = False,
+    decisions: Annotated[
+        Path | None, typer.Option(help="With --apply: the CSV of the page. Only what it accepts is changed.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="With --apply: replace an older copy.")] = False,
+    model: Annotated[
+        str | None, typer.Option(help="The run's module:function again, where the model is yours.")
+    ] = None,
+    as_json: AsJson = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Rank the labels that a run was trained on, say how many are wrong, flag them, and suggest the right ones.
+
+    Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to look at suspicious labels, and to accept or
+    reject suggestions). The data is never changed.
+    """
+    from symloss.cli.audit_apply import corrections, target, write_corrected
+    from symloss.cli.audit_files import write_audit
+    from symloss.data.origins import origins
+    from symloss.robust import audit_run
+
+    if decisions is not None and not apply:
+        raise ValueError("--decisions must come with --apply; got it alone")
+    found = audit_run(run, model=model, root=options["data_dir"], skip_bad=options["skip_bad"])
+    settings, data = found.settings, found.task.data
+    came_from = origins(settings.data, data, label=settings.label, image=settings.image, skip_bad=options["skip_bad"])
+    document = _document(run, found, came_from)
+    corrected = target(settings, out or run, overwrite) if apply else None
+    labels = corrections(found.audit, decisions) if apply else {}
+    files = write_audit(document, found.audit, out or run)
+    if corrected is not None:
+        write_corrected(settings, came_from, labels, corrected)
+        files.append(corrected)
+    if as_json:
+        print_json(_as_json(found, document, top, files))
+        return
+    _print(found.audit, document, top)
+    for file in files:
+        say(f"written to {visible(str(file))}", err=True)
+
+
+def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
+    from symloss.cli.audit_files import compose, measured
+
+    settings, task = found.settings, found.task
+    low, high = found.audit.n_wrong_interval
+    how = "mean margin over all epochs of training" if found.by_margins else "margin of one checkpoint"
+    facts = [
+        ("Run", str(run)),
+        ("Data", f"{settings.data}, noise {_noise(found)}"),
+        ("Trained with", f"{settings.loss}, {settings.model}, {settings.epochs} epochs"),
+        ("Wrong labels", f"{found.audit.n_wrong:,}, 95 % interval {low:,} to {high:,}; by {found.count.method}"),
+        ("Ranked by", how),
+    ]
+    truth = measured(found.audit)
+    facts += [("Measured", truth)] if truth is not None else []
+    if task.validation is not None:
+        facts.append(("Not audited", f"{len(task.validation):,} labels that were held out for validation"))
+    is_table = came_from.rows is not None and len(task.data.input_shape) == 1
+    table = Path(settings.data) if is_table else None
+    return compose(found.audit, facts, came_from, inputs=task.train.inputs, table=table, label=settings.label)
+
+
+def _noise(found: RunAudit) -> str:
+    from symloss.runs.settings import displayed_noise
+
+    return displayed_noise(found.settings.data, found.settings.noise)
+
+
+def _print(audit: Audit, document: AuditDocument, top: int) -> None:
+    """The ranking is the output; the verdict goes beside it, so that a pipe gets rows alone."""
+    from symloss.cli.audit_files import measured, verdict
+
+    low, high = audit.n_wrong_interval
+    share = 100 * audit.n_wrong / len(audit)
+    say(f"{verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})", err=True)
+    truth = measured(audit)
+    if truth is not None:
+        say(truth, err=True)
+    if top:
+        print_rows([_row(document, int(place)) for place in audit.order[:top]])
+
+
+def _row(document: AuditDocument, place: int) -> dict[str, Any]:
+    names = document.classes
+    return {
+        "example": document.name(place),
+        "given": names[document.given[place]],
+        "suggested": names[document.predicted[place]],
+        "score": f"{document.label_scores[place]:.3g}",
+    }
+
+
+def _as_json(found: RunAudit, document: AuditDocument, top: int, files: list[Path]) -> dict[str, Any]:
+    audit = found.audit
+    return {
+        "labels": len(audit),
+        "n_wrong": audit.n_wrong,
+        "n_wrong_interval": list(audit.n_wrong_interval),
+        "method": found.count.method,
+        "really_wrong": audit.really_wrong,
+        "average_precision": audit.average_precision,
+        "precision": audit.precision,
+        "recall": audit.recall,
+        "right_suggestions": audit.right_suggestions,
+        "top": [
+            {"index": int(document.index[place])} | _row(document, int(place)) for place in audit.order[:top].tolist()
+        ],
+        "files": [str(file) for file in files],
+    }

@@ -1,0 +1,141 @@
+"""An audit as one HTML page: suspicious labels to accept or reject, and a CSV of the decisions."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+
+from symloss.report.audit_document import AuditDocument, Suspect
+from symloss.report.heatmap import CELLS, Words, heat_map
+from symloss.report.html_document import html_document
+from symloss.report.transitions import Transitions
+
+WORDS = Words("given label", "suggested label", "Given against suggested labels", "look wrong")
+KEYS = (("j", "→", "next"), ("k", "←", "back"), ("a", "", "accept"), ("r", "", "reject"), ("u", "", "undo"))
+"""Keys, the arrow that does the same, and what they do."""
+PAIRS = 200
+"""The most pairs of classes to choose from. They are the most frequent ones."""
+
+
+def render(document: AuditDocument) -> str:
+    """The audit as the text of an HTML file."""
+    body = "\n".join([*_header(document), *_matrix(document), *_review(document)])
+    return html_document(document.title, body, styles=("page.css", "audit.css"), script="audit.js")
+
+
+def _header(document: AuditDocument) -> Iterator[str]:
+    yield f'<header><p class="eyebrow">symloss audit</p><h1>{escape(document.title)}</h1></header>'
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in document.facts)
+    yield f'<section aria-label="What was audited"><dl class="facts">{facts}</dl></section>'
+
+
+def _suggested(document: AuditDocument) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """(N,), the labels as they would be."""
+    return np.where(document.flagged, document.predicted, document.given)
+
+
+def _matrix(document: AuditDocument) -> Iterator[str]:
+    if not document.flagged.any():
+        return
+    counts = np.zeros((len(document.classes),) * 2, dtype=np.int64)
+    np.add.at(counts, (document.given, _suggested(document)), 1)
+    transitions = Transitions(document.classes, counts, draws=1)
+    pairs = "; ".join(f"{a} → {b} ({100 * rate:.1f} %)" for a, b, rate in transitions.largest(8))
+    note = "Of each given label (row) the share, in %, that should rather be each class (column)."
+    note += " A click on a cell shows its labels." if len(document.classes) <= CELLS else ""
+    yield (
+        f'<section class="table matrix"><h2>Given against suggested labels</h2><p class="caption">{note} '
+        f"Most frequent: {escape(pairs)}.</p><figure>{heat_map(transitions, WORDS)}</figure></section>"
+    )
+
+
+def _review(document: AuditDocument) -> Iterator[str]:
+    flagged, shown = int(document.flagged.sum()), len(document.suspects)
+    yield f'<section class="table review" data-key="{escape(document.key)}"><h2>Suspicious labels</h2>'
+    if not shown:
+        yield '<p class="caption">No label looks wrong.</p></section>'
+        return
+    part = f"All {shown:,}" if shown == flagged else f"The {shown:,} most suspicious of {flagged:,}"
+    yield (
+        f'<p class="caption">{part}, the most suspicious first. Accept a suggestion, or reject it and keep the label. '
+        "The browser remembers decisions. The CSV holds those that were made, for "
+        f"<code>symloss audit RUN --apply --decisions FILE</code>.</p>{_tools(document)}"
+    )
+    kind = "pictures" if document.suspects[0].picture is not None else "rows" if document.columns else "plain"
+    yield f'<div class="suspects {kind}">'
+    yield from (_suspect(document, suspect) for suspect in document.suspects)
+    yield '</div><p class="caption nothing" hidden>No label of this kind.</p></section>'
+
+
+def _tools(document: AuditDocument) -> str:
+    shown = [suspect.place for suspect in document.suspects]
+    suggested = _suggested(document)
+    pairs = Counter((int(document.given[place]), int(suggested[place])) for place in shown)
+    in_pairs = {number for pair in pairs for number in pair}
+    classes = "".join(_option(i, name) for i, name in enumerate(document.classes) if i in in_pairs)
+    names = document.classes
+    chosen = "".join(
+        _option(f"{i},{j}", f"{names[i]} → {names[j]} ({count})") for (i, j), count in pairs.most_common(PAIRS)
+    )
+    states = "".join(_option(state, state) for state in ("undecided", "accepted", "rejected"))
+    keys = " ".join(
+        f"<span><kbd>{key}</kbd>{f' <kbd>{arrow}</kbd>' if arrow else ''} {what}</span>" for key, arrow, what in KEYS
+    )
+    return (
+        f'<div class="tools"><div class="choices">{_select("class", "Class", "every class", classes)}'
+        f"{_select('pair', 'Given → suggested', 'every pair', chosen)}"
+        f"{_select('state', 'Decision', 'any', states)}</div>"
+        '<div class="actions"><button type="button" data-act="accept-all">Accept all shown</button>'
+        '<button type="button" data-act="clear">Undo all shown</button>'
+        '<button type="button" class="main" data-act="download">Download CSV</button></div>'
+        f'<p class="counts" aria-live="polite"></p><p class="keys">{keys}</p></div>'
+    )
+
+
+def _select(name: str, title: str, everything: str, options: str) -> str:
+    return (
+        f'<label>{escape(title)} <select name="{name}"><option value="">{escape(everything)}</option>{options}'
+        "</select></label>"
+    )
+
+
+def _option(value: object, text: str) -> str:
+    return f'<option value="{escape(str(value))}">{escape(text)}</option>'
+
+
+def _suspect(document: AuditDocument, suspect: Suspect) -> str:
+    place = suspect.place
+    given, suggested = int(document.given[place]), int(document.predicted[place])
+    name, names = document.name(place), document.classes
+    data = {"index": document.index[place], "given": given, "suggested": suggested, "from": names[given]}
+    data["to"] = names[suggested]
+    if document.rows is not None:
+        data["row"] = document.rows[place]
+    if document.files is not None:
+        data["file"] = document.files[place]
+    attributes = "".join(f' data-{key}="{escape(str(value))}"' for key, value in data.items())
+    return (
+        f'<article class="suspect" tabindex="-1"{attributes}>{_picture(suspect, name)}<div class="about">'
+        f'<p class="labels"><span>{escape(names[given])}</span> → <b>{escape(names[suggested])}</b></p>'
+        f'<p class="which"><span>{escape(name)}</span> <span>score {document.label_scores[place]:.3g}</span></p>'
+        f"{_cells(document, suspect)}"
+        '</div><div class="decide"><button type="button" data-decide="accepted" aria-pressed="false">Accept</button>'
+        '<button type="button" data-decide="rejected" aria-pressed="false">Reject</button></div></article>'
+    )
+
+
+def _picture(suspect: Suspect, name: str) -> str:
+    if suspect.picture is None:
+        return ""
+    data = base64.b64encode(suspect.picture).decode()
+    return f'<img alt="{escape(name)}" src="data:image/png;base64,{data}">'
+
+
+def _cells(document: AuditDocument, suspect: Suspect) -> str:
+    pairs = zip(document.columns, suspect.cells, strict=False)
+    cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(cell) or '-'}</dd></div>" for name, cell in pairs)
+    return f'<dl class="cells">{cells}</dl>' if cells else ""

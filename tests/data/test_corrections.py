@@ -1,0 +1,110 @@
+"""Corrected copies of tables, moves of images, and small pictures."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+import torch
+from data_helpers import random_bytes, save_image
+from PIL import Image
+from refusals import refused
+
+from symloss.data.corrected_table import corrected_table, rows_of_table
+from symloss.data.dataset import ImageFiles
+from symloss.data.image_moves import image_moves
+from symloss.data.thumbnails import SIDE, thumbnail
+
+TEXT = 'id,label ,note\r\n1,cat,"a, b"\r\n2, dog ,"two\nlines"\r\n\r\n3,cat,"say ""no"""\r\n'
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_only_the_label_of_a_row_changes(tmp_path, mark):
+    path = tmp_path / "table.csv"
+    path.write_bytes(mark + TEXT.encode())
+    changed = corrected_table(path, "label", {1: "cat", 2: 'a "dog", maybe'})
+    assert changed.startswith(mark + b"id,label ,note\r\n")
+    before, after = (
+        list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+        for content in (mark + TEXT.encode(), changed)
+    )
+    rows = [row for row in before if row]
+    rows[2][1], rows[3][1] = "cat", 'a "dog", maybe'
+    assert after == rows
+    assert path.read_bytes() == mark + TEXT.encode()
+
+
+def test_lines_may_end_as_on_other_systems(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,label\n1,x\n2,y\n")
+    assert corrected_table(path, "label", {1: "x"}) == b"a,label\n1,x\n2,x\n"
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_the_delimiter_stays(tmp_path, delimiter):
+    path, text = tmp_path / "table.csv", "a|label\n1,5|x\n2,5|y\n"
+    path.write_text(text.replace("|", delimiter))
+    assert corrected_table(path, "label", {1: "x"}).decode() == text.replace("y", "x").replace("|", delimiter)
+    assert rows_of_table(path, ["a"], [1]) == {1: ("2,5",)}
+
+
+def test_a_parquet_table_keeps_its_types(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"a": [0.5, 1.5, None], "label": pa.array([7, 8, 7], pa.int16())}), path)
+    changed = pq.read_table(io.BytesIO(corrected_table(path, "label", {0: "8"})))
+    assert changed.schema == pq.read_table(path).schema
+    assert changed.to_pydict() == {"a": [0.5, 1.5, None], "label": [8, 8, 7]}
+    assert rows_of_table(path, ["label", "a"], [2, 0]) == {2: ("7", ""), 0: ("7", "0.5")}
+    with refused(ValueError, "labels must be such as", path, "got '9'"):
+        corrected_table(path, "label", {0: "9"})
+
+
+def test_cells_of_some_rows(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(TEXT, newline="")
+    assert rows_of_table(path, ["note", "id"], [1, 2]) == {1: ("two\nlines", "2"), 2: ('say "no"', "3")}
+
+
+@pytest.mark.parametrize("part", ["", "train/"])
+def test_files_move_to_their_class_and_never_onto_another(tmp_path, part):
+    files = [f"{part}{name}" for name in ("cat/1.png", "cat/a/2.png", "dog/1.png", "dog/1-1.png", "dog/3.png")]
+    for file in files:
+        save_image(tmp_path / file, random_bytes(4, 4, 3))
+    found = image_moves(tmp_path, files, {0: "dog", 1: "dog", 4: "cat"})
+    assert found == [
+        (f"{part}cat/1.png", f"{part}dog/1-2.png"),
+        (f"{part}cat/a/2.png", f"{part}dog/a/2.png"),
+        (f"{part}dog/3.png", f"{part}cat/3.png"),
+    ]
+    assert all((tmp_path / old).exists() for old, _ in found)
+
+
+def test_two_files_do_not_move_to_one_place(tmp_path):
+    files = ["bird/1.png", "cat/1.png", "dog/2.png"]
+    for file in files:
+        save_image(tmp_path / file, random_bytes(4, 4, 3))
+    assert [new for _, new in image_moves(tmp_path, files, {0: "dog", 1: "dog"})] == ["dog/1.png", "dog/1-1.png"]
+
+
+def pixels(png):
+    with Image.open(io.BytesIO(png)) as image:
+        assert image.format == "PNG"
+        return np.asarray(image)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_small_image_stays_as_it_is(channels):
+    images = torch.from_numpy(random_bytes(2, channels, 8, 5))
+    shown = pixels(thumbnail(images, 1))
+    expected = images[1].numpy().transpose(1, 2, 0)
+    assert np.array_equal(shown, expected[..., 0] if channels == 1 else expected)
+
+
+def test_a_large_one_is_made_smaller(tmp_path):
+    save_image(tmp_path / "a.png", random_bytes(300, 150, 3))
+    assert pixels(thumbnail(ImageFiles((tmp_path / "a.png",)), 0)).shape == (SIDE, SIDE // 2, 3)
+
+
+def test_features_are_no_picture():
+    assert thumbnail(torch.eye(3), 0) is None

@@ -1,0 +1,278 @@
+"""The audit's page in a real browser: filters, keys, decisions and the CSV; no name of anybody's runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+
+import numpy as np
+import pytest
+from report_helpers import HOSTILE, SCRIPT
+
+from symloss.report import audit_page, audit_table
+from symloss.report.audit_document import AuditDocument, Suspect
+from symloss.report.heatmap import _png
+
+pytestmark = pytest.mark.slow
+FORMULA = "=1+1"
+CLASSES = ("cat", "dog", HOSTILE, SCRIPT, FORMULA)
+GIVEN = np.array([0, 0, 1, 2, 4, 0, 1, 1])
+PREDICTED = np.array([1, 1, 2, 3, 0, 0, 1, 1])
+FLAGGED = np.array([True] * 5 + [False] * 3)
+ORDER = [3, 0, 1, 4, 2]
+FILE = 'a, "b" <i>.png'
+
+
+def document(**changes) -> AuditDocument:
+    """Eight labels, five of them flagged, of classes with every kind of name."""
+    picture = _png(np.full((4, 4, 4), 200, np.uint8))
+    parts = {
+        "title": f"About 5 of 8 labels look wrong {HOSTILE}",
+        "facts": (("Run", SCRIPT), ("Data", HOSTILE)),
+        "key": HOSTILE,
+        "classes": CLASSES,
+        "index": np.arange(8) + 100,
+        "given": GIVEN,
+        "predicted": PREDICTED,
+        "label_scores": np.linspace(-2, 2, 8),
+        "flagged": FLAGGED,
+        "suspects": tuple(Suspect(place, picture) for place in ORDER),
+        "files": [FILE, *(f"{k}.png" for k in range(1, 8))],
+    }
+    return AuditDocument(**(parts | changes))
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Open a page as it is on a desk, in light, without decisions of earlier tests."""
+
+    def show(shown: AuditDocument, width: int = 1280, dark: bool = False):
+        file = tmp_path / "audit.html"
+        file.write_text(audit_page.render(shown))
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        for kind in ("performance", "browser"):
+            browser.get_log(kind)
+        browser.get(file.as_uri())
+        return browser
+
+    yield show
+    browser.execute_script("try { localStorage.clear() } catch {}")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def press(browser, keys):
+    browser.find_element("tag name", "body").send_keys(keys)
+
+
+def state(browser):
+    """The indices of the labels that are shown, of the current one, and the decisions."""
+    return browser.execute_script(
+        "const all = [...document.querySelectorAll('.suspect')], index = (s) => Number(s.dataset.index) - 100;"
+        "const name = (s) => s.classList.contains('accepted') ? 'a' : s.classList.contains('rejected') ? 'r' : '-';"
+        "return [all.filter(s => s.checkVisibility()).map(index), all.filter(s => s.matches('.current')).map(index),"
+        " all.map(name).join('')]"
+    )
+
+
+def choose(browser, name, value):
+    browser.execute_script(
+        "const s = document.querySelector(`select[name=${arguments[0]}]`); s.value = arguments[1];"
+        "s.dispatchEvent(new Event('change'))",
+        name,
+        value,
+    )
+
+
+def test_names_stay_words_and_nothing_is_fetched(opened):
+    browser = opened(document(columns=(HOSTILE,), suspects=(Suspect(0, None, (SCRIPT,)),), rows=range(8), files=None))
+    assert browser.execute_script("return window.hacked === undefined")
+    assert browser.execute_script("return [document.scripts.length, document.images.length]") == [1, 0]
+    assert browser.execute_script("return document.querySelector('.review').dataset.key") == HOSTILE
+    words = browser.find_element("tag name", "body").text
+    assert words.count(HOSTILE) >= 3
+    assert SCRIPT in words
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    assert {url for url in asked if not url.startswith("data:")} == {browser.current_url}
+    assert browser.get_log("browser") == []
+
+
+def test_pictures_are_inside_the_page(opened):
+    browser = opened(document())
+    sizes = browser.execute_script("return [...document.images].map(i => [i.naturalWidth, i.alt])")
+    assert sizes == [[4, document().files[place]] for place in ORDER]
+
+
+def test_the_keyboard_moves_accepts_rejects_and_undoes(opened):
+    browser = opened(document())
+    assert state(browser) == [ORDER, [], "-----"]
+    press(browser, "j")
+    assert state(browser)[1] == [ORDER[0]]
+    press(browser, "a")
+    assert state(browser)[1:] == [[ORDER[1]], "a----"]
+    press(browser, "r")
+    assert state(browser)[1:] == [[ORDER[2]], "ar---"]
+    press(browser, "k")
+    press(browser, "u")
+    assert state(browser)[1:] == [[ORDER[1]], "a----"]
+    press(browser, "\ue014")  # arrows: right, left, down, up
+    assert state(browser)[1] == [ORDER[2]]
+    press(browser, "\ue012\ue015\ue013")
+    assert state(browser)[1] == [ORDER[1]]
+    for _ in range(9):
+        press(browser, "j")
+    assert state(browser)[1] == [ORDER[-1]]
+    counts = browser.find_element("css selector", ".counts").text
+    assert counts == "5 shown; 1 accepted, 0 rejected, 4 undecided"
+
+
+def test_buttons_do_the_same_and_a_second_click_undoes(opened):
+    browser = opened(document())
+    accept, reject = browser.find_elements("css selector", ".suspect")[1].find_elements("tag name", "button")
+    accept.click()
+    assert state(browser)[2] == "-a---"
+    assert accept.get_attribute("aria-pressed") == "true"
+    reject.click()
+    assert state(browser)[2] == "-r---"
+    reject.click()
+    assert state(browser)[2] == "-----"
+
+
+def test_filters_by_class_pair_and_decision(opened):
+    browser = opened(document())
+    choose(browser, "class", "2")  # given or suggested
+    assert state(browser)[0] == [3, 2]
+    choose(browser, "class", "")
+    choose(browser, "pair", "0,1")
+    assert state(browser)[0] == [0, 1]
+    pairs = browser.execute_script("return [...document.querySelector('[name=pair]').options].map(o => o.text)")
+    assert pairs[:2] == ["every pair", "cat → dog (2)"]
+    browser.find_element("css selector", "[data-act=accept-all]").click()
+    choose(browser, "pair", "")
+    assert state(browser)[2] == "-aa--"
+    for value, places in (("undecided", [3, 4, 2]), ("accepted", [0, 1]), ("rejected", [])):
+        choose(browser, "state", value)
+        assert state(browser)[0] == places
+    assert browser.find_element("css selector", ".nothing").is_displayed()
+    choose(browser, "state", "undecided")
+    press(browser, "jr")  # what is decided leaves the list, and the next is current
+    assert state(browser) == [[4, 2], [4], "raa--"]
+    choose(browser, "state", "")
+    browser.find_element("css selector", "[data-act=clear]").click()
+    assert state(browser)[2] == "-----"
+
+
+def test_a_click_on_the_matrix_shows_its_pair(opened):
+    browser = opened(document())
+    title = browser.execute_script(
+        'return document.querySelector(\'.heat g[data-row="0"][data-column="1"]\').textContent'
+    )
+    assert title.endswith("cat → dog: 66.7 % (2 of 3)")
+    browser.find_element("css selector", '.heat g[data-row="0"][data-column="1"]').click()
+    assert state(browser)[0] == [0, 1]
+    browser.find_element("css selector", '.heat g[data-row="0"][data-column="1"]').click()
+    assert state(browser)[0] == ORDER
+    browser.find_element("css selector", '.heat g[data-row="0"][data-column="0"]').click()  # those are no suspects
+    assert state(browser)[0] == ORDER
+
+
+def test_decisions_survive_a_reload_and_belong_to_their_audit(opened):
+    browser = opened(document())
+    press(browser, "jar")
+    browser.refresh()
+    assert state(browser)[2] == "ar---"
+    assert state(opened(document(key="another")))[2] == "-----"
+
+
+def downloaded(browser, folder):
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+    browser.find_element("css selector", "[data-act=download]").click()
+    deadline = time.monotonic() + 20
+    while not (folder / "corrected.csv").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return (folder / "corrected.csv").read_text()
+
+
+def test_the_csv_holds_what_was_decided(opened, tmp_path):
+    browser = opened(document())
+    press(browser, "jaar")
+    press(browser, "j")
+    press(browser, "a")
+    found = list(csv.DictReader(io.StringIO(downloaded(browser, tmp_path / "download"))))
+    expected = [(3, 3, "accepted"), (0, 1, "accepted"), (1, 0, "rejected"), (2, 2, "accepted")]
+    quoted = [f"'{name}" if name == FORMULA else name for name in CLASSES]
+    assert found == [
+        {
+            "index": str(100 + place), "file": document().files[place], "given_label": quoted[GIVEN[place]],
+            "corrected_label": quoted[corrected], "decision": decision,
+        }
+        for place, corrected, decision in expected
+    ]  # fmt: skip
+    assert browser.get_log("browser") == []
+
+
+def test_formulas_are_quoted_as_in_the_table(opened, tmp_path):
+    shown = document(suspects=(Suspect(4),), files=None, rows=range(8))
+    browser = opened(shown)
+    press(browser, "jr")
+    found = downloaded(browser, tmp_path / "download")
+    assert found == "index,row,given_label,corrected_label,decision\n104,4,'=1+1,'=1+1,rejected\n"
+    assert "104,4,True,0.285714,'=1+1,cat\n" in audit_table.render(shown)
+
+
+@pytest.mark.parametrize("columns", [(), ("a column with a very long name and no end " * 3, HOSTILE)])
+@pytest.mark.parametrize("width", [390, 320])
+def test_a_phone_needs_no_scrolling_sideways_and_breaks_no_button(opened, columns, width):
+    cells = ("word" * 60, SCRIPT)[: len(columns)]
+    picture = document().suspects[0].picture
+    suspects = tuple(Suspect(place, None if columns else picture, cells) for place in ORDER)
+    browser = opened(document(columns=columns, suspects=suspects), width)
+    wide, shown = browser.execute_script(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert wide <= shown == width
+    heights = browser.execute_script(
+        "return [...document.querySelectorAll('.decide button')].map(b => b.getBoundingClientRect().height)"
+    )
+    assert min(heights) >= 24
+    assert max(heights) < 48
+
+
+def luminance(colour):
+    channels = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_words_are_readable_in_light_and_dark(opened, dark):
+    browser = opened(document(), dark=dark)
+    press(browser, "jar")
+    pairs = browser.execute_script(
+        "const style = (e) => getComputedStyle(e);"
+        "return ['.which', '.labels span', '.decide button', '.accepted [aria-pressed=true]', '.main', '.counts',"
+        "'.rejected [aria-pressed=true]'].map((name) => { const e = document.querySelector(name); let under = e;"
+        "while (style(under).backgroundColor === 'rgba(0, 0, 0, 0)') under = under.parentElement;"
+        "return [name, style(e).color, style(under).backgroundColor]; })"
+    )
+    for name, words, paper in pairs:
+        low, high = sorted((luminance(words), luminance(paper)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, name
+
+
+def test_an_audit_that_flags_nothing_says_so(opened):
+    browser = opened(document(flagged=np.zeros(8, bool), suspects=()))
+    assert "No label looks wrong." in browser.find_element("css selector", ".review").text
+    assert browser.get_log("browser") == []
+
+
+def test_many_classes_have_a_picture_and_the_most_frequent_pairs(opened):
+    classes = tuple(f"class {k}" for k in range(40))
+    browser = opened(document(classes=classes))
+    assert browser.execute_script("return document.querySelector('.matrix img').naturalWidth") == 40
+    assert "class 0 → class 1 (66.7 %)" in browser.find_element("css selector", ".matrix .caption").text

@@ -1,0 +1,106 @@
+"""Flags, suggestions and measures of an audit, against plain Python."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from refusals import refused
+
+from symloss.robust import audit_labels
+
+SIZE, CLASSES = 60, 4
+
+
+@pytest.fixture
+def drawn():
+    """Labels of which a third is wrong, scores that mostly know it, and probabilities that do not."""
+    random = np.random.default_rng(0)
+    truth = random.integers(CLASSES, size=SIZE)
+    given = np.where(random.random(SIZE) < 0.3, (truth + 1) % CLASSES, truth)
+    scores = np.where(given == truth, 1.0, -1.0) + random.normal(size=SIZE)
+    return given, scores, random.dirichlet(np.ones(CLASSES), size=SIZE), truth
+
+
+def test_the_lowest_scores_are_flagged_and_the_most_probable_other_class_is_suggested(drawn):
+    given, scores, probabilities, _ = drawn
+    found = audit_labels(given, scores, probabilities, n_wrong=7, interval=(5, 9))
+    worst = sorted(range(SIZE), key=lambda place: scores[place])[:7]
+    assert sorted(np.flatnonzero(found.flagged)) == sorted(worst)
+    assert found.order[:7].tolist() == worst
+    for place in range(SIZE):
+        others = {k: p for k, p in enumerate(probabilities[place]) if k != given[place]}
+        expected = max(others, key=others.get) if place in worst else given[place]
+        assert found.suggested[place] == expected
+    assert (found.n_wrong, found.n_wrong_interval, len(found)) == (7, (5, 9), SIZE)
+    assert found.classes == ("0", "1", "2", "3")
+    assert found.positions.tolist() == list(range(SIZE))
+
+
+def test_without_a_number_the_negative_scores_count(drawn):
+    given, scores, probabilities, _ = drawn
+    found = audit_labels(given, scores, probabilities)
+    assert found.flagged.tolist() == (scores < 0).tolist()
+    low, high = found.n_wrong_interval
+    assert low < found.n_wrong < high
+
+
+def test_measures_are_as_by_hand(drawn):
+    given, scores, probabilities, truth = drawn
+    found = audit_labels(given, scores, probabilities, n_wrong=12, truth=truth)
+    wrong = [place for place in range(SIZE) if given[place] != truth[place]]
+    hits, precisions = 0, []
+    for rank, place in enumerate(sorted(range(SIZE), key=lambda place: scores[place]), 1):
+        if place in wrong:
+            hits += 1
+            precisions.append(hits / rank)
+    assert found.really_wrong == len(wrong)
+    assert found.average_precision == pytest.approx(sum(precisions) / len(wrong))
+    flagged = [place for place in range(SIZE) if found.flagged[place]]
+    both = set(flagged) & set(wrong)
+    assert found.precision == pytest.approx(len(both) / 12)
+    assert found.recall == pytest.approx(len(both) / len(wrong))
+    right = sum(found.suggested[place] == truth[place] for place in flagged)
+    assert found.right_suggestions == pytest.approx(right / 12)
+
+
+def test_the_truth_changes_nothing_but_the_measures(drawn):
+    given, scores, probabilities, truth = drawn
+    one = audit_labels(given, scores, probabilities, truth=truth)
+    other = audit_labels(given, scores, probabilities, truth=(truth + 1) % CLASSES)
+    for field in dataclasses.fields(one):
+        if field.name != "truth":
+            assert np.array_equal(getattr(one, field.name), getattr(other, field.name))
+    assert one.precision != other.precision
+
+
+def test_what_cannot_be_measured_is_none(drawn):
+    given, scores, probabilities, truth = drawn
+    names = ("average_precision", "precision", "recall", "right_suggestions")
+    unknown = audit_labels(given, scores, probabilities)
+    assert {getattr(unknown, name) for name in (*names, "really_wrong")} == {None}
+    right = audit_labels(truth, scores, probabilities, n_wrong=0, truth=truth)
+    assert {getattr(right, name) for name in names} == {None}
+    assert right.really_wrong == 0
+    none_flagged = audit_labels(given, scores, probabilities, n_wrong=0, truth=truth)
+    assert (none_flagged.precision, none_flagged.recall) == (None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"given": np.zeros(3, int)}, "given must be whole numbers of shape (60,)"),
+        ({"given": np.zeros(SIZE)}, "given must be whole numbers of shape (60,); got float64"),
+        ({"given": np.full(SIZE, CLASSES)}, "given must be from 0 to 3; got 4 to 4"),
+        ({"label_scores": np.full(SIZE, np.nan)}, "label_scores must be finite, of shape (60,)"),
+        ({"probabilities": np.ones((SIZE, 1))}, "probabilities must be finite, of shape (N, C) with C > 1"),
+        ({"n_wrong": SIZE + 1}, "n_wrong must be a whole number in [0, 60]; got 61"),
+        ({"classes": ["a"]}, "classes must have 4 names, one for each column of probabilities; got 1"),
+        ({"positions": -np.ones(SIZE, int)}, "positions must be at least 0; got -1 to -1"),
+        ({"truth": np.zeros(1, int)}, "truth must be whole numbers of shape (60,)"),
+    ],
+)
+def test_bad_input_is_one_sentence(drawn, changes, message):
+    given, scores, probabilities, _ = drawn
+    arguments = {"given": given, "label_scores": scores, "probabilities": probabilities} | changes
+    with refused(ValueError, message):
+        audit_labels(**arguments)
