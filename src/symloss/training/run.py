@@ -23,6 +23,7 @@ from symloss.own_code import note_of
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
 from symloss.runs.settings import PRECISIONS, Settings
+from symloss.training.best_epoch import BestEpoch
 from symloss.training.loop import Diverged, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
@@ -245,7 +246,8 @@ def _description(settings: Settings, data: DataSet) -> DataDescription:
     )
 
 
-def _result(settings: Settings, task: Task, last: EpochRow, best: EpochRow) -> Result:
+def _result(settings: Settings, task: Task, last: EpochRow, best: BestEpoch) -> Result:
+    assert best.row is not None
     wrong = None if task.clean is None else float((task.train.labels != task.clean).float().mean())
     return Result(
         settings=settings,
@@ -255,9 +257,10 @@ def _result(settings: Settings, task: Task, last: EpochRow, best: EpochRow) -> R
         test=len(task.test or ()),
         noise_rate=wrong,
         last=last,
-        best=best,
+        best=best.row,
         seconds=last.seconds or 0.0,
         versions=versions(),
+        smoothed=best.accuracy if best.reach else None,
     )
 
 
