@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from symloss.noise.calibration import Calibration, calibrate, noise_rate_interval
     from symloss.noise.corrupt_labels import corrupt
     from symloss.noise.human import human_labels
     from symloss.noise.manifest import Corruption, Manifest, load_corruption
@@ -14,22 +15,28 @@ if TYPE_CHECKING:
     from symloss.noise.transition import transition_matrix
 
 __all__ = [
+    "Calibration",
     "Corruption",
     "Manifest",
     "Spec",
     "TargetCorruption",
     "TargetManifest",
+    "calibrate",
     "corrupt",
     "corrupt_targets",
     "human_labels",
     "load_corruption",
     "load_target_corruption",
+    "noise_rate_interval",
     "parse",
     "transition_matrix",
 ]
 
 # Names are resolved when they are used: reading the name of a noise must not import torch.
 _HOME = {
+    "Calibration": "calibration",
+    "calibrate": "calibration",
+    "noise_rate_interval": "calibration",
     "Corruption": "manifest",
     "Manifest": "manifest",
     "Spec": "noise_spec",

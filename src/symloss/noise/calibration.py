@@ -1,0 +1,205 @@
+"""Probabilities of the true class, and how labels were corrupted, learnt from scores and noisy labels.
+
+A temperature that is fitted to noisy labels as they are reproduces the noise: the most certain prediction under 40 %
+noise is 0.6. Here softmax(z / T) is the probability of the *true* class. Times a transition matrix it is the
+probability of the label that was given, and that has to explain held-out labels. Temperature and matrix are chosen
+together, by likelihood.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from symloss import checks
+
+ROUNDS = 60
+"""Rounds of expectation and maximisation for the transition matrix. Its entries move by less than 1e-3 afterwards."""
+EXAMPLES = 10_000
+"""As many examples choose the temperature. More would move it by less than a hundredth."""
+EXAMPLES_PER_ENTRY = 4
+"""So many examples for each entry of the transition matrix, or it is a symmetric one with a single rate."""
+TEMPERATURES = 10
+"""How many temperatures are tried before the best is refined."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How scores become probabilities of the true class, and how the true class became the label.
+
+    Args:
+        temperature: scores are divided by it.
+        transition: (C, C). A row for each true class: the probabilities of the labels.
+        prior: (C,), how frequent the true classes are.
+        log_likelihood: the mean log-probability of the labels that were explained.
+
+    >>> calibration = Calibration(0.5, torch.tensor([[0.8, 0.2], [0.2, 0.8]]), torch.tensor([0.5, 0.5]), -0.5)
+    >>> round(calibration.noise_rate, 3)
+    0.2
+    """
+
+    temperature: float
+    transition: Tensor
+    prior: Tensor
+    log_likelihood: float
+
+    @property
+    def noise_rate(self) -> float:
+        """The share of labels that are wrong."""
+        return 1 - float(self.prior @ self.transition.diagonal())
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """The probabilities of the true classes (N, C), in float64, from the scores (N, C) of a model."""
+        return (scores.double() / self.temperature).softmax(1)
+
+    def posterior(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The probabilities of the true classes (N, C) where the noisy labels (N,) are known too."""
+        return _posterior(self.probabilities(scores), self.transition[:, labels].T)
+
+
+def calibrate(scores: Tensor, labels: Tensor, transition: Tensor | None = None) -> Calibration:
+    """Learn the temperature and the transition matrix from held-out examples with noisy labels.
+
+    The examples must not be those that the model was trained on. Otherwise the scores know the wrong labels.
+
+    Args:
+        scores: (N, C), the scores of a model. Logarithms of probabilities are scores too.
+        labels: (N,), the noisy labels.
+        transition: (C, C), a row for each true class, if it is known. Then only the temperature is learnt.
+
+    >>> scores = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0))
+    >>> labels = scores.argmax(1)
+    >>> labels[:600] = (labels[:600] + 1) % 3
+    >>> round(calibrate(scores, labels).noise_rate, 1)
+    0.3
+    """
+    scores, labels = _checked(scores, labels)
+    if transition is not None and transition.shape != (scores.shape[1],) * 2:
+        raise ValueError(f"transition must have shape {(scores.shape[1],) * 2}; got {tuple(transition.shape)}")
+    known = None if transition is None else transition.double()
+    step = -(-len(scores) // EXAMPLES)
+    temperature = _best_temperature(scores[::step], labels[::step], known)
+    return _explain(scores, labels, temperature, known)
+
+
+def noise_rate_interval(
+    calibration: Calibration, scores: Tensor, labels: Tensor, *, level: float = 0.95, draws: int = 100, seed: int = 0
+) -> tuple[float, float]:
+    """An interval for the share of wrong labels, by the bootstrap: the transition matrix of examples drawn anew.
+
+    The model and its temperature stay as they are, so that the interval knows nothing of their errors.
+
+    Args:
+        calibration: the result of :func:`calibrate` for these examples.
+        scores: (N, C).
+        labels: (N,).
+        level: the probability that the interval covers the rate.
+        draws: how many samples are drawn.
+        seed: of the draws.
+    """
+    scores, labels = _checked(scores, labels)
+    checks.number("level", level, "(0, 1)")
+    checks.number("draws", draws, "[10, inf)", whole=True)
+    generator = torch.Generator().manual_seed(seed)
+    size = min(len(scores), EXAMPLES)
+    rates = []
+    for _ in range(draws):
+        drawn = torch.randint(len(scores), (size,), generator=generator)
+        rates.append(_explain(scores[drawn], labels[drawn], calibration.temperature, None, rounds=15).noise_rate)
+    found = torch.tensor(rates, dtype=torch.float64)
+    # A sample of fewer examples than there are is wider by the root of their ratio.
+    spread = (found - found.mean()) * math.sqrt(size / len(scores)) + calibration.noise_rate
+    low, high = spread.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)).tolist()
+    return max(0.0, low), min(1.0, high)
+
+
+def _checked(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    if scores.ndim != 2 or scores.shape[1] < 2 or labels.shape != scores.shape[:1] or not len(labels):
+        raise ValueError(
+            "scores must have shape (N, C) with two classes or more, and labels shape (N,); "
+            f"got {tuple(scores.shape)} and {tuple(labels.shape)}"
+        )
+    if labels.dtype.is_floating_point or not 0 <= int(labels.min()) <= int(labels.max()) < scores.shape[1]:
+        raise ValueError(
+            f"labels must be whole numbers from 0 to {scores.shape[1] - 1}; got {sorted(set(labels.tolist()))[:9]}"
+        )
+    if not bool(scores.isfinite().all()):
+        raise ValueError("scores must be finite; got infinite values or NaN")
+    return scores.detach().double().cpu(), labels.detach().long().cpu()
+
+
+def _best_temperature(scores: Tensor, labels: Tensor, transition: Tensor | None) -> float:
+    """The most likely temperature: a grid of a factor of 1000 around the scores' own size, and a golden section."""
+    size = float((scores.amax(1) - scores.mean(1)).mean())
+    if size == 0:
+        return 1.0
+
+    def badness(log_temperature: float) -> float:
+        return -_explain(scores, labels, math.exp(log_temperature), transition, rounds=20).log_likelihood
+
+    low, high = math.log(size / 300), math.log(size * 3)
+    grid = [low + (high - low) * k / (TEMPERATURES - 1) for k in range(TEMPERATURES)]
+    best = min(range(TEMPERATURES), key=lambda k: badness(grid[k]))
+    return math.exp(_golden_section(badness, grid[max(best - 1, 0)], grid[min(best + 1, TEMPERATURES - 1)]))
+
+
+def _golden_section(badness: Callable[[float], float], low: float, high: float, steps: int = 10) -> float:
+    """The place of the least value between two ends."""
+    ratio = (math.sqrt(5) - 1) / 2
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    at_left, at_right = badness(left), badness(right)
+    for _ in range(steps):
+        if at_left < at_right:
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = badness(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = badness(right)
+    return (low + high) / 2
+
+
+def _explain(
+    scores: Tensor, labels: Tensor, temperature: float, transition: Tensor | None, rounds: int = ROUNDS
+) -> Calibration:
+    """The most likely transition matrix at this temperature, unless it is known."""
+    true = (scores / temperature).softmax(1)
+    if transition is None:
+        transition = _symmetric(true, labels)
+        if len(labels) >= EXAMPLES_PER_ENTRY * scores.shape[1] ** 2:
+            transition = _any_matrix(true, labels, transition, rounds)
+    likelihood = (true * transition[:, labels].T).sum(1)
+    return Calibration(temperature, transition, true.mean(0), float(likelihood.clamp_min(1e-300).log().mean()))
+
+
+def _symmetric(true: Tensor, labels: Tensor, rounds: int = ROUNDS) -> Tensor:
+    """One rate of noise, and all wrong classes equally likely."""
+    classes = true.shape[1]
+    right = true.gather(1, labels[:, None]).squeeze(1)
+    rate = 0.3
+    for _ in range(rounds):
+        wrong = rate / (classes - 1) * (1 - right)
+        rate = float((wrong / (wrong + (1 - rate) * right).clamp_min(1e-300)).mean().clamp(1e-6, 1 - 1e-6))
+    matrix = torch.full((classes, classes), rate / (classes - 1), dtype=true.dtype)
+    return matrix.fill_diagonal_(1 - rate)
+
+
+def _any_matrix(true: Tensor, labels: Tensor, start: Tensor, rounds: int) -> Tensor:
+    """Expectation and maximisation from the symmetric matrix, which also counts as C further examples of each class."""
+    classes = true.shape[1]
+    transition = start
+    for _ in range(rounds):
+        counts = torch.zeros_like(start).index_add_(0, labels, _posterior(true, transition[:, labels].T)).T
+        counts = counts + classes * start
+        transition = counts / counts.sum(1, keepdim=True)
+    return transition
+
+
+def _posterior(true: Tensor, explained: Tensor) -> Tensor:
+    joint = true * explained
+    return joint / joint.sum(1, keepdim=True).clamp_min(1e-300)
