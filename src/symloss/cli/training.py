@@ -101,28 +101,47 @@ def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)],
     data: Annotated[str, typer.Argument(help="Data as in train; labels are not needed.", show_default=False)],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A CSV file (default: standard output).")] = None,
-    best: Annotated[bool, typer.Option("--best", help="The epoch that was best on validation, not the last.")] = False,
+    best: Annotated[
+        bool | None,
+        typer.Option(
+            "--best/--last",
+            help="The epoch that was best on validation, or the last one.",
+            show_default="the best, if examples were held out",
+        ),
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="A column for each class: its probability.", show_default="off")
+    ] = False,
     model: Annotated[
         str | None, typer.Option(help="The run's module:function again, where the model is yours.")
     ] = None,
     *,
     options: dict[str, Any],
 ) -> None:
-    """Write the predicted class of every example, and its probability, as CSV."""
+    """Write the predicted class of every example, and its probability, as CSV.
+
+    Probabilities are calibrated: at its end a run fits a temperature on its held-out labels.
+    """
     import csv
     import io
 
     from symloss.report.csv_table import without_formula
-    from symloss.training.prediction import predictions
+    from symloss.training.prediction import predict as predict_with
     from symloss.writing import write_whole
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["example", "prediction", "probability"])
     root, skip_bad = options["data_dir"], options["skip_bad"]
-    predicted = predictions(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
-    for name, prediction, probability in predicted:
-        writer.writerow([without_formula(name), without_formula(str(prediction)), f"{probability:.6f}"])
+    found = predict_with(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
+    each_class = [f"p({name})" for name in found.classes] if probabilities else []
+    writer.writerow(["example", "prediction", "probability", *each_class])
+    for name, values in found.rows:
+        largest = max(values)
+        figures = [largest, *values] if probabilities else [largest]
+        named = name, found.classes[values.index(largest)]
+        writer.writerow([*map(without_formula, named), *(f"{figure:.6f}" for figure in figures)])
+    if not found.calibrated:
+        say(f"{run} holds no temperature, so the probabilities are those of a plain softmax: not calibrated", err=True)
     # A file name that is no valid Unicode must not stop the other rows.
     written = table.getvalue().encode(errors="backslashreplace")
     if out is None:
@@ -269,12 +288,12 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     noise = displayed_noise(settings.data, settings.noise)
     rate = first.noise_rate
     wrong = "how many labels are wrong is unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
-    best = f"best epoch by {first.validation_labels} validation labels" if first.validation else "no validation"
+    best_first = first.best_first
     table = Table(
         title=escape(f"{settings.data}, noise {noise} ({wrong}): accuracy in % {_measured_on(first)}"),
         caption=escape(
             f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; "
-            f"{_number_of_runs(len(results[0]))}; {best}"
+            f"{_number_of_runs(len(results[0]))}; {_choice_of_epoch(first)}"
         ),
         title_justify="left",
         caption_justify="left",
@@ -282,15 +301,25 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     losses, lines = [], []
     for row in map(summarize, results):
         losses.append(escape(row.loss))
-        figures = (percent(figure) for figure in (row.last, row.best, row.memorised))
+        epochs = (row.best, row.last) if best_first else (row.last, row.best)
+        figures = (percent(figure) for figure in (*epochs, row.memorised))
         lines.append([f"{row.weight_decay:g}", f"{row.lr:g}", *figures, f"{row.seconds:.1f}"])
     table.add_column("loss", overflow="fold")
-    headings = ("weight\ndecay", "lr", "last\nepoch", "best\nepoch", "noise\nmemorised", "s a\nrun")
+    of_epochs = ("best\nepoch", "last\nepoch") if best_first else ("last\nepoch", "best\nepoch")
+    headings = ("weight\ndecay", "lr", *of_epochs, "noise\nmemorised", "s a\nrun")
     for heading, cells in zip(headings, zip(*lines, strict=True), strict=True):
         table.add_column(heading, justify="right", min_width=max(map(len, cells)))
     for loss, line in zip(losses, lines, strict=True):
         table.add_row(loss, *line)
     return table
+
+
+def _choice_of_epoch(result: Result) -> str:
+    """How the best epoch was chosen, in words."""
+    if not result.validation:
+        return "no validation"
+    smoothed = "" if result.smoothed is None else ", smoothed over up to five epochs; predict uses it"
+    return f"best epoch by {result.validation_labels} validation labels{smoothed}"
 
 
 def _measured_on(result: Result) -> str:

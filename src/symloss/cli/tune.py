@@ -210,6 +210,7 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     from rich.markup import escape
     from rich.table import Table
 
+    from symloss.lab.questions import judged_epoch
     from symloss.runs.result import Spread
     from symloss.runs.settings import displayed_noise
 
@@ -218,7 +219,7 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     table = Table(
         title=escape(
             f"{base.data}, noise {noise}: accuracy in % on held-out examples, by {labels}; "
-            "mean(standard deviation) of the last epoch"
+            f"mean(standard deviation) of {judged_epoch(base)}"
         ),
         caption=escape(
             f"{base.model}, {base.epochs} epochs, {rows[0]['held_out']} examples held out of each run; the test set "

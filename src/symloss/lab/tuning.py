@@ -158,7 +158,7 @@ class _TrialLoop:
             reason: str | None = str(error)
             validation = None
         else:
-            accuracies = [result.last.validation_accuracy for result in results]
+            accuracies = [result.judged for result in results]
             validation, reason = spread(accuracies), None
             assert validation is not None
             self._tell(search, trial, validation.mean, accuracies=accuracies, held_out=results[0].validation)

@@ -24,6 +24,7 @@ from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
 from symloss.runs.settings import PRECISIONS, Settings
 from symloss.training.best_epoch import BestEpoch
+from symloss.training.calibrating import keep_calibration
 from symloss.training.loop import Diverged, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
@@ -164,14 +165,18 @@ class _Work:
         folder, task = self.folder, prepare(self.settings, self.root, self.skip_bad, self.data)
         if begun_unaugmented(folder, self.settings):
             task = replace(task, data=replace(task.data, augmentation=()))
+        description = _description(self.settings, task.data)
         if fabric.is_global_zero:
             _refuse_other_labels(folder, task)
             folder.require_lock()
             task.corruption.save(folder.path)
-            folder.write(DATA, asdict(_description(self.settings, task.data)))
+            folder.write(DATA, asdict(description))
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
-            best = fit(Trainer(fabric, self.settings, task, self.workers), folder, self.on_epoch)
+            trainer = Trainer(fabric, self.settings, task, self.workers)
+            best = fit(trainer, folder, self.on_epoch)
+            if fabric.is_global_zero:
+                keep_calibration(folder, self.settings, task, description, trainer.model, fabric.device)
         result = _result(self.settings, task, _last(folder, self.settings.epochs), best)
         if fabric.is_global_zero:
             folder.write(RESULT, result.to_json())
