@@ -35,19 +35,20 @@ def images(path, count=4, side=8):
     return path
 
 
-@pytest.mark.parametrize("kind", ["table", "images", "streamed"])
+@pytest.mark.parametrize("kind", ["table", "few-images", "images", "photos", "many-photos", "pretrained"])
 def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
-    models = {"table": "mlp", "images": "cnn8", "streamed": "resnet50"}
+    models = {"table": "mlp", "few-images": "cnn8:width=0.5", "images": "cnn8", "many-photos": "resnet50"}
+    models |= dict.fromkeys(("photos", "pretrained"), "resnet18")
     assert resolve_layers(kind, "somewhere/mine", "mae").settings.model == models[kind]
 
 
 def test_the_kind_is_seen_by_opening_it(tmp_path):
     assert resolve(table(tmp_path / "t.csv"), "mae").model == "mlp"
-    assert resolve(str(images(tmp_path / "photos")), "mae").model == "cnn8"
-    assert resolve(images(tmp_path / "large", side=97), "mae").model == "resnet50"
+    assert resolve(str(images(tmp_path / "photos")), "mae").model == "cnn8:width=0.5"
+    assert resolve(images(tmp_path / "large", side=97), "mae").model == "resnet18"
 
 
-@pytest.mark.parametrize("name", ["webvision", "table", "streamed", "cifar100-step", "mnist-lenet5"])
+@pytest.mark.parametrize("name", ["webvision", "table", "photos-of-mine", "cifar100-step", "mnist-lenet5"])
 def test_a_folder_that_is_called_like_a_protocol_or_a_preset_is_still_ones_own(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     images(tmp_path / name)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from symloss.cli.announce import announce, opening
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from symloss.data.dataset import DataSet
     from symloss.runs.result import EpochRow, Result, Spread
     from symloss.runs.settings import Settings
+    from symloss.training.loop import OnStep
     from symloss.training.run import OnEpoch
 
 COMPOSED = "'symmetrize(focal:gamma=2)' or module:name of your own"
@@ -47,6 +51,8 @@ def train(
     data = open_from(options)
     settings = settings_for(loss, options, data)
     folder = out or run_path(options["runs"], settings)
+    if _speaks(options):
+        announce([(settings, folder)], data)
     result = train_shown(settings, folder, options, data)
     if not _speaks(options):
         return
@@ -78,6 +84,8 @@ def compare(
     options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
     data = open_from(options)
     plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(losses)]
+    if _speaks(options):
+        announce([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
     total, done = seeds * len(plans), 0
     results: list[list[Result]] = []
     for plan in plans:
@@ -152,10 +160,15 @@ def predict(
 
 def open_from(options: dict[str, Any]) -> DataSet:
     """Open the data that the options of a command name. Errors in the data are raised before anything is written."""
-    from symloss.training.task import open_for_training
+    with opening(options["data"]):
+        return _opened(options)
+
+
+def _opened(options: dict[str, Any]) -> DataSet:
+    from symloss.training.task import open_for_training  # with torch, which takes seconds
 
     columns = {name: options[name] for name in ("label", "image", "test", "skip_bad")}
-    return open_for_training(options["data"], options["data_dir"], **columns)
+    return open_for_training(options["data"], options["data_dir"], size=options["size"] or "fit", **columns)
 
 
 def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
@@ -197,11 +210,13 @@ def train_shown(
         raise ValueError(f"--log must be tensorboard; got {log!r}")
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers", "skip_bad")}
-    with _announce_stop(), _shown(settings, which, where["devices"] * where["nodes"] > 1) as show:
+    with _announce_stop(), _shown(settings, which, where["devices"] * where["nodes"] > 1) as (show, on_step):
         on_epoch = _Without(show, hide) if hide else show
         on_epoch = on_epoch if board is None else _Both(on_epoch, board)
         try:
-            return run(settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, **where)
+            return run(
+                settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, on_step=on_step, **where
+            )
         finally:
             if board is not None:
                 board.close()
@@ -254,12 +269,12 @@ def _status(row: EpochRow) -> str:
 
 
 @contextlib.contextmanager
-def _shown(settings: Settings, which: str, several: bool) -> Iterator[OnEpoch]:
+def _shown(settings: Settings, which: str, several: bool) -> Iterator[tuple[OnEpoch, OnStep | None]]:
     from symloss.losses.spec import parse
 
     title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}"
     if several:
-        yield _Line(title, settings.epochs)
+        yield _Line(title, settings.epochs), None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.table import Column
@@ -273,7 +288,22 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[OnEpoch]:
         def show(row: EpochRow) -> None:
             progress.update(task, completed=row.epoch, status=_status(row))
 
-        yield show
+        yield show, None if progress.disable else _StepBar(progress, task)
+
+
+class _StepBar:
+    """A listener that moves a bar inside an epoch, ten times a second at most."""
+
+    def __init__(self, progress: Progress, task: TaskID):
+        self.progress, self.task, self.shown = progress, task, 0.0
+
+    def __call__(self, step: int, steps: int) -> None:
+        now = time.monotonic()
+        if now - self.shown < 0.1:
+            return
+        self.shown = now
+        finished = int(next(each for each in self.progress.tasks if each.id == self.task).completed)
+        self.progress.update(self.task, completed=finished + min(step / steps, 0.999))
 
 
 def _table(results: list[list[Result]], settings: Settings) -> Table:

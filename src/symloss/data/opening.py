@@ -17,6 +17,7 @@ from symloss.data.features import open_features
 from symloss.data.idx import SCALING as IDX
 from symloss.data.idx import open_idx
 from symloss.data.image_folder import open_folder
+from symloss.data.image_size import Size
 from symloss.data.image_table import image_column, open_manifest
 from symloss.data.names import KNOWN, VOUCHED
 from symloss.data.table_file import open_table
@@ -34,6 +35,7 @@ def open_data(
     label: str = "label",
     image: str | None = None,
     test: str | Path | None = None,
+    size: Size = None,
     skip_bad: bool = False,
     on_bad: Callable[[Path, str], None] | None = None,
 ) -> DataSet:
@@ -52,6 +54,7 @@ def open_data(
         label: the column of the labels, in tables.
         image: the column of the image files, in tables.
         test: clean data of the same kind to test on, for the user's own data.
+        size: image files are brought to this many pixels on each side; see :func:`symloss.data.image_size.chosen_size`.
         skip_bad: leave out files that are no images, class folders without images and rows without a label.
         on_bad: called with the path of each one that is left out, and what is wrong with it.
 
@@ -63,10 +66,11 @@ def open_data(
     if spec in KNOWN:
         if test is not None:
             raise ValueError(f"test must be left out for {spec}, which brings its own test data; got {str(test)!r}")
+        _refuse_size(spec, size)
         found = _open_known(spec, data_root() if root is None else root, bad)
     else:
         path = existing(spec)
-        found = _open_own(path, None if test is None else _existing_test(test, path), label, image, bad)
+        found = _open_own(path, None if test is None else _existing_test(test, path), label, image, bad, size)
     return replace(found, labels_are_true=spec in VOUCHED)
 
 
@@ -142,23 +146,30 @@ def _kind(path: Path) -> str:
     return "table" if suffix in TABLES else f"{suffix} file"
 
 
-def _open_own(path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles) -> DataSet:
+def _refuse_size(data: object, size: Size) -> None:
+    if isinstance(size, int):
+        raise ValueError(f"size must be left out for {data}, which holds no image files of one's own; got {size}")
+
+
+def _open_own(path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, size: Size) -> DataSet:
     suffix = path.suffix.lower()
     if path.is_dir():
-        return open_folder(path, test, bad)
+        return open_folder(path, test, bad, size)
     if suffix == ".npz":
+        _refuse_size(path, size)
         return open_arrays(path, test, bad)
     if suffix in TABLES:
-        return _open_table(path, test, label, image, bad)
+        return _open_table(path, test, label, image, bad, size)
     raise ValueError(f"data must be a folder or a file ending in {', '.join(FILES)}; got {str(path)!r}")
 
 
-def _open_table(path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles) -> DataSet:
+def _open_table(path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, size: Size) -> DataSet:
     tables = [open_table(file) for file in (path, test) if file is not None]
     for table in tables:
         table.require(label, "label")
     train, clean = tables[0], tables[1] if test is not None else None
     images = image_column(train, image)
     if images is None:
+        _refuse_size(path, size)
         return open_features(train, clean, label, bad)
-    return open_manifest(train, clean, label, images, bad)
+    return open_manifest(train, clean, label, images, bad, size)

@@ -16,6 +16,8 @@ from symloss.training.task import build_loss
 
 OF_TRAINING = ("lr", "weight_decay")
 """The dimensions that are settings of training, not parameters of the loss."""
+LATER = ("size",)
+"""Settings that came after the first studies. They count only where they are used, so that studies keep their names."""
 BEST_EPOCH = "the best epoch, smoothed over up to five"
 """How a run on the user's own data is judged. On a published data set it is judged by its last epoch."""
 
@@ -52,7 +54,8 @@ class Question:
         searched = {dimension.name for dimension in self.space.dimensions}
         name, parameters = parse(self.base.loss)
         fixed = {key: value for key, value in parameters.items() if key not in searched}
-        settings = {key: value for key, value in self.base.to_dict().items() if key not in searched}
+        every = {key: value for key, value in self.base.to_dict().items() if key not in LATER or value is not None}
+        settings = {key: value for key, value in every.items() if key not in searched}
         # Earlier versions judged the user's own data by the last epoch too. Their studies must not be mixed with these.
         epoch = {} if self.base.data_is_published else {"epoch": BEST_EPOCH}
         return {"settings": settings | {"loss": write(name, fixed)}, "seeds": self.seeds} | epoch

@@ -14,7 +14,7 @@ from typing import Any
 from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import BEST, RunFolder
 from symloss.runs.settings import Settings
-from symloss.runs.smoothing import REACH, reach_of, smoothed
+from symloss.runs.smoothed_accuracy import REACH, reach_of, smoothed
 from symloss.training.checkpoint import load_state, save_state
 
 WAITING = "waiting-{}.pt"

@@ -26,6 +26,8 @@ from symloss.training.best_epoch import BestEpoch
 from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_checkpoint
 from symloss.training.task import Task, augmentation, build_loss, build_model, build_optimizer, require_scores
 
+OnStep = Callable[[int, int], None]
+
 
 class Diverged(ValueError):  # noqa: N818
     """The loss, the scores or the weights became infinite or nan."""
@@ -95,10 +97,11 @@ class Trainer:
         settings: of the run.
         task: the data of the run.
         workers: processes that decode images in files.
+        on_step: called after each step with its number in the epoch, from 1, and the number of steps.
     """
 
-    def __init__(self, fabric: Fabric, settings: Settings, task: Task, workers: int = 0):
-        self.fabric, self.settings, self.workers = fabric, settings, workers
+    def __init__(self, fabric: Fabric, settings: Settings, task: Task, workers: int = 0, on_step: OnStep | None = None):
+        self.fabric, self.settings, self.workers, self.on_step = fabric, settings, workers, on_step
         self.task = task = task.to(fabric.device)
         self.schedule = Schedule.parse(settings.schedule)
         self.model = build_model(settings, task.data.input_shape, len(task.data.classes))
@@ -144,6 +147,8 @@ class Trainer:
             if pending is not None:  # one step late, so that a GPU is never waited for
                 _refuse_nan(pending, epoch, step - 1, self.settings.lr)
             pending = loss
+            if self.on_step is not None:
+                self.on_step(step + 1, len(self.train_batches))
             tally.add(scores, loss, labels, None if self.clean is None else self.clean[batch.index])
         if pending is not None:
             _refuse_nan(pending, epoch, len(self.train_batches) - 1, self.settings.lr)

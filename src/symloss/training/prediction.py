@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from symloss.data.dataset import Examples, Scaling
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.losses.criterion import ScoreMap
 from symloss.models.factory import is_built_in, model_errors
+from symloss.models.timm_models import without_weights
 from symloss.runs.run_folder import BEST, DATA, SETTINGS, DataDescription, RunFolder
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
 from symloss.training.task import build_model, build_score_map, require_scores
@@ -91,7 +92,9 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
     state = load_best(folder) if best else load_checkpoint(folder)
     if state is None:
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
-    network = build_model(settings, data.input_shape, len(data.classes))
+    # The checkpoint holds all weights.
+    untrained = replace(settings, model=without_weights(settings.model))
+    network = build_model(untrained, data.input_shape, len(data.classes))
     with must_fit(folder.path, settings.model):
         network.load_state_dict(state["model"])
     epoch = state["epoch"]

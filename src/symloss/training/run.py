@@ -25,7 +25,7 @@ from symloss.runs.run_folder import CHECKPOINT, DATA, METRICS, RESULT, Busy, Dat
 from symloss.runs.settings import PRECISIONS, Settings
 from symloss.training.best_epoch import BestEpoch
 from symloss.training.calibrating import keep_calibration
-from symloss.training.loop import Diverged, Trainer, fit
+from symloss.training.loop import Diverged, OnStep, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
 
@@ -47,6 +47,7 @@ def train(
     workers: int = 0,
     data: DataSet | None = None,
     on_epoch: OnEpoch | None = None,
+    on_step: OnStep | None = None,
 ) -> Result:
     """Train, or go on where a run was cut off, or return the result of one that is done.
 
@@ -60,6 +61,7 @@ def train(
         workers: processes that decode images which do not fit into memory.
         data: the data set of these settings, if it is open already. With several processes each opens its own.
         on_epoch: called with the metrics of every epoch; with several processes it must be picklable.
+        on_step: called after each step with its number in the epoch, from 1, and the number of steps; as picklable.
     """
     run = RunFolder(folder)
     several = devices * nodes > 1
@@ -75,7 +77,7 @@ def train(
     done = run.result()
     if done is not None:
         return done
-    work = _Work(settings, run, root, skip_bad, workers, None if several else data, on_epoch)
+    work = _Work(settings, run, root, skip_bad, workers, None if several else data, on_epoch, on_step)
     # Where the same command was started many times, on each node or by torchrun, the first stands for all.
     with _alone(run) if first else contextlib.nullcontext():
         fabric = _fabric(settings, accelerator, devices, nodes)
@@ -154,6 +156,7 @@ class _Work:
     workers: int
     data: DataSet | None
     on_epoch: OnEpoch | None
+    on_step: OnStep | None = None
 
     def as_json(self, fabric: Fabric) -> dict[str, Any]:
         """The result as a document: Fabric brings no frozen records back from another process."""
@@ -173,7 +176,7 @@ class _Work:
             folder.write(DATA, asdict(description))
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
-            trainer = Trainer(fabric, self.settings, task, self.workers)
+            trainer = Trainer(fabric, self.settings, task, self.workers, self.on_step)
             best = fit(trainer, folder, self.on_epoch)
             if fabric.is_global_zero:
                 keep_calibration(folder, self.settings, task, description, trainer.model, fabric.device)

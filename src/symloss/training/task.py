@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from symloss.data.augment import crops_of
 from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
+from symloss.data.image_size import Size
 from symloss.data.opening import open_data
 from symloss.data.published import MD5, deviation
 from symloss.environment import data_root
@@ -65,10 +66,11 @@ def open_for_training(
     label: str = "label",
     image: str | None = None,
     test: str | None = None,
+    size: Size = None,
     skip_bad: bool = False,
 ) -> DataSet:
     """Open a data set, as :func:`symloss.data.open_data` does, and warn of every file that is left out."""
-    return open_data(data, root=root, label=label, image=image, test=test, skip_bad=skip_bad, on_bad=warn)
+    return open_data(data, root=root, label=label, image=image, test=test, size=size, skip_bad=skip_bad, on_bad=warn)
 
 
 def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False, data: DataSet | None = None) -> Task:
@@ -81,9 +83,8 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
         data: the data set of these settings, if it is open already; else it is opened.
     """
     if data is None:
-        data = open_for_training(
-            settings.data, root, label=settings.label, image=settings.image, test=settings.test, skip_bad=skip_bad
-        )
+        columns = {name: getattr(settings, name) for name in ("label", "image", "test", "size")}
+        data = open_for_training(settings.data, root, skip_bad=skip_bad, **columns)
     clean_is_known = data.labels_are_true or settings.noise != "clean"
     _refuse_changed(settings, data, root)
     _refuse_what_data_lacks(settings, data, clean_is_known)
