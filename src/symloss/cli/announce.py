@@ -31,13 +31,26 @@ def opening(data: str) -> Iterator[None]:
         word.cancel()
 
 
-def announce(runs: Sequence[tuple[Settings, Path]], data: DataSet) -> None:
-    """Say in one line what will be trained, and how long it takes about. Finished runs do not count.
+class Announcement:
+    """Says in one line what will be trained, and how long it takes about: once, when the first run is about to start.
+
+    A run that is refused is refused without it. Finished runs do not count.
 
     Args:
         runs: the settings and the folder of each.
         data: the data set of all of them.
     """
+
+    def __init__(self, runs: Sequence[tuple[Settings, Path]], data: DataSet):
+        self.runs, self.data, self.told = runs, data, False
+
+    def __call__(self) -> None:
+        if not self.told:
+            self.told = True
+            _announce(self.runs, self.data)
+
+
+def _announce(runs: Sequence[tuple[Settings, Path]], data: DataSet) -> None:
     from symloss.models.factory import is_built_in
     from symloss.runs.run_folder import RunFolder
 

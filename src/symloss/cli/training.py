@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.announce import announce, opening
+from symloss.cli.announce import Announcement, opening
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
 
@@ -51,9 +51,7 @@ def train(
     data = open_from(options)
     settings = settings_for(loss, options, data)
     folder = out or run_path(options["runs"], settings)
-    if _speaks(options):
-        announce([(settings, folder)], data)
-    result = train_shown(settings, folder, options, data)
+    result = train_shown(settings, folder, options, data, Announcement([(settings, folder)], data))
     if not _speaks(options):
         return
     if as_json:
@@ -84,8 +82,7 @@ def compare(
     options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
     data = open_from(options)
     plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(losses)]
-    if _speaks(options):
-        announce([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
+    announcement = Announcement([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
     total, done = seeds * len(plans), 0
     results: list[list[Result]] = []
     for plan in plans:
@@ -93,7 +90,7 @@ def compare(
         for settings in plan:
             done += 1
             folder = run_path(options["runs"], settings)
-            results[-1].append(train_shown(settings, folder, options, data, f"{done}/{total} "))
+            results[-1].append(train_shown(settings, folder, options, data, announcement, f"{done}/{total} "))
     if not _speaks(options):
         return
     if as_json:
@@ -198,6 +195,7 @@ def train_shown(
     folder: Path,
     options: dict[str, Any],
     data: DataSet,
+    on_start: Announcement,
     which: str = "",
     hide: tuple[str, ...] = (),
 ) -> Result:
@@ -210,13 +208,14 @@ def train_shown(
         raise ValueError(f"--log must be tensorboard; got {log!r}")
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers", "skip_bad")}
-    with _announce_stop(), _shown(settings, which, where["devices"] * where["nodes"] > 1) as (show, on_step):
+    several = where["devices"] * where["nodes"] > 1
+    with _announce_stop(), _shown(settings, which, several) as (show, on_step):
         on_epoch = _Without(show, hide) if hide else show
         on_epoch = on_epoch if board is None else _Both(on_epoch, board)
+        # Other processes get no copy of the data.
+        listeners: dict[str, Any] = {"on_step": on_step, "on_start": None if several else on_start}
         try:
-            return run(
-                settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, on_step=on_step, **where
-            )
+            return run(settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, **listeners, **where)
         finally:
             if board is not None:
                 board.close()

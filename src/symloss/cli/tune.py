@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.announce import announce
+from symloss.cli.announce import Announcement
 from symloss.cli.options import HOW, OFF, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, console, print_json, say
 from symloss.cli.training import Losses, default_noise, open_from, percent, settings_for, train_shown
@@ -109,13 +109,13 @@ def tune(
         spaces = _spaces(names, lrs, weight_decays, vary or [], options["data"])
     opened = open_from(options)
     questions = _questions(spaces, seeds, options, opened)
-    _announce(questions, method, options["runs"], opened)
+    announcement = Announcement(_planned(questions, method, options["runs"]), opened)
     answers = tune(
         questions,
         method,
         runs=options["runs"],
         train=lambda settings, folder, which: train_shown(
-            settings, folder, options, opened, which, hide=("test_accuracy",)
+            settings, folder, options, opened, announcement, which, hide=("test_accuracy",)
         ),
         storage=storage,
         study=study,
@@ -125,8 +125,8 @@ def tune(
     _report(answers, questions[0].base, options, as_json)
 
 
-def _announce(questions: list[Question], method: Method, runs: Path, opened: DataSet) -> None:
-    """Say what the search takes. A sampler other than the grid draws its points later: the first stands for all."""
+def _planned(questions: list[Question], method: Method, runs: Path) -> list[tuple[Settings, Path]]:
+    """The runs of a search. A sampler other than the grid draws its points later, so others stand for them."""
     from symloss.lab.studies import TRIALS
     from symloss.runs.folder_names import run_path
     from symloss.runs.settings import with_seeds
@@ -138,7 +138,7 @@ def _announce(questions: list[Question], method: Method, runs: Path, opened: Dat
             planned += [each for point in points for each in with_seeds(point, question.seeds)]
         else:
             planned += with_seeds(question.base, question.seeds * (method.trials or TRIALS))
-    announce([(each, run_path(runs, each)) for each in planned], opened)
+    return [(each, run_path(runs, each)) for each in planned]
 
 
 def _refuse_what_paper_fixes(ctx: typer.Context, fixed: dict[str, Any]) -> None:

@@ -48,6 +48,7 @@ def train(
     data: DataSet | None = None,
     on_epoch: OnEpoch | None = None,
     on_step: OnStep | None = None,
+    on_start: Callable[[], None] | None = None,
 ) -> Result:
     """Train, or go on where a run was cut off, or return the result of one that is done.
 
@@ -62,6 +63,7 @@ def train(
         data: the data set of these settings, if it is open already. With several processes each opens its own.
         on_epoch: called with the metrics of every epoch; with several processes it must be picklable.
         on_step: called after each step with its number in the epoch, from 1, and the number of steps; as picklable.
+        on_start: called when all is ready, before the first step; as picklable. A run that is done does not call it.
     """
     run = RunFolder(folder)
     several = devices * nodes > 1
@@ -77,7 +79,7 @@ def train(
     done = run.result()
     if done is not None:
         return done
-    work = _Work(settings, run, root, skip_bad, workers, None if several else data, on_epoch, on_step)
+    work = _Work(settings, run, root, skip_bad, workers, None if several else data, on_epoch, on_step, on_start)
     # Where the same command was started many times, on each node or by torchrun, the first stands for all.
     with _alone(run) if first else contextlib.nullcontext():
         fabric = _fabric(settings, accelerator, devices, nodes)
@@ -157,6 +159,7 @@ class _Work:
     data: DataSet | None
     on_epoch: OnEpoch | None
     on_step: OnStep | None = None
+    on_start: Callable[[], None] | None = None
 
     def as_json(self, fabric: Fabric) -> dict[str, Any]:
         """The result as a document: Fabric brings no frozen records back from another process."""
@@ -177,6 +180,8 @@ class _Work:
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
             trainer = Trainer(fabric, self.settings, task, self.workers, self.on_step)
+            if self.on_start is not None and fabric.is_global_zero:
+                self.on_start()
             best = fit(trainer, folder, self.on_epoch)
             if fabric.is_global_zero:
                 keep_calibration(folder, self.settings, task, description, trainer.model, fabric.device)
