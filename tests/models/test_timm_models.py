@@ -1,4 +1,4 @@
-"""Models of timm. The package needs torchvision, which does not load beside every torch, so a small one stands for it."""
+"""Models of timm. The package needs torchvision, which does not load beside every torch: a small one stands for it."""
 
 import sys
 import types
