@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 import torch
@@ -24,6 +25,23 @@ every_loss = pytest.mark.parametrize("name", LOSSES)
 
 # The tensors of the tests are tiny: threads only cost, and xdist has a process for each core.
 torch.set_num_threads(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """xdist hands out tests in small parts: by itself it gives an eighth to the first process, with all slow ones."""
+    if getattr(config.option, "maxschedchunk", 0) is None:
+        config.option.maxschedchunk = 8
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests live to the end: to look for garbage among them takes as long as to collect them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

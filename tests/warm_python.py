@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -29,8 +30,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-PRELOADED = ("symloss.cli", "symloss.training", "symloss.lab", "symloss.report", "symloss.bench", "symloss.theory",
-             "sklearn.linear_model", "sklearn.model_selection", "sklearn.kernel_ridge")  # fmt: skip
+from forked_processes import PRELOADED
+
 CLIENT = """#!{python} -SE
 import array, json, os, socket, sys
 door = socket.socket(socket.AF_UNIX)
@@ -75,7 +76,8 @@ class WarmPython:
 
 def _serve(path: str) -> None:
     for name in PRELOADED:
-        importlib.import_module(name)
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     sys.path.pop(0)  # the folder of this file
     gc.freeze()  # what is never collected is never copied to the forks
     with socket.socket(socket.AF_UNIX) as door:

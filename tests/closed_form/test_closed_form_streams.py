@@ -1,6 +1,5 @@
 """The centroid is a sum: batches, shards, processes."""
 
-import multiprocessing
 import pickle
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import scipy.sparse
 import torch
 from closed_form_helpers import blobs, relative
+from forked_processes import forked_processes
 from in_turn import in_turn
 from refusals import refused
 from sklearn.exceptions import NotFittedError
@@ -164,8 +164,7 @@ def test_weights_go_when_later_examples_cancel_earlier_ones():
 
 def together(work, arguments):
     """What each process puts into its queue; they meet in a file."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["symloss.closed_form", "torch.distributed"])
+    context = forked_processes()
     answers = context.Queue()
     processes = [context.Process(target=work, args=(rank, answers, *arguments), daemon=True) for rank in range(2)]
     for process in processes:

@@ -1,4 +1,4 @@
-"""Models of somebody's: one takes its process down with it, one tells which process it is in, and then stands still."""
+"""Models of somebody's: one takes its process down with it, the others stand still in the middle."""
 
 import os
 import pathlib
@@ -23,5 +23,23 @@ class _Stands(nn.Linear):
 
 
 def stands(input_shape, classes):
+    """Tells which process it is in."""
     pathlib.Path(f"pid-{os.getpid()}").touch()
     return _Stands(64, classes)
+
+
+class _Waits(nn.Linear):
+    """Of two steps in an epoch."""
+
+    steps = 0
+
+    def forward(self, inputs):
+        self.steps += self.training
+        while self.steps > 2 and not pathlib.Path(os.environ["GO_ON"]).exists():
+            time.sleep(0.01)
+        return super().forward(inputs.flatten(1))
+
+
+def waits(input_shape, classes):
+    """Until the file that the environment names is there."""
+    return _Waits(64, classes)

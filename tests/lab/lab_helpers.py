@@ -1,9 +1,6 @@
 """Small pieces of work for sweeps."""
 
 import json
-import os
-import subprocess
-import sys
 
 from symloss.lab.work import Work
 from symloss.training import Settings
@@ -23,15 +20,6 @@ def work(folder, loss="ce", evaluate=(), **changes):
 def kinds(events):
     """name -> how it ended."""
     return {event.work.name: event.kind for event in events if event.kind not in ("started", "epoch")}
-
-
-def command(*words, **more):
-    """``symloss`` as a process of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "symloss", *map(str, words)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **more,
-    )  # fmt: skip
 
 
 def results(runs):

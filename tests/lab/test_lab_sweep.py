@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from forked_processes import forked_processes
 from lab_helpers import LOSSES, kinds, results, small, work
 from refusals import refused
 from training.training_helpers import command as forked_command
-from training.training_helpers import ended, forked_processes, one_sentence, start
+from training.training_helpers import ended, one_sentence, start
 from typer.testing import CliRunner
 
 from symloss.cli import app

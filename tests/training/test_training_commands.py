@@ -5,8 +5,6 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -25,13 +23,9 @@ def runs(folder):
     return sorted(path for path in (folder / "runs").iterdir() if path.is_dir())
 
 
-@pytest.mark.slow
 def test_train_prints_its_result_as_json(tmp_path):
-    """As people start it: not forked from anything."""
-    arguments = [sys.executable, "-m", "symloss", "train", *QUICK, "--noise", "sym:0.4", "--json"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = command(tmp_path, "train", *QUICK, "--noise", "sym:0.4", "--json")
+    assert done.code == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["settings"]["loss"].startswith("alpha-mae")
     assert result["settings"]["noise"] == "sym:0.4"
@@ -118,20 +112,6 @@ def wait_for_checkpoint(folder, goes_on):
         time.sleep(0.02)
 
 
-def interrupted(arguments, folder, **environment):
-    """A command that SIGINT reaches after the first epoch, it alone: its exit code, and what it said."""
-    more = {
-        "cwd": folder, "env": os.environ | {"OMP_NUM_THREADS": "1"} | environment,
-        # It must be heard even where whoever started the tests ignores it, as nohup does.
-        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    }  # fmt: skip
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, **more) as process:
-        wait_for_checkpoint(folder, lambda: process.poll() is None)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=100)
-    return process.returncode, err
-
-
 @pytest.mark.slow
 def test_ctrl_c_for_the_first_process_alone_stops_them_all(tmp_path):
     (tmp_path / "tells.py").write_text(
@@ -140,12 +120,13 @@ def test_ctrl_c_for_the_first_process_alone_stops_them_all(tmp_path):
         "    return create_model('mlp:hidden=8', input_shape=input_shape, classes=classes)\n"
     )
     several = ["--model", "tells:net", "--devices", "2", "--accelerator", "cpu"]
-    code, err = interrupted(
-        [sys.executable, "-m", "symloss", "train", "--epochs", "5000", "--out", "here", *several], tmp_path
-    )
-    assert code == 130
-    assert STOPPED in err
-    assert "Traceback" not in err
+    process = start_command(tmp_path, "train", "--epochs", "5000", "--out", "here", *several, several="ddp_spawn")
+    wait_for_checkpoint(tmp_path, process.is_alive)
+    os.kill(process.pid, signal.SIGINT)
+    stopped = finished(process, tmp_path)
+    assert stopped.code == 130
+    assert STOPPED in stopped.stderr
+    assert "Traceback" not in stopped.stderr
     started = [int(path.name.removeprefix("pid-")) for path in tmp_path.glob("pid-*")]
     assert len(started) == 2
     for number in started:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from forked_processes import forked_processes
 from torch import Tensor, nn
 
 from symloss.training import Settings, resolve, train
@@ -122,13 +123,6 @@ def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
-def forked_processes() -> Any:
-    """Processes that are as fresh as spawned ones, but need not import torch."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["symloss.training", "symloss.cli", "sklearn.model_selection"])
-    return context
-
-
 def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
     """A process of its own; its exit code is as that of a command, -9 if it was killed."""
     process = forked_processes().Process(target=_alone, args=(work, arguments))
@@ -166,10 +160,18 @@ def command(folder: Path, *arguments: str, limit: int | None = None) -> Done:
 
 
 def start_command(
-    folder: Path, *arguments: str, limit: int | None = None, name: str = "", **environment: str
+    folder: Path,
+    *arguments: str,
+    limit: int | None = None,
+    name: str = "",
+    several: str = "ddp_fork",
+    **environment: str,
 ) -> multiprocessing.process.BaseProcess:
-    """``command`` without the wait for its end. Several in one folder have names."""
-    return start(_command, folder, arguments, name, limit, environment)
+    """``command`` without the wait for its end. Several in one folder have names.
+
+    With "ddp_spawn" the processes that it starts for several devices import everything, as people have it.
+    """
+    return start(_command, folder, arguments, name, limit, several, environment)
 
 
 def finished(process: multiprocessing.process.BaseProcess, folder: Path, name: str = "") -> Done:
@@ -182,10 +184,13 @@ def _outputs(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def _command(
-    folder: Path, arguments: tuple[str, ...], name: str, limit: int | None, environment: dict[str, str]
+    folder: Path, arguments: tuple[str, ...], name: str, limit: int | None, several: str, environment: dict[str, str]
 ) -> None:
     from symloss.cli import main  # noqa: PLC0415
 
+    # It must be heard even where whoever started the tests ignores it, as nohup does.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    training_run.SEVERAL_PROCESSES = several
     os.chdir(folder)
     os.environ |= environment
     for number, output in enumerate(_outputs(folder, name), start=1):

@@ -34,6 +34,8 @@ Events = Iterator[Event]
 
 PATIENCE = 3600.0
 """After this many seconds without a new epoch, a sweep stops to wait for a run of another process."""
+POLL = 0.3
+"""Seconds between two checks of a run that another process trains."""
 
 
 def attempt(work: Work, on_epoch: OnEpoch | None = None) -> Event:
@@ -62,7 +64,7 @@ def attempt_patiently(work: Work, patience: float, on_epoch: OnEpoch | None = No
             seen, since = changed, time.monotonic()
         if event.kind != "elsewhere" or time.monotonic() - since >= patience:
             return event
-        time.sleep(min(1.0, patience))
+        time.sleep(min(POLL, patience))
 
 
 def _last_epoch(work: Work) -> float:

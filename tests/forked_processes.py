@@ -1,0 +1,25 @@
+"""Processes that need not import torch: they are forked from a server that has done it once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import Any
+
+PRELOADED = (
+    "symloss.cli", "symloss.training", "symloss.training.logs", "symloss.lab", "symloss.report", "symloss.bench",
+    "symloss.theory", "symloss.closed_form", "torch.distributed",
+    "sklearn.datasets", "sklearn.kernel_ridge", "sklearn.linear_model", "sklearn.model_selection",
+    "pytest", "typer._adapters", "pydantic.types", "rich._emoji_codes",  # typer and rich import these when used
+    "optuna.storages._rdb.models", "alembic.command", "alembic.config", "alembic.migration",  # and Optuna these
+)  # fmt: skip
+"""Of these the ones that are not installed are left out."""
+
+
+def forked_processes() -> Any:
+    """As ``multiprocessing.get_context("spawn")``: processes as fresh, without the wait.
+
+    All tests of a process have one server, and it imports what the first of them asked for. So all ask here.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
