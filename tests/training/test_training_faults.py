@@ -245,7 +245,8 @@ REFUSED_LATE = {
 @pytest.mark.parametrize("late", REFUSED_LATE)
 def test_what_is_refused_late_leaves_nothing_behind(tmp_path, late):
     arguments, sentence = REFUSED_LATE[late]
-    one_sentence(command(tmp_path, "train", "--epochs", "1", *arguments), sentence)
+    done = command(tmp_path, "train", "--epochs", "1", *arguments)
+    one_sentence(done, sentence, started=late == "scores")
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
 
 

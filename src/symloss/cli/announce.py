@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from symloss.runs.run_folder import RunFolder
     from symloss.runs.settings import Settings
 
-PATIENCE = 3.0
+PATIENCE = 2.0
 """Seconds after which a command that still opens its data says so."""
 
 

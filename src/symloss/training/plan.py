@@ -15,9 +15,9 @@ from symloss.training.task import augmentation, fingerprint, open_for_training
 
 COLUMNS = ("label", "image", "test")
 """Settings that say which part of the user's own data is what."""
-TINY, SMALL = 8, 96
-"""Pixels of a side: below the first, convolutions with three pools have nothing left; above the second, the last layers
-of a network for small images would be too large, because they grow with the image."""
+TINY, SMALL = 8, 48
+"""Pixels of a side: below the first, three pools leave nothing of an image; above the second, a network for small
+images costs more than a ResNet-18, which shrinks an image at once."""
 FEW, MANY = 10_000, 100_000
 """Numbers of training images: below the first a narrow network is enough; from the second on a deep one learns."""
 SIZE_SOURCE = "ours: the shorter side of the median image, at most 224"
@@ -89,7 +89,7 @@ def protocol_for(data: DataSet, model: str | None = None) -> str:
     """The protocol of recipes/protocols.toml, and with it the network, that fits data of the user's own.
 
     - A table: ``table``, an MLP. So are images below 8 pixels.
-    - Images of up to 96 pixels: ``images``, eight layers as for CIFAR-10; ``few-images``, half as wide, below 10,000.
+    - Images of up to 48 pixels: ``images``, eight layers as for CIFAR-10; ``few-images``, half as wide, below 10,000.
     - Larger ones: ``photos``, a ResNet-18; ``many-photos``, a ResNet-50, from 100,000 on.
     - A model with pretrained weights is fine-tuned: ``pretrained``.
 
