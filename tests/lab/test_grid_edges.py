@@ -119,6 +119,8 @@ def test_grids_without_an_edge():
     assert not at_an_edge(Dimension("normalize", ("l2", None)), "l2")
     assert not at_an_edge(Dimension("weight_decay", (0.0, 0.1), log=True), 0.1)
     assert not at_an_edge(Dimension("q", (0.5,)), 0.5)
+    assert next_value(Dimension("q", (0.1, 0.5)), 0.1, "[0, 1]") == 0.0
+    assert next_value(Dimension("q", (0.1, 0.5)), 0.1, "(0, 1]") is None
     assert next_value(Dimension("k", (1, 2), whole=True), 2, "[1, 3]") == 3
     assert next_value(Dimension("k", (2, 3), whole=True), 3, "[1, 3]") is None
     assert next_value(Dimension("temperature", (1.0, 2.0)), 2.0, None) is None

@@ -139,6 +139,26 @@ def test_a_damaged_checkpoint_does_not_lose_the_best_epoch(tmp_path, epochs):
     assert found.row.epoch == kept(tmp_path) == reference(CURVES["a lucky epoch"])[0]
 
 
+def test_the_checkpoint_before_finds_its_weights_where_another_epoch_wins_this_time(tmp_path):
+    """With another number of threads the epoch after it is another one."""
+
+    class Stop(Exception):  # noqa: N818
+        pass
+
+    def stop(row):
+        if row.epoch == 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fit(Scripted((0.5, 0.4, 0.4, 0.4, 0.1, 0.0, 0.0)), RunFolder(tmp_path), stop)
+    assert kept(tmp_path) == 1
+    (tmp_path / "checkpoint.pt").write_bytes(b"torn")
+    other = (0.5, 0.4, 0.4, 0.4, 1.0, 0.0, 0.0)
+    with pytest.warns(UserWarning, match="the checkpoint before it"):
+        found = fit(Scripted(other), RunFolder(tmp_path))
+    assert found.row.epoch == kept(tmp_path) == reference(other)[0] == 3
+
+
 def test_weights_that_somebody_removed_are_missed(tmp_path):
     def remove(row):
         if row.epoch == 4:
