@@ -130,10 +130,12 @@ def test_no_prediction_is_a_formula(command, monkeypatch, tmp_path, to_file):
     names = [*formulas, "-1", "+2.5e3", "photo.png", "\udcff"]
     guarded = [*(f"'{name}" for name in formulas), "-1", "+2.5e3", "photo.png", r"\udcff"]
 
-    def predictions(*_: object, **__: object):
-        return ((name, name, 0.5) for name in names)
+    def predict(*_: object, **__: object):
+        """Each example is predicted to be of the class with its own name."""
+        rows = ((name, [float(other == name) for other in names]) for name in names)
+        return prediction.Predictions(tuple(names), True, rows)
 
-    monkeypatch.setattr(prediction, "predictions", predictions)
+    monkeypatch.setattr(prediction, "predict", predict)
     out = tmp_path / "p.csv"
     code, printed, _ = command("predict", tmp_path, "data", *(["--out", out] if to_file else []))
     assert code == 0

@@ -3,6 +3,7 @@
 import csv
 import http.server
 import json
+import shutil
 import threading
 
 import numpy as np
@@ -10,7 +11,10 @@ import pytest
 from PIL import Image
 
 from symloss.bench.training_speed import measure_training, speed
+from symloss.data import open_data
+from symloss.runs.run_folder import RunFolder
 from symloss.training import resolve, train
+from symloss.training.checkpoint import load_best
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def test_a_streamed_image_that_is_cut_off(run_command, folder, tmp_path):
     bad = cut_off(folder / "dark" / "03.png")
     refusal = run_command("train", "--data", str(folder), *SMALL, "--out", str(tmp_path / "stops"))
     assert refusal.returncode == 2
-    assert len(refusal.stderr.splitlines()) == 1
+    assert len(refusal.stderr.splitlines()) == 2, "what is trained, and what is wrong with it"
     assert all(part in refusal.stderr for part in (str(bad), "damaged", "--skip-bad"))
     goes_on = run_command("train", "--data", str(folder), "--skip-bad", *SMALL, "--out", str(tmp_path / "goes"))
     assert goes_on.returncode == 0, goes_on.stderr
@@ -105,14 +109,65 @@ def test_train_and_predict_on_ones_own_images(run_command, folder, tmp_path):
     assert len(out.read_text().splitlines()) == 49
 
 
-def test_predicting_is_what_the_last_epoch_measured(run_command, tmp_path):
-    result = train(resolve("digits", "mae", noise="sym:0.4", epochs=3), tmp_path / "run")
-    rows = list(csv.DictReader(run_command("predict", str(tmp_path / "run"), "digits").stdout.splitlines()))
-    from symloss.data import open_data  # noqa: PLC0415
+@pytest.fixture(scope="module")
+def digits_run(tmp_path_factory):
+    """A run whose best epoch is not its last one, and its result."""
+    folder = tmp_path_factory.mktemp("digits") / "run"
+    result = train(resolve("digits", "alpha-mae", noise="sym:0.6", lr=0.5, epochs=6, validation=0.3), folder)
+    assert result.best.test_accuracy != result.last.test_accuracy
+    return folder, result
 
+
+def predicted(done):
+    assert done.returncode == 0, done.stderr
+    return list(csv.DictReader(done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize(("option", "epoch"), [((), "best"), (("--best",), "best"), (("--last",), "last")])
+def test_predicting_is_what_the_epoch_measured(run_command, digits_run, option, epoch):
+    folder, result = digits_run
+    rows = predicted(run_command("predict", str(folder), "digits", *option))
     labels = open_data("digits").test.labels.tolist()
     hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
-    assert sum(hits) / len(hits) == pytest.approx(result.last.test_accuracy)
+    assert sum(hits) / len(hits) == pytest.approx(getattr(result, epoch).test_accuracy)
+
+
+def test_probabilities_are_calibrated(run_command, digits_run):
+    """The plain softmax of unit scores is at most 0.242 with 10 classes."""
+    folder, _ = digits_run
+    done = run_command("predict", str(folder), "digits", "--probabilities")
+    rows = predicted(done)
+    assert done.stderr == ""
+    classes = [f"p({digit})" for digit in range(10)]
+    assert list(rows[0]) == ["example", "prediction", "probability", *classes]
+    labels, right = open_data("digits").test.labels.tolist(), 0
+    for row, label in zip(rows, labels, strict=True):
+        every = [float(row[name]) for name in classes]
+        assert sum(every) == pytest.approx(1, abs=1e-5)
+        assert max(every) == float(row["probability"]) == every[int(row["prediction"])]
+        right += int(row["prediction"]) == label
+    confidence = sum(float(row["probability"]) for row in rows) / len(rows)
+    assert confidence > 0.5
+    assert confidence == pytest.approx(right / len(rows), abs=0.1)
+
+
+def test_a_run_without_a_temperature_says_so(run_command, digits_run, tmp_path):
+    folder = shutil.copytree(digits_run[0], tmp_path / "before")
+    (folder / "calibration.json").unlink()
+    done = run_command("predict", "before", "digits", cwd=tmp_path)
+    assert max(float(row["probability"]) for row in predicted(done)) < 0.242
+    assert done.stderr == (
+        "before holds no temperature, so the probabilities are those of a plain softmax: not calibrated\n"
+    )
+    (folder / "calibration.json").write_text(json.dumps({"best": {"epoch": load_epoch(folder), "temperature": -1}}))
+    refusal = run_command("predict", "before", "digits", cwd=tmp_path)
+    assert (refusal.returncode, refusal.stdout) == (2, "")
+    assert "the temperature of the best epoch in before/calibration.json must be" in refusal.stderr
+    assert "got -1" in refusal.stderr
+
+
+def load_epoch(folder):
+    return load_best(RunFolder(folder))["epoch"]
 
 
 def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):

@@ -58,7 +58,7 @@ def test_a_loss_of_ones_own_trains_as_the_same_loss_of_the_catalogue(own_loss, t
 
 def test_a_runs_folder_imports_no_loss(own_loss, tmp_path):
     """It may come from elsewhere: predictions need what is done to the scores, and the text says that."""
-    settings = small(f"symmetrize({own_loss}):normalize=l2", model="mlp")
+    settings = small(f"symmetrize({own_loss}):normalize=l2", model="mlp", validation=0.0)
     run(settings, tmp_path / "run")
     sys.modules.pop("loss_of_mine")
     (tmp_path / "loss_of_mine.py").write_text("raise SystemError('imported')\n")

@@ -177,7 +177,7 @@ def test_a_state_that_does_not_fit_is_one_sentence(begun):
     save_checkpoint(RunFolder(begun), state)
     refusals = (
         lambda: run(small(), begun),
-        lambda: list(predictions(begun, "digits", model=small().model)),
+        lambda: list(predictions(begun, "digits", model=small().model, best=False)),
     )
     for use in refusals:
         with refused(ValueError, begun, "must fit the model 'training_helpers:drops'", "1.weight", "[3, 3]"):
@@ -245,7 +245,8 @@ REFUSED_LATE = {
 @pytest.mark.parametrize("late", REFUSED_LATE)
 def test_what_is_refused_late_leaves_nothing_behind(tmp_path, late):
     arguments, sentence = REFUSED_LATE[late]
-    one_sentence(command(tmp_path, "train", "--epochs", "1", *arguments), sentence)
+    done = command(tmp_path, "train", "--epochs", "1", *arguments)
+    one_sentence(done, sentence, started=late == "scores")
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
 
 

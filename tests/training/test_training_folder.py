@@ -14,7 +14,7 @@ from training_helpers import exit_code, start
 from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import Busy, RunFolder
 from symloss.training import Settings
-from symloss.training.checkpoint import load_best, load_checkpoint, save_best, save_checkpoint
+from symloss.training.checkpoint import load_best, load_checkpoint, save_checkpoint, save_state
 from symloss.writing import DiskFull, write_whole
 
 
@@ -145,7 +145,7 @@ def test_a_flipped_bit_in_a_checkpoint_of_version_01_changes_no_weight(folder):
 
 
 def test_a_flipped_bit_in_the_best_weights_is_one_sentence(folder):
-    save_best(folder, state(1))
+    save_state(folder, "best.pt", state(1))
     path = folder.path / "best.pt"
     path.write_bytes(flipped(path.read_bytes(), 500))
     with refused(ValueError, path, "is no whole checkpoint (its bytes are not those that were written)"):
@@ -262,7 +262,7 @@ def test_the_one_whose_lock_was_removed_writes_nothing_more(folder):
             lambda: folder.append_metrics(EpochRow(2)),
             lambda: folder.cut_metrics(0),
             lambda: save_checkpoint(folder, state(1)),
-            lambda: save_best(folder, state(1)),
+            lambda: save_state(folder, "best.pt", state(1)),
             lambda: folder.write("result.json", {}),
         ):
             with refused(Busy, folder.path / "lock", "was removed", "nothing more is written"):

@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from symloss.data.dataset import Examples, ImageFiles, labels_tensor
 from symloss.recipes.resolve import resolve as resolve_layers
 from symloss.runs.folder_names import folder_name
 from symloss.training import resolve, train
+from symloss.training.plan import explain, protocol_for
 
 QUICK = {"epochs": 1, "model": "mlp:hidden=8"}
 
@@ -35,19 +37,57 @@ def images(path, count=4, side=8):
     return path
 
 
-@pytest.mark.parametrize("kind", ["table", "images", "streamed"])
+@pytest.mark.parametrize("kind", ["table", "few-images", "images", "photos", "many-photos", "pretrained"])
 def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
-    models = {"table": "mlp", "images": "cnn8", "streamed": "resnet50"}
+    models = {"table": "mlp", "few-images": "cnn8:width=0.5", "images": "cnn8", "many-photos": "resnet50"}
+    models |= dict.fromkeys(("photos", "pretrained"), "resnet18")
     assert resolve_layers(kind, "somewhere/mine", "mae").settings.model == models[kind]
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "expected"),
+    [
+        ((20,), 10**6, "table"),
+        ((3, 7, 30), 100, "table"),
+        ((3, 8, 48), 9_999, "few-images"),
+        ((1, 28, 28), 10_000, "images"),
+        ((3, 48, 49), 10_000, "photos"),
+        ((3, 224, 224), 99_999, "photos"),
+        ((3, 224, 224), 100_000, "many-photos"),
+    ],
+)
+def test_the_network_fits_size_and_number_of_images(shape, count, expected):
+    data = SimpleNamespace(input_shape=shape, train=range(count))
+    assert protocol_for(data) == expected
+    assert protocol_for(data, "timm:resnet18") == expected
+    assert protocol_for(data, "timm:resnet18:pretrained") == ("table" if expected == "table" else "pretrained")
+
+
+def test_photos_of_several_sizes_have_a_size_with_a_source(tmp_path):
+    photos = images(tmp_path / "photos", side=20)
+    Image.new("RGB", (90, 30)).save(photos / "cats" / "wide.png")
+    found = explain(photos, "mae")
+    assert (found.settings.size, found.sources["size"]) == (
+        20,
+        "ours: the shorter side of the median image, at most 224",
+    )
+    given = explain(photos, "mae", size=40)
+    assert (given.settings.size, given.sources["size"]) == (40, "as given")
+    assert given.settings.key != found.settings.key
+    as_before = explain(photos, "mae", size=224).settings
+    assert as_before.size is None, "so that runs of version 0.1 keep their names"
+    assert resolve(images(tmp_path / "even"), "mae").size is None
+    with refused(ValueError, "size must be left out for cifar10", "got 40"):
+        resolve("cifar10", "mae", size=40)
 
 
 def test_the_kind_is_seen_by_opening_it(tmp_path):
     assert resolve(table(tmp_path / "t.csv"), "mae").model == "mlp"
-    assert resolve(str(images(tmp_path / "photos")), "mae").model == "cnn8"
-    assert resolve(images(tmp_path / "large", side=97), "mae").model == "resnet50"
+    assert resolve(str(images(tmp_path / "photos")), "mae").model == "cnn8:width=0.5"
+    assert resolve(images(tmp_path / "large", side=97), "mae").model == "resnet18"
 
 
-@pytest.mark.parametrize("name", ["webvision", "table", "streamed", "cifar100-step", "mnist-lenet5"])
+@pytest.mark.parametrize("name", ["webvision", "table", "photos-of-mine", "cifar100-step", "mnist-lenet5"])
 def test_a_folder_that_is_called_like_a_protocol_or_a_preset_is_still_ones_own(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     images(tmp_path / name)

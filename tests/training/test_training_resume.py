@@ -159,7 +159,8 @@ def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_survives(tmp_path, 
     before = (folder / "checkpoint.pt").read_bytes()
     arguments = ["train", *options(small()), "--out", str(folder)]
     done = command(tmp_path, *arguments, limit=len(before) // 2)
-    one_sentence(done, "checkpoint.pt", "cannot be written (File too large)", "what was there before is kept")
+    full = "cannot be written (File too large)", "what was there before is kept"
+    one_sentence(done, "checkpoint.pt", *full, started=True)
     assert (folder / "checkpoint.pt").read_bytes() == before
     assert torch.load(folder / "checkpoint.pt", weights_only=True)["epoch"] == 2
     assert command(tmp_path, *arguments).code == 0
@@ -208,4 +209,4 @@ def test_a_learning_rate_that_is_far_too_large_names_the_step(tmp_path, clip):
 
 def test_the_command_says_so_in_one_sentence(tmp_path):
     settings = small("ce", model="mlp:hidden=16,norm=none", lr=1e30)
-    one_sentence(command(tmp_path, "train", *options(settings)), " became ", "step 2 of epoch 1")
+    one_sentence(command(tmp_path, "train", *options(settings)), " became ", "step 2 of epoch 1", started=True)

@@ -197,13 +197,13 @@ class Scripted:
 @pytest.mark.parametrize(("accuracies", "best"), [((0.1, 0.5, 0.5, 0.4), 2), ((0.3, 0.2), 1), ((0.1, 0.2, 0.3), 3)])
 def test_the_best_epoch_is_the_first_with_the_largest_validation_accuracy(tmp_path, accuracies, best):
     found = fit(Scripted(accuracies), RunFolder(tmp_path))
-    assert (found.epoch, found.validation_accuracy) == (best, accuracies[best - 1])
+    assert (found.row.epoch, found.accuracy) == (best, accuracies[best - 1])
     kept = torch.load(tmp_path / "best.pt", weights_only=True)
     assert kept["epoch"] == int(kept["model"]["epoch"]) == best
 
 
 def test_without_validation_the_last_epoch_is_the_best(tmp_path):
-    assert fit(Scripted((0.5, 0.4, 0.3), validation=False), RunFolder(tmp_path)).epoch == 3
+    assert fit(Scripted((0.5, 0.4, 0.3), validation=False), RunFolder(tmp_path)).row.epoch == 3
     assert not (tmp_path / "best.pt").exists()
 
 

@@ -14,7 +14,7 @@ OTHER = {
     "weight_decay": 0.1, "schedule": "constant", "clip": None, "augment": False, "subset": 100, "validation": 0.2,
     "clean_validation": True, "seed": 1, "noise_seed": 0, "precision": "bf16-mixed", "channels_last": True,
     "compile": True, "label": "class", "image": "file", "test": "test.csv", "drop": "id",
-    "categorical": "town", "keep": "row", "fingerprint": "0123", "profile": "mini",
+    "categorical": "town", "keep": "row", "fingerprint": "0123", "profile": "mini", "size": 64,
 }  # fmt: skip
 
 

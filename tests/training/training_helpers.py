@@ -201,14 +201,16 @@ def _command(
     main()
 
 
-def one_sentence(done: Done, *ingredients: object) -> None:
-    """Exit code 2, and one line that says what is wrong."""
+def one_sentence(done: Done, *ingredients: object, started: bool = False) -> None:
+    """Exit code 2, and one line that says what is wrong: after the one that says what is trained, if it was started."""
     assert done.code == 2, done
     assert done.stdout == ""
-    assert done.stderr.startswith("symloss: ")
-    assert len(done.stderr.splitlines()) == 1, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 + started, done.stderr
+    assert lines[-1].startswith("symloss: ")
+    assert not started or " epochs of " in lines[0]
     for ingredient in ingredients:
-        assert str(ingredient) in done.stderr
+        assert str(ingredient) in lines[-1]
 
 
 def killed_at(moment: str, nth: int, settings: Settings, folder: Path) -> None:

@@ -45,6 +45,13 @@ WHAT = {
     "drop": _option(str | None, None, "Columns of a table to leave out, by commas.", shown="those that look like ids"),
     "categorical": _option(str | None, None, "Columns of numbers that are categories, by commas.", shown="text"),
     "keep": _option(str | None, None, "Columns to use although they look like ids, by commas.", shown="none"),
+    "size": _option(
+        int | None,
+        None,
+        "Pixels of a side that image files are brought to.",
+        min=8,
+        shown="as they are, or the median's, at most 224",
+    ),
     "data_dir": (DataDir, None),
     "skip_bad": _option(
         bool, False, "Leave out files that are no images, empty class folders and rows without a label.", "--skip-bad"
@@ -56,7 +63,10 @@ WHAT = {
 }
 HOW = {
     "model": _option(
-        str | None, None, "cnn4, cnn8, lenet5, resnet34, resnet50, mlp, or module:function.", shown=BY_PROTOCOL
+        str | None,
+        None,
+        "cnn4, cnn8, lenet5, resnet18, resnet34, resnet50, mlp, timm:NAME, timm:NAME:pretrained, or module:function.",
+        shown=BY_PROTOCOL,
     ),
     "epochs": _option(int | None, None, "Passes over the training data.", min=1, shown=BY_PROTOCOL),
     "batch": _option(int | None, None, "Examples of a step, over all devices.", min=1, shown=BY_PROTOCOL),

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from symloss.cli.announce import Announcement, opening
 from symloss.cli.columns import say_columns
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from symloss.data.dataset import DataSet
     from symloss.runs.result import EpochRow, Result, Spread
     from symloss.runs.settings import Settings
+    from symloss.training.loop import OnStep
     from symloss.training.run import OnEpoch
 
 COMPOSED = "'symmetrize(focal:gamma=2)' or module:name of your own"
@@ -48,7 +52,7 @@ def train(
     data = open_from(options)
     settings = settings_for(loss, options, data)
     folder = out or run_path(options["runs"], settings)
-    result = train_shown(settings, folder, options, data)
+    result = train_shown(settings, folder, options, data, Announcement([(settings, folder)], data))
     if not _speaks(options):
         return
     if as_json:
@@ -79,6 +83,7 @@ def compare(
     options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
     data = open_from(options)
     plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(losses)]
+    announcement = Announcement([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
     total, done = seeds * len(plans), 0
     results: list[list[Result]] = []
     for plan in plans:
@@ -86,7 +91,7 @@ def compare(
         for settings in plan:
             done += 1
             folder = run_path(options["runs"], settings)
-            results[-1].append(train_shown(settings, folder, options, data, f"{done}/{total} "))
+            results[-1].append(train_shown(settings, folder, options, data, announcement, f"{done}/{total} "))
     if not _speaks(options):
         return
     if as_json:
@@ -102,28 +107,47 @@ def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)],
     data: Annotated[str, typer.Argument(help="Data as in train; labels are not needed.", show_default=False)],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A CSV file (default: standard output).")] = None,
-    best: Annotated[bool, typer.Option("--best", help="The epoch that was best on validation, not the last.")] = False,
+    best: Annotated[
+        bool | None,
+        typer.Option(
+            "--best/--last",
+            help="The epoch that was best on validation, or the last one.",
+            show_default="the best, if examples were held out",
+        ),
+    ] = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="A column for each class: its probability.", show_default="off")
+    ] = False,
     model: Annotated[
         str | None, typer.Option(help="The run's module:function again, where the model is yours.")
     ] = None,
     *,
     options: dict[str, Any],
 ) -> None:
-    """Write the predicted class of every example, and its probability, as CSV."""
+    """Write the predicted class of every example, and its probability, as CSV.
+
+    Probabilities are calibrated: at its end a run fits a temperature on its held-out labels.
+    """
     import csv
     import io
 
     from symloss.report.csv_table import without_formula
-    from symloss.training.prediction import predictions
+    from symloss.training.prediction import predict as predict_with
     from symloss.writing import write_whole
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["example", "prediction", "probability"])
     root, skip_bad = options["data_dir"], options["skip_bad"]
-    predicted = predictions(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
-    for name, prediction, probability in predicted:
-        writer.writerow([without_formula(name), without_formula(str(prediction)), f"{probability:.6f}"])
+    found = predict_with(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
+    each_class = [f"p({name})" for name in found.classes] if probabilities else []
+    writer.writerow(["example", "prediction", "probability", *each_class])
+    for name, values in found.rows:
+        largest = max(values)
+        figures = [largest, *values] if probabilities else [largest]
+        named = name, found.classes[values.index(largest)]
+        writer.writerow([*map(without_formula, named), *(f"{figure:.6f}" for figure in figures)])
+    if not found.calibrated:
+        say(f"{run} holds no temperature, so the probabilities are those of a plain softmax: not calibrated", err=True)
     # A file name that is no valid Unicode must not stop the other rows.
     written = table.getvalue().encode(errors="backslashreplace")
     if out is None:
@@ -134,13 +158,18 @@ def predict(
 
 def open_from(options: dict[str, Any]) -> DataSet:
     """Open the data that the options of a command name. Errors in the data are raised before anything is written."""
-    from symloss.training.task import COLUMNS, open_for_training
-
-    columns = {name: options[name] for name in (*COLUMNS, "skip_bad")}
-    data = open_for_training(options["data"], options["data_dir"], **columns)
+    with opening(options["data"]):
+        data = _opened(options)
     if data.encoder is not None and _speaks(options):
         say_columns(data.encoder.columns_)
     return data
+
+
+def _opened(options: dict[str, Any]) -> DataSet:
+    from symloss.training.task import COLUMNS, open_for_training  # with torch, which takes seconds
+
+    columns = {name: options[name] for name in (*COLUMNS, "skip_bad") if name != "size"}
+    return open_for_training(options["data"], options["data_dir"], size=options["size"] or "fit", **columns)
 
 
 def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
@@ -170,6 +199,7 @@ def train_shown(
     folder: Path,
     options: dict[str, Any],
     data: DataSet,
+    on_start: Announcement,
     which: str = "",
     hide: tuple[str, ...] = (),
 ) -> Result:
@@ -182,11 +212,14 @@ def train_shown(
         raise ValueError(f"--log must be tensorboard; got {log!r}")
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers", "skip_bad")}
-    with _announce_stop(), _shown(settings, which, where["devices"] * where["nodes"] > 1) as show:
+    several = where["devices"] * where["nodes"] > 1
+    with _announce_stop(), _shown(settings, which, several) as (show, on_step):
         on_epoch = _Without(show, hide) if hide else show
         on_epoch = on_epoch if board is None else _Both(on_epoch, board)
+        # Other processes get no copy of the data.
+        listeners: dict[str, Any] = {"on_step": on_step, "on_start": None if several else on_start}
         try:
-            return run(settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, **where)
+            return run(settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, **listeners, **where)
         finally:
             if board is not None:
                 board.close()
@@ -239,12 +272,12 @@ def _status(row: EpochRow) -> str:
 
 
 @contextlib.contextmanager
-def _shown(settings: Settings, which: str, several: bool) -> Iterator[OnEpoch]:
+def _shown(settings: Settings, which: str, several: bool) -> Iterator[tuple[OnEpoch, OnStep | None]]:
     from symloss.losses.spec import parse
 
     title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}"
     if several:
-        yield _Line(title, settings.epochs)
+        yield _Line(title, settings.epochs), None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.table import Column
@@ -258,7 +291,22 @@ def _shown(settings: Settings, which: str, several: bool) -> Iterator[OnEpoch]:
         def show(row: EpochRow) -> None:
             progress.update(task, completed=row.epoch, status=_status(row))
 
-        yield show
+        yield show, None if progress.disable else _StepBar(progress, task)
+
+
+class _StepBar:
+    """A listener that moves a bar inside an epoch, ten times a second at most."""
+
+    def __init__(self, progress: Progress, task: TaskID):
+        self.progress, self.task, self.shown = progress, task, 0.0
+
+    def __call__(self, step: int, steps: int) -> None:
+        now = time.monotonic()
+        if now - self.shown < 0.1:
+            return
+        self.shown = now
+        finished = int(next(each for each in self.progress.tasks if each.id == self.task).completed)
+        self.progress.update(self.task, completed=finished + min(step / steps, 0.999))
 
 
 def _table(results: list[list[Result]], settings: Settings) -> Table:
@@ -273,12 +321,12 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     noise = displayed_noise(settings.data, settings.noise)
     rate = first.noise_rate
     wrong = "how many labels are wrong is unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
-    best = f"best epoch by {first.validation_labels} validation labels" if first.validation else "no validation"
+    best_first = first.best_first
     table = Table(
         title=escape(f"{settings.data}, noise {noise} ({wrong}): accuracy in % {_measured_on(first)}"),
         caption=escape(
             f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; "
-            f"{_number_of_runs(len(results[0]))}; {best}"
+            f"{_number_of_runs(len(results[0]))}; {_choice_of_epoch(first)}"
         ),
         title_justify="left",
         caption_justify="left",
@@ -286,15 +334,25 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     losses, lines = [], []
     for row in map(summarize, results):
         losses.append(escape(row.loss))
-        figures = (percent(figure) for figure in (row.last, row.best, row.memorised))
+        epochs = (row.best, row.last) if best_first else (row.last, row.best)
+        figures = (percent(figure) for figure in (*epochs, row.memorised))
         lines.append([f"{row.weight_decay:g}", f"{row.lr:g}", *figures, f"{row.seconds:.1f}"])
     table.add_column("loss", overflow="fold")
-    headings = ("weight\ndecay", "lr", "last\nepoch", "best\nepoch", "noise\nmemorised", "s a\nrun")
+    of_epochs = ("best\nepoch", "last\nepoch") if best_first else ("last\nepoch", "best\nepoch")
+    headings = ("weight\ndecay", "lr", *of_epochs, "noise\nmemorised", "s a\nrun")
     for heading, cells in zip(headings, zip(*lines, strict=True), strict=True):
         table.add_column(heading, justify="right", min_width=max(map(len, cells)))
     for loss, line in zip(losses, lines, strict=True):
         table.add_row(loss, *line)
     return table
+
+
+def _choice_of_epoch(result: Result) -> str:
+    """How the best epoch was chosen, in words."""
+    if not result.validation:
+        return "no validation"
+    smoothed = "" if result.smoothed is None else ", smoothed over up to five epochs; predict uses it"
+    return f"best epoch by {result.validation_labels} validation labels{smoothed}"
 
 
 def _measured_on(result: Result) -> str:

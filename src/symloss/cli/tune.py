@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from symloss.cli.announce import Announcement
 from symloss.cli.options import HOW, OFF, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, console, print_json, say
 from symloss.cli.training import Losses, default_noise, open_from, percent, settings_for, train_shown
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
     from symloss.lab.questions import Question
     from symloss.lab.search_space import Space
-    from symloss.lab.tuning import Progress
+    from symloss.lab.tuning import Method, Progress
     from symloss.training import Settings
 
 TUNED = {name: option for name, option in (WHAT | HOW | WHERE).items() if name not in ("lr", "weight_decay", "log")}
@@ -25,6 +26,8 @@ FIXED_BY_PAPER = (
     "noise", "counts", "validation", "clean_validation", "lrs", "weight_decays", "vary", "sampler", "trials", "subset",
     "model", "epochs", "batch", "optimizer", "momentum", "penalty", "schedule", "scores", "clip", "augment",
 )  # fmt: skip
+WIDEN = 2
+"""How often a default grid of a loss's parameter is widened by a value, if the best one sits on its edge."""
 SHOWN = 20
 """The most rows that the table shows; --json has all."""
 
@@ -94,7 +97,7 @@ def tune(
             "--nodes must be 1 for a search, whose processes share its trials: start the same command on each "
             f"machine; got {options['nodes']}"
         )
-    method = Method(sampler, trials, finalists, final_seeds)
+    method = Method(sampler, trials, finalists, final_seeds, widen=0 if paper else WIDEN)
     options["noise"] = noise or default_noise(options["data"], of_known=NOISE)
     names = list(dict.fromkeys(split(losses)))
     if paper:
@@ -106,12 +109,13 @@ def tune(
         spaces = _spaces(names, lrs, weight_decays, vary or [], options["data"])
     opened = open_from(options)
     questions = _questions(spaces, seeds, options, opened)
+    announcement = Announcement(_planned(questions, method, options["runs"]), opened)
     answers = tune(
         questions,
         method,
         runs=options["runs"],
         train=lambda settings, folder, which: train_shown(
-            settings, folder, options, opened, which, hide=("test_accuracy",)
+            settings, folder, options, opened, announcement, which, hide=("test_accuracy",)
         ),
         storage=storage,
         study=study,
@@ -119,6 +123,22 @@ def tune(
         on_wait=_say_waiting,
     )
     _report(answers, questions[0].base, options, as_json)
+
+
+def _planned(questions: list[Question], method: Method, runs: Path) -> list[tuple[Settings, Path]]:
+    """The runs of a search. A sampler other than the grid draws its points later, so others stand for them."""
+    from symloss.lab.studies import TRIALS
+    from symloss.runs.folder_names import run_path
+    from symloss.runs.settings import with_seeds
+
+    planned = []
+    for question in questions:
+        if method.every_combination:
+            points = map(question.settings, question.space.points())
+            planned += [each for point in points for each in with_seeds(point, question.seeds)]
+        else:
+            planned += with_seeds(question.base, question.seeds * (method.trials or TRIALS))
+    return [(each, run_path(runs, each)) for each in planned]
 
 
 def _refuse_what_paper_fixes(ctx: typer.Context, fixed: dict[str, Any]) -> None:
@@ -164,7 +184,7 @@ def _numbers(argument: str, text: str | None) -> list[float] | None:
 def _say(progress: Progress) -> None:
     """Print one line about a trial."""
     settings = progress.settings
-    loss = f"{progress.loss}, finalists" if progress.final else progress.loss
+    loss = progress.loss + (", finalists" if progress.final else ", beyond the grid" if progress.wider else "")
     best = "" if progress.best is None else f"; best so far {100 * progress.best:.2f} %"
     outcome = (
         f"validation {percent(progress.validation)} %" if progress.reason is None else f"diverged ({progress.reason})"
@@ -200,6 +220,8 @@ def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, An
     for row in diverged:
         say(f"diverged: {_where(row['settings'])} ({row['reason']})")
     typer.echo(remark(rows))
+    for sentence in (sentence for each in answers for sentence in each["edges"]):
+        say(sentence)
     typer.echo("\nThe best of each loss, as lines of protocols.toml:\n")
     for line in as_toml(base.data, rows):
         typer.echo(line)
@@ -210,6 +232,7 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     from rich.markup import escape
     from rich.table import Table
 
+    from symloss.lab.questions import judged_epoch
     from symloss.runs.result import Spread
     from symloss.runs.settings import displayed_noise
 
@@ -218,7 +241,7 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     table = Table(
         title=escape(
             f"{base.data}, noise {noise}: accuracy in % on held-out examples, by {labels}; "
-            "mean(standard deviation) of the last epoch"
+            f"mean(standard deviation) of {judged_epoch(base)}"
         ),
         caption=escape(
             f"{base.model}, {base.epochs} epochs, {rows[0]['held_out']} examples held out of each run; the test set "

@@ -22,7 +22,7 @@ from symloss import checks
 from symloss.data.augment import Augmentation, fit, pixels
 from symloss.data.bad_files import HINT
 from symloss.data.dataset import Examples, ImageFiles, Scaling
-from symloss.data.images import NotAnImage, picture
+from symloss.data.images import RESIDENT_BYTES, NotAnImage, picture
 
 _ORDER, _AUGMENTATION = 0, 1
 """Separate streams of random numbers for the same seed and epoch."""
@@ -195,10 +195,18 @@ class Streamed:
         self.files, self.augmentation, self.device = files, augmentation, device
         self.shape = (3, self.size, self.size)
 
+    def _resized(self) -> dict[tuple[int, int], Tensor] | None:
+        """Where images are kept that were decoded in an earlier epoch; None if they do not fit into memory.
+
+        Processes that decode images share no memory with this one, so they keep none.
+        """
+        fit_into_memory = 3 * self.size**2 * len(self.files) <= RESIDENT_BYTES
+        return self.files.resized if fit_into_memory and not self.workers else None
+
     def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
         """The augmented inputs of each share of an epoch."""
         chosen = [tuple(order[share.positions].tolist()) for share in shares]
-        decoded = _Decoded(self.files.paths, chosen, self.augmentation, self.size, (seed, epoch))
+        decoded = _Decoded(self.files.paths, chosen, self.augmentation, self.size, (seed, epoch), self._resized())
         loader = DataLoader(
             decoded,
             batch_size=None,
@@ -222,6 +230,7 @@ class _Decoded(Dataset[Tensor | ValueError]):
     augmentation: Augmentation | None
     size: int
     seed: tuple[int, int]
+    resized: dict[tuple[int, int], Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self.shares)
@@ -237,13 +246,22 @@ class _Decoded(Dataset[Tensor | ValueError]):
         return images
 
     def _image(self, index: int) -> Tensor:
-        image = _decoded(self.paths[index])
-        if self.augmentation is None:
-            return pixels(fit(image, self.size))
-        if self.augmentation.size is None:
-            image = fit(image, self.size)
-        drawn = self.augmentation.draw(1, generator(self.seed[0], self.seed[1], _AUGMENTATION, index))
-        return self.augmentation.apply(pixels(image)[None], drawn)[0]
+        steps = self.augmentation
+        if steps is None:
+            return self._fitted(index)
+        image = self._fitted(index) if steps.size is None else pixels(_decoded(self.paths[index]))
+        drawn = steps.draw(1, generator(self.seed[0], self.seed[1], _AUGMENTATION, index))
+        return steps.apply(image[None], drawn)[0]
+
+    def _fitted(self, index: int) -> Tensor:
+        """The pixels of an image, resized. Decoding takes longer than all else, so it is done once if memory allows."""
+        kept = None if self.resized is None else self.resized.get((self.size, index))
+        if kept is not None:
+            return kept
+        image = pixels(fit(_decoded(self.paths[index]), self.size)).contiguous()
+        if self.resized is not None:
+            self.resized[self.size, index] = image
+        return image
 
 
 def _decoded(path: Path) -> Image.Image:

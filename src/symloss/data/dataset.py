@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +21,11 @@ class ImageFiles:
 
     Args:
         paths: one file for each image.
+        resized: the pixels of images that were decoded, by size and position. They are decoded once for all epochs.
     """
 
     paths: tuple[Path, ...]
+    resized: dict[tuple[int, int], Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -110,6 +112,7 @@ class DataSet:
         augmentation: random changes of training images, by the published protocol if there is one: "crop:4", "flip",
             "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2".
         size: images that stay on disk are brought to this many pixels on each side.
+        size_is_chosen: whether that is another size than version 0.1 would have brought them to.
         columns: the names of the features of a table.
         labels_are_true: whether the publisher or the user vouches for the training labels.
         encoder: how the columns of a table became features; None for other data.
@@ -130,6 +133,7 @@ class DataSet:
     columns: tuple[str, ...] = ()
     labels_are_true: bool = True
     encoder: TableEncoder | None = None
+    size_is_chosen: bool = False
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -6,20 +6,22 @@ from pathlib import Path
 
 from symloss.data.bad_files import HINT, BadFiles
 from symloss.data.dataset import DataSet
+from symloss.data.image_size import Size
 from symloss.data.images import Listed, open_images
 
 # What file managers leave behind.
 _LITTER = {"thumbs.db", "desktop.ini"}
 
 
-def open_folder(folder: Path, test: Path | None, bad: BadFiles) -> DataSet:
+def open_folder(folder: Path, test: Path | None, bad: BadFiles, size: Size = None) -> DataSet:
     """A data set in a folder.
 
     The folder holds a subfolder for each class; or ``train/`` and ``test/`` (or ``val/``), which hold these.
     """
     train, own_test = _parts(folder)
     test = test or own_test
-    return open_images(folder.resolve().name, list_folder(train, bad), list_folder(test, bad) if test else None, bad)
+    clean = list_folder(test, bad) if test else None
+    return open_images(folder.resolve().name, list_folder(train, bad), clean, bad, size)
 
 
 def training_part(folder: Path) -> Path:

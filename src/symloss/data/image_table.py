@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from symloss.data.bad_files import BadFiles
 from symloss.data.dataset import DataSet
+from symloss.data.image_size import Size
 from symloss.data.images import Listed, open_images
 from symloss.data.table_file import TableFile
 
@@ -18,13 +19,16 @@ def image_column(table: TableFile, image: str | None) -> str | None:
     return next((column for column in IMAGE_COLUMNS if column in table.places), None)
 
 
-def open_manifest(train: TableFile, test: TableFile | None, label: str, image: str, bad: BadFiles) -> DataSet:
+def open_manifest(
+    train: TableFile, test: TableFile | None, label: str, image: str, bad: BadFiles, size: Size = None
+) -> DataSet:
     """A data set of images. Column ``image`` holds their paths, and column ``label`` their labels."""
     return open_images(
         train.path.stem,
         _listed(train, label, image, bad),
         _listed(test, label, image, bad) if test is not None else None,
         bad,
+        size,
     )
 
 

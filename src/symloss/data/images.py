@@ -18,12 +18,10 @@ from symloss.data.augment import usual
 from symloss.data.bad_files import BadFiles
 from symloss.data.class_names import class_names, class_numbers
 from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, Inputs, scaling_of_images
+from symloss.data.image_size import Size, chosen_size
 
 RESIDENT_BYTES = 2 * 2**30
 """Images of one size are held in memory if they need no more than this."""
-
-STREAMED_SIZE = 224
-"""Other images are decoded when needed and resized to this many pixels on each side."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "JPEG2000", "AVIF", "PCX", "QOI", "SGI", "TGA")
 """The formats that are read, whatever the file's ending. Pillow knows others that run programs, such as EPS."""
@@ -136,14 +134,15 @@ def _upright(image: Image.Image, grey: bool) -> Image.Image:
     return image.convert("L" if grey else "RGB")
 
 
-def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) -> DataSet:
+def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, size: Size = None) -> DataSet:
     """A data set of images: in memory if all have one size and fit, or else files that are decoded when needed."""
     parts = [_see(part, bad) for part in (train, test) if part is not None]
     looks = {found for part in parts for found in part.looks}
-    sizes = {(found.height, found.width) for found in looks}
     grey = all(found.grey for found in looks)
-    total = sum(len(part.paths) for part in parts) * (1 if grey else 3) * max(h * w for h, w in sizes)
-    resident = len(sizes) == 1 and total <= RESIDENT_BYTES
+    sides = [(found.height, found.width) for part in parts for found in part.looks]
+    in_memory = len(sides) * (1 if grey else 3) * max(h * w for h, w in sides) <= RESIDENT_BYTES
+    side = chosen_size(size, sides, in_memory)
+    resident = side is None
     loaded = [_load(part, grey, bad) if resident else (ImageFiles(tuple(part.paths)), part.labels) for part in parts]
     classes = class_names(loaded[0][1], train.where)
     examples = [
@@ -151,7 +150,7 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) ->
         for part, (inputs, labels) in zip(parts, loaded, strict=True)
     ]
     inputs = examples[0].inputs
-    shape = tuple(inputs.shape[1:]) if isinstance(inputs, Tensor) else (3, STREAMED_SIZE, STREAMED_SIZE)
+    shape = tuple(inputs.shape[1:]) if isinstance(inputs, Tensor) else (3, side or 0, side or 0)
     return DataSet(
         name=name,
         train=examples[0],
@@ -159,7 +158,8 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles) ->
         classes=classes,
         scaling=scaling_of_images(inputs) if isinstance(inputs, Tensor) else IMAGENET,
         augmentation=usual(shape),
-        size=None if resident else STREAMED_SIZE,
+        size=side,
+        size_is_chosen=side != chosen_size(None, sides, in_memory),
     )
 
 

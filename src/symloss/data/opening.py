@@ -18,6 +18,7 @@ from symloss.data.features import ColumnChoice, open_features
 from symloss.data.idx import SCALING as IDX
 from symloss.data.idx import open_idx
 from symloss.data.image_folder import open_folder
+from symloss.data.image_size import Size
 from symloss.data.image_table import image_column, open_manifest
 from symloss.data.names import KNOWN, VOUCHED
 from symloss.data.parquet_file import ParquetTable
@@ -39,6 +40,7 @@ def open_data(
     drop: Sequence[str] = (),
     categorical: Sequence[str] = (),
     keep: Sequence[str] = (),
+    size: Size = None,
     skip_bad: bool = False,
     on_bad: Callable[[Path, str], None] | None = None,
 ) -> DataSet:
@@ -61,6 +63,7 @@ def open_data(
         drop: columns to leave out, in tables of features.
         categorical: columns whose values are categories, although they are numbers.
         keep: columns to use as features, although they look like ids.
+        size: image files are brought to this many pixels on each side; see :func:`symloss.data.image_size.chosen_size`.
         skip_bad: leave out files that are no images, class folders without images and rows without a label.
         on_bad: called with the path of each one that is left out, and what is wrong with it.
 
@@ -74,10 +77,12 @@ def open_data(
         choice.refuse(spec)
         if test is not None:
             raise ValueError(f"test must be left out for {spec}, which brings its own test data; got {str(test)!r}")
+        _refuse_size(spec, size)
         found = _open_known(spec, data_root() if root is None else root, bad)
     else:
         path = existing(spec)
-        found = _open_own(path, None if test is None else _existing_test(test, path), label, image, bad, choice)
+        clean = None if test is None else _existing_test(test, path)
+        found = _open_own(path, clean, label, image, bad, choice, size)
     return replace(found, labels_are_true=spec in VOUCHED)
 
 
@@ -153,22 +158,28 @@ def _kind(path: Path) -> str:
     return "table" if suffix in TABLES else f"{suffix} file"
 
 
+def _refuse_size(data: object, size: Size) -> None:
+    if isinstance(size, int):
+        raise ValueError(f"size must be left out for {data}, which holds no image files of one's own; got {size}")
+
+
 def _open_own(
-    path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, choice: ColumnChoice
+    path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, choice: ColumnChoice, size: Size
 ) -> DataSet:
     suffix = path.suffix.lower()
     if suffix in TABLES and not path.is_dir():
-        return _open_table(path, test, label, image, bad, choice)
+        return _open_table(path, test, label, image, bad, choice, size)
     choice.refuse(str(path))
     if path.is_dir():
-        return open_folder(path, test, bad)
+        return open_folder(path, test, bad, size)
     if suffix == ".npz":
+        _refuse_size(path, size)
         return open_arrays(path, test, bad)
     raise ValueError(f"data must be a folder or a file ending in {', '.join(FILES)}; got {str(path)!r}")
 
 
 def _open_table(
-    path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, choice: ColumnChoice
+    path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, choice: ColumnChoice, size: Size
 ) -> DataSet:
     tables = [open_table(file) for file in (path, test) if file is not None]
     for table in tables:
@@ -176,9 +187,10 @@ def _open_table(
     train, clean = tables[0], tables[1] if test is not None else None
     images = image_column(train, image)
     if images is None:
+        _refuse_size(path, size)
         return open_features(train, clean, label, bad, choice)
     choice.refuse(str(path))
-    return open_manifest(train, clean, label, images, bad)
+    return open_manifest(train, clean, label, images, bad, size)
 
 
 def open_table(path: Path) -> TableFile:

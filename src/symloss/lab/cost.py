@@ -12,7 +12,9 @@ from pathlib import Path
 
 import torch
 
-from symloss.data.dataset import DataSet
+from symloss.data.augment import fit
+from symloss.data.dataset import DataSet, ImageFiles
+from symloss.data.images import NotAnImage, picture
 from symloss.lab.work import Work
 from symloss.runs.result import EpochRow
 from symloss.runs.settings import Settings
@@ -27,6 +29,8 @@ SHORT = 60.0
 """Runs that seem to take less than this many seconds are timed by whole epochs."""
 WRITING = 0.01
 """The least time to write a checkpoint, in seconds."""
+DECODED = 8
+"""The number of image files that are decoded to see how long it takes."""
 FORWARD = 1 / 3
 """The cost of an evaluation as a share of the cost of a training step, for the same examples."""
 
@@ -49,6 +53,36 @@ def expected_seconds(works: Iterable[Work], threads: int, root: Path | None) -> 
             measured[alike] = _measure(alike, threads, root)
         seconds[work.name] = before.get(alike, measured.get(alike, 0.0))
     return seconds
+
+
+def quick_estimates(every: Iterable[Settings], data: DataSet) -> list[float]:
+    """The expected seconds of runs on data that is open. A few steps of each model are timed: a second at most.
+
+    Args:
+        every: the settings of the runs. Models must be built in, as code of the user's is run by its run alone.
+        data: the data set of all of them.
+    """
+    measured: dict[Settings, float] = {}
+    seconds = []
+    for settings in every:
+        alike = _alike(settings)
+        if alike not in measured:
+            measured[alike] = settings.epochs * (_epoch_seconds(alike, data) + WRITING)
+        seconds.append(measured[alike])
+    # Image files are decoded once for all runs, if their pixels fit into memory.
+    return [seconds[0] + _decoding_seconds(data) * len(data.train), *seconds[1:]] if seconds else []
+
+
+def _decoding_seconds(data: DataSet) -> float:
+    """Seconds to decode an image file. In later epochs its pixels are in memory, unless they are too many."""
+    if not isinstance(data.train.inputs, ImageFiles):
+        return 0.0
+    paths = data.train.inputs.paths
+    started = time.perf_counter()
+    for path in paths[:: max(1, len(paths) // DECODED)][:DECODED]:
+        with contextlib.suppress(NotAnImage):  # the run says so
+            fit(picture(path), data.input_shape[1])
+    return (time.perf_counter() - started) / min(DECODED, len(paths))
 
 
 def _alike(settings: Settings) -> Settings:

@@ -16,6 +16,8 @@ from symloss.training.task import build_loss
 
 OF_TRAINING = ("lr", "weight_decay")
 """The dimensions that are settings of training, not parameters of the loss."""
+BEST_EPOCH = "the best epoch, smoothed over up to five"
+"""How a run on the user's own data is judged. On a published data set it is judged by its last epoch."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class Question:
         name, parameters = parse(self.base.loss)
         fixed = {key: value for key, value in parameters.items() if key not in searched}
         settings = {key: value for key, value in self.base.asked().items() if key not in searched}
-        return {"settings": settings | {"loss": write(name, fixed)}, "seeds": self.seeds}
+        # Earlier versions judged the user's own data by the last epoch too. Their studies must not be mixed with these.
+        epoch = {} if self.base.data_is_published else {"epoch": BEST_EPOCH}
+        return {"settings": settings | {"loss": write(name, fixed)}, "seeds": self.seeds} | epoch
 
 
 def held_out_labels(settings: Settings) -> str:
@@ -64,6 +68,11 @@ def held_out_labels(settings: Settings) -> str:
     if settings.clean_validation:
         return "true labels" if known else "your labels, before noise was added"
     return "noisy labels"
+
+
+def judged_epoch(settings: Settings) -> str:
+    """The epoch whose accuracy counts, in words."""
+    return "the last epoch" if settings.data_is_published else BEST_EPOCH
 
 
 def study_name(question: Question, asked: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from optuna.storages import BaseStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
+from symloss.lab.grid_edges import remarks, widened
 from symloss.lab.questions import Question, search_key, study_name
 from symloss.lab.ranking import TriedPoint, ranked
 from symloss.lab.samplers import GRID, InOrder, SeededByTrial, distribution, rounded, samplers, short_name, suggest
@@ -37,6 +38,8 @@ class Method:
     """How many of the best points of each loss are run again with more seeds."""
     final_seeds: int = 0
     """The number of seeds of a finalist."""
+    widen: int = 0
+    """How often a grid is widened by a value, if the best parameter of a loss sits on its edge."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sampler", short_name(self.sampler))
@@ -61,10 +64,14 @@ class StudiedQuestion:
         distributions: dict[str, BaseDistribution],
         claims: Claims,
         final: bool = False,
+        wider: bool = False,
     ):
         self.question, self.study, self.distributions, self.claims = question, study, distributions, claims
-        self.final = final
+        self.final, self.wider = final, wider
         self.finals: StudiedQuestion | None = None
+        self.beyond: list[StudiedQuestion] = []
+        """Studies of points beyond the edges of the grid."""
+        self.grid = {dimension.name: dimension for dimension in question.space.dimensions}
 
     @classmethod
     def open(
@@ -89,9 +96,26 @@ class StudiedQuestion:
             question, study, distributions, Claims(study, locks, wanted, _drawn_from(distributions), exactly=every)
         )
 
+    def begin_beyond(self, storage: BaseStorage, locks: LockFolder) -> StudiedQuestion | None:
+        """Open a study of points beyond the edge that the best point sits on, if it does. All processes agree on it."""
+        rows = self._every_row()
+        further = widened(self.question, self.grid, rows[0]["point"]) if rows else None
+        if further is None:
+            return None
+        question, dimension = further
+        self.grid[dimension.name] = dimension
+        points = list(question.space.points())
+        distributions = {each.name: distribution(each, every_combination=True) for each in question.space.dimensions}
+        asked = question.to_dict() | {"space": plain_distributions(distributions)}
+        name = f"{self.study.study_name}-beyond-{search_key(asked)}"
+        study = _open_study(name, asked, InOrder(points), storage, locks)
+        claims = Claims(study, locks, len(points), _drawn_from(distributions), exactly=True)
+        self.beyond.append(StudiedQuestion(question, study, distributions, claims, wider=True))
+        return self.beyond[-1]
+
     def begin_finals(self, method: Method, storage: BaseStorage, locks: LockFolder) -> None:
         """Open a study of the best points with more seeds. All processes choose the same best points."""
-        points = [row["point"] for row in self._rows()[: method.finalists]]
+        points = [row["point"] for row in self._every_row()[: method.finalists]]
         if not points or method.final_seeds <= self.question.seeds:
             return
         question = replace(self.question, seeds=method.final_seeds)
@@ -118,18 +142,25 @@ class StudiedQuestion:
         """What :func:`symloss.lab.tuning.tune` returns for this question."""
         finals = [] if self.finals is None else self.finals._rows()
         again = [row["point"] for row in finals]
-        rows = finals + [row for row in self._rows() if row["point"] not in again]
+        rows = finals + [row for row in self._every_row() if row["point"] not in again]
         diverged = self._diverged() + ([] if self.finals is None else self.finals._diverged())
+        diverged += [row for search in self.beyond for row in search._diverged()]
+        best = ranked(rows)[0]["point"] if rows else None
         tried = [{key: value for key, value in row.items() if key != "point"} for row in ranked(rows)]
         return {
             "loss": self.question.loss,
             "study": self.study.study_name,
             "tried": tried,
             "diverged": diverged,
+            "edges": [] if best is None else remarks(self.question.loss, self.grid, best),
         }
 
     def _ended(self, state: TrialState) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False, states=(state,))
+
+    def _every_row(self) -> list[TriedPoint]:
+        """The points of the grid, and those beyond it."""
+        return ranked(self._rows() + [row for search in self.beyond for row in search._rows()])
 
     def _rows(self) -> list[TriedPoint]:
         rows = []

@@ -61,6 +61,8 @@ class Progress:
     """How the trial diverged; None if it did not."""
     best: float | None
     """The best validation accuracy of this study so far."""
+    wider: bool = False
+    """Whether the trial lies beyond the edge of the grid."""
 
 
 def tune(
@@ -88,7 +90,8 @@ def tune(
 
     Returns:
         A dictionary for each question: ``loss``, ``study``, ``tried`` (rows as in :mod:`symloss.lab.ranking`, the best
-        first) and ``diverged`` (settings and the reason). It holds the trials of all processes.
+        first), ``diverged`` (settings and the reason) and ``edges`` (sentences on best values that sit on the edge of
+        their grid). It holds the trials of all processes.
     """
     locks = LockFolder(runs)
     url = storage or sqlite_url(runs / "tune.db")
@@ -98,6 +101,9 @@ def tune(
         searches = [StudiedQuestion.open(question, method, opened, locks, study) for question in questions]
         worker = _TrialLoop(runs, train, on_trial, on_wait)
         worker.finish(searches)
+        for _ in range(method.widen if method.every_combination else 0):
+            beyond = [search.begin_beyond(opened, locks) for search in searches]
+            worker.finish([search for search in beyond if search is not None])
         for search in searches:
             search.begin_finals(method, opened, locks)
         worker.finish([search.finals for search in searches if search.finals is not None])
@@ -158,13 +164,16 @@ class _TrialLoop:
             reason: str | None = str(error)
             validation = None
         else:
-            accuracies = [result.last.validation_accuracy for result in results]
+            accuracies = [result.judged for result in results]
             validation, reason = spread(accuracies), None
             assert validation is not None
             self._tell(search, trial, validation.mean, accuracies=accuracies, held_out=results[0].validation)
         total = search.claims.wanted
         self.on_trial(
-            Progress(question.loss, search.final, trial.number + 1, total, settings, validation, reason, search.best())
+            Progress(
+                *(question.loss, search.final, trial.number + 1, total, settings, validation, reason, search.best()),
+                wider=search.wider,
+            )
         )
 
     def _patiently(self, settings: Settings, title: str) -> Result:

@@ -1,8 +1,9 @@
-"""A model by its name: one of ours, or ``module:function`` of the user's own."""
+"""A model by its name: one of ours, one of timm, or ``module:function`` of the user's own."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +13,9 @@ import torch
 from torch import nn
 
 from symloss import checks
-from symloss.models.resnet import resnet34, resnet50
+from symloss.models.resnet import resnet18, resnet34, resnet50
 from symloss.models.small_networks import cnn4, cnn8, lenet5, mlp
+from symloss.models.timm_models import is_timm, timm_model
 from symloss.own_code import load, own_code, working_folder
 
 Builder = Callable[..., nn.Module]
@@ -56,6 +58,7 @@ MODELS = {
         "linear layers, for tables and small images; options: hidden=256-256, norm=batch|none",
         {"hidden": _sizes, "norm": str},
     ),
+    "resnet18": ModelEntry(resnet18, "residual network for photos of 100 pixels and more; half of resnet34"),
     "resnet34": ModelEntry(resnet34, "residual network for small images (CIFAR-100)"),
     "resnet50": ModelEntry(resnet50, "residual network for large images (ImageNet, WebVision)"),
 }
@@ -65,18 +68,18 @@ def list_models() -> dict[str, str]:
     """The names that ``create_model`` takes, each with a description.
 
     >>> list(list_models())
-    ['cnn4', 'cnn8', 'lenet5', 'mlp', 'resnet34', 'resnet50']
+    ['cnn4', 'cnn8', 'lenet5', 'mlp', 'resnet18', 'resnet34', 'resnet50']
     """
     return {name: entry.description for name, entry in MODELS.items()}
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a model is one of this package, so that no code of the user's is imported.
+    """Whether a model is one of this package or of timm, so that no code of the user's is imported.
 
-    >>> is_built_in("cnn8:width=0.25"), is_built_in("mine:model")
-    (True, False)
+    >>> is_built_in("cnn8:width=0.25"), is_built_in("timm:resnet18"), is_built_in("mine:model")
+    (True, True, False)
     """
-    return name.partition(":")[0] in MODELS
+    return name.partition(":")[0] in MODELS or is_timm(name)
 
 
 def model_errors(name: str) -> contextlib.AbstractContextManager[None]:
@@ -88,8 +91,8 @@ def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed:
     """Build a model by its name.
 
     Args:
-        name: one of ``list_models()``, with options after a colon; or ``module:function`` of your own. The function
-            takes ``input_shape`` and ``classes``.
+        name: one of ``list_models()``, with options after a colon; ``timm:NAME`` or ``timm:NAME:pretrained``, a model
+            of the package timm; or ``module:function`` of your own. The function takes ``input_shape`` and ``classes``.
         input_shape: the shape of one input: (channels, height, width) or (features,).
         classes: the number of classes C. The model turns inputs (N, *input_shape) into scores (N, C).
         seed: initial weights depend on it alone, and the global random state stays as it is. None draws them from the
@@ -167,6 +170,8 @@ def _find(name: str) -> tuple[Builder, dict[str, Any]]:
     if not isinstance(name, str):
         raise TypeError(f"model must be a name such as 'cnn8', or module:function; got {checks.brief(name)}")
     head, colon, rest = name.partition(":")
+    if is_timm(name):
+        return functools.partial(timm_model, name), {}
     if head in MODELS:
         return MODELS[head].build, _options(head, rest)
     if not colon:

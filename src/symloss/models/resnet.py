@@ -1,4 +1,4 @@
-"""Residual networks: resnet34 for small images (CIFAR-100), resnet50 for large ones (WebVision)."""
+"""Residual networks: resnet34 for small images (CIFAR-100), resnet18 and resnet50 for large ones (WebVision)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from symloss.models.small_networks import image_shape, initialise
 
 STAGES = (3, 4, 6, 3)
 """The number of blocks with 64, 128, 256 and 512 channels, in resnet34 and resnet50."""
+FEWER = (2, 2, 2, 2)
+"""The same of resnet18."""
 
 
 class ResidualBlock(nn.Module):
@@ -62,21 +64,34 @@ def resnet34(input_shape: tuple[int, ...], classes: int) -> nn.Module:
     return initialise(_resnet(stem, Basic, classes))
 
 
+def resnet18(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """The small one for ImageNet: a 7x7 stem with stride 2, then a max-pool."""
+    return _for_large_images("resnet18", input_shape, Basic, classes, FEWER)
+
+
 def resnet50(input_shape: tuple[int, ...], classes: int) -> nn.Module:
     """The ImageNet one: a 7x7 stem with stride 2, then a max-pool."""
-    channels, _, _ = image_shape("resnet50", input_shape)
+    return _for_large_images("resnet50", input_shape, Bottleneck, classes, STAGES)
+
+
+def _for_large_images(
+    name: str, input_shape: tuple[int, ...], block: type[Basic | Bottleneck], classes: int, stages: tuple[int, ...]
+) -> nn.Module:
+    channels, _, _ = image_shape(name, input_shape)
     stem = nn.Sequential(*_convolution(channels, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1))
-    model = _resnet(stem, Bottleneck, classes)
+    model = _resnet(stem, block, classes, stages)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return model
 
 
-def _resnet(stem: nn.Sequential, block: type[Basic | Bottleneck], classes: int) -> nn.Module:
+def _resnet(
+    stem: nn.Sequential, block: type[Basic | Bottleneck], classes: int, stages: tuple[int, ...] = STAGES
+) -> nn.Module:
     blocks: list[nn.Module] = []
     channels = 64
-    for stage, count in enumerate(STAGES):
+    for stage, count in enumerate(stages):
         inner = 64 * 2**stage
         for position in range(count):
             blocks.append(block(channels, inner, stride=2 if stage > 0 and position == 0 else 1))

@@ -11,12 +11,13 @@ from importlib import resources
 from typing import Any
 
 from symloss import checks
+from symloss.data.names import KNOWN
 from symloss.recipes.published_settings import list_protocols, trained_as
 
 FILE = "search.toml"
 INTERVALS = {"lr": "(0, inf)", "weight_decay": "[0, inf)"}
-OTHER = "other"
-"""The name, in search.toml, of the weight decays for data that has no grid of its own."""
+OTHER, OWN = "other", "own"
+"""The names, in search.toml, of the weight decays for other published data, and for data of the user's own."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class SearchGrids:
 
     def weight_decay_of(self, data: str) -> Dimension:
         """The weight decays for a data set, by name or path."""
-        return self.weight_decay.get(trained_as(data), self.weight_decay[OTHER])
+        return self.weight_decay.get(trained_as(data) if data in KNOWN else OWN, self.weight_decay[OTHER])
 
 
 @functools.cache
@@ -96,7 +97,7 @@ def read_grids(text: str) -> SearchGrids:
     raw = tomllib.loads(text)
     _only(FILE, raw, ("weight-decay", "loss", "paper"))
     decays = raw.get("weight-decay", {})
-    _only("weight-decay", decays, (*list_protocols(), OTHER))
+    _only("weight-decay", decays, (*list_protocols(), OTHER, OWN))
     if OTHER not in decays:
         raise ValueError(f"{FILE} must hold [weight-decay.{OTHER}], for data that has no grid of its own")
     by_data = {

@@ -79,7 +79,8 @@ def _facts(run: Run) -> tuple[str, ...]:
     )
     if not result.validation:
         return (how, "Nothing was held out for validation, so there is no best epoch.")
-    return (how, f"The best epoch is chosen by the {result.validation_labels} validation labels.")
+    smoothed = "" if result.smoothed is None else ", smoothed over up to five epochs"
+    return (how, f"The best epoch is chosen by the {result.validation_labels} validation labels{smoothed}.")
 
 
 def _row_of(settings: Settings) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from symloss.noise.manifest import MANIFEST_FILE
 from symloss.robust.audit import Audit, audit_labels
 from symloss.robust.wrong_count import WrongCount, count_wrong
 from symloss.runs.margin_file import MARGINS, read_margins
-from symloss.runs.run_folder import BEST, RunFolder
+from symloss.runs.run_folder import RunFolder
 from symloss.runs.settings import Settings
 from symloss.training.margin_sums import margins
 from symloss.training.prediction import Trained, trained
@@ -61,7 +61,7 @@ def audit_run(
     if settings is None or folder.result() is None:
         state = "no run" if settings is None else "one that is not finished (the command that began it goes on)"
         raise ValueError(f"RUN must be the folder of a finished run; got {state}, {str(run)!r}")
-    network = trained(run, best=(folder.path / BEST).exists(), model=model)
+    network = trained(run, model=model)
     task = prepare(settings, root, skip_bad)
     _refuse_other_labels(folder, task)
     scores = _scores(network, task.train)
@@ -71,7 +71,7 @@ def audit_run(
     audit = audit_labels(
         task.train.labels.numpy(),
         ranking,
-        scores.double().softmax(1).numpy(),
+        network.probabilities(scores).double().numpy(),
         n_wrong=count.n_wrong,
         interval=count.interval,
         classes=task.data.classes,

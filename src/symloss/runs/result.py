@@ -80,9 +80,11 @@ class Result:
         validation_labels: "noisy", "clean", or "none" where nothing was held out.
         noise_rate: the share of wrong labels among the training examples; None where it is unknown.
         last: the last epoch.
-        best: the epoch with the best validation accuracy; the last one where nothing was held out.
+        best: the epoch with the best validation accuracy, smoothed over its neighbours on the user's own data; the last
+            one where nothing was held out.
         seconds: the training time.
         versions: software, commit, threads and machine.
+        smoothed: the smoothed validation accuracy of the best epoch; None where single epochs were compared.
     """
 
     settings: Settings
@@ -95,6 +97,22 @@ class Result:
     best: EpochRow
     seconds: float
     versions: Mapping[str, Any] = field(default_factory=dict)
+    smoothed: float | None = None
+
+    @property
+    def best_first(self) -> bool:
+        """Whether the best epoch is what the run came to: on the user's own data, where labels were held out.
+
+        Published protocols report the last epoch.
+        """
+        return self.validation > 0 and not self.settings.data_is_published
+
+    @property
+    def judged(self) -> float | None:
+        """The validation accuracy that runs are compared by: of the best epoch, smoothed, or of the last one."""
+        if not self.best_first:
+            return self.last.validation_accuracy
+        return self.best.validation_accuracy if self.smoothed is None else self.smoothed
 
     @property
     def measure(self) -> str | None:
@@ -122,11 +140,13 @@ class Result:
             rows = {name: EpochRow.from_json(document[name]) for name in ("last", "best")}
         except ValueError as error:
             raise ValueError(f"{path} is damaged: {error}") from None
-        values = {name: document[name] for name in (*_REQUIRED, "versions") if name in document}
+        values = {name: document[name] for name in (*_REQUIRED, *_OPTIONAL) if name in document}
         return cls(**(values | rows | {"settings": settings}))
 
 
-_REQUIRED = tuple(each.name for each in dataclasses.fields(Result) if each.name != "versions")
+_OPTIONAL = ("versions", "smoothed")
+"""Parts of a result that an earlier version did not write."""
+_REQUIRED = tuple(each.name for each in dataclasses.fields(Result) if each.name not in _OPTIONAL)
 
 
 def _check_epoch(document: object, name: str, path: Path) -> None:
@@ -144,8 +164,9 @@ def _check_numbers(document: Mapping[str, Any], path: Path) -> None:
     for name in ("train", "validation", "test"):
         if name in document and type(document[name]) is not int:
             raise ValueError(f"{path} must hold {name} as a whole number; got {checks.brief(document[name])}")
-    if type(document.get("noise_rate")) not in (int, float, NoneType):
-        raise ValueError(f"{path} must hold noise_rate as a number or nothing; got {document['noise_rate']!r}")
+    for name in ("noise_rate", "smoothed"):
+        if type(document.get(name)) not in (int, float, NoneType):
+            raise ValueError(f"{path} must hold {name} as a number or nothing; got {document[name]!r}")
     if not isinstance(document.get("versions", {}), dict):
         raise ValueError(f"{path} must hold versions as a JSON object; got {checks.brief(document['versions'])}")
 

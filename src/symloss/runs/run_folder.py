@@ -25,7 +25,7 @@ from symloss.writing import clear_write_errors, write_whole
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
 COLUMNS = "columns.json"
 """How the columns of a table became features. symloss.data.table_encoder knows its content."""
-RESULT, FAILURE, LOCK = "result.json", "failure.json", "lock"
+RESULT, FAILURE, LOCK, CALIBRATION = "result.json", "failure.json", "lock", "calibration.json"
 FORMAT = 1
 """The version of the folder's layout. It grows when an older symloss could misread a folder of a newer one."""
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
@@ -192,6 +192,19 @@ class RunFolder:
         name = evaluation_file(data)
         document = self.read(name)
         return None if document is None else checked_share(self.path / name, "accuracy", document.get("accuracy"))
+
+    def temperature(self, which: str, epoch: int) -> float | None:
+        """What scores are divided by to get probabilities of the true classes; None if it was not fitted.
+
+        Args:
+            which: "best" or "last".
+            epoch: of the weights. The temperature of another epoch does not fit them.
+        """
+        kept = (self.read(CALIBRATION) or {}).get(which)
+        if not isinstance(kept, dict) or kept.get("epoch") != epoch:
+            return None
+        name = f"the temperature of the {which} epoch in {self.path / CALIBRATION}"
+        return checks.number(name, kept.get("temperature"), "(0, inf)")
 
     def read(self, name: str, needs: Iterable[str] = ()) -> dict[str, Any] | None:
         """The JSON object in a file; None if there is no such file."""

@@ -119,6 +119,8 @@ class Settings:
         drop: columns of a table of features to leave out, separated by commas.
         categorical: columns whose values are categories, although they are numbers.
         keep: columns to use as features, although they look like ids.
+        size: the user's image files are brought to this many pixels on each side. None: images of one size stay as they
+            are, and others are brought to 224 pixels.
         fingerprint: a checksum of files that may change: the user's own data, published data that is not as published,
             a noise matrix. None where there are no such files.
         profile: the name of the reduced form of a recipe. It changes nothing by itself, but every report prints it.
@@ -159,6 +161,7 @@ class Settings:
     keep: str | None = None
     fingerprint: str | None = None
     profile: str = FULL
+    size: int | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -242,7 +245,7 @@ def displayed_profile(profile: str) -> str:
     return profile if profile == FULL else f"{profile} (reduced: not the published protocol)"
 
 
-_AFTER_SEARCHES = ("drop", "categorical", "keep")
+_AFTER_SEARCHES = ("drop", "categorical", "keep", "size")
 _LATER = ("noise_seed", "fingerprint", "profile", *_AFTER_SEARCHES)
 """Settings that came later: they count only where they are used, so that runs from before keep their keys."""
 _KINDS: dict[str, tuple[str, Any]] = {
@@ -252,13 +255,14 @@ _KINDS: dict[str, tuple[str, Any]] = {
     "bool | str": ("true, false or a text", (bool, str)),
 }
 """Of the fields that are no numbers."""
-_OPTIONAL = ("clip", "subset", "noise_seed")
+_OPTIONAL = ("clip", "subset", "noise_seed", "size")
 _WHOLE = {
     "epochs": "[1, inf)",
     "batch": "[1, inf)",
     "seed": "[0, 4294967296)",
     "noise_seed": "[0, 4294967296)",
     "subset": "[2, inf)",
+    "size": "[1, 4096]",
 }
 _NUMBERS = {
     "lr": "(0, inf)",

@@ -44,10 +44,10 @@ def save_checkpoint(folder: RunFolder, state: dict[str, Any]) -> None:
     sync_folder(folder.path)
 
 
-def save_best(folder: RunFolder, state: dict[str, Any]) -> None:
-    """Write the checkpoint of the epoch with the best validation accuracy."""
+def save_state(folder: RunFolder, name: str, state: dict[str, Any]) -> None:
+    """Write the weights of an epoch to a file of the run."""
     folder.require_lock()
-    write_whole(folder.path / BEST, packed(state))
+    write_whole(folder.path / name, packed(state))
 
 
 def load_best(folder: RunFolder) -> dict[str, Any]:
@@ -124,6 +124,9 @@ def _lack(state: object, needs: Iterable[str]) -> str | None:
             return f"it holds no {name}"
         if name == "best" and state[name] is not None and "validation_accuracy" not in state[name]:
             return "it holds no accuracy of the best epoch"
+    smoothing = state.get("smoothing", {"accuracy": None, "recent": []}) if isinstance(state, dict) else None
+    if not isinstance(smoothing, dict) or not {"accuracy", "recent"} <= smoothing.keys():
+        return "it holds no epochs to smooth the accuracy over"
     return None
 
 

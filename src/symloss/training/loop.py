@@ -22,9 +22,12 @@ from symloss.models.factory import model_errors
 from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import RunFolder
 from symloss.runs.settings import Schedule, Settings
-from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_best, save_checkpoint
+from symloss.training.best_epoch import BestEpoch
+from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_checkpoint
 from symloss.training.margin_sums import MarginSums
 from symloss.training.task import Task, augmentation, build_loss, build_model, build_optimizer, require_scores
+
+OnStep = Callable[[int, int], None]
 
 
 class Diverged(ValueError):  # noqa: N818
@@ -95,10 +98,11 @@ class Trainer:
         settings: of the run.
         task: the data of the run.
         workers: processes that decode images in files.
+        on_step: called after each step with its number in the epoch, from 1, and the number of steps.
     """
 
-    def __init__(self, fabric: Fabric, settings: Settings, task: Task, workers: int = 0):
-        self.fabric, self.settings, self.workers = fabric, settings, workers
+    def __init__(self, fabric: Fabric, settings: Settings, task: Task, workers: int = 0, on_step: OnStep | None = None):
+        self.fabric, self.settings, self.workers, self.on_step = fabric, settings, workers, on_step
         self.task = task = task.to(fabric.device)
         self.schedule = Schedule.parse(settings.schedule)
         self.model = build_model(settings, task.data.input_shape, len(task.data.classes))
@@ -145,6 +149,8 @@ class Trainer:
             if pending is not None:  # one step late, so that a GPU is never waited for
                 _refuse_nan(pending, epoch, step - 1, self.settings.lr)
             pending = loss
+            if self.on_step is not None:
+                self.on_step(step + 1, len(self.train_batches))
             tally.add(scores, loss, labels, None if self.clean is None else self.clean[batch.index])
             if self.margins is not None:
                 self.margins.add(batch.index, scores, labels)
@@ -233,8 +239,8 @@ class Trainer:
             self.margins.load(state["margins"])
 
 
-def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None] | None = None) -> EpochRow:
-    """Train from the last checkpoint, or from the start, to the end; return the row of the best epoch."""
+def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None] | None = None) -> BestEpoch:
+    """Train from the last checkpoint, or from the start, to the end; return the best epoch."""
     settings, task, fabric = trainer.settings, trainer.task, trainer.fabric
     state = load_checkpoint(folder, needs=TO_GO_ON) or {"epoch": 0, "seconds": 0.0, "best": None}
     if state["epoch"]:
@@ -243,40 +249,33 @@ def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None
     if fabric.is_global_zero:
         folder.cut_metrics(state["epoch"], _kept_row(state.get("last")))
         _warn_of_other_threads(state.get("threads"), fabric)
-    best, seconds = _kept_row(state["best"]), state["seconds"]
+    best, seconds = BestEpoch.start(settings, state), state["seconds"]
     for epoch in range(state["epoch"], settings.epochs):
         started = time.perf_counter()
         row = trainer.train_epoch(epoch)
         validation, test = (None if part is None else trainer.evaluate(part) for part in (task.validation, task.test))
         seconds += time.perf_counter() - started
         row = dataclasses.replace(row, validation_accuracy=validation, test_accuracy=test, seconds=round(seconds, 3))
-        better = best is None or _is_better(row, best)
-        best = row if better else best
+        better = best.add(row)
         if fabric.is_global_zero:
-            rows = {"best": None if best is None else best.to_json(), "last": row.to_json()}
-            saved = {"epoch": epoch + 1, "seconds": seconds} | rows | trainer.state()
+            saved = {"epoch": epoch + 1, "seconds": seconds, "last": row.to_json()} | best.state() | trainer.state()
             saved["threads"] = torch.get_num_threads()
             folder.append_metrics(row)
-            if better and task.validation is not None:
-                save_best(folder, {"epoch": epoch + 1, "model": saved["model"]})
+            if task.validation is not None:
+                best.keep_weights(folder, epoch + 1, saved["model"], better)
             save_checkpoint(folder, saved)
+            best.forget_weights(folder, epoch + 1)
         fabric.barrier()
         if on_epoch is not None and fabric.is_global_zero:
             on_epoch(row)
-    assert best is not None
+    if fabric.is_global_zero:
+        best.forget_weights(folder, settings.epochs)
     return best
 
 
 def _kept_row(document: dict[str, Any] | None) -> EpochRow | None:
     """The metrics of an epoch that a checkpoint holds."""
     return None if document is None else EpochRow.from_json(document)
-
-
-def _is_better(row: EpochRow, best: EpochRow) -> bool:
-    """Whether an epoch takes the place of the best one; the last does where nothing was held out."""
-    if row.validation_accuracy is None or best.validation_accuracy is None:
-        return True
-    return row.validation_accuracy > best.validation_accuracy
 
 
 def _warn_of_other_threads(before: int | None, fabric: Fabric) -> None:

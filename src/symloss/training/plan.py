@@ -7,13 +7,18 @@ from typing import Any
 
 from symloss.data.dataset import DataSet
 from symloss.data.names import KNOWN
+from symloss.models.timm_models import has_pretrained_weights
 from symloss.recipes import resolve as recipes
 from symloss.recipes.published_settings import trained_as
 from symloss.runs.settings import Settings
 from symloss.training.task import COLUMNS, augmentation, fingerprint, open_for_training
 
-LARGE = 96
-"""Pixels of a side from which on a network for small images is the wrong one: its last layers grow with the image."""
+TINY, SMALL = 8, 48
+"""Pixels of a side: below the first, three pools leave nothing of an image; above the second, a network for small
+images costs more than a ResNet-18, which shrinks an image at once."""
+FEW, MANY = 10_000, 100_000
+"""Numbers of training images: below the first a narrow network is enough; from the second on a deep one learns."""
+SIZE_SOURCE = "ours: the shorter side of the median image, at most 224"
 
 
 def resolve(
@@ -59,20 +64,42 @@ def explain(
     """
     data = str(data)
     columns = {name: given[name] for name in COLUMNS if name in given}
+    size = given.pop("size", None)
     users = None
     if data not in KNOWN:
-        users = opened or open_for_training(data, root, skip_bad=skip_bad, **columns)
-    protocol = trained_as(data) if users is None else _kind(users)
+        users = opened or open_for_training(data, root, skip_bad=skip_bad, size=size or "fit", **columns)
+    elif size is not None:
+        raise ValueError(f"size must be left out for {data}, which has its own; got {size}")
+    protocol = trained_as(data) if users is None else protocol_for(users, given.get("model"))
     marks = {"fingerprint": fingerprint(data, users, given.get("noise") or "clean", root)}
-    found = recipes.resolve(protocol, data, loss, recipes.given(given | marks))
+    sizes = [] if users is None or not users.size_is_chosen else [_size_layer(users.size, size is not None)]
+    found = recipes.resolve(protocol, data, loss, *sizes, recipes.given(given | marks))
     if users is not None:
         augmentation(found.settings, users)  # refuses what cannot be done to it, before a run is begun
     return found
 
 
-def _kind(data: DataSet) -> str:
-    """Which protocol fits data that no protocol is published for."""
-    if len(data.input_shape) == 1:
+def _size_layer(size: int | None, by_user: bool) -> recipes.Layer:
+    return recipes.Layer("size of images", {"size": size}, recipes.GIVEN if by_user else SIZE_SOURCE)
+
+
+def protocol_for(data: DataSet, model: str | None = None) -> str:
+    """The protocol of recipes/protocols.toml, and with it the network, that fits data of the user's own.
+
+    - A table: ``table``, an MLP. So are images below 8 pixels.
+    - Images of up to 48 pixels: ``images``, eight layers as for CIFAR-10; ``few-images``, half as wide, below 10,000.
+    - Larger ones: ``photos``, a ResNet-18; ``many-photos``, a ResNet-50, from 100,000 on.
+    - A model with pretrained weights is fine-tuned: ``pretrained``.
+
+    Args:
+        data: the opened data.
+        model: the model that the user named, if any.
+    """
+    if len(data.input_shape) == 1 or min(data.input_shape[1:]) < TINY:
         return "table"
-    large = max(data.input_shape[1:]) > LARGE
-    return "streamed" if data.streamed or large else "images"
+    if model is not None and has_pretrained_weights(model):
+        return "pretrained"
+    count = len(data.train)
+    if max(data.input_shape[1:]) <= SMALL:
+        return "few-images" if count < FEW else "images"
+    return "photos" if count < MANY else "many-photos"

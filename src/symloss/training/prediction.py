@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from symloss.data.table_encoder import TableEncoder
 from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.losses.criterion import ScoreMap
 from symloss.models.factory import is_built_in, model_errors
+from symloss.models.timm_models import without_weights
 from symloss.runs.run_folder import BEST, COLUMNS, DATA, SETTINGS, DataDescription, RunFolder
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
 from symloss.training.task import build_model, build_score_map, require_scores
@@ -32,6 +33,8 @@ class Trained:
         score_map: how the loss changes the scores; None if it takes them as they are.
         data: what the run trained on.
         name: the name of the model.
+        epoch: the epoch of the weights.
+        temperature: what scores are divided by before the softmax; None if it was not fitted.
         image: the column of the image files, in a table.
         encoder: how the columns of a table become features; None for other data, and for runs of version 0.1.
     """
@@ -40,16 +43,18 @@ class Trained:
     score_map: ScoreMap | None
     data: DataDescription
     name: str
+    epoch: int
+    temperature: float | None = None
     image: str | None = None
     encoder: TableEncoder | None = None
 
-    def scores(self, examples: Examples) -> Iterator[tuple[Tensor, Tensor]]:
+    def scores(self, examples: Examples, device: torch.device | str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
         """The numbers of some examples, and the scores that the loss would see of them, batch by batch."""
         batches = Batches(
             examples, batch=EVALUATION_BATCH, scaling=Scaling(self.data.mean, self.data.std),
-            shuffle=False, seed=0, device="cpu", size=self.data.size,
+            shuffle=False, seed=0, device=device, size=self.data.size,
         )  # fmt: skip
-        self.model.eval()
+        self.model.eval().to(device)
         with torch.inference_mode():
             for part in batches.epoch(0):
                 with model_errors(self.name):
@@ -57,9 +62,19 @@ class Trained:
                 require_scores(scores, len(self.data.classes), self.name)
                 yield part.index, scores if self.score_map is None else self.score_map(scores)
 
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """The softmax of scores (N, C), with the temperature if one was fitted."""
+        return scores.softmax(1) if self.temperature is None else (scores.double() / self.temperature).softmax(1)
 
-def trained(run: Path | str, best: bool = False, model: str | None = None) -> Trained:
-    """The model of the last epoch, or of the one that was best on validation.
+
+def trained(run: Path | str, best: bool | None = None, model: str | None = None) -> Trained:
+    """The model of a run, with the weights of its best or its last epoch.
+
+    Args:
+        run: the folder of the run.
+        best: the epoch that was best on validation (True), the last one (False), or the best one if examples were held
+            out (None).
+        model: the name of the model, if it is not built in.
 
     A model that is not built in must be named: the folder may be somebody else's, and its word alone runs no code.
     """
@@ -73,15 +88,22 @@ def trained(run: Path | str, best: bool = False, model: str | None = None) -> Tr
         raise ValueError(
             f"model must be {settings.model!r}, as {run} says, if you trust that code of your own; got {model!r}"
         )
-    if best and not (folder.path / BEST).exists():
+    held_out = (folder.path / BEST).exists()
+    if best and not held_out:
         raise FileNotFoundError(f"{run} must have held examples out to have a best epoch; got no {BEST}")
+    best = held_out if best is None else best
     state = load_best(folder) if best else load_checkpoint(folder)
     if state is None:
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
-    network = build_model(settings, data.input_shape, len(data.classes))
+    # The checkpoint holds all weights.
+    untrained = replace(settings, model=without_weights(settings.model))
+    network = build_model(untrained, data.input_shape, len(data.classes))
     with must_fit(folder.path, settings.model):
         network.load_state_dict(state["model"])
-    return Trained(network, build_score_map(settings), data, settings.model, settings.image, _encoder(folder))
+    epoch = state["epoch"]
+    temperature = folder.temperature("best" if best else "last", epoch)
+    score_map = build_score_map(settings)
+    return Trained(network, score_map, data, settings.model, epoch, temperature, settings.image, _encoder(folder))
 
 
 def _encoder(folder: RunFolder) -> TableEncoder | None:
@@ -89,34 +111,72 @@ def _encoder(folder: RunFolder) -> TableEncoder | None:
     return None if document is None else TableEncoder.from_document(document, folder.path / COLUMNS)
 
 
-def predictions(
+@dataclass(frozen=True)
+class Predictions:
+    """The predictions of a run on other data.
+
+    Args:
+        classes: the names of the classes.
+        calibrated: whether the probabilities were calibrated on held-out labels.
+        rows: the name of each example, and its probabilities in the order of the classes.
+    """
+
+    classes: tuple[str, ...]
+    calibrated: bool
+    rows: Iterator[tuple[str, list[float]]]
+
+    def most_likely(self) -> Iterator[tuple[str, str, float]]:
+        """The name of each example, its predicted class and that class's probability."""
+        for name, values in self.rows:
+            largest = max(values)
+            yield name, self.classes[values.index(largest)], largest
+
+
+def predict(
     run: Path | str,
     data: str,
     *,
-    best: bool = False,
+    best: bool | None = None,
     model: str | None = None,
     image: str | None = None,
     root: Path | None = None,
     skip: bool = False,
-) -> Iterator[tuple[str, str, float]]:
-    """The name of each example, its predicted class and that class's probability.
+) -> Predictions:
+    """Predict on other data with the model of a run.
 
-    The probability is the softmax of the scores that the loss saw; it is not calibrated.
+    The probabilities are those of the true classes, calibrated on the held-out labels of the run. A run that held
+    nothing out, or is not finished, has only the softmax of the scores that its loss saw.
+
+    Args:
+        run: the folder of the run.
+        data: as in training; labels are not needed.
+        best, model: as in :func:`trained`.
+        image: the column of the image files, in a table.
+        root: where known data sets are.
+        skip: leave out files that are no images instead of refusing them.
     """
     found = trained(run, best, model)
     known = found.data
     wanted = Wanted(known.input_shape, known.size, known.columns, found.image, found.encoder)
     inputs = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip, warn))
     examples = Examples(inputs.inputs, torch.zeros(len(inputs.names), dtype=torch.int64))
-    for index, scores in found.scores(examples):
-        values, classes = scores.softmax(1).max(1)
-        for place, value, number in zip(index.tolist(), values.tolist(), classes.tolist(), strict=True):
-            yield inputs.names[place], known.classes[number], value
+
+    def rows() -> Iterator[tuple[str, list[float]]]:
+        for index, scores in found.scores(examples):
+            for place, values in zip(index.tolist(), found.probabilities(scores).tolist(), strict=True):
+                yield inputs.names[place], values
+
+    return Predictions(known.classes, found.temperature is not None, rows())
+
+
+def predictions(run: Path | str, data: str, **options: Any) -> Iterator[tuple[str, str, float]]:
+    """The name of each example, its predicted class and that class's probability; options as in :func:`predict`."""
+    yield from predict(run, data, **options).most_likely()
 
 
 def accuracy_on(run: Path | str, data: str, *, model: str | None = None, root: Path | None = None) -> dict[str, Any]:
     """How often the model of the last epoch is right on the test examples of another data set with the same classes."""
-    found, other = trained(run, model=model), open_data(data, root=root)
+    found, other = trained(run, best=False, model=model), open_data(data, root=root)
     if other.test is None or other.classes != found.data.classes:
         raise ValueError(f"{data} must have test examples of the classes that {run} was trained on; it has others")
     right = sum(int((scores.argmax(1) == other.test.labels[index]).sum()) for index, scores in found.scores(other.test))

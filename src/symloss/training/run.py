@@ -23,7 +23,9 @@ from symloss.own_code import note_of
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import CHECKPOINT, COLUMNS, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
 from symloss.runs.settings import PRECISIONS, Settings
-from symloss.training.loop import Diverged, Trainer, fit
+from symloss.training.best_epoch import BestEpoch
+from symloss.training.calibrating import keep_calibration
+from symloss.training.loop import Diverged, OnStep, Trainer, fit
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
 
@@ -45,6 +47,8 @@ def train(
     workers: int = 0,
     data: DataSet | None = None,
     on_epoch: OnEpoch | None = None,
+    on_step: OnStep | None = None,
+    on_start: Callable[[], None] | None = None,
 ) -> Result:
     """Train, or go on where a run was cut off, or return the result of one that is done.
 
@@ -58,6 +62,8 @@ def train(
         workers: processes that decode images which do not fit into memory.
         data: the data set of these settings, if it is open already. With several processes each opens its own.
         on_epoch: called with the metrics of every epoch; with several processes it must be picklable.
+        on_step: called after each step with its number in the epoch, from 1, and the number of steps; as picklable.
+        on_start: called when all is ready, before the first step; as picklable. A run that is done does not call it.
     """
     run = RunFolder(folder)
     several = devices * nodes > 1
@@ -73,7 +79,7 @@ def train(
     done = run.result()
     if done is not None:
         return done
-    work = _Work(settings, run, root, skip_bad, workers, None if several else data, on_epoch)
+    work = _Work(settings, run, root, skip_bad, workers, None if several else data, on_epoch, on_step, on_start)
     # Where the same command was started many times, on each node or by torchrun, the first stands for all.
     with _alone(run) if first else contextlib.nullcontext():
         fabric = _fabric(settings, accelerator, devices, nodes)
@@ -152,6 +158,8 @@ class _Work:
     workers: int
     data: DataSet | None
     on_epoch: OnEpoch | None
+    on_step: OnStep | None = None
+    on_start: Callable[[], None] | None = None
 
     def as_json(self, fabric: Fabric) -> dict[str, Any]:
         """The result as a document: Fabric brings no frozen records back from another process."""
@@ -163,17 +171,22 @@ class _Work:
         folder, task = self.folder, prepare(self.settings, self.root, self.skip_bad, self.data)
         if begun_unaugmented(folder, self.settings):
             task = replace(task, data=replace(task.data, augmentation=()))
+        description = _description(self.settings, task.data)
         if fabric.is_global_zero:
             _refuse_other_labels(folder, task)
             folder.require_lock()
             task.corruption.save(folder.path)
-            folder.write(DATA, asdict(_description(self.settings, task.data)))
+            folder.write(DATA, asdict(description))
             if task.data.encoder is not None:
                 folder.write(COLUMNS, task.data.encoder.to_document())
         on_gpu = fabric.device.type == "cuda"
         with flushed_denormals(), torch.random.fork_rng(devices=[fabric.device] if on_gpu else []):
-            trainer = Trainer(fabric, self.settings, task, self.workers)
+            trainer = Trainer(fabric, self.settings, task, self.workers, self.on_step)
+            if self.on_start is not None and fabric.is_global_zero:
+                self.on_start()
             best = fit(trainer, folder, self.on_epoch)
+            if fabric.is_global_zero:
+                keep_calibration(folder, self.settings, task, description, trainer.model, fabric.device)
         result = _result(self.settings, task, _last(folder, self.settings.epochs), best)
         if fabric.is_global_zero:
             if trainer.margins is not None:
@@ -251,7 +264,8 @@ def _description(settings: Settings, data: DataSet) -> DataDescription:
     )
 
 
-def _result(settings: Settings, task: Task, last: EpochRow, best: EpochRow) -> Result:
+def _result(settings: Settings, task: Task, last: EpochRow, best: BestEpoch) -> Result:
+    assert best.row is not None
     wrong = None if task.clean is None else float((task.train.labels != task.clean).float().mean())
     return Result(
         settings=settings,
@@ -261,9 +275,10 @@ def _result(settings: Settings, task: Task, last: EpochRow, best: EpochRow) -> R
         test=len(task.test or ()),
         noise_rate=wrong,
         last=last,
-        best=best,
+        best=best.row,
         seconds=last.seconds or 0.0,
         versions=versions(),
+        smoothed=best.accuracy if best.reach else None,
     )
 
 

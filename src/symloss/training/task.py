@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from symloss.data.augment import crops_of
 from symloss.data.bad_files import warn
 from symloss.data.dataset import DataSet, Examples
+from symloss.data.image_size import Size
 from symloss.data.opening import open_data
 from symloss.data.published import MD5, deviation
 from symloss.data.table_cells import split_names
@@ -72,19 +73,31 @@ def open_for_training(
     drop: str | None = None,
     categorical: str | None = None,
     keep: str | None = None,
+    size: Size = None,
     skip_bad: bool = False,
 ) -> DataSet:
     """Open a data set, as :func:`symloss.data.open_data` does, and warn of every file that is left out.
 
     The names of columns in ``drop``, ``categorical`` and ``keep`` are separated by commas, as in settings.
     """
-    chosen = {"drop": split_names(drop), "categorical": split_names(categorical), "keep": split_names(keep)}
-    return open_data(data, root=root, label=label, image=image, test=test, **chosen, skip_bad=skip_bad, on_bad=warn)
+    return open_data(
+        data,
+        root=root,
+        label=label,
+        image=image,
+        test=test,
+        drop=split_names(drop),
+        categorical=split_names(categorical),
+        keep=split_names(keep),
+        size=size,
+        skip_bad=skip_bad,
+        on_bad=warn,
+    )
 
 
 def open_data_of(settings: Settings, root: Path | None = None, skip_bad: bool = False) -> DataSet:
     """Open the data set that the settings name."""
-    columns = {name: getattr(settings, name) for name in COLUMNS}
+    columns = {name: getattr(settings, name) for name in (*COLUMNS, "size")}
     return open_for_training(settings.data, root, **columns, skip_bad=skip_bad)
 
 

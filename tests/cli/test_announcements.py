@@ -1,0 +1,134 @@
+"""What commands say before they train."""
+
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.progress import Progress
+from training.training_helpers import small
+
+from symloss.cli import announce
+from symloss.cli.announce import Announcement, opening
+from symloss.cli.training import _StepBar
+from symloss.data import open_data
+from symloss.lab import cost
+from symloss.runs.run_folder import RunFolder
+from symloss.training import train
+
+
+@pytest.fixture
+def photos(tmp_path):
+    random = np.random.default_rng(0)
+    for name in ("cats", "dogs"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            pixels = random.integers(0, 255, (9 + number % 2, 9, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.png")
+    return tmp_path
+
+
+QUICK = ("--data", "photos", "--epochs", "2", "--model", "mlp:hidden=4")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("train",), "photos, alpha-mae"),
+        (("compare", "--losses", "ce,mae", "--seeds", "2"), "photos, 4 runs"),
+        (("tune", "--losses", "ce", "--weight-decays", "0.1,0.2,0.3"), "photos, 3 runs"),
+        (("tune", "--losses", "ce", "--sampler", "random", "--trials", "2", "--seeds", "2"), "photos, 4 runs"),
+    ],
+)
+def test_a_command_says_what_it_takes_before_it_trains(run_command, photos, words, what):
+    done = run_command(*words, *QUICK, cwd=photos)
+    assert done.returncode == 0, done.stderr
+    first = done.stderr.splitlines()[0]
+    assert first.startswith(f"{what}: mlp:hidden=4, 2 epochs of 20 examples (3 x 9 x 9): about ")
+    assert first.endswith(" s here (a few steps were timed)")
+    if words[0] == "compare":
+        again = run_command(*words, *QUICK, cwd=photos)
+        assert again.stderr == "", "what is done takes no time"
+
+
+def test_a_size_is_chosen_or_given_and_prediction_follows(run_command, photos):
+    done = run_command("train", *QUICK, "--size", "12", "--out", "run", cwd=photos)
+    assert "(3 x 12 x 12)" in done.stderr
+    assert RunFolder(photos / "run").settings().size == 12
+    Image.new("RGB", (50, 70)).save(photos / "new.png")
+    (photos / "new").mkdir()
+    (photos / "new.png").rename(photos / "new" / "one.png")
+    rows = run_command("predict", "run", "new", cwd=photos).stdout.splitlines()
+    assert len(rows) == 2
+    refusal = run_command("train", "--data", "digits", "--size", "12", cwd=photos)
+    assert refusal.returncode == 2
+    assert "size must be left out for digits" in refusal.stderr
+
+
+def test_code_of_ones_own_is_not_run_to_be_timed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cost, "build_model", None)
+    Announcement([(small(), tmp_path)], open_data("digits"))()
+    assert "how long is not known, as the model is your own code" in capsys.readouterr().err
+
+
+def test_runs_that_are_done_or_begun_take_less(tmp_path, monkeypatch, capsys):
+    runs = [(small(model="mlp:hidden=4", seed=seed), tmp_path / str(seed)) for seed in range(3)]
+    monkeypatch.setattr(cost, "_epoch_seconds", lambda settings, data: 100.0 - cost.WRITING)
+    train(*runs[0])
+
+    class Stop(Exception):  # noqa: N818
+        pass
+
+    def stop(row):
+        raise Stop
+
+    with pytest.raises(Stop):
+        train(*runs[1], on_epoch=stop)
+    announcement = Announcement(runs, open_data("digits"))
+    announcement()
+    announcement()
+    assert capsys.readouterr().err == (
+        "digits, 2 runs: mlp:hidden=4, 3 epochs of 400 examples (1 x 8 x 8): about 8.3 min here "
+        "(a few steps were timed)\n"
+    )
+
+
+def test_decoding_is_part_of_the_estimate(photos, monkeypatch):
+    monkeypatch.setattr(cost, "_epoch_seconds", lambda settings, data: 1.0)
+    data, settings = open_data(str(photos / "photos"), size="fit"), small(model="mlp", epochs=10)
+    alone, *others = cost.quick_estimates([settings, settings], data)
+    assert alone > others[0] == pytest.approx(10 * (1 + cost.WRITING))
+    assert cost.quick_estimates([], data) == []
+
+
+def test_slow_opening_is_announced_and_quick_opening_is_not(monkeypatch, capsys):
+    monkeypatch.setattr(announce, "PATIENCE", 0.05)
+    with opening("photos"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "opening photos\n"
+    monkeypatch.setattr(announce, "PATIENCE", 60.0)
+    with opening("photos"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_moves_inside_an_epoch():
+    progress = Progress(disable=True)
+    bar = _StepBar(progress, progress.add_task("run", total=3))
+    seen = []
+    for epoch in range(2):
+        for step in range(1, 5):
+            bar.shown = 0.0
+            bar(step, 4)
+            seen.append(progress.tasks[0].completed)
+        progress.update(bar.task, completed=epoch + 1)
+    assert seen == [0.25, 0.5, 0.75, 0.999, 1.25, 1.5, 1.75, 1.999]
+
+
+def test_steps_are_told_while_an_epoch_goes_on(tmp_path):
+    seen, starts = [], []
+    settings = small(model="mlp:hidden=4", epochs=2)
+    train(settings, tmp_path, on_step=lambda *step: seen.append(step), on_start=lambda: starts.append(len(seen)))
+    assert seen == 2 * [(step, 6) for step in range(1, 7)]
+    assert starts == [0]
+    train(settings, tmp_path, on_start=pytest.fail)

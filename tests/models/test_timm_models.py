@@ -1,0 +1,112 @@
+"""Models of timm. The package needs torchvision, which does not load beside every torch: a small one stands for it."""
+
+import sys
+import types
+
+import pytest
+import torch
+from refusals import refused
+from torch import nn
+
+from symloss.models import create_model
+from symloss.models.timm_models import has_pretrained_weights, is_timm, without_weights
+
+
+class Net(nn.Module):
+    """A network of the registry; what it was asked for is kept."""
+
+    def __init__(self, **asked):
+        super().__init__()
+        self.asked = asked
+        self.head = nn.Linear(asked["in_chans"], asked["num_classes"])
+
+    def forward(self, images):
+        return self.head(images.mean((2, 3)))
+
+
+@pytest.fixture
+def timm(monkeypatch):
+    """As much of timm's interface as is used: ``list_models``, ``get_pretrained_cfg`` and ``create_model``."""
+
+    def build(name, pretrained=False, **options):
+        if pretrained and name != "tiny_net":
+            raise RuntimeError(f"No pretrained weights exist for {name}.\nUse `pretrained=False` for random init.")
+        net = Net(name=name, pretrained=pretrained, **options)
+        if pretrained:
+            nn.init.constant_(net.head.weight, 3.0)
+        return net
+
+    module = types.ModuleType("timm")
+    module.list_models = lambda: ["tiny_net", "tiny_vit"]
+    module.get_pretrained_cfg = lambda name: types.SimpleNamespace(fixed_input_size=name == "tiny_vit")
+    module.create_model = build
+    monkeypatch.setitem(sys.modules, "timm", module)
+    return module
+
+
+def build(name, shape=(3, 20, 24)):
+    return create_model(name, input_shape=shape, classes=5, seed=1)
+
+
+def test_a_model_is_built_for_the_images_and_classes(timm):
+    assert build("timm:tiny_net").asked == {"name": "tiny_net", "pretrained": False, "num_classes": 5, "in_chans": 3}
+    assert build("timm:tiny_net", (1, 8, 8)).asked["in_chans"] == 1
+    assert build("timm:tiny_vit").asked["img_size"] == (20, 24)
+    assert build("timm:tiny_net")(torch.zeros(2, 3, 20, 24)).shape == (2, 5)
+
+
+def test_the_seed_decides_the_weights(timm):
+    assert torch.equal(build("timm:tiny_net").head.weight, build("timm:tiny_net").head.weight)
+
+
+def test_pretrained_weights_are_asked_for_by_name(timm):
+    assert build("timm:tiny_net:pretrained").head.weight.unique().tolist() == [3.0]
+    assert build("timm:tiny_net").head.weight.unique().numel() == 15
+
+
+@pytest.mark.parametrize(
+    ("name", "ingredients"),
+    [
+        ("timm:tiny_nett", ["timm has no model 'tiny_nett'", "did you mean 'tiny_net'?"]),
+        ("timm:", ["timm has no model ''"]),
+        ("timm:hf_hub:somebody/model", ["must be timm:NAME or timm:NAME:pretrained", "hf_hub"]),
+        ("timm:hf-hub", ["timm has no model 'hf-hub'"]),
+        ("timm:tiny_vit:pretrained", ["weights that are at hand", "No pretrained weights exist for tiny_vit"]),
+    ],
+)
+def test_a_wrong_model_is_one_sentence(timm, name, ingredients):
+    with refused(ValueError, *ingredients):
+        build(name)
+
+
+def test_an_architecture_that_cannot_take_the_images(timm):
+    def build_one(name, **options):
+        raise AssertionError("Input size must be a multiple of 14")
+
+    timm.create_model = build_one
+    with refused(ValueError, "model 'timm:tiny_net' must have images [20, 24]", "a multiple of 14"):
+        build("timm:tiny_net")
+    with refused(ValueError, "input_shape of timm:tiny_net must be (channels, height, width)", "(7,)"):
+        build("timm:tiny_net", (7,))
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with refused(ValueError, "needs the package timm, which cannot be imported: pip install 'symloss[timm]'"):
+        build("timm:resnet18")
+
+
+def test_without_what_the_package_needs(monkeypatch, tmp_path):
+    (tmp_path / "timm").mkdir()
+    (tmp_path / "timm" / "__init__.py").write_text("import torchvision_of_nobody\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    with refused(ValueError, "cannot be imported: No module named 'torchvision_of_nobody'"):
+        build("timm:resnet18")
+
+
+def test_names():
+    assert (is_timm("timm:a"), is_timm("timmy:a"), is_timm("mlp")) == (True, False, False)
+    assert has_pretrained_weights("timm:a:pretrained")
+    assert not has_pretrained_weights("mine:pretrained")
+    assert (without_weights("timm:a:pretrained"), without_weights("mine:pretrained")) == ("timm:a", "mine:pretrained")

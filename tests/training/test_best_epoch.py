@@ -1,0 +1,221 @@
+"""The best epoch on one's own data: its noisy validation accuracy is smoothed, and its weights are kept."""
+
+import dataclasses
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric import Fabric
+from refusals import refused
+from training_helpers import metrics, run, small
+
+from symloss.runs.result import EpochRow, Result
+from symloss.runs.run_folder import RunFolder
+from symloss.training import resolve
+from symloss.training.checkpoint import load_best
+from symloss.training.loop import fit
+
+CURVES = {
+    "a lucky epoch": (0.3, 0.9, 0.3, 0.4, 0.6, 0.7, 0.6, 0.5, 0.2),
+    "rising": (0.1, 0.2, 0.3, 0.4, 0.5),
+    "falling": (0.5, 0.4, 0.3, 0.2, 0.1),
+    "level": (0.5, 0.5, 0.5, 0.5),
+    "a hill": (0.1, 0.3, 0.6, 0.3, 0.1),
+    "one epoch": (0.3,),
+    "two epochs": (0.3, 0.4),
+    "jumping": tuple(np.random.default_rng(0).uniform(0.2, 0.8, 25).round(3).tolist()),
+}
+
+
+def reference(accuracies):
+    """The first epoch with the largest mean over itself and as many neighbours on both sides, two at most."""
+    means = [
+        np.mean(accuracies[place - reach : place + reach + 1])
+        for place in range(len(accuracies))
+        for reach in [min(2, place, len(accuracies) - 1 - place)]
+    ]
+    best = int(np.argmax(np.round(means, 12)))
+    return best + 1, means[best]
+
+
+class Scripted:
+    """A trainer on one's own data, whose validation goes as it is told."""
+
+    def __init__(self, accuracies):
+        self.settings = dataclasses.replace(small(), data="mine.csv", epochs=len(accuracies))
+        self.task = SimpleNamespace(validation="validation", test=None)
+        self.fabric = Fabric(accelerator="cpu", devices=1)
+        self.accuracies, self.epoch = accuracies, 0
+
+    def train_epoch(self, epoch):
+        self.epoch = epoch
+        return EpochRow(epoch + 1, loss=1.0)
+
+    def evaluate(self, part):
+        return self.accuracies[self.epoch]
+
+    def state(self):
+        return {"model": {"epoch": torch.tensor(self.epoch + 1)}, "optimizer": {}}
+
+    def load(self, state):
+        pass
+
+
+def kept(folder):
+    state = load_best(RunFolder(folder))
+    assert state["epoch"] == int(state["model"]["epoch"])
+    return state["epoch"]
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_the_best_epoch_has_the_best_smoothed_accuracy(tmp_path, curve):
+    found = fit(Scripted(CURVES[curve]), RunFolder(tmp_path))
+    epoch, accuracy = reference(CURVES[curve])
+    assert (found.row.epoch, kept(tmp_path)) == (epoch, epoch)
+    assert found.row.validation_accuracy == CURVES[curve][epoch - 1]
+    assert found.accuracy == pytest.approx(accuracy)
+    assert not list(tmp_path.glob("waiting*"))
+
+
+class _Interrupted(BaseException):
+    pass
+
+
+def interrupt(monkeypatch, nth):
+    """The nth file is not put in its place: the power is cut."""
+    calls, replace = 0, os.replace
+
+    def cut_off(source, target):
+        nonlocal calls
+        calls += 1
+        if calls == nth:
+            raise _Interrupted
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", cut_off)
+
+
+@pytest.mark.parametrize("curve", ["a hill", "falling"])
+def test_a_run_that_is_interrupted_anywhere_keeps_the_same_epoch(tmp_path, monkeypatch, curve):
+    (tmp_path / "whole").mkdir()
+    whole = fit(Scripted(CURVES[curve]), RunFolder(tmp_path / "whole"))
+    for nth in range(1, 100):
+        folder = tmp_path / str(nth)
+        folder.mkdir()
+        with monkeypatch.context() as patched:
+            interrupt(patched, nth)
+            try:
+                fit(Scripted(CURVES[curve]), RunFolder(folder))
+                break
+            except _Interrupted:
+                pass
+        found = fit(Scripted(CURVES[curve]), RunFolder(folder))
+        assert (found.row.epoch, found.accuracy) == (whole.row.epoch, whole.accuracy)
+        assert kept(folder) == whole.row.epoch
+        assert sorted(os.listdir(folder)) == sorted(os.listdir(tmp_path / "whole"))
+    assert nth > 3 * len(CURVES[curve])
+
+
+@pytest.mark.parametrize("epochs", range(1, 9))
+def test_a_damaged_checkpoint_does_not_lose_the_best_epoch(tmp_path, epochs):
+    class Stop(Exception):  # noqa: N818
+        pass
+
+    def stop(row):
+        if row.epoch == epochs:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path), stop)
+    (tmp_path / "checkpoint.pt").write_bytes(b"torn")
+    if epochs == 1:  # there is none before it
+        with refused(ValueError, "checkpoint.pt", "is no whole checkpoint"):
+            fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path))
+        return
+    with pytest.warns(UserWarning, match="the checkpoint before it"):
+        found = fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path))
+    assert found.row.epoch == kept(tmp_path) == reference(CURVES["a lucky epoch"])[0]
+
+
+def test_the_checkpoint_before_finds_its_weights_where_another_epoch_wins_this_time(tmp_path):
+    """With another number of threads the epoch after it is another one."""
+
+    class Stop(Exception):  # noqa: N818
+        pass
+
+    def stop(row):
+        if row.epoch == 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fit(Scripted((0.5, 0.4, 0.4, 0.4, 0.1, 0.0, 0.0)), RunFolder(tmp_path), stop)
+    assert kept(tmp_path) == 1
+    (tmp_path / "checkpoint.pt").write_bytes(b"torn")
+    other = (0.5, 0.4, 0.4, 0.4, 1.0, 0.0, 0.0)
+    with pytest.warns(UserWarning, match="the checkpoint before it"):
+        found = fit(Scripted(other), RunFolder(tmp_path))
+    assert found.row.epoch == kept(tmp_path) == reference(other)[0] == 3
+
+
+def test_weights_that_somebody_removed_are_missed(tmp_path):
+    def remove(row):
+        if row.epoch == 4:
+            (tmp_path / "waiting-4.pt").unlink()
+
+    with refused(ValueError, "waiting-4.pt", "must hold the weights of epoch 4"):
+        fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path), remove)
+
+
+def test_a_run_from_before_goes_on_without_smoothing(tmp_path):
+    """Its checkpoint holds no accuracies to smooth over."""
+    curve = CURVES["a lucky epoch"]
+    rows = [EpochRow(place, loss=1.0, validation_accuracy=value).to_json() for place, value in enumerate(curve, 1)]
+    folder = RunFolder(tmp_path)
+    torch.save({"epoch": 2, "model": {"epoch": torch.tensor(2)}}, tmp_path / "best.pt")
+    torch.save(
+        {"epoch": 4, "seconds": 1.0, "model": {}, "optimizer": {}, "best": rows[1], "last": rows[3]},
+        tmp_path / "checkpoint.pt",
+    )
+    with pytest.warns(UserWarning, match="has lost 3 of the 4 epochs"):
+        found = fit(Scripted(curve), folder)
+    assert (found.row.epoch, found.accuracy, kept(tmp_path)) == (2, 0.9, 2)
+
+
+@pytest.fixture(scope="module")
+def own_run(tmp_path_factory):
+    """A run on a table of one's own: its folder, and its result as the file holds it."""
+    folder = tmp_path_factory.mktemp("own")
+    rows = "".join(f"{number % 7},{number % 5},{'ab'[number % 2]}\n" for number in range(60))
+    (folder / "mine.csv").write_text("x,y,label\n" + rows)
+    settings = resolve(folder / "mine.csv", "ce", model="mlp:hidden=4", epochs=7, validation=0.2)
+    return folder / "run", run(settings, folder / "run")
+
+
+def test_a_result_on_ones_own_data_states_the_smoothed_accuracy(own_run):
+    folder, result = own_run
+    accuracies = [row["validation_accuracy"] for row in metrics(folder)]
+    epoch, accuracy = reference(accuracies)
+    assert (result["best"]["epoch"], kept_epoch(folder)) == (epoch, epoch)
+    assert result["smoothed"] == pytest.approx(accuracy)
+    read = RunFolder(folder).result()
+    assert read.best_first
+    assert read.judged == result["smoothed"]
+
+
+def kept_epoch(folder):
+    return load_best(RunFolder(folder))["epoch"]
+
+
+def test_the_accuracy_that_counts(own_run, tmp_path):
+    """The last epoch's on published data, the best epoch's on one's own: smoothed where it was smoothed."""
+    _, document = own_run
+    own = Result.from_json(document, tmp_path)
+    published = dataclasses.replace(own, settings=small())
+    assert not published.best_first
+    assert published.judged == own.last.validation_accuracy
+    assert dataclasses.replace(own, smoothed=None).judged == own.best.validation_accuracy
+    assert not dataclasses.replace(own, validation=0).best_first
+    with refused(ValueError, "must hold smoothed as a number or nothing; got 'high'"):
+        Result.from_json(document | {"smoothed": "high"}, tmp_path)
