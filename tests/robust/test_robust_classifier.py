@@ -31,7 +31,7 @@ def quick(**options):
 
 
 @parametrize_with_checks(
-    [quick(rounds=2)],
+    [RobustClassifier(learners=["closed-form", "k-nn"], rounds=2, budget=0.01)],
     expected_failed_checks=lambda estimator: {
         "check_sample_weight_equivalence_on_dense_data": WEIGHTS_ARE_NOT_REPEATED_ROWS,
         "check_sample_weight_equivalence_on_sparse_data": WEIGHTS_ARE_NOT_REPEATED_ROWS,
@@ -119,6 +119,12 @@ def test_same_seed_same_result():
     one, two, other = (quick(random_state=seed).fit(features, labels) for seed in (1, 1, 2))
     assert np.array_equal(one.predict_proba(features), two.predict_proba(features))
     assert not np.array_equal(one.predict_proba(features), other.predict_proba(features))
+
+
+def test_a_prediction_does_not_depend_on_other_rows():
+    features, labels, _ = small()
+    model = quick(learners=["network"], rounds=1).fit(features, labels)
+    np.testing.assert_allclose(model.predict_proba(features)[5:6], model.predict_proba(features[5:6]), rtol=1e-10)
 
 
 def test_processes_find_what_one_finds():

@@ -119,7 +119,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         features, noisy = self._checked_rows(X, y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         table = Table(features, len(self.classes_))
         judge = Judge.of(noisy, weights)
         labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
@@ -210,7 +210,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         low, high = noise_rate_interval(last.calibration, scores, torch.from_numpy(noisy))
         self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
         self.oof_probabilities_ = scores.div(last.temperature).softmax(1).numpy()
-        self.posterior_ = posterior
+        self.posterior_, self.trained_labels_ = posterior, last.labels
 
     def _keep_candidates(self, found: Sequence[Judged], best: Judged, last: Round) -> None:
         rows = np.concatenate([split.held_out for split in self.folds_])

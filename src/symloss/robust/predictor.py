@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,8 @@ class Member:
         candidate: what it is.
         temperature: what makes its predictions probabilities of the true class.
         estimator: of scikit-learn's kind; None for networks.
-        networks: their mean is the prediction; empty for other learners.
+        networks: their mean is the prediction; empty for other learners. They compute in float64, so that a prediction
+            does not depend on the other rows of a batch.
     """
 
     candidate: Candidate
@@ -61,7 +63,7 @@ class Predictor:
 
     def _of(self, member: Member, features: Any) -> Floats:
         if member.networks:
-            return mean_of_networks(member.networks, torch.from_numpy(features))
+            return mean_of_networks(member.networks, torch.from_numpy(features).double())
         return probabilities(member.estimator, features, self.classes)
 
     def module(self) -> nn.Module | None:
@@ -98,7 +100,7 @@ class ScaledNetworks(nn.Module):
         standard = member.candidate.scaling == "standard"
         self.register_buffer("shift", torch.tensor(scaler.mean if standard else 0.0, dtype=torch.float32))
         self.register_buffer("size", torch.tensor(scaler.deviation if standard else scaler.size, dtype=torch.float32))
-        self.networks = nn.ModuleList(member.networks)
+        self.networks = nn.ModuleList(copy.deepcopy(member.networks)).float()
         self.temperature = member.temperature * temperature
 
     def forward(self, features: Tensor) -> Tensor:
@@ -117,7 +119,8 @@ def mean_predictor(last: Round, table: Table, labels: Labels, seed: int) -> Pred
             estimator = fitted(one.candidate, table, corrected, rows, seed)
             members.append(Member(one.candidate, temperature, estimator))
         else:
-            members.append(Member(one.candidate, temperature, networks=tuple(last.leaders.networks[k])))
+            networks = tuple(net.double() for net in last.leaders.networks[k])
+            members.append(Member(one.candidate, temperature, networks=networks))
     return Predictor(table.scaler, tuple(members), last.temperature, table.classes)
 
 
@@ -133,5 +136,5 @@ def single_predictor(
         networks = stack([candidate], table, corrected, [Split(rows, rows[:0])], seed, candidate.scaling)
         for _ in range(epoch):
             networks.train_epoch()
-        member = Member(candidate, temperature, networks=(networks.module(0),))
+        member = Member(candidate, temperature, networks=(networks.module(0).double(),))
     return Predictor(table.scaler, (member,), 1.0, table.classes)
