@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from symloss.robust import Audit, RobustClassifier
     from symloss.robust.fit_data import FitData
 
+WORK = "unfinished"
+"""The folder, inside that of the fit, for what was found so far. The same command goes on with it after a kill."""
 SHOWN = 8
 """How many candidates are printed."""
 OPTIONS = ("label", "image", "test", "drop", "categorical", "keep", "size", "data_dir", "skip_bad")
@@ -48,12 +51,20 @@ def fit(
     from symloss.robust import RobustClassifier
 
     folder = _folder(data, noise, seed, out, overwrite)
-    opened = open_from(options | {"data": data, "quiet": as_json})
+    opened = open_from(options | {"data": data, "devices": 1, "nodes": 1})
     started = time.perf_counter()
-    model = RobustClassifier(budget=budget, random_state=seed, n_jobs=jobs, simple=simple, verbose=0 if as_json else 1)
+    model = RobustClassifier(
+        budget=budget,
+        random_state=seed,
+        n_jobs=jobs,
+        simple=simple,
+        memory=folder / WORK,
+        verbose=0 if as_json else 1,
+    )
     rows = _fitted(model, opened, noise, options["data_dir"])
     audit = _audit(model, rows, opened)
     files = _write(folder, model, rows, audit, opened, data, noise, options)
+    shutil.rmtree(folder / WORK, ignore_errors=True)
     score = _test_accuracy(model, opened)
     if as_json:
         print_json(_as_json(model, audit, score, files, time.perf_counter() - started))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,12 +13,15 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import (  # type: ignore[import-untyped]
     _check_sample_weight,
+    check_consistent_length,
     check_is_fitted,
+    column_or_1d,
     validate_data,
 )
 from torch import Tensor, nn
 
 from symloss import checks
+from symloss.data.table_encoder import TableEncoder
 from symloss.fitting import all_or_nothing
 from symloss.losses.create import create_loss
 from symloss.noise.calibration import noise_rate_interval
@@ -26,7 +30,10 @@ from symloss.robust.choice import Judged, cannot_be_told_from, leaders, winner
 from symloss.robust.correction import Round, first_round, next_round
 from symloss.robust.held_out import Labels
 from symloss.robust.learners import KINDS
+from symloss.robust.memory import Memory
+from symloss.robust.mixed_table import is_mixed_table
 from symloss.robust.predictor import mean_predictor, single_predictor
+from symloss.robust.progress import Progress
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, Rows, Split, folds, hold_out, number_of_folds
 from symloss.robust.threads import one_thread
@@ -54,6 +61,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         simple: predict by one learner instead of the mean of the leaders.
         n_jobs: processes for learners that are no networks.
         random_state: everything random derives from it.
+        memory: a folder for what was found so far. A fit that was killed goes on where it was.
         verbose: 1 shows what is tried and what leads.
 
     Attributes:
@@ -91,6 +99,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         simple: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        memory: str | Path | None = None,
         verbose: int = 0,
     ):
         self.losses = losses
@@ -101,6 +110,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.simple = simple
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.memory = memory
         self.verbose = verbose
 
     @all_or_nothing
@@ -108,7 +118,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Choose a learner by the labels, which may be wrong, and fit it.
 
         Args:
-            X: (N, d), an array, a sparse matrix or a tensor; or images (N, channels, height, width).
+            X: (N, d), an array, a sparse matrix or a tensor; a table of pandas or polars, with numbers, categories and
+                missing values; or images (N, channels, height, width).
             y: (N,), any labels.
             sample_weight: (N,), what each row counts.
         """
@@ -158,9 +169,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
         """The features as (N, d), and the labels as numbers."""
         features, y = (value.detach().cpu().numpy() if isinstance(value, Tensor) else value for value in (features, y))
-        features, y = validate_data(
-            self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
-        )
+        self.encoder_ = TableEncoder().fit(features) if is_mixed_table(features) else None
+        if self.encoder_ is None:
+            features, y = validate_data(
+                self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
+            )
+        else:
+            validate_data(self, features, skip_check_array=True)
+            features, y = self.encoder_.transform(features), column_or_1d(y, warn=True)
+            check_consistent_length(features, y)
         if y.dtype.kind == "f":
             check_classification_targets(y)
         self.classes_, noisy = np.unique(y, return_inverse=True)
@@ -176,9 +193,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.folds_ = folds(noisy, count, seed)
         splits = self.folds_ if self.folds != "auto" or len(noisy) <= FOLDS_UP_TO else hold_out(noisy, 0.2, seed)
         budget = BUDGET if self.budget is None else self.budget
-        report = (lambda line: print(f"[symloss] {line}", flush=True)) if self.verbose else (lambda line: None)
+        report = Progress().report if self.verbose else _silent
+        memory = Memory(self.memory, [table.features, noisy, labels.weights, count, seed])
         search = Search(
-            table, labels, splits, judge, self._learners(), self._losses(), budget, seed, self.n_jobs, report
+            table, labels, splits, judge, self._learners(), self._losses(), budget, seed, self.n_jobs, report, memory
         )
         found = run(search)
         if not found:
@@ -233,6 +251,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The probabilities of the true classes (n, C)."""
         check_is_fitted(self)
         rows = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        if self.encoder_ is not None:
+            return self.predictor_.probabilities(self.encoder_.transform(rows))
         rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
         return self.predictor_.probabilities(rows.reshape(rows.shape[0], -1) if rows.ndim > 2 else rows)
 
@@ -254,3 +274,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _silent(line: str) -> None:
+    """Says nothing."""
