@@ -1,11 +1,15 @@
 """``symloss fit`` as it is used: a table with wrong labels, its files, predictions, and bad input."""
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from symloss.cli.application import app
+from symloss.robust import fit_data
 from symloss.robust.saved_fit import load_predictor
 
 CLASSES = ("ant", "bee", "cat")
@@ -101,3 +105,21 @@ def test_bad_input(fitted, run_command, arguments, message):
     done = run_command("fit", "--data", "bugs.csv", *arguments, cwd=folder)
     assert done.returncode == 2
     assert message in done.stderr.strip().splitlines()[-1]
+
+
+def test_the_truth_is_never_looked_at(tmp_path, monkeypatch):
+    """With other true labels, which only the report may see, the choice is the same and the measured quality is not."""
+    real, found = fit_data.fit_data, []
+    for scrambled in (False, True):
+
+        def rows(*args, scrambled=scrambled):
+            kept = real(*args)
+            return dataclasses.replace(kept, truth=np.roll(kept.truth, 7)) if scrambled else kept
+
+        monkeypatch.setattr(fit_data, "fit_data", rows)
+        arguments = ["fit", "--data", "digits", "--noise", "sym:0.3", "--budget", "0.3", "--json", "--seed", "1"]
+        done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / str(scrambled))])
+        found.append(json.loads(done.stdout))
+    unlike = {key for key in found[0] if found[0][key] != found[1][key]}
+    assert unlike <= {"average_precision", "precision", "recall", "really_wrong", "seconds", "files"}
+    assert "average_precision" in unlike
