@@ -14,8 +14,12 @@ from symloss.robust.held_out import Probabilities
 from symloss.robust.learners import SIMPLICITY
 from symloss.robust.splits import Floats, Judge, Rows, standard_error
 
+RARE = 0.02
+"""Below this rate of noise the labels can be trusted as they are."""
 FEWEST, MOST = 5, 10
 """So many candidates are averaged. Fewer than five had a bad day now and then."""
+FEWEST_OF_TRUSTED = 3
+"""So many if noise is rare: then the best of them are known well, and others only dilute them."""
 WINDOW = 2
 """The accuracy of an epoch is averaged over so many epochs before and after it."""
 
@@ -111,9 +115,13 @@ def winner(found: Sequence[Judged]) -> Judged:
 
 
 def leaders(found: Sequence[Judged]) -> list[Judged]:
-    """The candidates to average: the five best, and up to five more within two paired standard errors of the best."""
+    """The candidates to average: the five best, and up to five more within two paired standard errors of the best.
+
+    If the best contradicts hardly any label: the three best, and more within one paired standard error.
+    """
     best, *others = ranked(found)
-    level = [one for k, one in enumerate(others, 2) if k <= FEWEST or cannot_be_told_from(best, one, 2.0)]
+    fewest, errors = (FEWEST_OF_TRUSTED, 1.0) if best.score > 1 - RARE else (FEWEST, 2.0)
+    level = [one for k, one in enumerate(others, 2) if k <= fewest or cannot_be_told_from(best, one, errors)]
     return [best, *level][:MOST]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from symloss.noise.calibration import Calibration, calibrate
-from symloss.robust.choice import Judged
+from symloss.robust.choice import RARE, Judged
 from symloss.robust.held_out import Labels, Probabilities, classical_predictions, network_predictions, stack
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Floats, Rows, Split
@@ -22,9 +22,6 @@ from symloss.robust.stacked import StackedNetworks
 
 SEPARATION = 0.15
 """How far the noise, and not the overlap of classes, explains what the features leave open."""
-RARE = 0.02
-"""Below this rate of noise labels are not corrected: the hardest examples would be taken for wrong ones. On clean
-digits that cost 0.7 points."""
 TINY = 1e-6
 """Added to probabilities before their logarithm is taken. A learner's zero is no proof."""
 
@@ -90,7 +87,10 @@ def first_round(leaders: Sequence[Judged], table: Table, labels: Labels, splits:
 
 
 def next_round(before: Round, table: Table, labels: Labels, splits: Sequence[Split], seed: int) -> Round | None:
-    """The leaders again, trained on corrected labels. None if few are wrong, or if a class would lose all examples."""
+    """The leaders again, trained on corrected labels. None if few are wrong, or if a class would lose all examples.
+
+    If few are wrong, the hardest examples would be taken for wrong ones. On clean digits that cost 0.7 points.
+    """
     if before.calibration.noise_rate < RARE:
         return None
     corrected = before.posterior(labels.numbers).argmax(1).astype(np.int64)
