@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy import sparse  # type: ignore[import-untyped]
 
-from symloss.robust.candidates import Candidate, Shape
+from symloss.robust.candidates import Candidate, Factory, Shape
 from symloss.robust.choice import Epochs, Judged, judged, ranked
 from symloss.robust.held_out import (
     Labels,
@@ -17,6 +17,7 @@ from symloss.robust.held_out import (
     stack,
 )
 from symloss.robust.learners import CLASSICAL, candidates
+from symloss.robust.network_plan import SHARE, NetworkPlan
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, Split
 from symloss.robust.stacked import HIDDEN, NetworkSchedule
@@ -46,6 +47,8 @@ class Search:
         seed: everything random derives from it.
         jobs: processes for learners that are no networks.
         report: is told what happens.
+        model: of networks that are trained one by one; None for the stacked ones.
+        plan: how many of such networks are tried; None if the budget is too small for any.
     """
 
     table: Table
@@ -58,6 +61,8 @@ class Search:
     seed: int
     jobs: int | None
     report: Report
+    model: str | Factory | None = None
+    plan: NetworkPlan | None = None
 
     @property
     def shape(self) -> Shape:
@@ -71,16 +76,20 @@ def run(search: Search) -> list[Judged]:
     """The candidates with their predictions for the rows that were held out, the best first."""
     found = list(_classical(search))
     if "network" in search.learners and not search.shape.sparse:
-        found += _networks(search, _scaling(found))
+        choose = network_candidates if search.model is None else single_candidates
+        tried = choose(search, _scaling(found))
+        found += _networks(search, tried) if tried else []
     return ranked(found)
 
 
 def affordable(search: Search) -> list[Candidate]:
     """The candidates that are no networks and that the budget allows, in the order of the list.
 
-    About a third of the budget is theirs, and as much goes to networks and to the rounds of correction.
+    About a third of the budget is theirs, and as much goes to networks and to the rounds of correction. Beside
+    networks that are trained one by one they have less.
     """
-    left = search.budget * (0.35 if "network" in search.learners else 0.6)
+    with_networks = 0.35 if search.plan is None else 1 - SHARE
+    left = search.budget * (with_networks if "network" in search.learners else 0.6)
     chosen = []
     for candidate in candidates(search.shape, search.learners):
         cost = len(search.splits) * CLASSICAL[candidate.learner].seconds(candidate, search.shape)
@@ -130,9 +139,22 @@ def network_seconds(shape: Shape) -> float:
     return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.classes + 10) * 3e-10)
 
 
-def _networks(search: Search, scaling: str) -> list[Judged]:
-    tried = network_candidates(search, scaling)
-    networks = stack(tried, search.table, search.labels, search.splits, search.seed, scaling)
+def single_candidates(search: Search, scaling: str) -> list[Candidate]:
+    """The networks to try that are trained one by one: every loss once, then with another weight decay."""
+    if search.plan is None:
+        search.report("no networks are tried: the budget is too small for one")
+        return []
+    scaling = "channels" if len(search.table.input_shape) == 3 else scaling
+    every = [
+        Candidate("network", (("decay", decay),), scaling, loss, search.model)
+        for decay in WEIGHT_DECAYS
+        for loss in search.losses
+    ]
+    return every[: search.plan.candidates]
+
+
+def _networks(search: Search, tried: Sequence[Candidate]) -> list[Judged]:
+    networks = stack(tried, search.table, search.labels, search.splits, search.seed, tried[0].scaling)
     rows = rows_held_out(search.splits)
     running = [Epochs(candidate, search.judge, rows) for candidate in tried]
     finished: list[Judged] = []
