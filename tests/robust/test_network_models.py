@@ -63,18 +63,19 @@ def test_a_name_or_a_factory(model):
     assert clone(fitted).model == model
 
 
+@pytest.mark.slow
 def test_images_get_a_convolutional_network_by_default():
     """It finds bars that are anywhere, where learners that see rows of pixels cannot."""
-    images, labels, true = bars(rows=240)
-    fitted = RobustClassifier(learners=["network", "logistic"], losses=["ce"], budget=4, rounds=1)
+    images, labels, true = bars(rows=180)
+    fitted = RobustClassifier(learners=["network", "logistic"], losses=["ce"], budget=5, rounds=1)
     fitted.fit(images, labels)
     names = fitted.candidates_["candidate"]
-    assert "network cnn4:width=0.5 ce decay=0.001 (channels)" in names
+    assert "network cnn4:width=0.5 ce decay=0.001 epochs=10 (channels)" in names
     convolutional = np.array(["cnn4" in name for name in names])
     accuracy = fitted.candidates_["noisy_accuracy"]
     assert accuracy[convolutional].max() > accuracy[~convolutional].max() + 0.1
     assert fitted.learner_ == "network"
-    assert fitted.score(images, true) > 0.85
+    assert fitted.score(images, true) > 0.75
 
 
 def test_which_network_is_the_default():
@@ -164,18 +165,18 @@ def test_work_is_counted():
 def test_expensive_networks_are_tried_less():
     assert [plan.trainings for plan in PLANS] == sorted((plan.trainings for plan in PLANS), reverse=True)
     assert network_plan(1.0, 1000, 5) == PLANS[0]
-    assert network_plan(1.0, 4, 5).rounds == 2
-    assert network_plan(1.0, 0.5, 5) is None
+    assert network_plan(1.0, 4, 5) == PLANS[4]
+    assert network_plan(1.0, 0.2, 5) is None
     assert network_plan(1.0, 1000, 3).folds == network_plan(1.0, 1000, 3).judged == 3
-    fixed = network_plan(1.0, 20, 4, fixed=True)
+    fixed = network_plan(1.0, 8, 4, fixed=True)
     assert (fixed.folds, fixed.judged) == (4, 4)
 
 
 def test_a_small_plan_trains_on_all_rows_in_the_end():
     model = NetworkModel(tiny, (1, 12, 12), 3)
-    fitted = networks(tiny, losses=["ce", "mae"], budget=4 * model.seconds(90)).fit(IMAGES, LABELS)
-    assert fitted.plan_ == PLANS[4]
-    assert len(fitted.folds_) == 2
+    fitted = networks(tiny, losses=["ce", "mae"], budget=2 * model.seconds(90)).fit(IMAGES, LABELS)
+    assert fitted.plan_ == PLANS[5]
+    assert len(fitted.folds_) == 3
     assert len(fitted.candidates_["candidate"]) == 2
     assert [len(member.networks) for member in fitted.predictor_.members] == [1]
 

@@ -28,6 +28,8 @@ WEIGHT_DECAYS = (1e-3, 0.1)
 RUNGS = (0.2, 0.4)
 """After these shares of the epochs the worse half of the networks is given up."""
 
+FEWEST_EPOCHS = 3
+
 Report = Callable[[str], None]
 """Is told, in a line, how far the search is and what leads."""
 
@@ -145,8 +147,9 @@ def single_candidates(search: Search, scaling: str) -> list[Candidate]:
         search.report("no networks are tried: the budget is too small for one")
         return []
     scaling = "channels" if len(search.table.input_shape) == 3 else scaling
+    epochs = max(FEWEST_EPOCHS, round(search.plan.epochs * NetworkSchedule.of(search.shape.rows).epochs))
     every = [
-        Candidate("network", (("decay", decay),), scaling, loss, search.model)
+        Candidate("network", (("decay", decay), ("epochs", epochs)), scaling, loss, search.model)
         for decay in WEIGHT_DECAYS
         for loss in search.losses
     ]

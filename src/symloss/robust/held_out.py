@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import joblib  # type: ignore[import-untyped]
@@ -107,6 +107,8 @@ def stack(
     ]
     weights = torch.ones(len(labels.numbers)) if labels.weights is None else torch.tensor(labels.weights).float()
     schedule = NetworkSchedule.of(min(len(split.train) for split in splits))
+    if "epochs" in dict(candidates[0].settings):
+        schedule = replace(schedule, epochs=int(candidates[0]["epochs"]))
     features, numbers = torch.from_numpy(table.scaled(scaling)), torch.from_numpy(labels.numbers)
     model = candidates[0].model
     if model is None:
