@@ -14,6 +14,7 @@ from symloss.robust.candidates import Candidate
 from symloss.robust.held_out import Labels, network_predictions, stack
 from symloss.robust.network_model import NetworkModel, chosen_model
 from symloss.robust.network_plan import PLANS, network_plan
+from symloss.robust.saved_fit import load_predictor, save_predictor
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import folds
 from symloss.robust.stacked import HIDDEN
@@ -226,6 +227,38 @@ def test_images_of_different_sizes(tiny_fit):
         networks(tiny).fit(mixed, LABELS)
     with pytest.raises(ValueError, match=r"X must hold rows \(1, 12, 12\) as in fit; got \(1, 12, 13\)"):
         tiny_fit.predict(np.zeros((2, 1, 12, 13)))
+
+
+@pytest.mark.parametrize("model", ["cnn4:width=0.1", "auto"])
+def test_it_is_saved(tmp_path, model):
+    """Networks by their name, and the stacked ones, which see small images as rows."""
+    images = IMAGES[:, :, :8, :8]
+    fitted = networks(model, learners=["network", "closed-form"]).fit(images, LABELS)
+    assert any(member.networks for member in fitted.predictor_.members)
+    rows = images.reshape(90, -1)
+    save_predictor(fitted.predictor_, rows, fitted.trained_labels_, None, fitted.seed_, tmp_path)
+    loaded = load_predictor(tmp_path)
+    np.testing.assert_allclose(loaded.probabilities(rows), fitted.predict_proba(images), rtol=1e-5, atol=1e-7)
+
+
+def test_a_factory_is_not_saved(tmp_path, tiny_fit):
+    """Nor is code named in a file that is loaded."""
+    rows = IMAGES.reshape(90, -1)
+    with pytest.raises(ValueError, match="a model that is saved must be one of symloss or timm; got 'tiny'"):
+        save_predictor(tiny_fit.predictor_, rows, tiny_fit.trained_labels_, None, 0, tmp_path)
+    assert not any(tmp_path.iterdir())
+    fitted = networks("cnn4:width=0.1", rounds=1).fit(IMAGES, LABELS)
+    save_predictor(fitted.predictor_, rows, fitted.trained_labels_, None, 0, tmp_path)
+    document = tmp_path / "model.json"
+    document.write_text(document.read_text().replace("cnn4:width=0.1", "antigravity:run"))
+    with pytest.raises(ValueError, match="must be one of symloss or timm; got 'antigravity:run'"):
+        load_predictor(tmp_path)
+
+
+def test_what_was_found_is_kept_for_names_only(tmp_path):
+    networks("cnn4:width=0.1", rounds=1, memory=tmp_path / "named").fit(IMAGES, LABELS)
+    networks(tiny, rounds=1, memory=tmp_path / "made").fit(IMAGES, LABELS)
+    assert [path.name for path in tmp_path.iterdir()] == ["named"]
 
 
 def test_channels_are_scaled():

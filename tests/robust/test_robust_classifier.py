@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse
@@ -17,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import symloss
 from symloss import RobustClassifier
 from symloss.noise import corrupt
+from symloss.robust import held_out
 
 WEIGHTS_ARE_NOT_REPEATED_ROWS = (
     "folds and batches of networks are drawn by rows: two rows are not one row of weight two"
@@ -31,7 +33,7 @@ def quick(**options):
 
 
 @parametrize_with_checks(
-    [quick(rounds=2)],
+    [RobustClassifier(learners=["closed-form", "k-nn"], rounds=2, budget=0.01)],
     expected_failed_checks=lambda estimator: {
         "check_sample_weight_equivalence_on_dense_data": WEIGHTS_ARE_NOT_REPEATED_ROWS,
         "check_sample_weight_equivalence_on_sparse_data": WEIGHTS_ARE_NOT_REPEATED_ROWS,
@@ -121,6 +123,12 @@ def test_same_seed_same_result():
     assert not np.array_equal(one.predict_proba(features), other.predict_proba(features))
 
 
+def test_a_prediction_does_not_depend_on_other_rows():
+    features, labels, _ = small()
+    model = quick(learners=["network"], rounds=1).fit(features, labels)
+    np.testing.assert_allclose(model.predict_proba(features)[5:6], model.predict_proba(features[5:6]), rtol=1e-10)
+
+
 def test_processes_find_what_one_finds():
     features, labels, _ = small()
     one, two = (quick(learners=["k-nn", "svc"], n_jobs=jobs).fit(features, labels) for jobs in (1, 2))
@@ -140,6 +148,56 @@ def test_any_labels_and_inputs():
         assert np.array_equal(model.predict_proba(same), reference.predict_proba(features.astype(np.float32)))
     rows = sparse.csr_matrix(np.maximum(features, 0))
     assert quick(rounds=1).fit(rows, words).score(rows, words) > 0.5
+
+
+def test_tables_with_categories_and_gaps():
+    """A category that tells the classes apart, beside numbers that do not; a word that was never seen is no error."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    town = np.where(labels == 1, "Ulm", "Bonn").astype(object)
+    town[::10] = None
+    noise = rng.normal(size=200)
+    noise[::7] = np.nan
+    table = pd.DataFrame({"noise": noise, "town": town, "number": rng.normal(size=200)})
+    model = quick(learners=["closed-form", "k-nn"]).fit(table, labels)
+    assert list(model.feature_names_in_) == ["noise", "town", "number"]
+    assert model.score(table, labels) > 0.9
+    assert model.predict(table.head(2).assign(town="Rom")).shape == (2,)
+    with pytest.raises(ValueError, match="town"):
+        model.predict(table.drop(columns="town"))
+    assert quick(learners=["k-nn"]).fit(table[["number"]], labels).encoder_ is None
+
+
+def test_progress_is_shown(capsys):
+    features, labels, _ = small()
+    quick(verbose=1).fit(features, labels)
+    shown = capsys.readouterr()
+    assert "[symloss] 1 of" in shown.err
+    assert "leads with" in shown.err
+    assert not shown.out
+
+
+def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
+    """The second fit finds all predictions of the first one, and comes to the same model."""
+    features, labels, _ = small()
+    fresh = quick(learners=["k-nn", "network"]).fit(features, labels)
+    remembering = quick(learners=["k-nn", "network"], memory=tmp_path)
+    monkeypatch.setattr("symloss.robust.classifier.RobustClassifier._rounds", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        remembering.fit(features, labels)
+    kept = sorted(tmp_path.iterdir())
+    assert len(kept) > 3
+    monkeypatch.undo()
+    kept[0].write_bytes(b"damaged")
+    calls = []
+    real = held_out.classical_predictions
+    monkeypatch.setattr(held_out, "classical_predictions", lambda *args: calls.append(args) or real(*args))
+    again = remembering.fit(features, labels)
+    assert len(calls) <= 1
+    assert np.array_equal(fresh.predict_proba(features), again.predict_proba(features))
+    other = remembering.set_params(random_state=5).fit(features, labels)
+    assert not np.array_equal(fresh.predict_proba(features), other.predict_proba(features))
+    assert len(list(tmp_path.iterdir())) == 2 * len(kept)
 
 
 def test_pipeline_grid_search_and_clone():

@@ -13,6 +13,7 @@ from symloss import __version__
 from symloss.cli.audit_command import audit
 from symloss.cli.bench import bench
 from symloss.cli.data import data
+from symloss.cli.fit_command import fit
 from symloss.cli.lab import reproduce
 from symloss.cli.losses import certify, losses
 from symloss.cli.options import Trains
@@ -51,6 +52,7 @@ app.command()(losses)
 app.command()(certify)
 app.command(cls=Trains)(train)
 app.command(cls=Trains)(compare)
+app.command()(fit)
 app.command()(predict)
 app.command()(audit)
 app.command(cls=Trains)(tune)

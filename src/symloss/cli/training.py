@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from symloss.runs.result import EpochRow, Result, Spread
     from symloss.runs.settings import Settings
     from symloss.training.loop import OnStep
+    from symloss.training.prediction import Predictions
     from symloss.training.run import OnEpoch
 
 COMPOSED = "'symmetrize(focal:gamma=2)' or module:name of your own"
@@ -132,13 +133,11 @@ def predict(
     import io
 
     from symloss.report.csv_table import without_formula
-    from symloss.training.prediction import predict as predict_with
     from symloss.writing import write_whole
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    root, skip_bad = options["data_dir"], options["skip_bad"]
-    found = predict_with(run, data, best=best, model=model, image=options["image"], root=root, skip=skip_bad)
+    found = _predictions(run, data, best, model, options)
     each_class = [f"p({name})" for name in found.classes] if probabilities else []
     writer.writerow(["example", "prediction", "probability", *each_class])
     for name, values in found.rows:
@@ -154,6 +153,19 @@ def predict(
         print_data(written.decode())
     else:
         write_whole(out, written)
+
+
+def _predictions(run: Path, data: str, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
+    from symloss.robust.fit_folder import predict_with_fit
+    from symloss.robust.saved_fit import is_saved_fit
+    from symloss.training.prediction import predict as predict_with
+
+    where: dict[str, Any] = {"image": options["image"], "root": options["data_dir"], "skip": options["skip_bad"]}
+    if not is_saved_fit(run):
+        return predict_with(run, data, best=best, model=model, **where)
+    if best is not None or model is not None:
+        raise ValueError(f"--best, --last and --model must be left out for {run}, which symloss fit wrote")
+    return predict_with_fit(run, data, **where)
 
 
 def open_from(options: dict[str, Any]) -> DataSet:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from symloss import checks
 
-ROUNDS = 60
-"""Rounds of expectation and maximisation for the transition matrix. Its entries move by less than 1e-3 afterwards."""
+ROUNDS, SETTLED = 60, 1e-5
+"""Rounds of expectation and maximisation for the transition matrix, and the change of an entry that ends them."""
 EXAMPLES = 10_000
 """As many examples choose the temperature. More would move it by less than a hundredth."""
 EXAMPLES_PER_ENTRY = 4
@@ -198,7 +198,12 @@ def _symmetric(true: Tensor, labels: Tensor, rounds: int = ROUNDS) -> Tensor:
     rate = 0.3
     for _ in range(rounds):
         wrong = rate / (classes - 1) * (1 - right)
-        rate = float((wrong / (wrong + (1 - rate) * right).clamp_min(1e-300)).mean().clamp(1e-6, 1 - 1e-6))
+        before, rate = (
+            rate,
+            float((wrong / (wrong + (1 - rate) * right).clamp_min(1e-300)).mean().clamp(1e-6, 1 - 1e-6)),
+        )
+        if abs(rate - before) < SETTLED:
+            break
     matrix = torch.full((classes, classes), rate / (classes - 1), dtype=true.dtype)
     return matrix.fill_diagonal_(1 - rate)
 
@@ -210,7 +215,9 @@ def _any_matrix(true: Tensor, labels: Tensor, start: Tensor, rounds: int) -> Ten
     for _ in range(rounds):
         counts = torch.zeros_like(start).index_add_(0, labels, _posterior(true, transition[:, labels].T)).T
         counts = counts + classes * start
-        transition = counts / counts.sum(1, keepdim=True)
+        before, transition = transition, counts / counts.sum(1, keepdim=True)
+        if float((transition - before).abs().max()) < SETTLED:
+            break
     return transition
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import sparse  # type: ignore[import-untyped]
 
 from symloss.robust.candidates import Candidate, Factory, Shape
@@ -17,6 +18,7 @@ from symloss.robust.held_out import (
     stack,
 )
 from symloss.robust.learners import CLASSICAL, candidates
+from symloss.robust.memory import Memory
 from symloss.robust.network_plan import SHARE, NetworkPlan
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, Split
@@ -49,6 +51,7 @@ class Search:
         seed: everything random derives from it.
         jobs: processes for learners that are no networks.
         report: is told what happens.
+        memory: keeps what was found.
         model: of networks that are trained one by one; None for the stacked ones.
         plan: how many of such networks are tried; None if the budget is too small for any.
     """
@@ -63,6 +66,7 @@ class Search:
     seed: int
     jobs: int | None
     report: Report
+    memory: Memory
     model: str | Factory | None = None
     plan: NetworkPlan | None = None
 
@@ -105,9 +109,14 @@ def _classical(search: Search) -> Iterator[Judged]:
     tried = affordable(search)
     rows = rows_held_out(search.splits)
     best: Judged | None = None
-    results = predictions_in_parallel(tried, search.table, search.labels, search.splits, search.seed, search.jobs)
-    for number, (candidate, predictions) in enumerate(zip(tried, results, strict=True), 1):
-        found = judged(candidate, predictions, search.judge, rows)
+    known = {one: kept["predictions"] for one in tried if (kept := search.memory.recall(one.name)) is not None}
+    missing = [one for one in tried if one not in known]
+    results = predictions_in_parallel(missing, search.table, search.labels, search.splits, search.seed, search.jobs)
+    for number, candidate in enumerate(tried, 1):
+        if candidate not in known:
+            known[candidate] = next(results)
+            search.memory.keep(candidate.name, {"predictions": known[candidate]})
+        found = judged(candidate, known.pop(candidate), search.judge, rows)
         best = found if best is None or found.score > best.score else best
         search.report(f"{number} of {len(tried)} learners tried; {_leads(search.judge, best)}")
         yield found
@@ -156,7 +165,29 @@ def single_candidates(search: Search, scaling: str) -> list[Candidate]:
     return every[: search.plan.candidates]
 
 
-def _networks(search: Search, tried: Sequence[Candidate]) -> list[Judged]:
+def _networks(search: Search, tried: list[Candidate]) -> list[Judged]:
+    """The networks, each at its best epoch. They are kept together: they were trained together."""
+    names = " ".join(one.name for one in tried)
+    kept = search.memory.recall(names)
+    if kept is not None:
+        rows = rows_held_out(search.splits)
+        parts = zip(kept["candidate"], kept["epoch"], kept["score"], kept["predictions"], strict=True)
+        return [
+            Judged(tried[int(k)], int(epoch), float(score), search.judge.right(predictions, rows), predictions)
+            for k, epoch, score, predictions in parts
+        ]
+    found = _halving(search, tried)
+    columns = {
+        "candidate": np.array([tried.index(one.candidate) for one in found]),
+        "epoch": np.array([one.epoch for one in found]),
+        "score": np.array([one.score for one in found]),
+        "predictions": np.stack([one.predictions for one in found]),
+    }
+    search.memory.keep(names, columns)
+    return found
+
+
+def _halving(search: Search, tried: list[Candidate]) -> list[Judged]:
     networks = stack(tried, search.table, search.labels, search.splits, search.seed, tried[0].scaling)
     rows = rows_held_out(search.splits)
     running = [Epochs(candidate, search.judge, rows) for candidate in tried]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,12 +14,15 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
 from sklearn.utils.validation import (  # type: ignore[import-untyped]
     _check_sample_weight,
+    check_consistent_length,
     check_is_fitted,
+    column_or_1d,
     validate_data,
 )
 from torch import Tensor, nn
 
 from symloss import checks
+from symloss.data.table_encoder import TableEncoder
 from symloss.fitting import all_or_nothing
 from symloss.losses.create import create_loss
 from symloss.noise.calibration import noise_rate_interval
@@ -29,9 +33,12 @@ from symloss.robust.correction import Round, first_round, next_round
 from symloss.robust.held_out import Labels
 from symloss.robust.input_array import as_array
 from symloss.robust.learners import KINDS
+from symloss.robust.memory import Memory
+from symloss.robust.mixed_table import is_mixed_table
 from symloss.robust.network_model import chosen_model
 from symloss.robust.network_plan import network_plan
 from symloss.robust.predictor import mean_predictor, single_predictor
+from symloss.robust.progress import Progress
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, Rows, Split, folds, hold_out, number_of_folds
 from symloss.robust.threads import one_thread
@@ -63,6 +70,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         simple: predict by one learner instead of the mean of the leaders.
         n_jobs: processes for learners that are no networks.
         random_state: everything random derives from it.
+        memory: a folder for what was found so far. A fit that was killed goes on where it was. Nothing is kept where
+            ``model`` is a function: whether it is the same one cannot be told.
         verbose: 1 shows what is tried and what leads.
 
     Attributes:
@@ -101,6 +110,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         simple: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        memory: str | Path | None = None,
         verbose: int = 0,
     ):
         self.model = model
@@ -112,6 +122,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.simple = simple
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.memory = memory
         self.verbose = verbose
 
     @all_or_nothing
@@ -119,7 +130,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Choose a learner by the labels, which may be wrong, and fit it.
 
         Args:
-            X: (N, d), an array, a sparse matrix or a tensor; or images (N, channels, height, width).
+            X: (N, d), an array, a sparse matrix or a tensor; a table of pandas or polars, with numbers, categories and
+                missing values; or images (N, channels, height, width).
             y: (N,), any labels.
             sample_weight: (N,), what each row counts.
         """
@@ -130,7 +142,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         features, noisy = self._checked_rows(X, y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         table = Table(features, len(self.classes_), self.input_shape_)
         judge = Judge.of(noisy, weights)
         labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
@@ -171,9 +183,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
         """The features as (N, d), and the labels as numbers."""
         features, y = as_array(features), as_array(y)
-        features, y = validate_data(
-            self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
-        )
+        self.encoder_ = TableEncoder().fit(features) if is_mixed_table(features) else None
+        if self.encoder_ is None:
+            features, y = validate_data(
+                self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
+            )
+        else:
+            validate_data(self, features, skip_check_array=True)
+            features, y = self.encoder_.transform(features), column_or_1d(y, warn=True)
+            check_consistent_length(features, y)
         self.input_shape_ = tuple(features.shape[1:])
         if y.dtype.kind == "f":
             check_classification_targets(y)
@@ -193,7 +211,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         count = number_of_folds(int(np.bincount(noisy).min()), self.folds, len(noisy))
         self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
         splits = self._splits(noisy, count, seed)
-        report = (lambda line: print(f"[symloss] {line}", flush=True)) if self.verbose else (lambda line: None)
+        report = Progress().report if self.verbose else _silent
+        about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
+        memory = Memory(None if callable(self.model) else self.memory, about)
+        model = None if network is None else network.model
         search = Search(
             table,
             labels,
@@ -205,7 +226,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed,
             self.n_jobs,
             report,
-            None if network is None else network.model,
+            memory,
+            model,
             self.plan_,
         )
         found = run(search)
@@ -247,7 +269,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         low, high = noise_rate_interval(last.calibration, scores, torch.from_numpy(noisy))
         self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
         self.oof_probabilities_ = scores.div(last.temperature).softmax(1).numpy()
-        self.posterior_ = posterior
+        self.posterior_, self.trained_labels_ = posterior, last.labels
 
     def _keep_candidates(self, found: Sequence[Judged], best: Judged, last: Round) -> None:
         rows = np.concatenate([split.held_out for split in self.folds_])
@@ -269,7 +291,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
         """The probabilities of the true classes (n, C)."""
         check_is_fitted(self)
-        rows = validate_data(self, as_array(X), accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
+        rows = as_array(X)
+        if self.encoder_ is not None:
+            return self.predictor_.probabilities(self.encoder_.transform(rows))
+        rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
         if tuple(rows.shape[1:]) != self.input_shape_:
             raise ValueError(f"X must hold rows {self.input_shape_} as in fit; got {tuple(rows.shape[1:])}")
         return self.predictor_.probabilities(rows.reshape(rows.shape[0], -1) if rows.ndim > 2 else rows)
@@ -292,3 +317,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _silent(line: str) -> None:
+    """Says nothing."""

@@ -93,7 +93,7 @@ def predictions_in_parallel(
 ) -> Iterator[Probabilities]:
     """The candidates' predictions, in their order, from as many processes as ``jobs`` says."""
     work = (joblib.delayed(classical_predictions)(c, table, labels, splits, seed) for c in candidates)
-    return joblib.Parallel(n_jobs=jobs, return_as="generator")(work)  # type: ignore[no-any-return]
+    return iter(joblib.Parallel(n_jobs=jobs, return_as="generator")(work) if candidates else ())
 
 
 def stack(

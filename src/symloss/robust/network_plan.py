@@ -55,8 +55,8 @@ PLANS = (
 )
 """From the most expensive to the cheapest. Four ordinary trainings pay for the fifth.
 
-Shorter trainings come before fewer folds: with many wrong labels the best epoch is an early one, while networks that
-see half of 1,500 images of handwritten digits lose more than ten points.
+Shorter trainings come before fewer folds. On 1,500 images of MNIST (60 % of the labels wrong) and of CIFAR-10 (30 %)
+the best epoch of ten was as good as the best of thirty; fewer folds take examples away.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,8 @@ class Member:
         candidate: what it is.
         temperature: what makes its predictions probabilities of the true class.
         estimator: of scikit-learn's kind; None for networks.
-        networks: their mean is the prediction; empty for other learners.
+        networks: their mean is the prediction; empty for other learners. They compute in float64, so that a prediction
+            does not depend on the other rows of a batch.
     """
 
     candidate: Candidate
@@ -72,9 +74,15 @@ class Predictor:
         return None
 
 
+def precise(net: nn.Module, candidate: Candidate) -> nn.Module:
+    """The network in float64, so that no prediction depends on its neighbours; but users' networks stay as they are."""
+    return net.double() if candidate.model is None else net
+
+
 @torch.no_grad()
 def mean_of_networks(networks: Sequence[nn.Module], features: Tensor) -> Floats:
-    """The mean (n, C) of the softmax of some networks."""
+    """The mean (n, C) of the softmax of some networks, in their precision."""
+    features = features.to(next((p.dtype for p in networks[0].parameters()), torch.float32))
     blocks = [
         torch.stack([net(block).softmax(1) for net in networks]).mean(0)
         for block in torch.split(features, rows_at_a_time(tuple(features.shape[1:])))
@@ -101,7 +109,7 @@ class ScaledNetworks(nn.Module):
         self.register_buffer("shift", torch.tensor(shift, dtype=torch.float32))
         self.register_buffer("size", torch.tensor(size, dtype=torch.float32))
         self.input_shape = input_shape
-        self.networks = nn.ModuleList(member.networks)
+        self.networks = nn.ModuleList(copy.deepcopy(member.networks)).float()
         self.temperature = member.temperature * temperature
 
     def forward(self, features: Tensor) -> Tensor:
@@ -118,7 +126,8 @@ def mean_predictor(last: Round, table: Table, labels: Labels, seed: int, *, refi
         if one.epoch is None or refit:
             members.append(_fitted_to_all(one.candidate, one.epoch, temperature, corrected, table, seed))
         else:
-            members.append(Member(one.candidate, temperature, networks=tuple(last.leaders.networks[k])))
+            networks = tuple(precise(net, one.candidate) for net in last.leaders.networks[k])
+            members.append(Member(one.candidate, temperature, networks=networks))
     return Predictor(table.scaler, tuple(members), last.temperature, table.classes, table.input_shape)
 
 
@@ -141,4 +150,4 @@ def _fitted_to_all(
     networks = stack([candidate], table, labels, [Split(rows, rows[:0])], seed, candidate.scaling)
     for _ in range(epoch):
         networks.train_epoch()
-    return Member(candidate, temperature, networks=(networks.module(0),))
+    return Member(candidate, temperature, networks=(precise(networks.module(0), candidate),))

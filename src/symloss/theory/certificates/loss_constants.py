@@ -190,7 +190,8 @@ def _gradient_norm(loss: Loss, at: GroupedPoints) -> Tensor:
 def _curvature(loss: Loss, at: GroupedPoints) -> Tensor:
     """The largest absolute eigenvalue of the second derivatives, for directions that move groups as a whole."""
     z, slopes = _slopes(loss, at, True)
-    rows = [derivative(slopes[:, k].sum(), z, False, retain=True) for k in range(z.shape[1])]
+    rows = [derivative(slopes[:, k].sum(), z, False, retain=True) for k in range(z.shape[1] - 1)]
+    rows.append(-torch.stack(rows).sum(0))  # the loss stays the same where all scores grow alike
     unit = at.sizes.sqrt()
     matrix = torch.stack(rows, 1) / (unit[:, :, None] * unit[:, None, :])
     finite = matrix.isfinite().all((1, 2))

@@ -90,13 +90,24 @@ def starting_points(classes: int, generator: torch.Generator) -> tuple[Tensor, T
 
 def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int = 30) -> tuple[Tensor, Tensor, Tensor]:
     """Improve the best ``keep`` points by gradient ascent. Returns scores, labels and values, best first."""
+    z, y, value = ascend(objective, *best_points(objective, z, y, keep), steps)
+    order = value.argsort(descending=True)
+    return z[order], y[order], value[order]
+
+
+def best_points(objective: Objective, z: Tensor, y: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+    """The ``keep`` points of largest value, and their labels."""
     value = objective(z, y).detach()
     best = value.nan_to_num(-torch.inf).topk(min(keep, len(value))).indices
-    z, y, value = z[best].detach(), y[best], value[best]
+    return z[best].detach(), y[best]
+
+
+def ascend(objective: Objective, z: Tensor, y: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Improve every point by gradient ascent. Returns scores, labels and values, in the same order."""
     try:
-        slope = _with_slope(objective, z, y)[1]
-    except RuntimeError:  # no second derivative: the best of the points is the result
-        steps = 0
+        value, slope = _with_slope(objective, z, y)
+    except RuntimeError:  # no second derivative: the points stay
+        return z, y, objective(z, y).detach()
     step = torch.full_like(value, 0.5)
     for _ in range(steps):
         length = slope.norm(dim=1, keepdim=True)
@@ -108,8 +119,7 @@ def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int 
         z, slope = torch.where(better[:, None], trial, z), torch.where(better[:, None], found_slope, slope)
         value = torch.where(better, found, value)
         step = torch.where(better, 2.0 * step, 0.3 * step)
-    order = value.argsort(descending=True)
-    return z[order], y[order], value[order]
+    return z, y, value
 
 
 def _with_slope(objective: Objective, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,9 +182,11 @@ def sharpest_jump(subject: Subject, z: Tensor, y: Tensor) -> float:
     change = (gradients[:, 2:] - 2 * gradients[:, 1:-1] + gradients[:, :-2]).norm(dim=-1)
     line, cell = (index.flatten() for index in torch.unravel_index(change.flatten().topk(48).indices, change.shape))
     low, high, label = points[line, cell], points[line, cell + 2], labels[line]
+    at_low, at_high = (subject.gradient(end, label) for end in (low, high))
     for _ in range(38):
         middle = (low + high) / 2
-        at_low, at_middle, at_high = (subject.gradient(end, label) for end in (low, middle, high))
+        at_middle = subject.gradient(middle, label)
         left = ((at_middle - at_low).norm(dim=1) >= (at_high - at_middle).norm(dim=1))[:, None]
         low, high = torch.where(left, low, middle), torch.where(left, middle, high)
-    return float((subject.gradient(high, label) - subject.gradient(low, label)).norm(dim=1).max())
+        at_low, at_high = torch.where(left, at_low, at_middle), torch.where(left, at_middle, at_high)
+    return float((at_high - at_low).norm(dim=1).max())

@@ -1,0 +1,125 @@
+"""``symloss fit`` as it is used: a table with wrong labels, its files, predictions, and bad input."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from symloss.cli.application import app
+from symloss.robust import fit_data
+from symloss.robust.saved_fit import load_predictor
+
+CLASSES = ("ant", "bee", "cat")
+
+
+def write_table(path, rows=180, wrong=True, seed=0):
+    """Three classes that are far apart, a category and a gap; every fifth label is wrong."""
+    rng = np.random.default_rng(seed)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["length", "width", "town", "label"])
+        for k in range(rows):
+            true = k % 3
+            label = (true + 1) % 3 if wrong and k % 5 == 0 else true
+            width = "" if k % 11 == 0 else f"{rng.normal():.3f}"
+            writer.writerow([f"{4 * true + rng.normal():.3f}", width, "AB"[k % 2], CLASSES[label]])
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, warm_python):
+    folder = tmp_path_factory.mktemp("fit")
+    write_table(folder / "bugs.csv")
+    write_table(folder / "new.csv", rows=60, wrong=False, seed=1)
+    command = ["-m", "symloss", "fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
+    return folder, warm_python.run(command, cwd=folder)
+
+
+def test_it_says_what_it_found(fitted):
+    folder, done = fitted
+    assert done.returncode == 0, done.stderr
+    assert "leads with" in done.stderr
+    assert "of the labels look wrong" in done.stdout
+    assert "clean, estimated" in done.stdout
+    assert "symloss predict model DATA" in done.stdout
+    kept = {path.name for path in (folder / "model").iterdir()}
+    assert {"model.json", "model.npz", "networks.pt", "columns.json", "audit.csv", "audit.html"} <= kept
+    assert "unfinished" not in kept
+
+
+def test_it_finds_the_wrong_labels(fitted):
+    folder, _ = fitted
+    with (folder / "model" / "audit.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    flagged = {int(row["index"]) for row in rows if row["is_label_issue"] == "True"}
+    wrong = set(range(0, 180, 5))
+    assert len(flagged & wrong) > 0.8 * len(wrong)
+    assert len(flagged - wrong) < 10
+
+
+def test_predict_works_on_it(fitted, run_command):
+    folder, _ = fitted
+    done = run_command("predict", "model", "new.csv", "--probabilities", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert np.mean([row["prediction"] == CLASSES[k % 3] for k, row in enumerate(rows)]) > 0.9
+    assert float(rows[0]["p(ant)"]) == pytest.approx(float(rows[0]["probability"]), abs=1e-6)
+    refused = run_command("predict", "model", "new.csv", "--last", cwd=folder)
+    assert refused.returncode == 2
+    assert "must be left out for model" in refused.stderr
+
+
+def test_known_truth_is_measured(tmp_path, run_command):
+    """On digits with added noise; JSON for programs."""
+    done = run_command("fit", "--data", "digits", "--noise", "sym:0.3", "--budget", "0.5", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["average_precision"] > 0.9
+    assert found["noise_rate"] == pytest.approx(0.3, abs=0.1)
+    assert found["test_accuracy"] > 0.85
+    assert (tmp_path / "fits" / "digits-sym-0.3-0" / "audit.html").is_file()
+
+
+def test_a_damaged_model_is_refused(fitted, tmp_path):
+    folder, _ = fitted
+    for name in ("model.json", "model.npz", "networks.pt"):
+        (tmp_path / name).write_bytes((folder / "model" / name).read_bytes())
+    assert load_predictor(tmp_path).classes == 3
+    (tmp_path / "model.npz").write_bytes(b"PK damaged")
+    with pytest.raises(ValueError, match="must hold a model that symloss fit wrote"):
+        load_predictor(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "model"], "--out must be a folder without a model; got 'model': --overwrite replaces its model"),
+        (["--noise", "sym:0.2"], "noise must be left out for data of your own"),
+        (["--label", "nope"], "nope"),
+    ],
+)
+def test_bad_input(fitted, run_command, arguments, message):
+    folder, _ = fitted
+    done = run_command("fit", "--data", "bugs.csv", *arguments, cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr.strip().splitlines()[-1]
+
+
+def test_the_truth_is_never_looked_at(tmp_path, monkeypatch):
+    """With other true labels, which only the report may see, the choice is the same and the measured quality is not."""
+    real, found = fit_data.fit_data, []
+    for scrambled in (False, True):
+
+        def rows(*args, scrambled=scrambled):
+            kept = real(*args)
+            return dataclasses.replace(kept, truth=np.roll(kept.truth, 7)) if scrambled else kept
+
+        monkeypatch.setattr(fit_data, "fit_data", rows)
+        arguments = ["fit", "--data", "digits", "--noise", "sym:0.3", "--budget", "0.3", "--json", "--seed", "1"]
+        done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / str(scrambled))])
+        found.append(json.loads(done.stdout))
+    unlike = {key for key in found[0] if found[0][key] != found[1][key]}
+    assert unlike <= {"average_precision", "precision", "recall", "really_wrong", "seconds", "files"}
+    assert "average_precision" in unlike
