@@ -144,6 +144,18 @@ def test_networks_alone_are_as_good_as_stacked_ones():
     np.testing.assert_allclose(single, stacked, atol=0.06)
 
 
+def lazy(input_shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+
+
+def test_lazy_layers_depend_on_the_seed_alone():
+    model = NetworkModel(lazy, (1, 12, 12), 3)
+    one, same, other = (model.build(seed)[1].weight for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert model.multiply_adds == 144 * 3 + 3
+
+
 def test_weight_decay_is_of_matrices_only():
     table, labels = Table(np.ones((8, 2), np.float32), 2), Labels(np.arange(8) % 2, np.zeros(8))
     tried = [Candidate("network", (("decay", 100.0),), "raw", "ce", lambda shape, classes: nn.Linear(2, classes))]

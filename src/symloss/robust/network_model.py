@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 from torch.utils.flop_counter import FlopCounterMode
 
 from symloss import checks
@@ -45,8 +46,10 @@ class NetworkModel:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             built = self.model(self.input_shape, self.classes)
-        if not isinstance(built, nn.Module):
-            raise TypeError(f"model must return a torch.nn.Module; got {type(built).__name__}")
+            if not isinstance(built, nn.Module):
+                raise TypeError(f"model must return a torch.nn.Module; got {type(built).__name__}")
+            if any(isinstance(p, UninitializedParameter) for p in built.parameters()):
+                self._scores(built.eval())  # Lazy layers get their weights from the first inputs.
         return built
 
     @property
@@ -65,19 +68,26 @@ class NetworkModel:
         """Multiply-adds of one input, and the number of parameters. The model is tried on two inputs for that."""
         net = self.build(0).eval()
         parameters = sum(p.numel() for p in net.parameters())
+        with FlopCounterMode(display=False) as counter:
+            scores = self._scores(net)
+        if not isinstance(scores, Tensor) or scores.shape != (2, self.classes):
+            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise ValueError(
+                f"model must turn inputs {(2, *self.input_shape)} into scores {(2, self.classes)}; got {got}"
+            )
+        # Two operations each, for two inputs. Where torch cannot count them, every parameter is used once.
+        return max(counter.get_total_flops() // 4, parameters), parameters
+
+    @torch.no_grad()
+    def _scores(self, net: nn.Module) -> object:
+        """What a network makes of two inputs."""
         inputs = torch.zeros(2, *self.input_shape)
         try:
-            with torch.no_grad(), FlopCounterMode(display=False) as counter:
-                scores = net(inputs)
+            return net(inputs)
         except Exception as error:
             # A network of the user's may raise anything.
             reason = checks.brief(" ".join(str(error).split()) or type(error).__name__)
             raise ValueError(f"model must take inputs {tuple(inputs.shape)}; got an error ({reason})") from error
-        if not isinstance(scores, Tensor) or scores.shape != (2, self.classes):
-            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ValueError(f"model must turn inputs {tuple(inputs.shape)} into scores {(2, self.classes)}; got {got}")
-        # Two operations each, for two inputs. Where torch cannot count them, every parameter is used once.
-        return max(counter.get_total_flops() // 4, parameters), parameters
 
     def seconds(self, rows: int) -> float:
         """About how long one core takes to train one network to the end on so many rows, by a formula."""
