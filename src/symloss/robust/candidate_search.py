@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse  # type: ignore[import-untyped]
 
-from symloss.robust.candidates import Candidate, Shape
+from symloss.robust.candidates import Candidate, Factory, Shape
 from symloss.robust.choice import Epochs, Judged, judged, ranked
 from symloss.robust.held_out import (
     Labels,
@@ -19,6 +19,7 @@ from symloss.robust.held_out import (
 )
 from symloss.robust.learners import CLASSICAL, candidates
 from symloss.robust.memory import Memory
+from symloss.robust.network_plan import SHARE, NetworkPlan
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, Split
 from symloss.robust.stacked import HIDDEN, NetworkSchedule
@@ -28,6 +29,8 @@ LOSSES = ("alpha-mae", "mae", "gce", "sgce", "ce", "alpha-mae:alpha=5")
 WEIGHT_DECAYS = (1e-3, 0.1)
 RUNGS = (0.2, 0.4)
 """After these shares of the epochs the worse half of the networks is given up."""
+
+FEWEST_EPOCHS = 3
 
 Report = Callable[[str], None]
 """Is told, in a line, how far the search is and what leads."""
@@ -49,6 +52,8 @@ class Search:
         jobs: processes for learners that are no networks.
         report: is told what happens.
         memory: keeps what was found.
+        model: of networks that are trained one by one; None for the stacked ones.
+        plan: how many of such networks are tried; None if the budget is too small for any.
     """
 
     table: Table
@@ -62,6 +67,8 @@ class Search:
     jobs: int | None
     report: Report
     memory: Memory
+    model: str | Factory | None = None
+    plan: NetworkPlan | None = None
 
     @property
     def shape(self) -> Shape:
@@ -75,16 +82,20 @@ def run(search: Search) -> list[Judged]:
     """The candidates with their predictions for the rows that were held out, the best first."""
     found = list(_classical(search))
     if "network" in search.learners and not search.shape.sparse:
-        found += _networks(search, _scaling(found))
+        choose = network_candidates if search.model is None else single_candidates
+        tried = choose(search, _scaling(found))
+        found += _networks(search, tried) if tried else []
     return ranked(found)
 
 
 def affordable(search: Search) -> list[Candidate]:
     """The candidates that are no networks and that the budget allows, in the order of the list.
 
-    About a third of the budget is theirs, and as much goes to networks and to the rounds of correction.
+    About a third of the budget is theirs, and as much goes to networks and to the rounds of correction. Beside
+    networks that are trained one by one they have less.
     """
-    left = search.budget * (0.35 if "network" in search.learners else 0.6)
+    with_networks = 0.35 if search.plan is None else 1 - SHARE
+    left = search.budget * (with_networks if "network" in search.learners else 0.6)
     chosen = []
     for candidate in candidates(search.shape, search.learners):
         cost = len(search.splits) * CLASSICAL[candidate.learner].seconds(candidate, search.shape)
@@ -139,9 +150,23 @@ def network_seconds(shape: Shape) -> float:
     return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.classes + 10) * 3e-10)
 
 
-def _networks(search: Search, scaling: str) -> list[Judged]:
+def single_candidates(search: Search, scaling: str) -> list[Candidate]:
+    """The networks to try that are trained one by one: every loss once, then with another weight decay."""
+    if search.plan is None:
+        search.report("no networks are tried: the budget is too small for one")
+        return []
+    scaling = "channels" if len(search.table.input_shape) == 3 else scaling
+    epochs = max(FEWEST_EPOCHS, round(search.plan.epochs * NetworkSchedule.of(search.shape.rows).epochs))
+    every = [
+        Candidate("network", (("decay", decay), ("epochs", epochs)), scaling, loss, search.model)
+        for decay in WEIGHT_DECAYS
+        for loss in search.losses
+    ]
+    return every[: search.plan.candidates]
+
+
+def _networks(search: Search, tried: list[Candidate]) -> list[Judged]:
     """The networks, each at its best epoch. They are kept together: they were trained together."""
-    tried = network_candidates(search, scaling)
     names = " ".join(one.name for one in tried)
     kept = search.memory.recall(names)
     if kept is not None:
@@ -151,7 +176,7 @@ def _networks(search: Search, scaling: str) -> list[Judged]:
             Judged(tried[int(k)], int(epoch), float(score), search.judge.right(predictions, rows), predictions)
             for k, epoch, score, predictions in parts
         ]
-    found = _halving(search, scaling, tried)
+    found = _halving(search, tried)
     columns = {
         "candidate": np.array([tried.index(one.candidate) for one in found]),
         "epoch": np.array([one.epoch for one in found]),
@@ -162,8 +187,8 @@ def _networks(search: Search, scaling: str) -> list[Judged]:
     return found
 
 
-def _halving(search: Search, scaling: str, tried: list[Candidate]) -> list[Judged]:
-    networks = stack(tried, search.table, search.labels, search.splits, search.seed, scaling)
+def _halving(search: Search, tried: list[Candidate]) -> list[Judged]:
+    networks = stack(tried, search.table, search.labels, search.splits, search.seed, tried[0].scaling)
     rows = rows_held_out(search.splits)
     running = [Epochs(candidate, search.judge, rows) for candidate in tried]
     finished: list[Judged] = []

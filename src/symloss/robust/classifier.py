@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy import sparse  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
@@ -26,12 +27,16 @@ from symloss.fitting import all_or_nothing
 from symloss.losses.create import create_loss
 from symloss.noise.calibration import noise_rate_interval
 from symloss.robust.candidate_search import LOSSES, Search, run
+from symloss.robust.candidates import Factory
 from symloss.robust.choice import Judged, cannot_be_told_from, leaders, winner
 from symloss.robust.correction import Round, first_round, next_round
 from symloss.robust.held_out import Labels
+from symloss.robust.input_array import as_array
 from symloss.robust.learners import KINDS
 from symloss.robust.memory import Memory
 from symloss.robust.mixed_table import is_mixed_table
+from symloss.robust.network_model import chosen_model
+from symloss.robust.network_plan import network_plan
 from symloss.robust.predictor import mean_predictor, single_predictor
 from symloss.robust.progress import Progress
 from symloss.robust.scaled_table import Table
@@ -39,8 +44,8 @@ from symloss.robust.splits import Judge, Rows, Split, folds, hold_out, number_of
 from symloss.robust.threads import one_thread
 
 FLOATS = [np.float64, np.float32]
-BUDGET = 45.0
-"""Seconds of one core that a fit takes by default."""
+BUDGET, ORDINARY_TRAININGS = 45.0, 4
+"""Seconds of one core that a fit takes by default, or so many trainings of the network where that is more."""
 FOLDS_UP_TO = 20_000
 """With more rows than this, candidates are judged by one fifth that is held out."""
 
@@ -52,16 +57,21 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     judges them by the noisy labels of rows that were held out. Then the leaders correct the labels and learn again.
 
     Args:
+        model: the network. "auto" takes a small convolutional network for images (N, channels, height, width) of 12
+            pixels a side or more, and a perceptron for everything else. Also a name for
+            :func:`symloss.models.create_model` such as "cnn8:width=0.5" or "timm:resnet18", or a function of
+            ``input_shape`` and ``classes`` that returns a module. The other learners see images as rows of pixels.
         losses: "auto", or specs of the losses that networks try.
         learners: "auto", or some of "network", "closed-form", "k-nn", "svc", "forest", "boosting", "logistic".
         budget: seconds of one core. It decides how many candidates are tried, by a formula: the same budget always
-            gives the same candidates.
+            gives the same candidates. By default 45, or four trainings of the network where that is more.
         folds: "auto" or a number.
         rounds: how often the leaders learn; from the second time on, from corrected labels.
         simple: predict by one learner instead of the mean of the leaders.
         n_jobs: processes for learners that are no networks.
         random_state: everything random derives from it.
-        memory: a folder for what was found so far. A fit that was killed goes on where it was.
+        memory: a folder for what was found so far. A fit that was killed goes on where it was. Nothing is kept where
+            ``model`` is a function: whether it is the same one cannot be told.
         verbose: 1 shows what is tried and what leads.
 
     Attributes:
@@ -91,6 +101,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        model: str | Factory = "auto",
         losses: str | Sequence[str] = "auto",
         learners: str | Sequence[str] = "auto",
         budget: float | None = None,
@@ -102,6 +113,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         memory: str | Path | None = None,
         verbose: int = 0,
     ):
+        self.model = model
         self.losses = losses
         self.learners = learners
         self.budget = budget
@@ -131,11 +143,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features, noisy = self._checked_rows(X, y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        table = Table(features, len(self.classes_))
+        table = Table(features, len(self.classes_), self.input_shape_)
         judge = Judge.of(noisy, weights)
         labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
         found = self._search(table, labels, judge, seed)
-        lead, best = leaders(found), winner(found)
+        lead = leaders(found) if self.plan_ is None else leaders(found, self.plan_.leaders)
+        best = winner(found)
         last = self._rounds(lead if not self.simple or best in lead else [best, *lead], table, labels, seed)
         self._keep_choice(found, best, judge)
         self._keep_labels(last, noisy)
@@ -144,7 +157,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             temperature = last.leaders.temperatures[last.leaders.members.index(best)]
             self.predictor_ = single_predictor(best.candidate, best.epoch, temperature, last, table, labels, seed)
         else:
-            self.predictor_ = mean_predictor(last, table, labels, seed)
+            refit = self.plan_ is not None and self.plan_.refit
+            self.predictor_ = mean_predictor(last, table, labels, seed, refit=refit)
         return self
 
     def _check_parameters(self) -> None:
@@ -168,7 +182,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
         """The features as (N, d), and the labels as numbers."""
-        features, y = (value.detach().cpu().numpy() if isinstance(value, Tensor) else value for value in (features, y))
+        features, y = as_array(features), as_array(y)
         self.encoder_ = TableEncoder().fit(features) if is_mixed_table(features) else None
         if self.encoder_ is None:
             features, y = validate_data(
@@ -178,6 +192,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, features, skip_check_array=True)
             features, y = self.encoder_.transform(features), column_or_1d(y, warn=True)
             check_consistent_length(features, y)
+        self.input_shape_ = tuple(features.shape[1:])
         if y.dtype.kind == "f":
             check_classification_targets(y)
         self.classes_, noisy = np.unique(y, return_inverse=True)
@@ -188,25 +203,51 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
 
     def _search(self, table: Table, labels: Labels, judge: Judge, seed: int) -> list[Judged]:
-        noisy = labels.numbers
+        noisy, learners = labels.numbers, self._learners()
+        wanted = "network" in learners and not sparse.issparse(table.features)
+        network = chosen_model(self.model, self.input_shape_, table.classes) if wanted else None
+        cost = 0.0 if network is None else network.seconds(len(noisy))
+        budget = max(BUDGET, ORDINARY_TRAININGS * cost) if self.budget is None else self.budget
         count = number_of_folds(int(np.bincount(noisy).min()), self.folds, len(noisy))
-        self.folds_ = folds(noisy, count, seed)
-        splits = self.folds_ if self.folds != "auto" or len(noisy) <= FOLDS_UP_TO else hold_out(noisy, 0.2, seed)
-        budget = BUDGET if self.budget is None else self.budget
+        self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
+        splits = self._splits(noisy, count, seed)
         report = Progress().report if self.verbose else _silent
-        memory = Memory(self.memory, [table.features, noisy, labels.weights, count, seed])
+        about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
+        memory = Memory(None if callable(self.model) else self.memory, about)
+        model = None if network is None else network.model
         search = Search(
-            table, labels, splits, judge, self._learners(), self._losses(), budget, seed, self.n_jobs, report, memory
+            table,
+            labels,
+            splits,
+            judge,
+            learners,
+            self._losses(),
+            budget,
+            seed,
+            self.n_jobs,
+            report,
+            memory,
+            model,
+            self.plan_,
         )
         found = run(search)
         if not found:
             raise ValueError(f"budget must allow one training; got {budget:g} seconds, too few for {len(noisy)} rows")
         return found
 
+    def _splits(self, noisy: Rows, count: int, seed: int) -> tuple[Split, ...]:
+        """Make the folds, and return those that judge candidates."""
+        plan = self.plan_
+        self.folds_ = folds(noisy, count if plan is None else plan.folds, seed)
+        if self.folds == "auto" and len(noisy) > FOLDS_UP_TO:
+            return hold_out(noisy, 0.2, seed) if plan is None else self.folds_[:1]
+        return self.folds_ if plan is None else self.folds_[: plan.judged]
+
     def _rounds(self, lead: Sequence[Judged], table: Table, labels: Labels, seed: int) -> Round:
         splits: tuple[Split, ...] = self.folds_
         last = first_round(lead, table, labels, splits, seed)
-        for _ in range(1 if Judge.of(labels.numbers).balanced else self.rounds - 1):
+        rounds = self.rounds if self.plan_ is None else min(self.rounds, self.plan_.rounds)
+        for _ in range(1 if Judge.of(labels.numbers).balanced else rounds - 1):
             following = next_round(last, table, labels, splits, seed)
             if following is None:
                 break
@@ -250,10 +291,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
         """The probabilities of the true classes (n, C)."""
         check_is_fitted(self)
-        rows = X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+        rows = as_array(X)
         if self.encoder_ is not None:
             return self.predictor_.probabilities(self.encoder_.transform(rows))
         rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
+        if tuple(rows.shape[1:]) != self.input_shape_:
+            raise ValueError(f"X must hold rows {self.input_shape_} as in fit; got {tuple(rows.shape[1:])}")
         return self.predictor_.probabilities(rows.reshape(rows.shape[0], -1) if rows.ndim > 2 else rows)
 
     def predict(self, X: Any) -> Any:  # noqa: N803

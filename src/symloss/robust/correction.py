@@ -15,10 +15,9 @@ import torch
 
 from symloss.noise.calibration import Calibration, calibrate
 from symloss.robust.choice import RARE, Judged
-from symloss.robust.held_out import Labels, Probabilities, classical_predictions, network_predictions, stack
+from symloss.robust.held_out import Labels, Networks, Probabilities, classical_predictions, network_predictions, stack
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Floats, Rows, Split
-from symloss.robust.stacked import StackedNetworks
 
 SEPARATION = 0.15
 """How far the noise, and not the overlap of classes, explains what the features leave open."""
@@ -148,7 +147,7 @@ def _trained(
     return modules
 
 
-def _go_on(networks: StackedNetworks, chosen: list[int], arrived: list[int], folds: int) -> list[int]:
+def _go_on(networks: Networks, chosen: list[int], arrived: list[int], folds: int) -> list[int]:
     """The members that are not there yet. The stack keeps their networks only."""
     left = [k for k in chosen if k not in arrived]
     if left:

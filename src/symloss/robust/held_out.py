@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import joblib  # type: ignore[import-untyped]
@@ -13,9 +13,13 @@ from scipy import special  # type: ignore[import-untyped]
 
 from symloss.robust.candidates import Candidate
 from symloss.robust.learners import CLASSICAL
+from symloss.robust.network_model import NetworkModel
 from symloss.robust.scaled_table import Table
+from symloss.robust.single_networks import SingleNetworks
 from symloss.robust.splits import Floats, Rows, Split
 from symloss.robust.stacked import NetworkSchedule, StackedMember, StackedNetworks
+
+Networks = StackedNetworks | SingleNetworks
 
 Probabilities = Floats
 """(n, C), one row for each row that was held out, in the order of the splits."""
@@ -94,26 +98,27 @@ def predictions_in_parallel(
 
 def stack(
     candidates: Sequence[Candidate], table: Table, labels: Labels, splits: Sequence[Split], seed: int, scaling: str
-) -> StackedNetworks:
-    """Networks for all candidates and splits, candidate by candidate."""
+) -> Networks:
+    """Networks for all candidates, which have one model, and for all splits, candidate by candidate."""
     members = [
         StackedMember(str(candidate.loss), candidate["decay"], torch.from_numpy(split.train), fold)
         for candidate in candidates
         for fold, split in enumerate(splits)
     ]
     weights = torch.ones(len(labels.numbers)) if labels.weights is None else torch.tensor(labels.weights).float()
-    return StackedNetworks(
-        torch.from_numpy(table.scaled(scaling)),
-        torch.from_numpy(labels.numbers),
-        weights,
-        table.classes,
-        members,
-        NetworkSchedule.of(min(len(split.train) for split in splits)),
-        seed,
-    )
+    schedule = NetworkSchedule.of(min(len(split.train) for split in splits))
+    if "epochs" in dict(candidates[0].settings):
+        schedule = replace(schedule, epochs=int(candidates[0]["epochs"]))
+    features, numbers = torch.from_numpy(table.scaled(scaling)), torch.from_numpy(labels.numbers)
+    model = candidates[0].model
+    if model is None:
+        return StackedNetworks(features, numbers, weights, table.classes, members, schedule, seed)
+    built = NetworkModel(model, table.input_shape, table.classes)
+    inputs = features.reshape(-1, *table.input_shape)
+    return SingleNetworks(built, inputs, numbers, weights, members, schedule, seed)
 
 
-def network_predictions(networks: StackedNetworks, splits: Sequence[Split]) -> list[Probabilities]:
+def network_predictions(networks: Networks, splits: Sequence[Split]) -> list[Probabilities]:
     """The predictions of the networks for the rows that are held out: one array for each candidate."""
     rows = [torch.from_numpy(splits[member.fold].held_out) for member in networks.members]
     scores = [score.softmax(1).numpy() for score in networks.scores(rows)]

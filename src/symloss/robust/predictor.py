@@ -15,10 +15,8 @@ from symloss.robust.candidates import Candidate
 from symloss.robust.correction import Round, mean_scores
 from symloss.robust.held_out import Labels, fitted, probabilities, stack
 from symloss.robust.scaled_table import Scaler, Table
+from symloss.robust.single_networks import rows_at_a_time
 from symloss.robust.splits import Floats, Split
-
-BLOCK = 4096
-"""Rows that networks predict at a time."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,14 @@ class Predictor:
         members: the learners.
         temperature: of the mean.
         classes: the number of classes.
+        input_shape: of one row as networks see it.
     """
 
     scaler: Scaler
     members: tuple[Member, ...]
     temperature: float
     classes: int
+    input_shape: tuple[int, ...] = (-1,)
 
     def probabilities(self, features: Any) -> Floats:
         """The probabilities of the true classes (n, C)."""
@@ -63,22 +63,29 @@ class Predictor:
 
     def _of(self, member: Member, features: Any) -> Floats:
         if member.networks:
-            return mean_of_networks(member.networks, torch.from_numpy(features).double())
+            return mean_of_networks(member.networks, torch.from_numpy(features).reshape(-1, *self.input_shape))
         return probabilities(member.estimator, features, self.classes)
 
     def module(self) -> nn.Module | None:
         """The first member that is a network, as a module for features that are not scaled; None if there is none."""
         for member in self.members:
             if member.networks:
-                return ScaledNetworks(self.scaler, member, self.temperature)
+                return ScaledNetworks(self.scaler, member, self.temperature, self.input_shape)
         return None
+
+
+def precise(net: nn.Module, candidate: Candidate) -> nn.Module:
+    """The network in float64, so that no prediction depends on its neighbours; but users' networks stay as they are."""
+    return net.double() if candidate.model is None else net
 
 
 @torch.no_grad()
 def mean_of_networks(networks: Sequence[nn.Module], features: Tensor) -> Floats:
-    """The mean (n, C) of the softmax of some networks."""
+    """The mean (n, C) of the softmax of some networks, in their precision."""
+    features = features.to(next((p.dtype for p in networks[0].parameters()), torch.float32))
     blocks = [
-        torch.stack([net(block).softmax(1) for net in networks]).mean(0) for block in torch.split(features, BLOCK)
+        torch.stack([net(block).softmax(1) for net in networks]).mean(0)
+        for block in torch.split(features, rows_at_a_time(tuple(features.shape[1:])))
     ]
     return torch.cat(blocks).numpy()
 
@@ -90,51 +97,57 @@ class ScaledNetworks(nn.Module):
         scaler: of the features.
         member: the networks.
         temperature: of the mean that the member was part of.
+        input_shape: of one row as the networks see it.
     """
 
     shift: Tensor
     size: Tensor
 
-    def __init__(self, scaler: Scaler, member: Member, temperature: float):
+    def __init__(self, scaler: Scaler, member: Member, temperature: float, input_shape: tuple[int, ...]):
         super().__init__()
-        standard = member.candidate.scaling == "standard"
-        self.register_buffer("shift", torch.tensor(scaler.mean if standard else 0.0, dtype=torch.float32))
-        self.register_buffer("size", torch.tensor(scaler.deviation if standard else scaler.size, dtype=torch.float32))
+        shift, size = scaler.shift_and_size(member.candidate.scaling)
+        self.register_buffer("shift", torch.tensor(shift, dtype=torch.float32))
+        self.register_buffer("size", torch.tensor(size, dtype=torch.float32))
+        self.input_shape = input_shape
         self.networks = nn.ModuleList(copy.deepcopy(member.networks)).float()
         self.temperature = member.temperature * temperature
 
     def forward(self, features: Tensor) -> Tensor:
-        scaled = (features - self.shift) / self.size
+        scaled = ((features.flatten(1) - self.shift) / self.size).reshape(-1, *self.input_shape)
         mean = torch.stack([net(scaled).softmax(1) for net in self.networks]).mean(0)
         return mean.clamp_min(1e-6).log().div(self.temperature).log_softmax(1)
 
 
-def mean_predictor(last: Round, table: Table, labels: Labels, seed: int) -> Predictor:
-    """The leaders of the last round: networks as the mean of their folds, other learners fitted to all rows."""
-    rows = np.arange(len(labels.numbers))
+def mean_predictor(last: Round, table: Table, labels: Labels, seed: int, *, refit: bool = False) -> Predictor:
+    """The leaders of the last round, fitted to all rows; but networks as the mean of their folds without ``refit``."""
     corrected = Labels(last.labels, labels.weights)
     members = []
     for k, (one, temperature) in enumerate(zip(last.leaders.members, last.leaders.temperatures, strict=True)):
-        if one.epoch is None:
-            estimator = fitted(one.candidate, table, corrected, rows, seed)
-            members.append(Member(one.candidate, temperature, estimator))
+        if one.epoch is None or refit:
+            members.append(_fitted_to_all(one.candidate, one.epoch, temperature, corrected, table, seed))
         else:
-            networks = tuple(net.double() for net in last.leaders.networks[k])
+            networks = tuple(precise(net, one.candidate) for net in last.leaders.networks[k])
             members.append(Member(one.candidate, temperature, networks=networks))
-    return Predictor(table.scaler, tuple(members), last.temperature, table.classes)
+    return Predictor(table.scaler, tuple(members), last.temperature, table.classes, table.input_shape)
 
 
 def single_predictor(
     candidate: Candidate, epoch: int | None, temperature: float, last: Round, table: Table, labels: Labels, seed: int
 ) -> Predictor:
     """One learner, fitted to all rows with the labels of the last round."""
-    rows = np.arange(len(labels.numbers))
     corrected = Labels(last.labels, labels.weights)
+    member = _fitted_to_all(candidate, epoch, temperature, corrected, table, seed)
+    return Predictor(table.scaler, (member,), 1.0, table.classes, table.input_shape)
+
+
+def _fitted_to_all(
+    candidate: Candidate, epoch: int | None, temperature: float, labels: Labels, table: Table, seed: int
+) -> Member:
+    """One learner, fitted to all rows."""
+    rows = np.arange(len(labels.numbers))
     if epoch is None:
-        member = Member(candidate, temperature, fitted(candidate, table, corrected, rows, seed))
-    else:
-        networks = stack([candidate], table, corrected, [Split(rows, rows[:0])], seed, candidate.scaling)
-        for _ in range(epoch):
-            networks.train_epoch()
-        member = Member(candidate, temperature, networks=(networks.module(0).double(),))
-    return Predictor(table.scaler, (member,), 1.0, table.classes)
+        return Member(candidate, temperature, fitted(candidate, table, labels, rows, seed))
+    networks = stack([candidate], table, labels, [Split(rows, rows[:0])], seed, candidate.scaling)
+    for _ in range(epoch):
+        networks.train_epoch()
+    return Member(candidate, temperature, networks=(precise(networks.module(0), candidate),))

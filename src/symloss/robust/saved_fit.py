@@ -16,9 +16,11 @@ import torch
 from torch import nn
 
 from symloss.models import create_model
+from symloss.models.factory import is_built_in
+from symloss.models.timm_models import without_weights
 from symloss.robust.candidates import Candidate
 from symloss.robust.held_out import Labels, fitted
-from symloss.robust.predictor import Member, Predictor
+from symloss.robust.predictor import Member, Predictor, precise
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Floats, Rows
 from symloss.robust.stacked import HIDDEN
@@ -53,6 +55,7 @@ def save_predictor(
             "settings": dict(member.candidate.settings),
             "scaling": member.candidate.scaling,
             "loss": member.candidate.loss,
+            "model": _model_name(member.candidate),
             "temperature": member.temperature,
             "networks": len(member.networks),
         }
@@ -69,6 +72,7 @@ def save_predictor(
         "format": FORMAT,
         "seed": seed,
         "classes": predictor.classes,
+        "input_shape": predictor.input_shape,
         "temperature": predictor.temperature,
         "members": members,
     }
@@ -95,24 +99,35 @@ def load_predictor(folder: Path | str) -> Predictor:
 
 def _rebuilt(document: dict[str, Any], rows: dict[str, Any], states: list[dict[str, Any]]) -> Predictor:
     classes, seed = int(document["classes"]), int(document["seed"])
-    table = Table(rows["features"], classes)
+    shape = document.get("input_shape")
+    table = Table(rows["features"], classes, None if shape is None else tuple(shape))
     labels = Labels(rows["labels"], rows.get("weights"))
     members, place = [], 0
     for one in document["members"]:
-        candidate = Candidate(one["learner"], tuple(one["settings"].items()), one["scaling"], one["loss"])
+        settings = tuple(one["settings"].items())
+        candidate = Candidate(one["learner"], settings, one["scaling"], one["loss"], one.get("model"))
         count = int(one["networks"])
         if count:
-            networks = tuple(_network(state, table) for state in states[place : place + count])
+            networks = tuple(_network(state, candidate, table) for state in states[place : place + count])
             members.append(Member(candidate, float(one["temperature"]), networks=networks))
         else:
             estimator = fitted(candidate, table, labels, np.arange(len(labels.numbers)), seed)
             members.append(Member(candidate, float(one["temperature"]), estimator))
         place += count
-    return Predictor(table.scaler, tuple(members), float(document["temperature"]), classes)
+    return Predictor(table.scaler, tuple(members), float(document["temperature"]), classes, table.input_shape)
 
 
-def _network(state: dict[str, Any], table: Table) -> nn.Module:
-    shape = (table.features.shape[1],)
-    module = create_model(f"mlp:hidden={HIDDEN}", input_shape=shape, classes=table.classes, seed=0)
-    module.double().load_state_dict(state)
+def _model_name(candidate: Candidate) -> str | None:
+    """The model by which a network is built again. A file may not name code of anybody's."""
+    model = candidate.model
+    if model is None or (isinstance(model, str) and is_built_in(model)):
+        return model
+    raise ValueError(f"a model that is saved must be one of symloss or timm; got {candidate.model_name!r}")
+
+
+def _network(state: dict[str, Any], candidate: Candidate, table: Table) -> nn.Module:
+    name = without_weights(_model_name(candidate) or f"mlp:hidden={HIDDEN}")
+    module = create_model(name, input_shape=table.input_shape, classes=table.classes, seed=0)
+    module = precise(module, candidate)
+    module.load_state_dict(state)
     return module.eval()
