@@ -38,7 +38,7 @@ from symloss.robust.mixed_table import is_mixed_table
 from symloss.robust.network_model import chosen_model
 from symloss.robust.network_plan import network_plan
 from symloss.robust.predictor import mean_predictor, single_predictor
-from symloss.robust.progress import Progress
+from symloss.robust.progress import ProgressLines
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, Rows, Split, folds, hold_out, number_of_folds
 from symloss.robust.threads import one_thread
@@ -211,7 +211,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         count = number_of_folds(int(np.bincount(noisy).min()), self.folds, len(noisy))
         self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
         splits = self._splits(noisy, count, seed)
-        report = Progress().report if self.verbose else _silent
+        report = ProgressLines().report if self.verbose else _silent
         about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
         memory = Memory(None if callable(self.model) else self.memory, about)
         model = None if network is None else network.model

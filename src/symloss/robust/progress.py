@@ -9,7 +9,7 @@ EVERY = 2.0
 """Seconds between two lines."""
 
 
-class Progress:
+class ProgressLines:
     """Writes lines to stderr, one every two seconds at most."""
 
     def __init__(self) -> None:
