@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
-from symloss.bench.fit_data import Cell, open_cell
+from symloss.bench.fit_data import NoisyCell, open_cell
 from symloss.bench.fit_plan import Place, Row, has_cleanlab, read_rows
 from symloss.bench.fit_rivals import RIVALS, Tuning, quietly_fitted, with_probabilities
 from symloss.environment import hardware_and_versions, versions
@@ -35,7 +35,7 @@ def measure_all(folder: Path, places: Sequence[Place], root: Path | None = None)
         root: the folder of published data.
     """
     found = environment()  # of the start: the checkout may change while this runs
-    opened: tuple[tuple[str, str, int], Cell, Tuning] | None = None
+    opened: tuple[tuple[str, str, int], NoisyCell, Tuning] | None = None
     with one_thread():
         for place in places:
             key = (place.data, place.noise, place.seed)
@@ -49,7 +49,7 @@ def measure_all(folder: Path, places: Sequence[Place], root: Path | None = None)
             yield row
 
 
-def _measured(place: Place, cell: Cell, tuning: Tuning, folder: Path) -> Row:
+def _measured(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Row:
     wall, processor = time.perf_counter(), time.process_time()
     if place.method == "symloss":
         found = _symloss(cell)
@@ -71,7 +71,7 @@ def _measured(place: Place, cell: Cell, tuning: Tuning, folder: Path) -> Row:
     }
 
 
-def _symloss(cell: Cell) -> Row:
+def _symloss(cell: NoisyCell) -> Row:
     model = RobustClassifier(random_state=cell.seed).fit(cell.features, cell.noisy)
     return {
         "setting": {"learner": model.learner_, "loss": model.loss_, "epoch": model.epoch_},
@@ -83,7 +83,7 @@ def _symloss(cell: Cell) -> Row:
     }
 
 
-def _rival(name: str, cell: Cell, tuning: Tuning) -> Row:
+def _rival(name: str, cell: NoisyCell, tuning: Tuning) -> Row:
     chosen = tuning.choose(name)
     fitted = quietly_fitted(tuning.estimator(name, chosen.setting), tuning.features, cell.noisy)
     return {
@@ -94,7 +94,7 @@ def _rival(name: str, cell: Cell, tuning: Tuning) -> Row:
     }
 
 
-def _cleanlab(place: Place, cell: Cell, tuning: Tuning, folder: Path) -> Row:
+def _cleanlab(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Row:
     """CleanLearning over the rival with the best accuracy on noisy labels. What that choice took is not in its time."""
     from cleanlab.classification import CleanLearning  # type: ignore[import-untyped]  # noqa: PLC0415
 

@@ -29,7 +29,7 @@ MISSING = 0.05
 
 
 @dataclass(frozen=True)
-class Source:
+class NoisySource:
     """A data set with the noise that is measured on it.
 
     Args:
@@ -50,7 +50,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class NoisyCell:
     """What one measurement learns from, and what it is tested on.
 
     Args:
@@ -82,7 +82,7 @@ class Cell:
         return float((self.noisy != self.clean).mean())
 
 
-def open_cell(data: str, noise: str, seed: int, root: Path | None = None) -> Cell:
+def open_cell(data: str, noise: str, seed: int, root: Path | None = None) -> NoisyCell:
     """Open a data set and make labels wrong.
 
     Args:
@@ -111,7 +111,7 @@ def open_cell(data: str, noise: str, seed: int, root: Path | None = None) -> Cel
         root=root,
     )
     noisy = corruption.labels[kept] if noise.startswith("human") else corruption.labels
-    return Cell(features[kept], noisy, clean[kept], test, test_labels, source.scaling, seed)
+    return NoisyCell(features[kept], noisy, clean[kept], test, test_labels, source.scaling, seed)
 
 
 def _kept(labels: Labels, count: int | None, seed: int) -> Any:
@@ -166,14 +166,14 @@ def _table(seed: int, root: Path | None) -> tuple[Part, Part]:
 
 DIGITS_NOISES = ("clean", "sym:0.2", "sym:0.4", "sym:0.6", "sym:0.8", "asym:0.4", "pair:0.3", "instance:0.4")
 SOURCES = {
-    "digits": Source(_published("digits", flat=True), DIGITS_NOISES, 5, "raw", "digits"),
-    "wine": Source(_split(load_wine), ("sym:0.3",), 3, "standard"),
-    "breast-cancer": Source(_split(load_breast_cancer), ("sym:0.3",), 3, "standard"),
-    "table": Source(_table, ("sym:0.25", "pair:0.3"), 3, "standard"),
-    "mnist": Source(_published("mnist", flat=True), ("sym:0.6", "asym:0.4"), 3, "raw", "mnist", 10_000),
-    "mnist-all": Source(_published("mnist", flat=True), ("sym:0.6",), 1, "raw", "mnist"),
-    "photos": Source(_published("cifar10", flat=False), ("asym:0.3",), 3, "raw", "cifar10", 3000),
-    "cifar10n": Source(_published("cifar10", flat=False), ("human:worst",), 3, "raw", "cifar10", 5000),
+    "digits": NoisySource(_published("digits", flat=True), DIGITS_NOISES, 5, "raw", "digits"),
+    "wine": NoisySource(_split(load_wine), ("sym:0.3",), 3, "standard"),
+    "breast-cancer": NoisySource(_split(load_breast_cancer), ("sym:0.3",), 3, "standard"),
+    "table": NoisySource(_table, ("sym:0.25", "pair:0.3"), 3, "standard"),
+    "mnist": NoisySource(_published("mnist", flat=True), ("sym:0.6", "asym:0.4"), 3, "raw", "mnist", 10_000),
+    "mnist-all": NoisySource(_published("mnist", flat=True), ("sym:0.6",), 1, "raw", "mnist"),
+    "photos": NoisySource(_published("cifar10", flat=False), ("asym:0.3",), 3, "raw", "cifar10", 3000),
+    "cifar10n": NoisySource(_published("cifar10", flat=False), ("human:worst",), 3, "raw", "cifar10", 5000),
 }
 PUBLISHED = {"mnist": "mnist", "mnist-all": "mnist", "photos": "cifar10", "cifar10n": "cifar10"}
 """The published data set that must be there for these."""

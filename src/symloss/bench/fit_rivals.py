@@ -23,7 +23,7 @@ from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untype
 from sklearn.svm import SVC  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 
-from symloss.bench.fit_data import Cell
+from symloss.bench.fit_data import NoisyCell
 from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
 from symloss.robust.held_out import probabilities
 from symloss.robust.scaled_table import Table
@@ -95,7 +95,7 @@ class Tuning:
         cell: the data. Its true labels are not looked at.
     """
 
-    def __init__(self, cell: Cell):
+    def __init__(self, cell: NoisyCell):
         self.noisy, self.classes, self.scaling = cell.noisy, cell.classes, cell.scaling
         # As RobustClassifier derives it, so that the folds are the same.
         self.seed = int(check_random_state(cell.seed).randint(2**31 - 1))

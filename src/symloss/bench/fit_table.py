@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -196,7 +197,17 @@ def _noise_rates(results: Results) -> str:
 
 
 def _provenance(results: Results) -> str:
-    environments = {tuple(sorted((k, str(v)) for k, v in row["environment"].items())) for row in results.rows}
-    lines = [f"- Rows: {len(results.rows)}, each with its setting, its times and its environment."]
-    lines += ["- " + ", ".join(f"{key} {value}" for key, value in environment) for environment in sorted(environments)]
+    """What all rows share in one line; what differs in a line for each, with the number of rows."""
+    environments = [row["environment"] for row in results.rows]
+    counts = {
+        key: Counter(str(each.get(key, "-")) for each in environments)
+        for key in dict.fromkeys(key for each in environments for key in each)
+    }
+    shared = ", ".join(f"{key} {next(iter(count))}" for key, count in counts.items() if len(count) == 1)
+    lines = [f"- Rows: {len(results.rows)}, each kept with its setting, its times and its environment."]
+    lines += [f"- {shared}"] if shared else []
+    for key, count in counts.items():
+        if len(count) > 1:
+            values = (f"{value} ({many} row{'s' if many > 1 else ''})" for value, many in count.items())
+            lines.append(f"- {key}: {', '.join(values)}")
     return "\n".join(lines)
