@@ -184,6 +184,19 @@ def test_what_is_not_there_is_left_out_with_a_line(monkeypatch, tmp_path):
     assert "symloss[cleanlab]" in cleanlab
 
 
+def test_images_without_the_labels_of_people_are_left_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(fit_plan, "open_data", lambda name, root: None)
+    (line,) = parse_plan("photos,cifar10n", None, "0", "k-nn", tmp_path).left_out
+    assert line.startswith("cifar10n is left out: path of human labels must be a file")
+    (tmp_path / "CIFAR-10_human.pt").touch()
+    assert parse_plan("cifar10n", None, "0", "k-nn", tmp_path).left_out == []
+
+
+def test_rows_of_noise_from_a_file_stay_in_their_folder(tmp_path):
+    path = Place("cifar10n", "human:worst@../../people.pt", 0, "k-nn").path(tmp_path)
+    assert path.parent == tmp_path / "cifar10n"
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -15,6 +15,7 @@ from sklearn.model_selection import train_test_split  # type: ignore[import-unty
 from symloss import checks
 from symloss.data.opening import open_data
 from symloss.data.table_encoder import TableEncoder
+from symloss.environment import data_root
 from symloss.noise import corrupt
 
 Features = NDArray[np.float32]
@@ -108,7 +109,7 @@ def open_cell(data: str, noise: str, seed: int, root: Path | None = None) -> Noi
         seed=seed,
         dataset=source.dataset,
         inputs=features[drawn] if noise.startswith("instance") else None,
-        root=root,
+        root=data_root() if root is None else root,
     )
     noisy = corruption.labels[kept] if noise.startswith("human") else corruption.labels
     return NoisyCell(features[kept], noisy, clean[kept], test, test_labels, source.scaling, seed)

@@ -14,7 +14,9 @@ from symloss import checks
 from symloss.bench.fit_data import PUBLISHED, SOURCES
 from symloss.bench.fit_rivals import RIVALS
 from symloss.data.opening import open_data
+from symloss.environment import data_root
 from symloss.noise import parse
+from symloss.noise.human import human_file, require_human_file
 
 METHODS = ("symloss", *RIVALS, "cleanlab")
 
@@ -35,7 +37,7 @@ class Place:
 
     def path(self, folder: Path) -> Path:
         """The file of the row."""
-        return folder / self.data / f"{self.noise.replace(':', '-')}-{self.seed}-{self.method}.json"
+        return folder / self.data / f"{re.sub(r'[^a-z0-9.]+', '-', self.noise.lower())}-{self.seed}-{self.method}.json"
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,12 @@ def _missing(name: str, root: Path | None) -> str:
     """Why a published data set cannot be opened; empty if it can."""
     if name not in PUBLISHED:
         return ""
+    folder = data_root() if root is None else root
     try:
-        open_data(PUBLISHED[name], root=root)
+        open_data(PUBLISHED[name], root=folder)
+        for noise in SOURCES[name].noises:
+            if noise.startswith("human"):
+                require_human_file(human_file(parse(noise), folder))
     except FileNotFoundError as error:
         return str(error)
     return ""
