@@ -147,9 +147,8 @@ def _split(load: Callable[..., Any]) -> Callable[[int, Path | None], tuple[Part,
 
 def _table(seed: int, root: Path | None) -> tuple[Part, Part]:
     """Twenty numbers with missing values, three categories, five classes."""
-    features, labels = make_classification(
-        TABLE_ROWS + TABLE_TEST, n_features=23, n_informative=12, n_redundant=4, n_classes=5, random_state=seed
-    )
+    shape = {"n_features": 23, "n_informative": 12, "n_redundant": 4, "n_classes": 5}
+    features, labels = make_classification(TABLE_ROWS + TABLE_TEST, **shape, class_sep=1.5, random_state=seed)
     rng = np.random.default_rng(seed)
     numbers = np.where(rng.random((len(features), 20)) < MISSING, np.nan, features[:, 3:])
     columns: dict[str, Any] = {f"number {k}": numbers[:, k] for k in range(20)}
