@@ -22,7 +22,14 @@ CELL = ("digits", "sym:0.6")
 
 def test_means_with_their_spread_and_number():
     lines = markdown([*rows_of("symloss", 0.94, 0.96), *rows_of("svc", 0.92, 0.93), *rows_of("ce", 0.99)]).splitlines()
-    assert "| digits sym:0.6 | **95.0 ± 1.4 (2)** | 92.5 ± 0.7 (2) | 99.0 (1) |" in lines
+    assert "| digits sym:0.6 | 95.0 ± 1.4 (2) | 92.5 ± 0.7 (2) | **99.0 (1)** |" in lines
+
+
+def test_bold_is_the_best_on_the_same_seeds():
+    more = [*rows_of("symloss", 0.90, 0.99), *rows_of("svc", 0.92), *rows_of("ce", 0.92)]
+    assert Results(more).best_on_shared_seeds(CELL, "accuracy") == ["svc", "ce"]
+    apart = [row("symloss", 0, 0.9), row("svc", 1, 0.8)]
+    assert Results(apart).best_on_shared_seeds(CELL, "accuracy") == []
 
 
 def test_equal_methods_share_their_rank_and_cells_count_the_same():
@@ -79,7 +86,7 @@ def test_one_method_alone_is_not_compared():
     text = markdown(rows_of("svc", 0.9, 0.8))
     assert "Paired" not in text
     assert "Mean rank" not in text
-    assert "| digits sym:0.6 | **85.0 ± 7.1 (2)** |" in text
+    assert "| digits sym:0.6 | 85.0 ± 7.1 (2) |" in text
     assert Results(rows_of("svc", 0.9)).against_best_rival(CELL) is None
 
 

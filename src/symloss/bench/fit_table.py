@@ -53,6 +53,19 @@ class Results:
         """The numbers of a column that are known."""
         return [row[column] for row in self.of(cell, method).values() if row.get(column) is not None]
 
+    def best_on_shared_seeds(self, cell: tuple[str, str], column: str) -> list[str]:
+        """The methods with the highest mean on the seeds that all methods of the cell have; none if one is alone."""
+        found = {}
+        for method in self.methods:
+            known = {seed: row[column] for seed, row in self.of(cell, method).items() if row.get(column) is not None}
+            if known:
+                found[method] = known
+        shared = sorted(set.intersection(*map(set, found.values()))) if len(found) > 1 else []
+        if not shared:
+            return []
+        means = {method: statistics.fmean(known[seed] for seed in shared) for method, known in found.items()}
+        return [method for method, mean in means.items() if mean == max(means.values())]
+
     def mean_ranks(self) -> tuple[dict[str, float], int]:
         """The mean rank of each method by accuracy, first over seeds and then over cells; and how many cells count.
 
@@ -89,10 +102,10 @@ def markdown(rows: Sequence[Row]) -> str:
 def _parts(results: Results) -> Iterable[str]:
     yield "### Accuracy on clean test data"
     yield (
-        "In %: mean ± standard deviation over seeds, and in brackets how many seeds. The best of those with the most "
-        "seeds is bold."
+        "In %: mean ± standard deviation over seeds, and in brackets how many seeds. Bold is the best on the seeds "
+        "that all methods of the row have finished."
     )
-    yield _by_method(results, "accuracy", lambda values: _spread([100 * value for value in values], 1), best=max)
+    yield _by_method(results, "accuracy", lambda values: _spread([100 * value for value in values], 1))
     yield _rank_sentence(results)
     if OURS in results.methods and len(results.methods) > 1:
         yield "### Paired differences"
@@ -107,12 +120,12 @@ def _parts(results: Results) -> Iterable[str]:
         f"1 is a perfect list of the wrong labels. {OURS}: `label_scores_`. cleanlab: its label quality. All others: "
         "the probability of the given label by a learner that has not seen it."
     )
-    yield _by_method(results, "average_precision", lambda values: _spread(values, 3), best=max)
+    yield _by_method(results, "average_precision", lambda values: _spread(values, 3))
     yield "### Estimated noise rate"
     yield _noise_rates(results)
     yield "### Processor seconds"
     yield "Of one core, for choosing, learning and predicting; cleanlab's without those of the rivals it builds on."
-    yield _by_method(results, "processor_seconds", lambda values: f"{statistics.fmean(values):.1f}")
+    yield _by_method(results, "processor_seconds", lambda values: f"{statistics.fmean(values):.1f}", bold=False)
     yield "### How this was made"
     yield _provenance(results)
 
@@ -126,22 +139,15 @@ def _name(cell: tuple[str, str]) -> str:
     return " ".join(cell)
 
 
-def _by_method(
-    results: Results,
-    column: str,
-    shown: Callable[[list[float]], str],
-    best: Callable[..., float] | None = None,
-) -> str:
+def _by_method(results: Results, column: str, shown: Callable[[list[float]], str], bold: bool = True) -> str:
     def line(cell: tuple[str, str]) -> list[str]:
-        values = [results.values(cell, method, column) for method in results.methods]
-        most = max(map(len, values))
-        # Only methods with all seeds compete for bold.
-        top = best(statistics.fmean(each) for each in values if len(each) == most) if best and most else None
-        cells = []
-        for each in values:
-            text = shown(each) if each else "-"
-            cells.append(f"**{text}**" if len(each) == most > 0 and statistics.fmean(each) == top else text)
-        return [_name(cell), *cells]
+        best = results.best_on_shared_seeds(cell, column) if bold else []
+        texts = []
+        for method in results.methods:
+            values = results.values(cell, method, column)
+            text = shown(values) if values else "-"
+            texts.append(f"**{text}**" if method in best else text)
+        return [_name(cell), *texts]
 
     known = [cell for cell in results.cells if any(results.values(cell, method, column) for method in results.methods)]
     return _table(["data and noise", *results.methods], map(line, known)) if known else ""
