@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from symloss.cli.options import DataDir
-from symloss.cli.output import AsJson, console, print_json, progress
+from symloss.cli.output import AsJson, console, print_data, print_json, progress, say
 from symloss.environment import hardware_and_versions
 
-bench = typer.Typer(help="Measure what losses and heads cost, against torch's cross-entropy.", no_args_is_help=True)
+bench = typer.Typer(
+    help="Measure what losses and heads cost, and what learning from wrong labels reaches.", no_args_is_help=True
+)
 
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Timed runs of each; the median counts.")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with the targets; exit with 1 if any is missed.")]
@@ -101,6 +104,64 @@ def bench_closed_form(
             f"{matrix['ratios']['fit']:.2f} times one product X^T Y (medians of {matrix['repeats']} in turns)"
         )
     _report(closed_form_speed.closed_form_failures(digits, matrix), check)
+
+
+@bench.command("fit")
+def bench_fit(
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data", "-d", help="By commas: digits, wine, breast-cancer, table, mnist, mnist-all, photos, cifar10n."
+        ),
+    ] = "digits,wine,breast-cancer,table,mnist,photos,cifar10n",
+    noise: Annotated[
+        str | None,
+        typer.Option("--noise", "-n", help="By commas: clean, sym:0.6 ...", show_default="those of each data set"),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="0-4, or 0,2,7.", show_default="5 of digits, 3 of other data, 1 of mnist-all")
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="By commas: symloss, logistic, forest, boosting, svc, k-nn, ce, gce, cleanlab. "
+            "cleanlab builds on the best of the others, and brings them along.",
+            show_default="all",
+        ),
+    ] = None,
+    rows: Annotated[
+        Path, typer.Option(help="Folder of finished rows, a JSON file each. They are not measured again.")
+    ] = (Path("docs/results/fit")),
+    only_show: Annotated[
+        bool, typer.Option("--only-show", help="Measure nothing: show what is finished.", show_default="off")
+    ] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure RobustClassifier and its rivals on wrong labels: accuracy, rank, audit, noise rate and time, in Markdown.
+
+    Rivals choose among up to four settings by the same noisy folds. Every finished row is kept at once, so that the
+    command can be killed and started again. Set OMP_NUM_THREADS=1 for times that can be compared.
+
+    Data sets whose files are not there are left out with a line.
+
+    Example: symloss bench fit --data digits --noise sym:0.6,asym:0.4 --seeds 0-1 --methods symloss,svc,k-nn
+    """
+    from symloss.bench import fit_accuracy, fit_plan, fit_table
+
+    wanted = fit_plan.parse_plan(data, noise, seeds, methods, data_dir)
+    for line in wanted.left_out:
+        say(line, err=True)
+    left = [] if only_show else [place for place in wanted.places if not place.path(rows).exists()]
+    if left:
+        progress("fit", fit_accuracy.measure_all(rows, left, data_dir), [str(place) for place in left])
+    finished = fit_plan.read_rows(rows, wanted.places)
+    if not finished:
+        raise ValueError(f"rows must be a folder with finished rows of what is shown; got {str(rows)!r} with none")
+    if as_json:
+        print_json({"environment": fit_accuracy.environment(), "rows": finished})
+    else:
+        print_data(fit_table.markdown(finished))
 
 
 def _print_environment(environment: dict[str, Any]) -> None:

@@ -1,0 +1,114 @@
+"""How well ``RobustClassifier`` and its rivals learn from wrong labels, measured on clean test data."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
+
+from symloss.bench.fit_data import NoisyCell, open_cell
+from symloss.bench.fit_plan import Place, Row, has_cleanlab, read_rows
+from symloss.bench.fit_rivals import RIVALS, Tuning, quietly_fitted, with_probabilities
+from symloss.environment import hardware_and_versions, versions
+from symloss.robust.classifier import RobustClassifier
+from symloss.robust.threads import one_thread
+from symloss.writing import write_whole
+
+
+def environment() -> Row:
+    """Hardware, versions and the commit, as every row keeps them."""
+    packages = ("numpy", "scikit-learn", *(["cleanlab"] if has_cleanlab() else []))
+    return {**hardware_and_versions(*packages), "commit": versions()["commit"]}
+
+
+def measure_all(folder: Path, places: Sequence[Place], root: Path | None = None) -> Iterator[Row]:
+    """Measure what is not finished yet. Each row is kept in a file as soon as it is there.
+
+    Args:
+        folder: of the rows.
+        places: what to measure.
+        root: the folder of published data.
+    """
+    found = environment()  # of the start: the checkout may change while this runs
+    opened: tuple[tuple[str, str, int], NoisyCell, Tuning] | None = None
+    with one_thread():
+        for place in places:
+            key = (place.data, place.noise, place.seed)
+            if opened is None or opened[0] != key:
+                cell = open_cell(*key, root)
+                opened = (key, cell, Tuning(cell))
+            row = {**asdict(place), **_measured(place, *opened[1:], folder), "environment": found}
+            path = place.path(folder)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, (json.dumps(row, indent=1) + "\n").encode())
+            yield row
+
+
+def _measured(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Row:
+    wall, processor = time.perf_counter(), time.process_time()
+    if place.method == "symloss":
+        found = _symloss(cell)
+    elif place.method == "cleanlab":
+        found = _cleanlab(place, cell, tuning, folder)
+    else:
+        found = _rival(place.method, cell, tuning)
+    scores, predicted = found.pop("label_scores"), found.pop("predicted")
+    wrong = cell.noisy != cell.clean
+    return {
+        **found,
+        "accuracy": float((predicted == cell.test_labels).mean()),
+        "average_precision": float(average_precision_score(wrong, -scores)) if wrong.any() else None,
+        "noise_rate": cell.noise_rate,
+        "seconds": time.perf_counter() - wall,
+        "processor_seconds": time.process_time() - processor,
+        "rows": len(cell.noisy),
+        "test_rows": len(cell.test_labels),
+    }
+
+
+def _symloss(cell: NoisyCell) -> Row:
+    model = RobustClassifier(random_state=cell.seed).fit(cell.features, cell.noisy)
+    return {
+        "setting": {"learner": model.learner_, "loss": model.loss_, "epoch": model.epoch_},
+        "noisy_accuracy": float(np.max(model.candidates_["noisy_accuracy"])),
+        "noise_rate_estimate": model.noise_rate_,
+        "noise_rate_interval": list(model.noise_rate_interval_),
+        "label_scores": model.label_scores_,
+        "predicted": model.predict(cell.test),
+    }
+
+
+def _rival(name: str, cell: NoisyCell, tuning: Tuning) -> Row:
+    chosen = tuning.choose(name)
+    fitted = quietly_fitted(tuning.estimator(name, chosen.setting), tuning.features, cell.noisy)
+    return {
+        "setting": chosen.setting,
+        "noisy_accuracy": chosen.noisy_accuracy,
+        "label_scores": chosen.held_out[np.arange(len(cell.noisy)), cell.noisy],
+        "predicted": fitted.predict(tuning.test),
+    }
+
+
+def _cleanlab(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Row:
+    """CleanLearning over the rival with the best accuracy on noisy labels. What that choice took is not in its time."""
+    from cleanlab.classification import CleanLearning  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    rivals = read_rows(folder, [Place(place.data, place.noise, place.seed, one) for one in RIVALS])
+    best = max(rivals, key=lambda row: row["noisy_accuracy"])
+    estimator = with_probabilities(tuning.estimator(best["method"], best["setting"]))
+    cleaned = quietly_fitted(
+        CleanLearning(estimator, cv_n_folds=len(tuning.splits), seed=cell.seed), tuning.features, cell.noisy
+    )
+    joint = np.asarray(cleaned.confident_joint)
+    return {
+        "setting": {"over": best["method"], **best["setting"]},
+        "noisy_accuracy": best["noisy_accuracy"],
+        "noise_rate_estimate": float(1 - np.trace(joint) / joint.sum()),
+        "label_scores": cleaned.get_label_issues()["label_quality"].to_numpy(),
+        "predicted": cleaned.predict(tuning.test),
+    }

@@ -1,0 +1,157 @@
+"""What people use today on wrong labels: learners of scikit-learn, two networks, and cleanlab.
+
+Each has at most four settings. They are chosen by accuracy on noisy labels, with the folds of ``RobustClassifier``, and
+the winner learns from all rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.calibration import CalibratedClassifierCV  # type: ignore[import-untyped]
+from sklearn.ensemble import (  # type: ignore[import-untyped]
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untyped]
+from sklearn.svm import SVC  # type: ignore[import-untyped]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+
+from symloss.bench.fit_data import NoisyCell
+from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
+from symloss.robust.held_out import probabilities
+from symloss.robust.scaled_table import Table
+from symloss.robust.splits import Floats, Rows, Split, folds, number_of_folds
+
+Setting = dict[str, float]
+NETWORKS = ("ce", "gce")
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A learner of scikit-learn.
+
+    Args:
+        settings: those to choose from.
+        make: an estimator. Called with a setting, the usual width of kernels, and a seed.
+    """
+
+    settings: tuple[Setting, ...]
+    make: Callable[[Setting, float, int], Any]
+
+
+CLASSICAL = {
+    "logistic": Rival(
+        tuple({"C": c} for c in (0.001, 0.01, 0.1, 1.0)),
+        lambda s, width, seed: LogisticRegression(C=s["C"], max_iter=300),
+    ),
+    "forest": Rival(
+        tuple({"leaf": leaf} for leaf in (1, 3, 10, 30)),
+        lambda s, width, seed: RandomForestClassifier(100, min_samples_leaf=int(s["leaf"]), random_state=seed),
+    ),
+    "boosting": Rival(
+        ({"trees": 100, "leaves": 31}, {"trees": 30, "leaves": 31}, {"trees": 60, "leaves": 8}),
+        lambda s, width, seed: HistGradientBoostingClassifier(
+            max_iter=int(s["trees"]), max_leaf_nodes=int(s["leaves"]), early_stopping=False, random_state=seed
+        ),
+    ),
+    "svc": Rival(
+        tuple({"C": c, "gamma": gamma} for c, gamma in ((0.5, 1.0), (0.5, 2.0), (2.0, 1.0), (8.0, 1.0))),
+        lambda s, width, seed: SVC(C=s["C"], gamma=s["gamma"] * width),
+    ),
+    "k-nn": Rival(
+        tuple({"neighbours": count} for count in (5, 15, 30, 60)),
+        lambda s, width, seed: KNeighborsClassifier(int(s["neighbours"]), weights="distance"),
+    ),
+}
+RIVALS = (*CLASSICAL, *NETWORKS)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A rival with the setting that the noisy labels chose.
+
+    Args:
+        setting: the setting.
+        noisy_accuracy: its accuracy on noisy labels that were held out.
+        held_out: (N, C), probabilities for each training row, by a learner that has not seen it.
+    """
+
+    setting: Setting
+    noisy_accuracy: float
+    held_out: Floats
+
+
+class Tuning:
+    """Chooses settings for the data of one cell.
+
+    Args:
+        cell: the data. Its true labels are not looked at.
+    """
+
+    def __init__(self, cell: NoisyCell):
+        self.noisy, self.classes, self.scaling = cell.noisy, cell.classes, cell.scaling
+        # As RobustClassifier derives it, so that the folds are the same.
+        self.seed = int(check_random_state(cell.seed).randint(2**31 - 1))
+        self.table = Table(_flat(cell.features), cell.classes)
+        count = number_of_folds(int(np.bincount(cell.noisy).min()), "auto", len(cell.noisy))
+        self.splits = folds(cell.noisy, count, self.seed)
+        self.features = self.table.scaled(self.scaling)
+        self.test = self.table.scaler(_flat(cell.test), self.scaling)
+
+    def estimator(self, rival: str, setting: Mapping[str, float]) -> Any:
+        """The estimator of a rival, not fitted."""
+        if rival in NETWORKS:
+            return StoppedNetwork(rival, setting["rate"], setting["decay"], int(setting["epochs"]), self.seed)
+        return CLASSICAL[rival].make(dict(setting), self.table.kernel_width(self.scaling), self.seed)
+
+    def choose(self, rival: str) -> Chosen:
+        """The best setting of a rival."""
+        if rival in NETWORKS:
+            return self._choose_network(rival)
+        tried = [self._tried(rival, setting) for setting in CLASSICAL[rival].settings if self._possible(setting)]
+        return max(tried, key=lambda one: one.noisy_accuracy)
+
+    def _possible(self, setting: Setting) -> bool:
+        return setting.get("neighbours", 0) <= min(len(split.train) for split in self.splits)
+
+    def _tried(self, rival: str, setting: Setting) -> Chosen:
+        held_out = np.empty((len(self.noisy), self.classes), np.float32)
+        for split in self.splits:
+            held_out[split.held_out] = self._fold(rival, setting, split)
+        return Chosen(setting, float((held_out.argmax(1) == self.noisy).mean()), held_out)
+
+    def _fold(self, rival: str, setting: Setting, split: Split) -> Floats:
+        fitted = quietly_fitted(self.estimator(rival, setting), self.features[split.train], self.noisy[split.train])
+        return probabilities(fitted, self.features[split.held_out], self.classes)
+
+    def _choose_network(self, loss: str) -> Chosen:
+        best = best_stopped_network(loss, self.features, self.noisy, self.splits, self.seed)
+        held_out = np.empty((len(self.noisy), self.classes), np.float32)
+        held_out[np.concatenate([split.held_out for split in self.splits])] = best.predictions
+        setting = {**dict(best.candidate.settings), "epochs": float(best.epoch or 0)}
+        return Chosen(setting, best.score, held_out)
+
+
+def with_probabilities(estimator: Any) -> Any:
+    """An estimator with probabilities: a support vector machine gets them by Platt's way."""
+    if hasattr(estimator, "predict_proba"):
+        return estimator
+    return CalibratedClassifierCV(estimator, ensemble=False)
+
+
+def quietly_fitted(estimator: Any, features: Any, labels: Rows) -> Any:
+    """Fit without a word about the number of iterations, which is limited on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return estimator.fit(features, labels)
+
+
+def _flat(features: Any) -> Any:
+    return features.reshape(len(features), -1)

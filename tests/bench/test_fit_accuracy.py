@@ -1,0 +1,229 @@
+"""``symloss bench fit``: what it learns from, how rivals are chosen, what it keeps. How good they are is not judged."""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+
+from symloss.bench import fit_accuracy, fit_data, fit_plan, stopped_network
+from symloss.bench.fit_accuracy import measure_all
+from symloss.bench.fit_data import SOURCES, open_cell
+from symloss.bench.fit_plan import METHODS, Place, parse_plan, read_rows
+from symloss.bench.fit_rivals import RIVALS, Tuning, with_probabilities
+from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
+from symloss.noise import corrupt
+from symloss.robust import RobustClassifier
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return open_cell("wine", "sym:0.3", seed=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "noise", "rows", "test", "rate"),
+    [
+        ("digits", "asym:0.4", (1437, 64), (360, 64), None),
+        ("digits", "instance:0.4", (1437, 64), (360, 64), 0.4),
+        ("digits", "clean", (1437, 64), (360, 64), 0.0),
+        ("wine", "sym:0.3", (133, 13), (45, 13), 0.3),
+        ("breast-cancer", "sym:0.3", (426, 30), (143, 30), 0.3),
+        # 20 numbers, as many marks of missing values, and categories of 4, 6 and 8 values.
+        ("table", "pair:0.3", (3000, 58), (1000, 58), 0.3),
+    ],
+)
+def test_the_seed_draws_the_noise(data, noise, rows, test, rate):
+    cell, again, other = (open_cell(data, noise, seed) for seed in (0, 0, 1))
+    assert (cell.features.shape, cell.test.shape) == (rows, test)
+    assert np.isfinite(cell.features).all()
+    assert np.isfinite(cell.test).all()
+    np.testing.assert_array_equal(cell.noisy, again.noisy)
+    assert noise == "clean" or (cell.noisy != other.noisy).any()
+    if rate is not None:
+        assert cell.noise_rate == pytest.approx(rate, abs=1 / len(cell.noisy))
+    assert (data == "digits") == bool((cell.test == other.test).all())
+
+
+def test_some_rows_are_kept_with_their_share_of_each_class_and_their_own_human_label(monkeypatch, tmp_path):
+    labels = np.repeat(np.arange(10), [60, *[60] * 8, 20])
+    people = corrupt(labels, "sym:0.5", classes=10, seed=3).labels
+    torch.save({"clean_label": labels, "worse_label": people}, tmp_path / "CIFAR-10_human.pt")
+    features = np.arange(len(labels), dtype=np.float32)[:, None]
+    part = features, labels
+    source = replace(SOURCES["cifar10n"], open=lambda seed, root: (part, part), rows=56)
+    monkeypatch.setitem(fit_data.SOURCES, "cifar10n", source)
+    cell, other = (open_cell("cifar10n", "human:worst", seed, tmp_path) for seed in (0, 1))
+    places = cell.features[:, 0].astype(int)
+    np.testing.assert_array_equal(cell.noisy, people[places])
+    np.testing.assert_array_equal(cell.clean, labels[places])
+    assert np.bincount(cell.clean).tolist() == [6] * 9 + [2]
+    assert (cell.features != other.features).any()
+
+
+def test_rivals_are_chosen_by_the_folds_of_robust_classifier(wine):
+    tuning = Tuning(wine)
+    ours = RobustClassifier(random_state=wine.seed, learners=["closed-form"], rounds=1).fit(wine.features, wine.noisy)
+    fold = np.empty(len(wine.noisy), int)
+    for number, (split, same) in enumerate(zip(tuning.splits, ours.folds_, strict=True)):
+        np.testing.assert_array_equal(split.held_out, same.held_out)
+        fold[split.held_out] = number
+    mean, deviation = wine.features.mean(0, dtype=float), wine.features.std(0, dtype=float)
+    accuracy = {}
+    for count in (5, 15, 30, 60):
+        model = KNeighborsClassifier(count, weights="distance")
+        scaled = ((wine.features - mean) / deviation).astype(np.float32)
+        found = cross_val_predict(model, scaled, wine.noisy, cv=PredefinedSplit(fold))
+        accuracy[count] = (found == wine.noisy).mean()
+    chosen = tuning.choose("k-nn")
+    assert chosen.noisy_accuracy == max(accuracy.values())
+    assert accuracy[chosen.setting["neighbours"]] == chosen.noisy_accuracy
+    assert ((chosen.held_out.argmax(1) == wine.noisy).mean()) == chosen.noisy_accuracy
+
+
+def test_settings_that_need_more_rows_are_not_tried(wine):
+    few = replace(wine, features=wine.features[:40], noisy=wine.noisy[:40], clean=wine.clean[:40])
+    assert Tuning(few).choose("k-nn").setting["neighbours"] <= 30
+
+
+def test_the_truth_is_not_looked_at(wine, monkeypatch):
+    monkeypatch.setattr(stopped_network, "SETTINGS", ((3e-3, 0.1),))
+    wrong = replace(wine, clean=np.roll(wine.clean, 1))
+    for rival in ("k-nn", "ce"):
+        one, other = (Tuning(cell).choose(rival) for cell in (wine, wrong))
+        assert one.setting == other.setting
+        np.testing.assert_array_equal(one.held_out, other.held_out)
+
+
+def test_a_network_stops_where_the_folds_say(wine, monkeypatch):
+    monkeypatch.setattr(stopped_network, "SETTINGS", ((3e-3, 0.1), (3e-5, 0.1)))
+    tuning = Tuning(wine)
+    best = best_stopped_network("gce", tuning.features, wine.noisy, tuning.splits, tuning.seed)
+    chosen = tuning.choose("gce")
+    assert chosen.setting == {"rate": best.candidate["rate"], "decay": best.candidate["decay"], "epochs": best.epoch}
+    rows = np.concatenate([split.held_out for split in tuning.splits])
+    np.testing.assert_array_equal(chosen.held_out[rows], best.predictions)
+    made = tuning.estimator("gce", chosen.setting)
+    assert (made.loss, made.rate, made.epochs) == ("gce", 3e-3, best.epoch)
+
+
+def test_a_stopped_network_is_an_estimator():
+    x, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = StoppedNetwork(epochs=15)
+    slow, longer = clone(model).set_params(rate=1e-5), clone(model).set_params(epochs=30)
+    fitted = model.fit(x, names)
+    assert fitted.score(x, names) > 0.9 > slow.fit(x, names).score(x, names)
+    np.testing.assert_allclose(fitted.predict_proba(x).sum(1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(fitted.predict_proba(x), clone(model).fit(x, names).predict_proba(x))
+    assert (fitted.predict_proba(x) != longer.fit(x, names).predict_proba(x)).any()
+
+
+def test_support_vectors_get_probabilities_for_cleanlab():
+    x, y = load_iris(return_X_y=True)
+    np.testing.assert_allclose(with_probabilities(SVC()).fit(x, y).predict_proba(x).sum(1), 1)
+    forest = KNeighborsClassifier()
+    assert with_probabilities(forest) is forest
+
+
+def test_rows_are_kept_as_they_come(monkeypatch, tmp_path):
+    quick = partial(RobustClassifier, learners=["closed-form", "k-nn"], rounds=1)
+    monkeypatch.setattr(fit_accuracy, "RobustClassifier", quick)
+    places = [Place("wine", "sym:0.3", 0, method) for method in ("symloss", "logistic", "k-nn", "cleanlab")]
+    work = measure_all(tmp_path, places)
+    first = next(work)
+    assert [path.name for path in tmp_path.rglob("*.json")] == ["sym-0.3-0-symloss.json"]
+    ours, logistic, neighbours, cleanlab = [first, *work]
+    assert read_rows(tmp_path, places) == [ours, logistic, neighbours, cleanlab]
+    for row in (ours, logistic, neighbours, cleanlab):
+        assert row["noise_rate"] == pytest.approx(0.3, abs=0.01)
+        assert 0.6 < row["accuracy"] <= 1
+        assert 0.6 < row["average_precision"] <= 1
+        assert row["seconds"] > 0
+        assert row["environment"]["scikit-learn"]
+    assert cleanlab["setting"]["over"] in ("logistic", "k-nn")
+    assert cleanlab["noisy_accuracy"] == max(logistic["noisy_accuracy"], neighbours["noisy_accuracy"])
+    assert ours["noise_rate_interval"][0] <= ours["noise_rate_estimate"] <= ours["noise_rate_interval"][1]
+    assert 0 < cleanlab["noise_rate_estimate"] < 1
+
+
+def test_without_wrong_labels_there_is_no_precision(tmp_path):
+    (row,) = measure_all(tmp_path, [Place("wine", "clean", 0, "k-nn")])
+    assert row["average_precision"] is None
+    assert row["accuracy"] > 0.9
+
+
+def test_a_plan_in_words():
+    places = parse_plan("wine, digits", "sym:0.3,clean", "0-1,4", "svc,symloss", None).places
+    assert places[:2] == [Place("wine", "sym:0.3", 0, "symloss"), Place("wine", "sym:0.3", 0, "svc")]
+    assert {place.seed for place in places} == {0, 1, 4}
+    assert len(places) == len(set(places)) == 2 * 2 * 3 * 2
+    whole = parse_plan("digits", None, None, None, None).places
+    assert len(whole) == 8 * 5 * len(METHODS)
+
+
+def test_cleanlab_brings_along_what_it_builds_on():
+    methods = [place.method for place in parse_plan("wine", None, "0", "cleanlab", None).places]
+    assert methods == [*RIVALS, "cleanlab"]
+
+
+def test_what_is_not_there_is_left_out_with_a_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(fit_plan, "has_cleanlab", lambda: False)
+    plan = parse_plan("mnist,photos,wine", None, "0", "k-nn,cleanlab", tmp_path)
+    assert plan.places == [Place("wine", "sym:0.3", 0, "k-nn")]
+    mnist, photos, cleanlab = plan.left_out
+    assert mnist.startswith("mnist is left out: ")
+    assert photos.startswith("photos is left out: ")
+    assert "symloss[cleanlab]" in cleanlab
+
+
+def test_images_without_the_labels_of_people_are_left_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(fit_plan, "open_data", lambda name, root: None)
+    (line,) = parse_plan("photos,cifar10n", None, "0", "k-nn", tmp_path).left_out
+    assert line.startswith("cifar10n is left out: path of human labels must be a file")
+    (tmp_path / "CIFAR-10_human.pt").touch()
+    assert parse_plan("cifar10n", None, "0", "k-nn", tmp_path).left_out == []
+
+
+def test_rows_of_noise_from_a_file_stay_in_their_folder(tmp_path):
+    path = Place("cifar10n", "human:worst@../../people.pt", 0, "k-nn").path(tmp_path)
+    assert path.parent == tmp_path / "cifar10n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"data": "wines"}, "data must be one of 'digits', .*; got 'wines'"),
+        ({"methods": "svm"}, "methods must be one of 'symloss', .*; got 'svm'"),
+        ({"seeds": "4-0"}, "seeds must be whole numbers by commas, or a range as in 0-4; got '4-0'"),
+        ({"seeds": "one"}, "seeds must be .* got 'one'"),
+        ({"noise": "loud:0.3"}, "loud"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(changed, message):
+    options = {"data": "wine", "noise": None, "seeds": None, "methods": None, "root": None}
+    with pytest.raises(ValueError, match=message):
+        parse_plan(**options | changed)
+
+
+def test_the_command_goes_on_where_it_was(tmp_path, run_command):
+    wanted = ("bench", "fit", "--data", "wine", "--methods", "k-nn", "--rows", tmp_path / "rows")
+    empty = run_command(*wanted, "--only-show")
+    assert empty.returncode != 0
+    assert "rows must be a folder with finished rows" in empty.stderr
+    assert "fit: 2/2 wine sym:0.3, seed 1, k-nn" in run_command(*wanted, "--seeds", "0,1").stderr
+    more = run_command(*wanted)
+    assert "fit: 1/1 wine sym:0.3, seed 2, k-nn" in more.stderr
+    assert "| wine sym:0.3 |" in more.stdout
+    shown = run_command(*wanted, "--json")
+    assert "fit:" not in shown.stderr
+    found = json.loads(shown.stdout)
+    assert [row["seed"] for row in found["rows"]] == [0, 1, 2]
+    assert found["environment"]["torch"] == torch.__version__
