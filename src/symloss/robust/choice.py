@@ -110,16 +110,20 @@ def winner(found: Sequence[Judged]) -> Judged:
     return min(level, key=lambda one: (SIMPLICITY[one.candidate.learner], not _symmetric(one.candidate), -one.score))
 
 
-def leaders(found: Sequence[Judged], most_single: int = MOST) -> list[Judged]:
+def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Judged]:
     """The candidates to average: the five best, and up to five more within two paired standard errors of the best.
 
     Args:
         found: all candidates.
-        most_single: how many of the networks that are trained one by one may be among them.
+        most_single: how many of the networks that are trained one by one may be among them, if they are tried. Then
+            those within two standard errors alone are taken: on photos, rows of pixels are 13 points behind.
     """
     best, *others = ranked(found)
-    level = [one for k, one in enumerate(others, 2) if k <= FEWEST or cannot_be_told_from(best, one, 2.0)]
+    fewest = FEWEST if most_single is None else 1
+    level = [one for k, one in enumerate(others, 2) if k <= fewest or cannot_be_told_from(best, one, 2.0)]
     chosen = [best, *level][:MOST]
+    if most_single is None:
+        return chosen
     surplus = [one for one in chosen if one.candidate.model is not None][most_single:]
     return [one for one in chosen if one not in surplus]
 
