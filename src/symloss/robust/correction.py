@@ -101,7 +101,8 @@ def next_round(before: Round, table: Table, labels: Labels, splits: Sequence[Spl
 def is_worse(after: Round, before: Round, noisy: Rows) -> bool:
     """Whether a round predicts held-out noisy labels worse than the one before, by more than a paired standard error.
 
-    Labels of classes that overlap are corrected wrongly, and the next round learns that.
+    Labels of classes that overlap are corrected wrongly, and the next round learns that. It is a coarse guard: the
+    corrected labels come from learners that have seen the rows that are held out.
     """
     right = [np.asarray(one.scores.argmax(1) == noisy, np.float64) for one in (before, after)]
     lost = right[0] - right[1]
