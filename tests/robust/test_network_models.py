@@ -1,6 +1,7 @@
 """RobustClassifier with a network of the user's choice: names, factories, images, what a budget buys, and bad input."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from torch import nn
 from symloss import RobustClassifier
 from symloss.noise import corrupt
 from symloss.robust.candidates import Candidate
+from symloss.robust.choice import Judged, leaders
+from symloss.robust.correction import is_worse
 from symloss.robust.held_out import Labels, network_predictions, stack
 from symloss.robust.network_model import NetworkModel, chosen_model
 from symloss.robust.network_plan import PLANS, network_plan
@@ -279,3 +282,34 @@ def test_channels_are_scaled():
     scaled = Table(images.reshape(50, -1), 2, (2, 4, 4)).scaled("channels").reshape(images.shape)
     expected = (images - images.mean((0, 2, 3), keepdims=True)) / images.std((0, 2, 3), keepdims=True)
     np.testing.assert_allclose(scaled, expected, atol=1e-5)
+
+
+def judged_at(accuracy, model=None, learner="network", rows=400):
+    """A candidate that is right for the first rows."""
+    right = (np.arange(rows) < accuracy * rows).astype(float)
+    loss = "ce" if learner == "network" else None
+    return Judged(Candidate(learner, (), "raw", loss, model), 1, accuracy, right, np.zeros((rows, 2)))
+
+
+def test_networks_that_are_trained_alone_lead_without_those_far_behind():
+    found = [
+        judged_at(0.43, "cnn4"),
+        judged_at(0.4275, "cnn8"),
+        judged_at(0.425, None, "svc"),
+        judged_at(0.3, None, "k-nn"),
+    ]
+    assert leaders(found) == found
+    assert leaders(found, 1) == [found[0], found[2]]
+    assert leaders(found, 2) == found[:3]
+
+
+def test_a_round_of_correction_that_does_harm_is_seen():
+    noisy = np.arange(1000) % 2
+
+    def predicting(right):
+        guess = np.where(np.arange(1000) < right, noisy, 1 - noisy)
+        return SimpleNamespace(scores=np.eye(2)[guess])
+
+    assert is_worse(predicting(350), predicting(400), noisy)
+    assert not is_worse(predicting(400), predicting(350), noisy)
+    assert not is_worse(predicting(400), predicting(400), noisy)

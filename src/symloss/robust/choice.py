@@ -114,19 +114,23 @@ def winner(found: Sequence[Judged]) -> Judged:
     return min(level, key=lambda one: (SIMPLICITY[one.candidate.learner], not _symmetric(one.candidate), -one.score))
 
 
-def leaders(found: Sequence[Judged], most_single: int = MOST) -> list[Judged]:
+def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Judged]:
     """The candidates to average: the five best, and up to five more within two paired standard errors of the best.
 
     If the best contradicts hardly any label: the three best, and more within one paired standard error.
 
     Args:
         found: all candidates.
-        most_single: how many of the networks that are trained one by one may be among them.
+        most_single: how many of the networks that are trained one by one may be among them, if they are tried. Then
+            those within two standard errors alone are taken: on photos, rows of pixels are 13 points behind.
     """
     best, *others = ranked(found)
     fewest, errors = (FEWEST_OF_TRUSTED, 1.0) if best.score > 1 - RARE else (FEWEST, 2.0)
+    fewest = fewest if most_single is None else 1
     level = [one for k, one in enumerate(others, 2) if k <= fewest or cannot_be_told_from(best, one, errors)]
     chosen = [best, *level][:MOST]
+    if most_single is None:
+        return chosen
     surplus = [one for one in chosen if one.candidate.model is not None][most_single:]
     return [one for one in chosen if one not in surplus]
 

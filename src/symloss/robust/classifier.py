@@ -29,7 +29,7 @@ from symloss.noise.calibration import noise_rate_interval
 from symloss.robust.candidate_search import LOSSES, Search, run
 from symloss.robust.candidates import Factory
 from symloss.robust.choice import Judged, cannot_be_told_from, leaders, winner
-from symloss.robust.correction import Round, first_round, next_round
+from symloss.robust.correction import Round, first_round, is_worse, next_round
 from symloss.robust.held_out import Labels
 from symloss.robust.input_array import as_array
 from symloss.robust.learners import KINDS
@@ -249,7 +249,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rounds = self.rounds if self.plan_ is None else min(self.rounds, self.plan_.rounds)
         for _ in range(1 if Judge.of(labels.numbers).balanced else rounds - 1):
             following = next_round(last, table, labels, splits, seed)
-            if following is None:
+            if following is None or (self.plan_ is not None and is_worse(following, last, labels.numbers)):
                 break
             last = following
         return last

@@ -17,7 +17,7 @@ from symloss.noise.calibration import Calibration, calibrate
 from symloss.robust.choice import RARE, Judged
 from symloss.robust.held_out import Labels, Networks, Probabilities, classical_predictions, network_predictions, stack
 from symloss.robust.scaled_table import Table
-from symloss.robust.splits import Floats, Rows, Split
+from symloss.robust.splits import Floats, Rows, Split, standard_error
 
 SEPARATION = 0.15
 """How far the noise, and not the overlap of classes, explains what the features leave open."""
@@ -96,6 +96,17 @@ def next_round(before: Round, table: Table, labels: Labels, splits: Sequence[Spl
     if len(np.unique(corrected)) < len(np.unique(labels.numbers)):
         return None
     return _round(before.leaders.members, table, replace(labels, numbers=corrected), labels.numbers, splits, seed)
+
+
+def is_worse(after: Round, before: Round, noisy: Rows) -> bool:
+    """Whether a round predicts held-out noisy labels worse than the one before, by more than a paired standard error.
+
+    Labels of classes that overlap are corrected wrongly, and the next round learns that. It is a coarse guard: the
+    corrected labels come from learners that have seen the rows that are held out.
+    """
+    right = [np.asarray(one.scores.argmax(1) == noisy, np.float64) for one in (before, after)]
+    lost = right[0] - right[1]
+    return bool(lost.mean() > standard_error(lost))
 
 
 def _round(
