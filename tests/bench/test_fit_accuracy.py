@@ -13,9 +13,9 @@ from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from symloss.bench import fit_accuracy, fit_data, fit_plan, stopped_network
+from symloss.bench import fit_accuracy, fit_examples, fit_plan, stopped_network
 from symloss.bench.fit_accuracy import measure_all
-from symloss.bench.fit_data import SOURCES, open_cell
+from symloss.bench.fit_examples import SOURCES, open_cell
 from symloss.bench.fit_plan import METHODS, Place, parse_plan, read_rows
 from symloss.bench.fit_rivals import RIVALS, Tuning, with_probabilities
 from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
@@ -59,7 +59,7 @@ def test_some_rows_are_kept_with_their_share_of_each_class_and_their_own_human_l
     features = np.arange(len(labels), dtype=np.float32)[:, None]
     part = features, labels
     source = replace(SOURCES["cifar10n"], open=lambda seed, root: (part, part), rows=56)
-    monkeypatch.setitem(fit_data.SOURCES, "cifar10n", source)
+    monkeypatch.setitem(fit_examples.SOURCES, "cifar10n", source)
     cell, other = (open_cell("cifar10n", "human:worst", seed, tmp_path) for seed in (0, 1))
     places = cell.features[:, 0].astype(int)
     np.testing.assert_array_equal(cell.noisy, people[places])

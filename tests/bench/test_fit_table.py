@@ -113,3 +113,7 @@ def test_what_differs_between_environments_is_listed():
     assert "Rows: 3" in made
     assert "\n- torch 2.13, threads 1\n" in made
     assert "commit: abc (2 rows), def (1 row)" in made
+
+
+def test_ours_comes_first():
+    assert Results([row("svc", 0, 0.9), row("ce", 0, 0.9), row("symloss", 1, 0.9)]).methods == ["symloss", "svc", "ce"]

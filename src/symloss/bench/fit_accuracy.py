@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
-from symloss.bench.fit_data import NoisyCell, open_cell
+from symloss.bench.fit_examples import NoisyCell, open_cell
 from symloss.bench.fit_plan import Place, Row, has_cleanlab, read_rows
 from symloss.bench.fit_rivals import RIVALS, Tuning, quietly_fitted, with_probabilities
 from symloss.environment import hardware_and_versions, versions

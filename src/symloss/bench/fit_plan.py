@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from symloss import checks
-from symloss.bench.fit_data import PUBLISHED, SOURCES
+from symloss.bench.fit_examples import PUBLISHED, SOURCES
 from symloss.bench.fit_rivals import RIVALS
 from symloss.data.opening import open_data
 from symloss.environment import data_root

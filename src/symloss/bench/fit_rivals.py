@@ -23,7 +23,7 @@ from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untype
 from sklearn.svm import SVC  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 
-from symloss.bench.fit_data import NoisyCell
+from symloss.bench.fit_examples import NoisyCell
 from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
 from symloss.robust.held_out import probabilities
 from symloss.robust.scaled_table import Table

@@ -41,7 +41,7 @@ class Results:
 
     def __init__(self, rows: Sequence[Row]):
         self.rows = list(rows)
-        self.methods = list(dict.fromkeys(row["method"] for row in rows))
+        self.methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda method: method != OURS)
         self.cells = list(dict.fromkeys((row["data"], row["noise"]) for row in rows))
         self._by_place = {(row["data"], row["noise"], row["method"], row["seed"]): row for row in rows}
 
