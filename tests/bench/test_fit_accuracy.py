@@ -105,7 +105,7 @@ def test_the_truth_is_not_looked_at(wine, monkeypatch):
 def test_a_network_stops_where_the_folds_say(wine, monkeypatch):
     monkeypatch.setattr(stopped_network, "SETTINGS", ((3e-3, 0.1), (3e-5, 0.1)))
     tuning = Tuning(wine)
-    best = best_stopped_network("gce", tuning.features, wine.noisy, tuning.splits, tuning.seed)
+    best = best_stopped_network("gce", tuning.features("gce"), wine.noisy, tuning.splits, tuning.seed)
     chosen = tuning.choose("gce")
     assert chosen.setting == {"rate": best.candidate["rate"], "decay": best.candidate["decay"], "epochs": best.epoch}
     rows = np.concatenate([split.held_out for split in tuning.splits])

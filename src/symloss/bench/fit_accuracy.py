@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import average_precision_score  # type: ignore[import-untyped]
 
-from symloss.bench.fit_examples import NoisyCell, open_cell
+from symloss.bench.fit_examples import Labels, NoisyCell, open_cell
 from symloss.bench.fit_plan import Place, Row, has_cleanlab, read_rows
 from symloss.bench.fit_rivals import RIVALS, Tuning, quietly_fitted, with_probabilities
 from symloss.environment import hardware_and_versions, versions
 from symloss.robust.classifier import RobustClassifier
+from symloss.robust.splits import Floats
 from symloss.robust.threads import one_thread
 from symloss.writing import write_whole
 
@@ -57,18 +58,42 @@ def _measured(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Ro
         found = _cleanlab(place, cell, tuning, folder)
     else:
         found = _rival(place.method, cell, tuning)
-    scores, predicted = found.pop("label_scores"), found.pop("predicted")
-    wrong = cell.noisy != cell.clean
+    scores, predicted, margins = found.pop("label_scores"), found.pop("predicted"), found.pop("margins", None)
+    probabilities = found.pop("probabilities", None)
     return {
         **found,
         "accuracy": float((predicted == cell.test_labels).mean()),
-        "average_precision": float(average_precision_score(wrong, -scores)) if wrong.any() else None,
+        "calibration_error": None if probabilities is None else calibration_error(probabilities, cell.test_labels),
+        "average_precision": _average_precision(cell, scores),
+        "average_precision_of_margins": _average_precision(cell, margins),
         "noise_rate": cell.noise_rate,
         "seconds": time.perf_counter() - wall,
         "processor_seconds": time.process_time() - processor,
         "rows": len(cell.noisy),
         "test_rows": len(cell.test_labels),
     }
+
+
+def calibration_error(probabilities: Floats, labels: Labels, bins: int = 15) -> float:
+    """The expected calibration error: how far confidence is from accuracy, over bins of equal width.
+
+    Args:
+        probabilities: (N, C).
+        labels: (N,), class numbers.
+        bins: of the confidence.
+
+    >>> calibration_error(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]))
+    0.4
+    """
+    confidence = probabilities.max(1)
+    gap = (probabilities.argmax(1) == labels) - confidence
+    sums = np.bincount(np.minimum((confidence * bins).astype(int), bins - 1), gap)
+    return float(np.abs(sums).sum() / len(labels))
+
+
+def _average_precision(cell: NoisyCell, scores: Floats | None) -> float | None:
+    wrong = cell.noisy != cell.clean
+    return float(average_precision_score(wrong, -scores)) if scores is not None and wrong.any() else None
 
 
 def _symloss(cell: NoisyCell) -> Row:
@@ -80,17 +105,21 @@ def _symloss(cell: NoisyCell) -> Row:
         "noise_rate_interval": list(model.noise_rate_interval_),
         "label_scores": model.label_scores_,
         "predicted": model.predict(cell.test),
+        "probabilities": model.predict_proba(cell.test),
     }
 
 
 def _rival(name: str, cell: NoisyCell, tuning: Tuning) -> Row:
     chosen = tuning.choose(name)
-    fitted = quietly_fitted(tuning.estimator(name, chosen.setting), tuning.features, cell.noisy)
+    fitted = quietly_fitted(tuning.estimator(name, chosen.setting), tuning.features(name), cell.noisy)
+    test = tuning.test(name)
     return {
         "setting": chosen.setting,
         "noisy_accuracy": chosen.noisy_accuracy,
         "label_scores": chosen.held_out[np.arange(len(cell.noisy)), cell.noisy],
-        "predicted": fitted.predict(tuning.test),
+        "predicted": fitted.predict(test),
+        "probabilities": fitted.predict_proba(test) if hasattr(fitted, "predict_proba") else None,
+        "margins": getattr(fitted, "margins_", None),
     }
 
 
@@ -102,13 +131,17 @@ def _cleanlab(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Ro
     best = max(rivals, key=lambda row: row["noisy_accuracy"])
     estimator = with_probabilities(tuning.estimator(best["method"], best["setting"]))
     cleaned = quietly_fitted(
-        CleanLearning(estimator, cv_n_folds=len(tuning.splits), seed=cell.seed), tuning.features, cell.noisy
+        CleanLearning(estimator, cv_n_folds=len(tuning.splits), seed=cell.seed),
+        tuning.features(best["method"]),
+        cell.noisy,
     )
+    test = tuning.test(best["method"])
     joint = np.asarray(cleaned.confident_joint)
     return {
         "setting": {"over": best["method"], **best["setting"]},
         "noisy_accuracy": best["noisy_accuracy"],
         "noise_rate_estimate": float(1 - np.trace(joint) / joint.sum()),
         "label_scores": cleaned.get_label_issues()["label_quality"].to_numpy(),
-        "predicted": cleaned.predict(tuning.test),
+        "predicted": cleaned.predict(test),
+        "probabilities": cleaned.predict_proba(test),
     }

@@ -170,8 +170,8 @@ SOURCES = {
     "wine": NoisySource(_split(load_wine), ("sym:0.3",), 3, "standard"),
     "breast-cancer": NoisySource(_split(load_breast_cancer), ("sym:0.3",), 3, "standard"),
     "table": NoisySource(_table, ("sym:0.25", "pair:0.3"), 3, "standard"),
-    "mnist": NoisySource(_published("mnist", flat=True), ("sym:0.6", "asym:0.4"), 3, "raw", "mnist", 10_000),
-    "mnist-all": NoisySource(_published("mnist", flat=True), ("sym:0.6",), 1, "raw", "mnist"),
+    "mnist": NoisySource(_published("mnist", flat=False), ("sym:0.6", "asym:0.4"), 3, "raw", "mnist", 10_000),
+    "mnist-all": NoisySource(_published("mnist", flat=False), ("sym:0.6",), 1, "raw", "mnist"),
     "photos": NoisySource(_published("cifar10", flat=False), ("asym:0.3",), 3, "raw", "cifar10", 3000),
     "cifar10n": NoisySource(_published("cifar10", flat=False), ("human:worst",), 3, "raw", "cifar10", 5000),
 }

@@ -1,27 +1,33 @@
-"""A small network that stops at a given epoch: what a person without robust choice would train."""
+"""A network that stops at a given epoch: what a person without robust choice would train."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
-from torch import Tensor
 
 from symloss.robust.candidates import Candidate
 from symloss.robust.choice import Epochs, Judged
-from symloss.robust.held_out import network_predictions, rows_held_out
+from symloss.robust.held_out import Networks, network_predictions, rows_held_out
+from symloss.robust.network_model import NetworkModel
+from symloss.robust.predictor import mean_of_networks
+from symloss.robust.single_networks import SingleNetworks
 from symloss.robust.splits import Judge, Rows, Split
-from symloss.robust.stacked import LEARNING_RATE, NetworkSchedule, StackedMember, StackedNetworks
+from symloss.robust.stacked import NetworkSchedule, StackedMember, StackedNetworks
+from symloss.training.margin_sums import margins
 
 SETTINGS = tuple((rate, decay) for rate in (3e-3, 1e-3) for decay in (0.1, 1.0))
 """Learning rates and weight decays to choose from."""
+SHARE_OF_EPOCHS = 1 / 3
+"""Networks for images have this share of the ordinary epochs, as those of ``RobustClassifier`` by default."""
 
 
 class StoppedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The perceptron of ``RobustClassifier``, trained with one loss for so many epochs.
+    """The network of ``RobustClassifier``, trained with one loss for so many epochs.
 
     Args:
         loss: the spec of the loss.
@@ -29,33 +35,63 @@ class StoppedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         decay: the weight decay.
         epochs: when training stops. The learning rate falls as if it went on.
         seed: of initial weights and of the order of rows.
+        model: the name of a network for images; None for the perceptron.
+        input_shape: of an image, which is a row of pixels in X; None for the perceptron.
+
+    Attributes:
+        margins_: (N,), the mean over epochs of the margin of each training row, also called AUM.
     """
 
-    def __init__(self, loss: str = "ce", rate: float = 3e-3, decay: float = 1e-3, epochs: int = 30, seed: int = 0):
+    def __init__(
+        self,
+        loss: str = "ce",
+        rate: float = 3e-3,
+        decay: float = 1e-3,
+        epochs: int = 30,
+        seed: int = 0,
+        model: str | None = None,
+        input_shape: tuple[int, ...] | None = None,
+    ):
         self.loss, self.rate, self.decay, self.epochs, self.seed = loss, rate, decay, epochs, seed
+        self.model, self.input_shape = model, input_shape
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
         """Train on features (N, d) and labels (N,)."""
         self.classes_, numbers = np.unique(y, return_inverse=True)
-        member = StackedMember(self.loss, self.decay, torch.arange(len(numbers)), 0)
-        networks = _Networks(X, numbers, len(self.classes_), [member], self.rate, self.seed)
+        rows, labels = torch.arange(len(numbers)), torch.from_numpy(numbers)
+        network = None if self.model is None else NetworkModel(self.model, self.input_shape or (), len(self.classes_))
+        members = [StackedMember(self.loss, self.decay, rows, 0)]
+        networks = _networks(network, X, numbers, len(self.classes_), members, self.rate, self.seed)
+        total = torch.zeros(len(rows))
         for _ in range(self.epochs):
             networks.train_epoch()
+            total += margins(networks.scores([rows])[0], labels)[0]
+        self.margins_ = (total / self.epochs).numpy()
         self.module_ = networks.module(0)
         return self
 
-    @torch.no_grad()
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
         """The softmax of the scores (n, C)."""
-        return self.module_(torch.from_numpy(np.asarray(X, np.float32))).softmax(1).numpy()
+        return mean_of_networks([self.module_], _inputs(X, self.input_shape))
 
     def predict(self, X: Any) -> Any:  # noqa: N803
         """The most probable class (n,)."""
         return self.classes_[self.predict_proba(X).argmax(1)]
 
 
-def best_stopped_network(loss: str, features: Any, noisy: Rows, splits: Sequence[Split], seed: int) -> Judged:
-    """The learning rate, weight decay and epoch with the best accuracy on noisy labels that were held out."""
+def best_stopped_network(
+    loss: str, features: Any, noisy: Rows, splits: Sequence[Split], seed: int, model: NetworkModel | None = None
+) -> Judged:
+    """The learning rate, weight decay and epoch with the best accuracy on noisy labels that were held out.
+
+    Args:
+        loss: the spec of the loss.
+        features: (N, d), scaled.
+        noisy: (N,), the labels.
+        splits: which rows are held out.
+        seed: of initial weights and of the order of rows.
+        model: of networks for images; None for the perceptron.
+    """
     judge, rows = Judge.of(noisy), rows_held_out(splits)
     found = []
     for rate in dict.fromkeys(rate for rate, _ in SETTINGS):
@@ -65,7 +101,7 @@ def best_stopped_network(loss: str, features: Any, noisy: Rows, splits: Sequence
             for decay in decays
             for fold, split in enumerate(splits)
         ]
-        networks = _Networks(features, noisy, int(noisy.max()) + 1, members, rate, seed)
+        networks = _networks(model, features, noisy, int(noisy.max()) + 1, members, rate, seed)
         running = [
             Epochs(Candidate("network", (("rate", rate), ("decay", decay)), loss=loss), judge, rows) for decay in decays
         ]
@@ -77,16 +113,25 @@ def best_stopped_network(loss: str, features: Any, noisy: Rows, splits: Sequence
     return max(found, key=lambda one: one.score)
 
 
-class _Networks(StackedNetworks):
-    """Stacked networks with a learning rate of their own."""
+def _networks(
+    model: NetworkModel | None,
+    features: Any,
+    labels: Rows,
+    classes: int,
+    members: Sequence[StackedMember],
+    rate: float,
+    seed: int,
+) -> Networks:
+    """The networks of ``RobustClassifier`` with a learning rate of their own."""
+    schedule = replace(NetworkSchedule.of(min(len(member.rows) for member in members)), rate=rate)
+    y = torch.from_numpy(np.asarray(labels, np.int64))
+    weights = torch.ones(len(y))
+    if model is None:
+        return StackedNetworks(_inputs(features, None), y, weights, classes, members, schedule, seed)
+    schedule = replace(schedule, epochs=max(1, round(SHARE_OF_EPOCHS * schedule.epochs)))
+    return SingleNetworks(model, _inputs(features, model.input_shape), y, weights, members, schedule, seed)
 
-    def __init__(
-        self, features: Any, labels: Rows, classes: int, members: Sequence[StackedMember], rate: float, seed: int
-    ):
-        schedule = NetworkSchedule.of(min(len(member.rows) for member in members))
-        x, y = torch.from_numpy(np.asarray(features, np.float32)), torch.from_numpy(labels.astype(np.int64))
-        super().__init__(x, y, torch.ones(len(y)), classes, members, schedule, seed)
-        self.factor = rate / LEARNING_RATE
 
-    def _move(self, gradients: Sequence[Tensor], rate: float, decay: Tensor) -> None:
-        super()._move(gradients, self.factor * rate, decay)
+def _inputs(features: Any, input_shape: tuple[int, ...] | None) -> torch.Tensor:
+    rows = torch.from_numpy(np.asarray(features, np.float32))
+    return rows if input_shape is None else rows.reshape(-1, *input_shape)

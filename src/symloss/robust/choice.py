@@ -18,6 +18,8 @@ RARE = 0.02
 """Below this rate of noise the labels can be trusted as they are."""
 FEWEST, MOST = 5, 10
 """So many candidates are averaged. Fewer than five had a bad day now and then."""
+FAR_BEHIND = (3.0, 0.1)
+"""None is averaged that is behind the best by so many paired standard errors and by this share of its accuracy."""
 FEWEST_OF_TRUSTED = 3
 """So many if noise is rare: then the best of them are known well, and others only dilute them."""
 WINDOW = 2
@@ -117,7 +119,8 @@ def winner(found: Sequence[Judged]) -> Judged:
 def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Judged]:
     """The candidates to average: the five best, and up to five more within two paired standard errors of the best.
 
-    If the best contradicts hardly any label: the three best, and more within one paired standard error.
+    If the best contradicts hardly any label: the three best, and more within one paired standard error. None of them is
+    far behind.
 
     Args:
         found: all candidates.
@@ -127,12 +130,21 @@ def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Jud
     best, *others = ranked(found)
     fewest, errors = (FEWEST_OF_TRUSTED, 1.0) if best.score > 1 - RARE else (FEWEST, 2.0)
     fewest = fewest if most_single is None else 1
-    level = [one for k, one in enumerate(others, 2) if k <= fewest or cannot_be_told_from(best, one, errors)]
+    level = [
+        one
+        for k, one in enumerate(others, 2)
+        if cannot_be_told_from(best, one, errors) or (k <= fewest and not _far_behind(best, one))
+    ]
     chosen = [best, *level][:MOST]
     if most_single is None:
         return chosen
     surplus = [one for one in chosen if one.candidate.model is not None][most_single:]
     return [one for one in chosen if one not in surplus]
+
+
+def _far_behind(best: Judged, other: Judged) -> bool:
+    errors, share = FAR_BEHIND
+    return not cannot_be_told_from(best, other, errors) and other.score < (1 - share) * best.score
 
 
 def _symmetric(candidate: Candidate) -> bool:

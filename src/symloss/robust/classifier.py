@@ -29,9 +29,11 @@ from symloss.noise.calibration import noise_rate_interval
 from symloss.robust.candidate_search import LOSSES, Search, run
 from symloss.robust.candidates import Factory
 from symloss.robust.choice import Judged, cannot_be_told_from, leaders, winner
-from symloss.robust.correction import Round, first_round, is_worse, next_round
+from symloss.robust.correction import Round, first_round, last_round
+from symloss.robust.explanation import Explanation
 from symloss.robust.held_out import Labels
 from symloss.robust.input_array import as_array
+from symloss.robust.leaders import Material
 from symloss.robust.learners import KINDS
 from symloss.robust.memory import Memory
 from symloss.robust.mixed_table import is_mixed_table
@@ -149,9 +151,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = self._search(table, labels, judge, seed)
         lead = leaders(found) if self.plan_ is None else leaders(found, self.plan_.leaders)
         best = winner(found)
-        last = self._rounds(lead if not self.simple or best in lead else [best, *lead], table, labels, seed)
+        material = Material(table, labels, self.folds_, judge, seed)
+        last = self._last_round(lead if not self.simple or best in lead else [best, *lead], material)
         self._keep_choice(found, best, judge)
-        self._keep_labels(last, noisy)
+        self._keep_labels(last.explanation, noisy)
+        self.trained_labels_ = last.labels
         self._keep_candidates(found, best, last)
         if self.simple:
             temperature = last.leaders.temperatures[last.leaders.members.index(best)]
@@ -243,23 +247,20 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return hold_out(noisy, 0.2, seed) if plan is None else self.folds_[:1]
         return self.folds_ if plan is None else self.folds_[: plan.judged]
 
-    def _rounds(self, lead: Sequence[Judged], table: Table, labels: Labels, seed: int) -> Round:
-        splits: tuple[Split, ...] = self.folds_
-        last = first_round(lead, table, labels, splits, seed)
-        rounds = self.rounds if self.plan_ is None else min(self.rounds, self.plan_.rounds)
-        for _ in range(1 if Judge.of(labels.numbers).balanced else rounds - 1):
-            following = next_round(last, table, labels, splits, seed)
-            if following is None or (self.plan_ is not None and is_worse(following, last, labels.numbers)):
-                break
-            last = following
-        return last
+    def _last_round(self, lead: Sequence[Judged], material: Material) -> Round:
+        first = first_round(lead, material)
+        rounds, checked = self.rounds, 1 if len(material.labels.numbers) > FOLDS_UP_TO else len(self.folds_)
+        if self.plan_ is not None:
+            rounds, checked = min(rounds, self.plan_.rounds), self.plan_.judged
+        # Where classes are very unequal, every round would give more examples to the large ones.
+        return last_round(first, min(rounds, 2) if material.judge.balanced else rounds, material, checked)
 
     def _keep_choice(self, found: Sequence[Judged], best: Judged, judge: Judge) -> None:
         self.learner_, self.loss_, self.epoch_ = best.candidate.learner, best.candidate.loss, best.epoch
         self.measure_ = judge.measure
 
-    def _keep_labels(self, last: Round, noisy: Rows) -> None:
-        posterior = last.posterior(noisy)
+    def _keep_labels(self, last: Explanation, noisy: Rows) -> None:
+        posterior = last.posterior
         self.transition_ = last.calibration.transition.numpy()
         self.label_scores_ = posterior[np.arange(len(noisy)), noisy]
         self.suggested_labels_ = self.classes_[posterior.argmax(1)]
@@ -269,7 +270,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         low, high = noise_rate_interval(last.calibration, scores, torch.from_numpy(noisy))
         self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
         self.oof_probabilities_ = scores.div(last.temperature).softmax(1).numpy()
-        self.posterior_, self.trained_labels_ = posterior, last.labels
+        self.posterior_ = posterior
 
     def _keep_candidates(self, found: Sequence[Judged], best: Judged, last: Round) -> None:
         rows = np.concatenate([split.held_out for split in self.folds_])

@@ -30,12 +30,16 @@ class Labels:
     """What learners are trained on.
 
     Args:
-        numbers: (N,), class numbers.
+        numbers: (N,), class numbers; or (splits, N) if each split has its own.
         weights: (N,), what each row counts; None if all count the same.
     """
 
     numbers: Rows
     weights: Floats | None = None
+
+    def of_split(self, place: int) -> Labels:
+        """The labels of one split."""
+        return self if self.numbers.ndim == 1 else replace(self, numbers=self.numbers[place])
 
     def counted(self, rows: Rows) -> Rows:
         """Those of the rows whose weight is not zero."""
@@ -78,12 +82,13 @@ def classical_predictions(
     """The predictions of a candidate that is no network, for all rows that are held out."""
     features = table.scaled(candidate.scaling)
     parts = []
-    for split in splits:
-        known = np.unique(labels.numbers[labels.counted(split.train)])
+    for place, split in enumerate(splits):
+        given = labels.of_split(place)
+        known = np.unique(given.numbers[given.counted(split.train)])
         if len(known) == 1:  # nothing to learn: the one class is certain
             parts.append(np.eye(table.classes, dtype=np.float32)[np.repeat(known, len(split.held_out))])
             continue
-        estimator = fitted(candidate, table, labels, split.train, seed)
+        estimator = fitted(candidate, table, given, split.train, seed)
         parts.append(probabilities(estimator, features[split.held_out], table.classes))
     return np.concatenate(parts)
 
@@ -105,7 +110,7 @@ def stack(
         for candidate in candidates
         for fold, split in enumerate(splits)
     ]
-    weights = torch.ones(len(labels.numbers)) if labels.weights is None else torch.tensor(labels.weights).float()
+    weights = torch.ones(labels.numbers.shape[-1]) if labels.weights is None else torch.tensor(labels.weights).float()
     schedule = NetworkSchedule.of(min(len(split.train) for split in splits))
     if "epochs" in dict(candidates[0].settings):
         schedule = replace(schedule, epochs=int(candidates[0]["epochs"]))
@@ -115,6 +120,7 @@ def stack(
         return StackedNetworks(features, numbers, weights, table.classes, members, schedule, seed)
     built = NetworkModel(model, table.input_shape, table.classes)
     inputs = features.reshape(-1, *table.input_shape)
+    schedule = replace(schedule, rate=built.learning_rate)
     return SingleNetworks(built, inputs, numbers, weights, members, schedule, seed)
 
 

@@ -40,8 +40,17 @@ class NetworkPlan:
         """What it costs, in ordinary trainings on all rows."""
         tried = self.candidates * (HALVED if self.candidates > 3 else 1.0)
         search = tried * self.judged * (1 - 1 / self.folds)
-        learnt = self.leaders * (self.rounds * (self.folds - 1) + self.refit)
+        learnt = self.leaders * (self.rounds * (self.folds - 1) + self.refit + self._checks)
         return self.epochs * (search + STOPS_AT * learnt)
+
+    @property
+    def _checks(self) -> float:
+        """What it costs to find out whether corrections help, for one leader."""
+        if self.rounds == 1 or self.folds == 2:
+            return 0.0
+        pairs = self.judged * (2 * self.folds - self.judged - 1) / 2
+        ways = 1 + (self.rounds > 2)
+        return pairs * (1 - 2 / self.folds) + ways * self.judged * (1 - 1 / self.folds)
 
 
 PLANS = (
@@ -49,7 +58,7 @@ PLANS = (
     NetworkPlan(folds=5, judged=5, candidates=6, leaders=3, rounds=3),
     NetworkPlan(folds=5, judged=5, candidates=6, leaders=3, rounds=3, epochs=0.5),
     NetworkPlan(folds=5, judged=5, candidates=4, leaders=2, rounds=2, epochs=0.4),
-    NetworkPlan(folds=5, judged=2, candidates=3, leaders=1, rounds=2, epochs=1 / 3),
+    NetworkPlan(folds=5, judged=1, candidates=3, leaders=1, rounds=2, epochs=1 / 3),
     NetworkPlan(folds=3, judged=1, candidates=2, leaders=1, rounds=2, epochs=1 / 3, refit=True),
     NetworkPlan(folds=2, judged=1, candidates=1, leaders=1, rounds=1, epochs=1 / 3, refit=True),
 )

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from symloss.robust.candidates import Candidate
-from symloss.robust.correction import Round, mean_scores
+from symloss.robust.correction import Round
 from symloss.robust.held_out import Labels, fitted, probabilities, stack
+from symloss.robust.leaders import mean_scores
 from symloss.robust.scaled_table import Scaler, Table
 from symloss.robust.single_networks import rows_at_a_time
 from symloss.robust.splits import Floats, Split
@@ -64,7 +65,8 @@ class Predictor:
     def _of(self, member: Member, features: Any) -> Floats:
         if member.networks:
             return mean_of_networks(member.networks, torch.from_numpy(features).reshape(-1, *self.input_shape))
-        return probabilities(member.estimator, features, self.classes)
+        # In float64 for the same reason as the networks.
+        return probabilities(member.estimator, features.astype(np.float64), self.classes)
 
     def module(self) -> nn.Module | None:
         """The first member that is a network, as a module for features that are not scaled; None if there is none."""
@@ -128,7 +130,7 @@ def mean_predictor(last: Round, table: Table, labels: Labels, seed: int, *, refi
         else:
             networks = tuple(precise(net, one.candidate) for net in last.leaders.networks[k])
             members.append(Member(one.candidate, temperature, networks=networks))
-    return Predictor(table.scaler, tuple(members), last.temperature, table.classes, table.input_shape)
+    return Predictor(table.scaler, tuple(members), last.explanation.temperature, table.classes, table.input_shape)
 
 
 def single_predictor(

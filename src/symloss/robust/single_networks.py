@@ -28,7 +28,7 @@ class SingleNetworks:
     Args:
         model: builds the networks.
         features: (N, *input_shape), all rows.
-        labels: (N,), their labels.
+        labels: (N,), their labels; or (splits, N) if each split has its own.
         weights: (N,), what each row counts in the loss.
         members: the networks.
         schedule: how long they are trained.
@@ -51,8 +51,7 @@ class SingleNetworks:
         self.epoch = 0
         self.networks = [model.build(1000 * seed + member.fold) for member in members]
         self.optimizers = [
-            _adam(net, member.weight_decay, model.learning_rate)
-            for net, member in zip(self.networks, members, strict=True)
+            _adam(net, member.weight_decay, schedule.rate) for net, member in zip(self.networks, members, strict=True)
         ]
 
     def train_epoch(self) -> None:
@@ -63,17 +62,20 @@ class SingleNetworks:
             for net, optimizer, member in zip(self.networks, self.optimizers, self.members, strict=True):
                 with _random(1_000_000 * self.seed + 1000 * member.fold + self.epoch):
                     order = member.rows[torch.randperm(len(member.rows))[:count]]
-                    self._train(net, optimizer, member.loss, order, steps)
+                    self._train(net, optimizer, member, order, steps)
         self.epoch += 1
 
-    def _train(self, net: nn.Module, optimizer: torch.optim.Optimizer, loss: str, order: Tensor, steps: int) -> None:
+    def _train(
+        self, net: nn.Module, optimizer: torch.optim.Optimizer, member: StackedMember, order: Tensor, steps: int
+    ) -> None:
         net.train()
+        labels = self.labels if self.labels.ndim == 1 else self.labels[member.fold]
         for step in range(steps):
             rows = order[step * self.schedule.batch : (step + 1) * self.schedule.batch]
             progress = (self.epoch + step / steps) / self.schedule.epochs
             for group in optimizer.param_groups:
-                group["lr"] = self.model.learning_rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-            values = self.criteria[loss](net(self.features[rows]), self.labels[rows])
+                group["lr"] = self.schedule.rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+            values = self.criteria[member.loss](net(self.features[rows]), labels[rows])
             optimizer.zero_grad(set_to_none=True)
             (values * self.weights[rows]).mean().backward()
             optimizer.step()

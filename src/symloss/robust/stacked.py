@@ -51,10 +51,12 @@ class NetworkSchedule:
     Args:
         epochs: after so many the learning rate, which falls as a cosine, is zero.
         batch: examples in each step.
+        rate: the learning rate at the start.
     """
 
     epochs: int
     batch: int
+    rate: float = LEARNING_RATE
 
     @classmethod
     def of(cls, rows: int) -> NetworkSchedule:
@@ -68,7 +70,7 @@ class StackedNetworks:
 
     Args:
         features: (N, d), all rows.
-        labels: (N,), their labels.
+        labels: (N,), their labels; or (splits, N) if each split has its own.
         weights: (N,), what each row counts in the loss.
         classes: the number of classes C.
         members: the networks, those with the same loss next to each other.
@@ -117,7 +119,7 @@ class StackedNetworks:
             rows = order[:, start : start + self.schedule.batch]
             gradients = torch.autograd.grad(self._loss(rows), self.parameters)
             progress = self.step / (steps * self.schedule.epochs)
-            self._move(gradients, LEARNING_RATE * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))), decay)
+            self._move(gradients, self.schedule.rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))), decay)
         self.epoch += 1
 
     def _order(self) -> Tensor:
@@ -132,7 +134,11 @@ class StackedNetworks:
 
     def _loss(self, rows: Tensor) -> Tensor:
         """The sum of the networks' mean losses. Networks with one loss are evaluated in one call."""
-        scores, labels, weights = self._forward(self.features[rows], train=True), self.labels[rows], self.weights[rows]
+        scores, weights = self._forward(self.features[rows], train=True), self.weights[rows]
+        if self.labels.ndim == 1:
+            labels = self.labels[rows]
+        else:
+            labels = self.labels[torch.tensor([[member.fold] for member in self.members]), rows]
         total, start = scores.new_zeros(()), 0
         for loss, group in groupby(self.members, key=lambda member: member.loss):
             part = slice(start, start + len(list(group)))
