@@ -13,7 +13,7 @@ from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from symloss.bench import fit_accuracy, fit_examples, fit_plan, stopped_network
+from symloss.bench import fit_accuracy, fit_examples, fit_plan, fit_rivals
 from symloss.bench.fit_accuracy import measure_all
 from symloss.bench.fit_examples import SOURCES, open_cell
 from symloss.bench.fit_plan import METHODS, Place, parse_plan, read_rows
@@ -94,7 +94,7 @@ def test_settings_that_need_more_rows_are_not_tried(wine):
 
 
 def test_the_truth_is_not_looked_at(wine, monkeypatch):
-    monkeypatch.setattr(stopped_network, "SETTINGS", ((3e-3, 0.1),))
+    monkeypatch.setattr(fit_rivals, "SETTINGS", ((3e-3, 0.1),))
     wrong = replace(wine, clean=np.roll(wine.clean, 1))
     for rival in ("k-nn", "ce"):
         one, other = (Tuning(cell).choose(rival) for cell in (wine, wrong))
@@ -103,9 +103,11 @@ def test_the_truth_is_not_looked_at(wine, monkeypatch):
 
 
 def test_a_network_stops_where_the_folds_say(wine, monkeypatch):
-    monkeypatch.setattr(stopped_network, "SETTINGS", ((3e-3, 0.1), (3e-5, 0.1)))
+    monkeypatch.setattr(fit_rivals, "SETTINGS", ((3e-3, 0.1), (3e-5, 0.1)))
     tuning = Tuning(wine)
-    best = best_stopped_network("gce", tuning.features("gce"), wine.noisy, tuning.splits, tuning.seed)
+    best = best_stopped_network(
+        "gce", tuning.features("gce"), wine.noisy, tuning.splits, tuning.seed, settings=fit_rivals.SETTINGS
+    )
     chosen = tuning.choose("gce")
     assert chosen.setting == {"rate": best.candidate["rate"], "decay": best.candidate["decay"], "epochs": best.epoch}
     rows = np.concatenate([split.held_out for split in tuning.splits])

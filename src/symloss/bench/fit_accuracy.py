@@ -92,8 +92,11 @@ def calibration_error(probabilities: Floats, labels: Labels, bins: int = 15) -> 
 
 
 def _average_precision(cell: NoisyCell, scores: Floats | None) -> float | None:
-    wrong = cell.noisy != cell.clean
-    return float(average_precision_score(wrong, -scores)) if scores is not None and wrong.any() else None
+    if scores is None:
+        return None
+    known = np.isfinite(scores)
+    wrong = (cell.noisy != cell.clean)[known]
+    return float(average_precision_score(wrong, -scores[known])) if wrong.any() else None
 
 
 def _symloss(cell: NoisyCell) -> Row:

@@ -1,7 +1,7 @@
 """What people use today on wrong labels: learners of scikit-learn, two networks, and cleanlab.
 
 Each has at most four settings. They are chosen by accuracy on noisy labels, with the folds of ``RobustClassifier``, and
-the winner learns from all rows. Where the data are large, one of the folds chooses.
+the winner learns from all rows. Where the data are large, one of the folds chooses among fewer settings.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from sklearn.svm import SVC  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 
 from symloss.bench.fit_examples import NoisyCell
-from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
-from symloss.robust.held_out import probabilities
+from symloss.bench.stopped_network import SETTINGS, StoppedNetwork, best_stopped_network
+from symloss.robust.held_out import probabilities, rows_held_out
 from symloss.robust.network_model import chosen_model
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Floats, Rows, Split, folds, number_of_folds
@@ -33,7 +33,7 @@ from symloss.robust.splits import Floats, Rows, Split, folds, number_of_folds
 Setting = dict[str, float]
 NETWORKS = ("ce", "gce")
 LARGE = 10**6
-"""Of so many numbers, rows times features, one fold chooses settings, and boosting has its quickest setting only."""
+"""Of so many numbers, rows times features, one fold chooses among fewer settings."""
 
 
 @dataclass(frozen=True)
@@ -43,29 +43,32 @@ class Rival:
     Args:
         settings: those to choose from.
         make: an estimator. Called with a setting, the usual width of kernels, and a seed.
+        large: so many settings, the first ones, are tried where the data are large.
     """
 
     settings: tuple[Setting, ...]
     make: Callable[[Setting, float, int], Any]
+    large: int = 2
 
 
 CLASSICAL = {
     "logistic": Rival(
-        tuple({"C": c} for c in (0.001, 0.01, 0.1, 1.0)),
+        tuple({"C": c} for c in (0.01, 0.001, 0.1, 1.0)),
         lambda s, width, seed: LogisticRegression(C=s["C"], max_iter=300),
     ),
     "forest": Rival(
-        tuple({"leaf": leaf} for leaf in (1, 3, 10, 30)),
+        tuple({"leaf": leaf} for leaf in (3, 10, 1, 30)),
         lambda s, width, seed: RandomForestClassifier(100, min_samples_leaf=int(s["leaf"]), random_state=seed),
     ),
     "boosting": Rival(
-        ({"trees": 100, "leaves": 31}, {"trees": 30, "leaves": 31}, {"trees": 60, "leaves": 8}),
+        ({"trees": 30, "leaves": 31}, {"trees": 100, "leaves": 31}, {"trees": 60, "leaves": 8}),
         lambda s, width, seed: HistGradientBoostingClassifier(
             max_iter=int(s["trees"]), max_leaf_nodes=int(s["leaves"]), early_stopping=False, random_state=seed
         ),
+        large=1,
     ),
     "svc": Rival(
-        tuple({"C": c, "gamma": gamma} for c, gamma in ((0.5, 1.0), (0.5, 2.0), (2.0, 1.0), (8.0, 1.0))),
+        tuple({"C": c, "gamma": gamma} for c, gamma in ((2.0, 1.0), (0.5, 1.0), (0.5, 2.0), (8.0, 1.0))),
         lambda s, width, seed: SVC(C=s["C"], gamma=s["gamma"] * width),
     ),
     "k-nn": Rival(
@@ -83,7 +86,8 @@ class Chosen:
     Args:
         setting: the setting.
         noisy_accuracy: its accuracy on noisy labels that were held out.
-        held_out: (N, C), probabilities for each training row, by a learner that has not seen it.
+        held_out: (N, C), probabilities for each training row, by a learner that has not seen it. NaN where the data are
+            large, for rows that no fold held out.
     """
 
     setting: Setting
@@ -107,6 +111,7 @@ class Tuning:
         self.large = cell.features.size > LARGE
         count = number_of_folds(int(np.bincount(cell.noisy).min()), "auto", len(cell.noisy))
         self.splits = folds(cell.noisy, count, self.seed)
+        self.judging = self.splits[:1] if self.large else self.splits
         self._test = _flat(cell.test)
 
     def features(self, rival: str) -> Any:
@@ -133,24 +138,23 @@ class Tuning:
         """The best setting of a rival."""
         if rival in NETWORKS:
             return self._choose_network(rival)
-        settings = [setting for setting in CLASSICAL[rival].settings if self._possible(setting)]
-        if self.large:
-            split = self.splits[0]
-            right = [(self._fold(rival, one, split).argmax(1) == self.noisy[split.held_out]).mean() for one in settings]
-            return self._tried(rival, settings[int(np.argmax(right))])
-        return max((self._tried(rival, setting) for setting in settings), key=lambda one: one.noisy_accuracy)
+        rival_settings = CLASSICAL[rival].settings[: CLASSICAL[rival].large if self.large else None]
+        tried = [self._tried(rival, setting) for setting in rival_settings if self._possible(setting)]
+        return max(tried, key=lambda one: one.noisy_accuracy)
 
     def _possible(self, setting: Setting) -> bool:
-        if self.large and setting.get("trees", 0) > 30:
-            return False
         return setting.get("neighbours", 0) <= min(len(split.train) for split in self.splits)
 
     def _tried(self, rival: str, setting: Setting) -> Chosen:
-        """A setting, judged by all folds."""
-        held_out = np.empty((len(self.noisy), self.classes), np.float32)
-        for split in self.splits:
-            held_out[split.held_out] = self._fold(rival, setting, split)
-        return Chosen(setting, float((held_out.argmax(1) == self.noisy).mean()), held_out)
+        predictions = np.concatenate([self._fold(rival, setting, split) for split in self.judging])
+        return self._chosen(setting, predictions)
+
+    def _chosen(self, setting: Setting, predictions: Floats, noisy_accuracy: float | None = None) -> Chosen:
+        rows = rows_held_out(self.judging)
+        held_out = np.full((len(self.noisy), self.classes), np.nan, np.float32)
+        held_out[rows] = predictions
+        right = float((predictions.argmax(1) == self.noisy[rows]).mean())
+        return Chosen(setting, right if noisy_accuracy is None else noisy_accuracy, held_out)
 
     def _fold(self, rival: str, setting: Setting, split: Split) -> Floats:
         features = self.features(rival)
@@ -158,14 +162,12 @@ class Tuning:
         return probabilities(fitted, features[split.held_out], self.classes)
 
     def _choose_network(self, loss: str) -> Chosen:
-        judged = self.splits[:1] if self.large else self.splits
-        best = best_stopped_network(loss, self.features(loss), self.noisy, judged, self.seed, self.network)
+        settings = [one for one in SETTINGS if not self.large or one[1] == SETTINGS[0][1]]
+        best = best_stopped_network(
+            loss, self.features(loss), self.noisy, self.judging, self.seed, self.network, settings
+        )
         setting = {**dict(best.candidate.settings), "epochs": float(best.epoch or 0)}
-        if self.large:
-            return self._tried(loss, setting)
-        held_out = np.empty((len(self.noisy), self.classes), np.float32)
-        held_out[np.concatenate([split.held_out for split in self.splits])] = best.predictions
-        return Chosen(setting, best.score, held_out)
+        return self._chosen(setting, best.predictions, best.score)
 
 
 def with_probabilities(estimator: Any) -> Any:

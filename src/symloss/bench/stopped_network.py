@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 
+from symloss.noise.margins import margins
 from symloss.robust.candidates import Candidate
 from symloss.robust.choice import Epochs, Judged
 from symloss.robust.held_out import Networks, network_predictions, rows_held_out
@@ -18,7 +19,6 @@ from symloss.robust.predictor import mean_of_networks
 from symloss.robust.single_networks import SingleNetworks
 from symloss.robust.splits import Judge, Rows, Split
 from symloss.robust.stacked import NetworkSchedule, StackedMember, StackedNetworks
-from symloss.training.margin_sums import margins
 
 SETTINGS = tuple((rate, decay) for rate in (3e-3, 1e-3) for decay in (0.1, 1.0))
 """Learning rates and weight decays to choose from."""
@@ -80,7 +80,13 @@ class StoppedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def best_stopped_network(
-    loss: str, features: Any, noisy: Rows, splits: Sequence[Split], seed: int, model: NetworkModel | None = None
+    loss: str,
+    features: Any,
+    noisy: Rows,
+    splits: Sequence[Split],
+    seed: int,
+    model: NetworkModel | None = None,
+    settings: Sequence[tuple[float, float]] = SETTINGS,
 ) -> Judged:
     """The learning rate, weight decay and epoch with the best accuracy on noisy labels that were held out.
 
@@ -91,11 +97,12 @@ def best_stopped_network(
         splits: which rows are held out.
         seed: of initial weights and of the order of rows.
         model: of networks for images; None for the perceptron.
+        settings: learning rates and weight decays to choose from.
     """
     judge, rows = Judge.of(noisy), rows_held_out(splits)
     found = []
-    for rate in dict.fromkeys(rate for rate, _ in SETTINGS):
-        decays = [decay for one, decay in SETTINGS if one == rate]
+    for rate in dict.fromkeys(rate for rate, _ in settings):
+        decays = [decay for one, decay in settings if one == rate]
         members = [
             StackedMember(loss, decay, torch.from_numpy(split.train), fold)
             for decay in decays

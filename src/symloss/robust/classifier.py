@@ -33,6 +33,7 @@ from symloss.robust.correction import Round, first_round, last_round
 from symloss.robust.explanation import Explanation
 from symloss.robust.held_out import Labels
 from symloss.robust.input_array import as_array
+from symloss.robust.label_scores import label_scores
 from symloss.robust.leaders import Material
 from symloss.robust.learners import KINDS
 from symloss.robust.memory import Memory
@@ -154,6 +155,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         material = Material(table, labels, self.folds_, judge, seed)
         last = self._last_round(lead if not self.simple or best in lead else [best, *lead], material)
         self._keep_choice(found, best, judge)
+        networks = [one.candidate for one in found if one.candidate.learner == "network"]
+        self.label_scores_ = label_scores(last.explanation, networks, material)
         self._keep_labels(last.explanation, noisy)
         self.trained_labels_ = last.labels
         self._keep_candidates(found, best, last)
@@ -259,17 +262,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.learner_, self.loss_, self.epoch_ = best.candidate.learner, best.candidate.loss, best.epoch
         self.measure_ = judge.measure
 
-    def _keep_labels(self, last: Explanation, noisy: Rows) -> None:
-        posterior = last.posterior
-        self.transition_ = last.calibration.transition.numpy()
-        self.label_scores_ = posterior[np.arange(len(noisy)), noisy]
+    def _keep_labels(self, explanation: Explanation, noisy: Rows) -> None:
+        posterior = explanation.posterior
+        self.transition_ = explanation.calibration.transition.numpy()
         self.suggested_labels_ = self.classes_[posterior.argmax(1)]
         self.noise_rate_ = float(np.mean(1 - self.label_scores_))
         self.n_wrong_ = round(self.noise_rate_ * len(noisy))
-        scores = torch.from_numpy(last.scores)
-        low, high = noise_rate_interval(last.calibration, scores, torch.from_numpy(noisy))
+        scores = torch.from_numpy(explanation.scores)
+        low, high = noise_rate_interval(explanation.calibration, scores, torch.from_numpy(noisy))
         self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
-        self.oof_probabilities_ = scores.div(last.temperature).softmax(1).numpy()
+        self.oof_probabilities_ = scores.div(explanation.temperature).softmax(1).numpy()
         self.posterior_ = posterior
 
     def _keep_candidates(self, found: Sequence[Judged], best: Judged, last: Round) -> None:

@@ -42,6 +42,12 @@ class Explanation:
         return float(torch.from_numpy(self.scores).div(self.temperature).softmax(1).amax(1).mean())
 
     @property
+    def label_scores(self) -> Floats:
+        """(N,), the probability that the noisy label is the true one."""
+        found: Floats = self.posterior[np.arange(len(self.noisy)), self.noisy]
+        return found
+
+    @property
     def corrected(self) -> Rows | None:
         """(N,), the most probable true classes. None if few labels are wrong, or if a class would lose all examples.
 

@@ -16,6 +16,7 @@ from symloss.robust.splits import Floats, Judge, Rows, Split
 TINY = 1e-6
 """Added to probabilities before their logarithm is taken. A learner's zero is no proof."""
 
+
 Modules = dict[int, list[torch.nn.Module]]
 """Trained networks by the number of the member, a list with one for each split."""
 
@@ -27,7 +28,7 @@ class Leaders:
     Args:
         members: the candidates with the epochs at which they stop.
         temperatures: what makes each one's predictions probabilities of the true class.
-        networks: the trained networks of the members that are networks.
+        networks: the networks of those members that are networks, by the number of the member.
     """
 
     members: tuple[Judged, ...]
@@ -101,7 +102,7 @@ def _trained(
         return {}
     candidates = [members[k].candidate for k in chosen]
     networks = stack(candidates, material.table, material.labels, splits, material.seed, candidates[0].scaling)
-    modules: Modules = {}
+    trained: Modules = {}
     while chosen:
         networks.train_epoch()
         arrived = [k for k in chosen if members[k].epoch == networks.epoch]
@@ -111,9 +112,9 @@ def _trained(
         for place, k in enumerate(chosen):
             if k in arrived:
                 predictions[k] = found[place]
-                modules[k] = [networks.module(place * len(splits) + fold) for fold in range(len(splits))]
+                trained[k] = [networks.module(place * len(splits) + fold) for fold in range(len(splits))]
         chosen = _go_on(networks, chosen, arrived, len(splits))
-    return modules
+    return trained
 
 
 def _go_on(networks: Networks, chosen: list[int], arrived: list[int], folds: int) -> list[int]:

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from symloss.data.dataset import Examples
 from symloss.noise.manifest import MANIFEST_FILE
+from symloss.noise.margins import margins
 from symloss.robust.audit import Audit, audit_labels
 from symloss.robust.wrong_count import WrongCount, count_wrong
 from symloss.runs.margin_file import MARGINS, read_margins
 from symloss.runs.run_folder import RunFolder
 from symloss.runs.settings import Settings
-from symloss.training.margin_sums import margins
 from symloss.training.prediction import Trained, trained
 from symloss.training.task import Task, prepare
 

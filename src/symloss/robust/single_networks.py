@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss.losses.create import create_loss
+from symloss.noise.margins import RunningMargins
 from symloss.robust.network_model import NetworkModel
 from symloss.robust.stacked import FORGET, NetworkSchedule, StackedMember
 from symloss.robust.threads import threads_for
@@ -33,6 +34,9 @@ class SingleNetworks:
         members: the networks.
         schedule: how long they are trained.
         seed: of initial weights and of the order of rows.
+
+    Attributes:
+        margins: of the rows that each network was trained on.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class SingleNetworks:
         self.members, self.schedule, self.seed = list(members), schedule, seed
         self.criteria = {m.loss: create_loss(m.loss, scale="ce", reduction="none") for m in members}
         self.epoch = 0
+        self.margins = RunningMargins(len(members), len(features))
         self.networks = [model.build(1000 * seed + member.fold) for member in members]
         self.optimizers = [
             _adam(net, member.weight_decay, schedule.rate) for net, member in zip(self.networks, members, strict=True)
@@ -59,15 +64,14 @@ class SingleNetworks:
         count = min(len(member.rows) for member in self.members)
         steps = max(1, count // self.schedule.batch)
         with threads_for(self.schedule.batch * self.model.multiply_adds):
-            for net, optimizer, member in zip(self.networks, self.optimizers, self.members, strict=True):
+            for k, member in enumerate(self.members):
                 with _random(1_000_000 * self.seed + 1000 * member.fold + self.epoch):
                     order = member.rows[torch.randperm(len(member.rows))[:count]]
-                    self._train(net, optimizer, member, order, steps)
+                    self._train(k, order, steps)
         self.epoch += 1
 
-    def _train(
-        self, net: nn.Module, optimizer: torch.optim.Optimizer, member: StackedMember, order: Tensor, steps: int
-    ) -> None:
+    def _train(self, k: int, order: Tensor, steps: int) -> None:
+        net, optimizer, member = self.networks[k], self.optimizers[k], self.members[k]
         net.train()
         labels = self.labels if self.labels.ndim == 1 else self.labels[member.fold]
         for step in range(steps):
@@ -75,7 +79,9 @@ class SingleNetworks:
             progress = (self.epoch + step / steps) / self.schedule.epochs
             for group in optimizer.param_groups:
                 group["lr"] = self.schedule.rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-            values = self.criteria[member.loss](net(self.features[rows]), labels[rows])
+            scores = net(self.features[rows])
+            self.margins.add(k, rows, scores, labels[rows])
+            values = self.criteria[member.loss](scores, labels[rows])
             optimizer.zero_grad(set_to_none=True)
             (values * self.weights[rows]).mean().backward()
             optimizer.step()
@@ -95,6 +101,7 @@ class SingleNetworks:
         self.members = [self.members[k] for k in kept]
         self.networks = [self.networks[k] for k in kept]
         self.optimizers = [self.optimizers[k] for k in kept]
+        self.margins.keep(list(kept))
 
     def module(self, k: int) -> nn.Module:
         """A copy of the k-th network as it is now, for inputs (n, *input_shape)."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from symloss.losses.create import create_loss
 from symloss.models import create_model
+from symloss.noise.margins import RunningMargins
 
 HIDDEN = 256
 LEARNING_RATE = 3e-3
@@ -76,6 +77,9 @@ class StackedNetworks:
         members: the networks, those with the same loss next to each other.
         schedule: how long they are trained.
         seed: of initial weights and of the order of rows.
+
+    Attributes:
+        margins: of the rows that each network was trained on.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class StackedNetworks:
         self.second = [torch.zeros_like(p) for p in self.parameters]
         self.mean = torch.zeros(len(members), 1, HIDDEN)
         self.variance = torch.ones(len(members), 1, HIDDEN)
+        self.margins = RunningMargins(len(members), len(features))
 
     def _initial_parameters(self) -> list[Tensor]:
         """Weights and biases of the hidden layer, factor and shift of the normalisation, then the last layer."""
@@ -139,6 +144,7 @@ class StackedNetworks:
             labels = self.labels[rows]
         else:
             labels = self.labels[torch.tensor([[member.fold] for member in self.members]), rows]
+        self.margins.add(slice(None), rows, scores, labels)
         total, start = scores.new_zeros(()), 0
         for loss, group in groupby(self.members, key=lambda member: member.loss):
             part = slice(start, start + len(list(group)))
@@ -188,6 +194,7 @@ class StackedNetworks:
         self.parameters = [p.detach()[index].requires_grad_() for p in self.parameters]
         self.first, self.second = ([state[index] for state in states] for states in (self.first, self.second))
         self.mean, self.variance = self.mean[index], self.variance[index]
+        self.margins.keep(list(kept))
 
     @torch.no_grad()
     def module(self, k: int) -> nn.Module:

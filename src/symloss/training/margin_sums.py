@@ -8,30 +8,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from symloss.noise.margins import margins
 from symloss.runs.margin_file import MeanMargins
-
-
-def margins(scores: Tensor, labels: Tensor) -> Tensor:
-    """The margin of scores, and that of the scores divided by their norm.
-
-    Args:
-        scores: (N, C), by a model.
-        labels: (N,), class numbers.
-
-    Returns:
-        (2, N) in float32: score of the label minus the largest other score; and the same of scores / norm. Scores that
-        are all 0 have the margins 0.
-
-    >>> margins(torch.tensor([[3.0, 4.0]]), torch.tensor([0]))
-    tensor([[-1.0000],
-            [-0.2000]])
-    """
-    scores, column = scores.float(), labels[:, None]
-    others = scores.scatter(1, column, -torch.inf).amax(1)
-    margin = scores.gather(1, column).squeeze(1) - others
-    # The smallest normal number: what is below may be flushed to 0.
-    norm = torch.linalg.vector_norm(scores, dim=1).clamp_min(torch.finfo(torch.float32).tiny)
-    return torch.stack([margin, margin / norm])
 
 
 class MarginSums:
