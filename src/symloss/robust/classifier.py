@@ -96,7 +96,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> y[::4] = (y[::4] + 1) % 3
-    >>> model = RobustClassifier(learners=["closed-form", "k-nn"]).fit(X, y)
+    >>> model = RobustClassifier(learners=["closed-form", "logistic"]).fit(X, y)
     >>> 0.15 < model.noise_rate_ < 0.35
     True
     """

@@ -41,7 +41,8 @@ def label_scores(explanation: Explanation, networks: Sequence[Candidate], materi
         return found
     order = rankdata(found) + rankdata(audit_margins(networks[0], material))
     places = rankdata(order, "ordinal").astype(np.int64) - 1
-    return np.sort(found)[places]
+    sorted_again: Floats = np.sort(found)[places]
+    return sorted_again
 
 
 def audit_margins(network: Candidate, material: Material) -> Floats:
