@@ -4,12 +4,16 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from lab_helpers import kinds, results, work
 from refusals import refused
+from sklearn.base import clone
+from sklearn.datasets import load_iris
 
 from symloss.lab.events import Event
-from symloss.lab.on_ray import Resources, run_on_ray
+from symloss.lab.on_ray import Resources, joblib_on_ray, run_on_ray
+from symloss.robust import RobustClassifier
 from symloss.runs.run_folder import Busy, RunFolder
 
 ray = pytest.importorskip("ray")
@@ -49,6 +53,16 @@ def test_the_command_trains_on_a_cluster(cluster, tmp_path, run_command):
     assert "to be shared by the cluster" in done.stderr
     assert len(results(tmp_path)) == 2
     assert "mini (reduced" in done.stdout
+
+
+def test_a_fit_on_a_cluster_is_the_same_as_alone(cluster):
+    features, labels = load_iris(return_X_y=True)
+    model = RobustClassifier(model="mlp:hidden=4", losses=["mae"], learners=["network", "k-nn"], budget=2, rounds=1)
+    alone = clone(model).fit(features, labels)
+    with joblib_on_ray(cluster.address):
+        shared = clone(model).set_params(n_jobs=-1).fit(features, labels)
+    np.testing.assert_array_equal(alone.predict_proba(features), shared.predict_proba(features))
+    assert alone.plan_ is not None
 
 
 def test_neither_a_failure_nor_a_node_that_dies_costs_another_cell(cluster, tmp_path):

@@ -123,3 +123,20 @@ def test_the_truth_is_never_looked_at(tmp_path, monkeypatch):
     unlike = {key for key in found[0] if found[0][key] != found[1][key]}
     assert unlike <= {"average_precision", "precision", "recall", "really_wrong", "seconds", "files"}
     assert "average_precision" in unlike
+
+
+def test_the_network_can_be_chosen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "bugs.csv")
+    command = ["fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
+    done = CliRunner().invoke(app, [*command, "--model", "mlp:hidden=4", "--json"])
+    assert done.exit_code == 0, done.output
+    names = json.loads(done.stdout)["candidates"]["candidate"]
+    assert any(name.startswith("network mlp:hidden=4 ") for name in names)
+
+
+def test_a_network_that_predict_cannot_build_is_refused_before_the_fit(tmp_path, run_command):
+    done = run_command("fit", "--data", "digits", "--model", "mine.networks:net", "--out", tmp_path / "model")
+    assert done.returncode == 2
+    assert "--model must be a network of symloss or timm" in done.stderr
+    assert not (tmp_path / "model").exists()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from torch import nn
 
 from symloss import RobustClassifier
@@ -126,7 +127,7 @@ def test_networks_alone_are_as_good_as_stacked_ones():
     accuracies = {}
     for model in (None, f"mlp:hidden={HIDDEN}"):
         tried = [Candidate("network", (("decay", 0.1),), "raw", loss, model) for loss in ("ce", "alpha-mae")]
-        trained = stack(tried, table, labels, splits, 0, "raw")
+        trained = stack(tried, table, labels, splits, 0)
         assert [(m.loss, m.fold) for m in trained.members] == [(c.loss, f) for c in tried for f in range(3)]
         for _ in range(4):
             trained.train_epoch()
@@ -160,7 +161,7 @@ def test_lazy_layers_depend_on_the_seed_alone():
 def test_weight_decay_is_of_matrices_only():
     table, labels = Table(np.ones((8, 2), np.float32), 2), Labels(np.arange(8) % 2, np.zeros(8))
     tried = [Candidate("network", (("decay", 100.0),), "raw", "ce", lambda shape, classes: nn.Linear(2, classes))]
-    trained = stack(tried, table, labels, folds(labels.numbers, 2, 0), 0, "raw")
+    trained = stack(tried, table, labels, folds(labels.numbers, 2, 0), 0)
     weight, bias = (p.detach().clone() for p in trained.networks[0].parameters())
     trained.train_epoch()
     after = trained.networks[0]
@@ -301,3 +302,19 @@ def test_networks_that_are_trained_alone_lead_without_those_far_behind():
     assert leaders(near) == near[:5]
     assert leaders(found, 1) == [found[0], found[2]]
     assert leaders(found, 2) == found[:3]
+
+
+def test_processes_come_to_the_same_networks():
+    features, labels = load_iris(return_X_y=True)
+    options = {
+        "model": "mlp:hidden=8",
+        "losses": ["mae", "ce"],
+        "learners": ["network", "k-nn"],
+        "budget": 3,
+        "rounds": 2,
+    }
+    alone, shared = (RobustClassifier(**options, n_jobs=jobs).fit(features, labels) for jobs in (None, 2))
+    assert alone.learner_ == shared.learner_
+    np.testing.assert_array_equal(alone.candidates_["noisy_accuracy"], shared.candidates_["noisy_accuracy"])
+    np.testing.assert_array_equal(alone.predict_proba(features), shared.predict_proba(features))
+    np.testing.assert_array_equal(alone.label_scores_, shared.label_scores_)

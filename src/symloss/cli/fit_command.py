@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import time
@@ -34,7 +35,17 @@ def fit(
         float | None, typer.Option(min=0.0, help="Seconds of one core.", show_default="45, and more for much data")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Everything random derives from it.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes for learners that are no networks.")] = 1,
+    model: Annotated[
+        str,
+        typer.Option(help="The network: a name such as cnn8:width=0.5, or timm:NAME.", show_default="by data"),
+    ] = "auto",
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=1, help="Processes that share the learners. The result is the same.")
+    ] = 1,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Address of a Ray cluster that shares the learners, or auto.", show_default="this machine"),
+    ] = None,
     simple: Annotated[bool, typer.Option("--simple", help="One learner instead of the mean of the leaders.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the model.", show_default="fits/ and the data's name")
@@ -48,29 +59,35 @@ def fit(
 
     No clean labels are needed. Writes the model (for symloss predict), audit.csv, pred_probs.npy and audit.html.
     """
+    from symloss.lab.on_ray import joblib_on_ray
+    from symloss.models.factory import is_built_in
     from symloss.robust import RobustClassifier
 
+    if model != "auto" and not is_built_in(model):
+        raise ValueError(f"--model must be a network of symloss or timm, which predict can build; got {model!r}")
     folder = _folder(data, noise, seed, out, overwrite)
     opened = open_from(options | {"data": data, "devices": 1, "nodes": 1})
     started = time.perf_counter()
-    model = RobustClassifier(
+    classifier = RobustClassifier(
+        model=model,
         budget=budget,
         random_state=seed,
-        n_jobs=jobs,
+        n_jobs=jobs if ray is None else -1,
         simple=simple,
         memory=folder / WORK,
         verbose=0 if as_json else 1,
     )
-    rows = _fitted(model, opened, noise, options["data_dir"])
-    audit = _audit(model, rows, opened)
-    files = _write(folder, model, rows, audit, opened, data, noise, options)
+    with contextlib.nullcontext() if ray is None else joblib_on_ray(ray):
+        rows = _fitted(classifier, opened, noise, options["data_dir"])
+    audit = _audit(classifier, rows, opened)
+    files = _write(folder, classifier, rows, audit, opened, data, noise, options)
     shutil.rmtree(folder / WORK, ignore_errors=True)
-    score = _test_accuracy(model, opened)
+    score = _test_accuracy(classifier, opened)
     if as_json:
-        print_json(_as_json(model, audit, score, files, time.perf_counter() - started))
+        print_json(_as_json(classifier, audit, score, files, time.perf_counter() - started))
         return
-    print_rows(_candidates(model))
-    for line in _verdict(model, audit, score):
+    print_rows(_candidates(classifier))
+    for line in _verdict(classifier, audit, score):
         say(line)
     say(f"took {time.perf_counter() - started:.0f} s; look at {visible(str(files[-1]))}, predict with:")
     say(f"  symloss predict {visible(str(folder))} DATA")

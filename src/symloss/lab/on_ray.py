@@ -1,9 +1,14 @@
-"""A sweep on a Ray cluster. Each cell is a task. The folders of runs and data must have one path on all machines."""
+"""Work on a Ray cluster.
+
+A sweep has a task for each cell. The folders of runs and data must have one path on all machines. A fit has a task for
+each learner.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +47,26 @@ def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Eve
                     for other in pending:
                         ray.cancel(other, force=True)
                     return
+    finally:
+        if started_here:
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def joblib_on_ray(address: str) -> Iterator[None]:
+    """Whatever joblib spreads over processes inside is spread over a cluster. "auto" is the one of this machine."""
+    import joblib  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    ray = _ray()
+    started_here = not ray.is_initialized()
+    if started_here:
+        _connect(ray, address)
+    from ray.util.joblib import register_ray  # noqa: PLC0415
+
+    register_ray()  # type: ignore[no-untyped-call]
+    try:
+        with joblib.parallel_config("ray"):
+            yield
     finally:
         if started_here:
             ray.shutdown()

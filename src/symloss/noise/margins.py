@@ -35,7 +35,7 @@ class RunningMargins:
         examples: the number of examples N.
 
     >>> running = RunningMargins(1, 3)
-    >>> running.add(0, torch.tensor([2]), torch.tensor([[3.0, 4.0]]), torch.tensor([0]))
+    >>> running.add(0, torch.tensor([2]), torch.tensor([-1.0]))
     >>> running.means([0])
     tensor([ 0.,  0., -1.])
     """
@@ -43,16 +43,14 @@ class RunningMargins:
     def __init__(self, models: int, examples: int):
         self.sums, self.visits = torch.zeros(models, examples), torch.zeros(models, examples)
 
-    def add(self, model: int | slice, rows: Tensor, scores: Tensor, labels: Tensor) -> None:
+    def add(self, model: int | slice, rows: Tensor, found: Tensor) -> None:
         """Take the margins of a batch.
 
         Args:
             model: the number of the model, or a slice of all.
             rows: (M,), or (models, M), the numbers of the examples.
-            scores: (M, C), or (models, M, C).
-            labels: like rows.
+            found: like rows, their margins.
         """
-        found = margins(scores.detach().flatten(0, -2), labels.flatten())[0].view(rows.shape)
         self.sums[model].scatter_add_(-1, rows, found)
         self.visits[model].scatter_add_(-1, rows, torch.ones_like(found))
 

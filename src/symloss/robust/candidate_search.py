@@ -49,7 +49,7 @@ class Search:
         losses: the losses that networks try.
         budget: in seconds of one core, by the formulas of :mod:`symloss.robust.learners`.
         seed: everything random derives from it.
-        jobs: processes for learners that are no networks.
+        jobs: processes that share learners, and networks that are trained one by one.
         report: is told what happens.
         memory: keeps what was found.
         model: of networks that are trained one by one; None for the stacked ones.
@@ -188,7 +188,7 @@ def _networks(search: Search, tried: list[Candidate]) -> list[Judged]:
 
 
 def _halving(search: Search, tried: list[Candidate]) -> list[Judged]:
-    networks = stack(tried, search.table, search.labels, search.splits, search.seed, tried[0].scaling)
+    networks = stack(tried, search.table, search.labels, search.splits, search.seed, search.jobs)
     rows = rows_held_out(search.splits)
     running = [Epochs(candidate, search.judge, rows) for candidate in tried]
     finished: list[Judged] = []

@@ -71,7 +71,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folds: "auto" or a number.
         rounds: how often the leaders learn; from the second time on, from corrected labels.
         simple: predict by one learner instead of the mean of the leaders.
-        n_jobs: processes for learners that are no networks.
+        n_jobs: processes that share learners, and networks that are trained one by one. The result is the same. Inside
+            ``joblib.parallel_config`` another backend, such as Ray's, is used.
         random_state: everything random derives from it.
         memory: a folder for what was found so far. A fit that was killed goes on where it was. Nothing is kept where
             ``model`` is a function: whether it is the same one cannot be told.
@@ -152,7 +153,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = self._search(table, labels, judge, seed)
         lead = leaders(found) if self.plan_ is None else leaders(found, self.plan_.leaders)
         best = winner(found)
-        material = Material(table, labels, self.folds_, judge, seed)
+        material = Material(table, labels, self.folds_, judge, seed, self.n_jobs)
         last = self._last_round(lead if not self.simple or best in lead else [best, *lead], material)
         self._keep_choice(found, best, judge)
         networks = [one.candidate for one in found if one.candidate.learner == "network"]
@@ -219,6 +220,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
         splits = self._splits(noisy, count, seed)
         report = ProgressLines().report if self.verbose else _silent
+        report(f"a fit of {len(noisy):,} rows takes about {budget:,.0f} s of one core")
         about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
         memory = Memory(None if callable(self.model) else self.memory, about)
         model = None if network is None else network.model

@@ -98,13 +98,23 @@ def predictions_in_parallel(
 ) -> Iterator[Probabilities]:
     """The candidates' predictions, in their order, from as many processes as ``jobs`` says."""
     work = (joblib.delayed(classical_predictions)(c, table, labels, splits, seed) for c in candidates)
-    return iter(joblib.Parallel(n_jobs=jobs, return_as="generator")(work) if candidates else ())
+    if not candidates:
+        return iter(())
+    # Ray's backend gives all results at once.
+    backend, _ = joblib.parallel.get_active_backend()
+    one_by_one = jobs is None or backend.supports_return_generator
+    return iter(joblib.Parallel(n_jobs=jobs, return_as="generator" if one_by_one else "list")(work))
 
 
 def stack(
-    candidates: Sequence[Candidate], table: Table, labels: Labels, splits: Sequence[Split], seed: int, scaling: str
+    candidates: Sequence[Candidate],
+    table: Table,
+    labels: Labels,
+    splits: Sequence[Split],
+    seed: int,
+    jobs: int | None = None,
 ) -> Networks:
-    """Networks for all candidates, which have one model, and for all splits, candidate by candidate."""
+    """Networks for all candidates, which have one model and scaling, and for all splits, candidate by candidate."""
     members = [
         StackedMember(str(candidate.loss), candidate["decay"], torch.from_numpy(split.train), fold)
         for candidate in candidates
@@ -114,14 +124,14 @@ def stack(
     schedule = NetworkSchedule.of(min(len(split.train) for split in splits))
     if "epochs" in dict(candidates[0].settings):
         schedule = replace(schedule, epochs=int(candidates[0]["epochs"]))
-    features, numbers = torch.from_numpy(table.scaled(scaling)), torch.from_numpy(labels.numbers)
+    features, numbers = torch.from_numpy(table.scaled(candidates[0].scaling)), torch.from_numpy(labels.numbers)
     model = candidates[0].model
     if model is None:
         return StackedNetworks(features, numbers, weights, table.classes, members, schedule, seed)
     built = NetworkModel(model, table.input_shape, table.classes)
     inputs = features.reshape(-1, *table.input_shape)
     schedule = replace(schedule, rate=built.learning_rate)
-    return SingleNetworks(built, inputs, numbers, weights, members, schedule, seed)
+    return SingleNetworks(built, inputs, numbers, weights, members, schedule, seed, jobs)
 
 
 def network_predictions(networks: Networks, splits: Sequence[Split]) -> list[Probabilities]:

@@ -55,7 +55,7 @@ def audit_margins(network: Candidate, material: Material) -> Floats:
     candidate = replace(network, loss=LOSS, settings=(("decay", network["decay"]), ("epochs", EPOCHS)))
     rows = np.arange(len(material.labels.numbers))
     whole = [Split(rows, rows[:0])]
-    networks = stack([candidate], material.table, material.labels, whole, material.seed, candidate.scaling)
+    networks = stack([candidate], material.table, material.labels, whole, material.seed)
     for _ in range(EPOCHS):
         networks.train_epoch()
     return networks.margins.means([0]).numpy()

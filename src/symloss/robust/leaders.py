@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from symloss.robust.choice import Judged
-from symloss.robust.held_out import Labels, Networks, Probabilities, classical_predictions, network_predictions, stack
+from symloss.robust.held_out import Labels, Networks, Probabilities, network_predictions, predictions_in_parallel, stack
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Floats, Judge, Rows, Split
 
@@ -60,6 +60,7 @@ class Material:
         splits: which rows are held out. Every row is held out once.
         judge: of predictions for rows that are held out.
         seed: of the learners.
+        jobs: processes that share the learners.
     """
 
     table: Table
@@ -67,6 +68,7 @@ class Material:
     splits: tuple[Split, ...]
     judge: Judge
     seed: int
+    jobs: int | None = None
 
     def with_labels(self, numbers: Rows) -> Material:
         """The same with other labels: (N,), or (splits, N) if each split has its own."""
@@ -81,12 +83,10 @@ def learn(
     Returns:
         The predictions of each member for the rows that are held out, in the order of the splits; and the networks.
     """
-    predictions: dict[int, Probabilities] = {}
-    for k, member in enumerate(members):
-        if member.epoch is None:
-            predictions[k] = classical_predictions(
-                member.candidate, material.table, material.labels, splits, material.seed
-            )
+    classical = [k for k, member in enumerate(members) if member.epoch is None]
+    tried = [members[k].candidate for k in classical]
+    found = predictions_in_parallel(tried, material.table, material.labels, splits, material.seed, material.jobs)
+    predictions = dict(zip(classical, found, strict=True))
     networks = _trained(members, material, splits, predictions)
     return [predictions[k] for k in range(len(members))], networks
 
@@ -101,7 +101,7 @@ def _trained(
     if not chosen:
         return {}
     candidates = [members[k].candidate for k in chosen]
-    networks = stack(candidates, material.table, material.labels, splits, material.seed, candidates[0].scaling)
+    networks = stack(candidates, material.table, material.labels, splits, material.seed, material.jobs)
     trained: Modules = {}
     while chosen:
         networks.train_epoch()

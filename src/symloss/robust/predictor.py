@@ -149,7 +149,7 @@ def _fitted_to_all(
     rows = np.arange(len(labels.numbers))
     if epoch is None:
         return Member(candidate, temperature, fitted(candidate, table, labels, rows, seed))
-    networks = stack([candidate], table, labels, [Split(rows, rows[:0])], seed, candidate.scaling)
+    networks = stack([candidate], table, labels, [Split(rows, rows[:0])], seed)
     for _ in range(epoch):
         networks.train_epoch()
     return Member(candidate, temperature, networks=(precise(networks.module(0), candidate),))

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+import joblib  # type: ignore[import-untyped]
 import torch
 from torch import Tensor, nn
 
 from symloss.losses.create import create_loss
-from symloss.noise.margins import RunningMargins
+from symloss.noise.margins import RunningMargins, margins
 from symloss.robust.network_model import NetworkModel
 from symloss.robust.stacked import FORGET, NetworkSchedule, StackedMember
-from symloss.robust.threads import threads_for
+from symloss.robust.threads import LARGE, one_thread, threads_for
 
 NUMBERS = 2**22
 """So many numbers of the input are in memory at a time when networks predict."""
@@ -34,6 +36,7 @@ class SingleNetworks:
         members: the networks.
         schedule: how long they are trained.
         seed: of initial weights and of the order of rows.
+        jobs: processes that share the networks, where the steps of one are too small to be shared by threads.
 
     Attributes:
         margins: of the rows that each network was trained on.
@@ -48,7 +51,9 @@ class SingleNetworks:
         members: Sequence[StackedMember],
         schedule: NetworkSchedule,
         seed: int,
+        jobs: int | None = None,
     ):
+        self.jobs = jobs
         self.model, self.features, self.labels, self.weights = model, features, labels, weights
         self.members, self.schedule, self.seed = list(members), schedule, seed
         self.criteria = {m.loss: create_loss(m.loss, scale="ce", reduction="none") for m in members}
@@ -63,28 +68,34 @@ class SingleNetworks:
         """Train every network for one epoch. All make as many steps as the smallest split has batches."""
         count = min(len(member.rows) for member in self.members)
         steps = max(1, count // self.schedule.batch)
-        with threads_for(self.schedule.batch * self.model.multiply_adds):
-            for k, member in enumerate(self.members):
-                with _random(1_000_000 * self.seed + 1000 * member.fold + self.epoch):
-                    order = member.rows[torch.randperm(len(member.rows))[:count]]
-                    self._train(k, order, steps)
+        work = self.schedule.batch * self.model.multiply_adds
+        spread = self.jobs not in (None, 1) and work < LARGE
+        with threads_for(work):
+            # One by one, as each has a copy of its rows.
+            lessons = (self._lesson(k, count, steps) for k in range(len(self.members)))
+            parts = zip(self.networks, self.optimizers, lessons, strict=True)
+            trained = _in_processes(parts, self.jobs) if spread else [_trained(*part) for part in parts]
+        for k, (net, optimizer, rows, margin) in enumerate(trained):
+            self.networks[k], self.optimizers[k] = net, optimizer
+            self.margins.add(k, rows, margin)
         self.epoch += 1
 
-    def _train(self, k: int, order: Tensor, steps: int) -> None:
-        net, optimizer, member = self.networks[k], self.optimizers[k], self.members[k]
-        net.train()
+    def _lesson(self, k: int, count: int, steps: int) -> _Lesson:
+        """What the k-th network learns from in this epoch."""
+        member = self.members[k]
+        seed = 1_000_000 * self.seed + 1000 * member.fold + self.epoch
+        with _random(seed):
+            rows = member.rows[torch.randperm(len(member.rows))[: steps * self.schedule.batch]]
         labels = self.labels if self.labels.ndim == 1 else self.labels[member.fold]
-        for step in range(steps):
-            rows = order[step * self.schedule.batch : (step + 1) * self.schedule.batch]
-            progress = (self.epoch + step / steps) / self.schedule.epochs
-            for group in optimizer.param_groups:
-                group["lr"] = self.schedule.rate * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-            scores = net(self.features[rows])
-            self.margins.add(k, rows, scores, labels[rows])
-            values = self.criteria[member.loss](scores, labels[rows])
-            optimizer.zero_grad(set_to_none=True)
-            (values * self.weights[rows]).mean().backward()
-            optimizer.step()
+        rates = [
+            self.schedule.rate
+            * 0.5
+            * (1 + math.cos(math.pi * min((self.epoch + k / steps) / self.schedule.epochs, 1.0)))
+            for k in range(steps)
+        ]
+        return _Lesson(
+            self.features[rows], labels[rows], self.weights[rows], rows, self.criteria[member.loss], rates, seed
+        )
 
     @torch.no_grad()
     def scores(self, rows: Sequence[Tensor]) -> list[Tensor]:
@@ -108,6 +119,52 @@ class SingleNetworks:
         copy = self.model.build(0)
         copy.load_state_dict(self.networks[k].state_dict())
         return copy.eval().requires_grad_(False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lesson:
+    """One epoch of one network: the rows in their order, the loss, the learning rate of each step, and a seed."""
+
+    features: Tensor
+    labels: Tensor
+    weights: Tensor
+    rows: Tensor
+    criterion: nn.Module
+    rates: list[float]
+    seed: int
+
+
+_Trained = tuple[nn.Module, torch.optim.Optimizer, Tensor, Tensor]
+
+
+def _trained(net: nn.Module, optimizer: torch.optim.Optimizer, lesson: _Lesson) -> _Trained:
+    """Train for one epoch. Returns rows and their margins, too."""
+    net.train()
+    parts = (torch.tensor_split(one, len(lesson.rates)) for one in (lesson.features, lesson.labels, lesson.weights))
+    found = []
+    with _random(lesson.seed):
+        for rate, features, labels, weights in zip(lesson.rates, *parts, strict=True):
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            scores = net(features)
+            optimizer.zero_grad(set_to_none=True)
+            (lesson.criterion(scores, labels) * weights).mean().backward()
+            optimizer.step()
+            found.append(scores.detach())
+    optimizer.zero_grad(set_to_none=True)
+    return net, optimizer, lesson.rows, margins(torch.cat(found), lesson.labels)[0]
+
+
+def _in_processes(
+    parts: Iterable[tuple[nn.Module, torch.optim.Optimizer, _Lesson]], jobs: int | None
+) -> list[_Trained]:
+    """The same in processes. Whoever sets another backend of joblib, such as Ray's, has it used."""
+    return list(joblib.Parallel(n_jobs=jobs)(joblib.delayed(_trained_alone)(*part) for part in parts))
+
+
+def _trained_alone(net: nn.Module, optimizer: torch.optim.Optimizer, lesson: _Lesson) -> _Trained:
+    with one_thread():
+        return _trained(net, optimizer, lesson)
 
 
 def rows_at_a_time(input_shape: tuple[int, ...]) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from symloss.losses.create import create_loss
 from symloss.models import create_model
-from symloss.noise.margins import RunningMargins
+from symloss.noise.margins import RunningMargins, margins
 
 HIDDEN = 256
 LEARNING_RATE = 3e-3
@@ -144,7 +144,8 @@ class StackedNetworks:
             labels = self.labels[rows]
         else:
             labels = self.labels[torch.tensor([[member.fold] for member in self.members]), rows]
-        self.margins.add(slice(None), rows, scores, labels)
+        margin = margins(scores.detach().flatten(0, 1), labels.flatten())[0]
+        self.margins.add(slice(None), rows, margin.view(rows.shape))
         total, start = scores.new_zeros(()), 0
         for loss, group in groupby(self.members, key=lambda member: member.loss):
             part = slice(start, start + len(list(group)))
