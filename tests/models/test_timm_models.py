@@ -19,9 +19,15 @@ class Net(nn.Module):
         super().__init__()
         self.asked = asked
         self.head = nn.Linear(asked["in_chans"], asked["num_classes"])
+        if asked["name"] == "patches":
+            self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(3, 4, 16, stride=16)})
+            self.patch_embed.proj = self.patch_embed["proj"]
 
     def forward(self, images):
-        return self.head(images.mean((2, 3)))
+        if self.asked["name"] == "raises":
+            raise RuntimeError("too small")
+        scores = self.head(images.mean((2, 3)))
+        return (scores, scores) if self.asked["name"] == "two_outputs" else scores
 
 
 @pytest.fixture
@@ -37,7 +43,7 @@ def timm(monkeypatch):
         return net
 
     module = types.ModuleType("timm")
-    module.list_models = lambda: ["tiny_net", "tiny_vit"]
+    module.list_models = lambda: ["tiny_net", "tiny_vit", "patches", "two_outputs", "raises"]
     module.get_pretrained_cfg = lambda name: types.SimpleNamespace(fixed_input_size=name == "tiny_vit")
     module.create_model = build
     monkeypatch.setitem(sys.modules, "timm", module)
@@ -52,6 +58,8 @@ def test_a_model_is_built_for_the_images_and_classes(timm):
     assert build("timm:tiny_net").asked == {"name": "tiny_net", "pretrained": False, "num_classes": 5, "in_chans": 3}
     assert build("timm:tiny_net", (1, 8, 8)).asked["in_chans"] == 1
     assert build("timm:tiny_vit").asked["img_size"] == (20, 24)
+    assert build("timm:tiny_vit", (3, 20, 20)).asked["img_size"] == 20
+    assert build("timm:patches", (3, 32, 32)).training
     assert build("timm:tiny_net")(torch.zeros(2, 3, 20, 24)).shape == (2, 5)
 
 
@@ -68,7 +76,11 @@ def test_pretrained_weights_are_asked_for_by_name(timm):
     ("name", "ingredients"),
     [
         ("timm:tiny_nett", ["timm has no model 'tiny_nett'", "did you mean 'tiny_net'?"]),
-        ("timm:", ["timm has no model ''"]),
+        ("timm:", ["must be timm:NAME or timm:NAME:pretrained", "'timm:'"]),
+        ("timm:something", ["timm has no model 'something'", "timm.list_models() has 5 names"]),
+        ("timm:patches", ["its patches (16, 16) divide", "(3, 20, 24)"]),
+        ("timm:two_outputs", ["must turn two images into scores (2, 5)", "tuple"]),
+        ("timm:raises", ["must take images (3, 20, 24)", "too small"]),
         ("timm:hf_hub:somebody/model", ["must be timm:NAME or timm:NAME:pretrained", "hf_hub"]),
         ("timm:hf-hub", ["timm has no model 'hf-hub'"]),
         ("timm:tiny_vit:pretrained", ["weights that are at hand", "No pretrained weights exist for tiny_vit"]),

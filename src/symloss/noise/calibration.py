@@ -19,8 +19,8 @@ from symloss import checks
 
 ROUNDS, SETTLED = 60, 1e-5
 """Rounds of expectation and maximisation for the transition matrix, and the change of an entry that ends them."""
-EXAMPLES = 10_000
-"""As many examples choose the temperature. More would move it by less than a hundredth."""
+EXAMPLES, ENTRIES = 10_000, 10**6
+"""As many examples, or as many scores of them, choose the temperature. More would move it by less than a hundredth."""
 EXAMPLES_PER_ENTRY = 4
 """So many examples for each entry of the transition matrix, or it is a symmetric one with a single rate."""
 TEMPERATURES = 10
@@ -87,7 +87,7 @@ def calibrate(
     if transition is not None and transition.shape != (scores.shape[1],) * 2:
         raise ValueError(f"transition must have shape {(scores.shape[1],) * 2}; got {tuple(transition.shape)}")
     known = None if transition is None else transition.double()
-    step = -(-len(scores) // EXAMPLES)
+    step = -(-len(scores) // _enough(scores))
     temperature = _best_temperature(scores[::step], labels[::step], known, separation)
     return _explain(scores, labels, temperature, known)
 
@@ -111,7 +111,7 @@ def noise_rate_interval(
     checks.number("level", level, "(0, 1)")
     checks.number("draws", draws, "[10, inf)", whole=True)
     generator = torch.Generator().manual_seed(seed)
-    size = min(len(scores), EXAMPLES)
+    size = min(len(scores), _enough(scores))
     rates = []
     for _ in range(draws):
         drawn = torch.randint(len(scores), (size,), generator=generator)
@@ -121,6 +121,10 @@ def noise_rate_interval(
     spread = (found - found.mean()) * math.sqrt(size / len(scores)) + calibration.noise_rate
     low, high = spread.quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)).tolist()
     return max(0.0, low), min(1.0, high)
+
+
+def _enough(scores: Tensor) -> int:
+    return max(100, min(EXAMPLES, ENTRIES // scores.shape[1]))
 
 
 def _checked(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -61,7 +62,10 @@ def fitted(candidate: Candidate, table: Table, labels: Labels, rows: Rows, seed:
     options = {}
     if labels.weights is not None and candidate.learner != "k-nn":
         options["sample_weight"] = labels.weights[rows]
-    return estimator.fit(features[rows], labels.numbers[rows], **options)
+    with warnings.catch_warnings():
+        # Of few rows for many classes. Whoever called fit knows, and there would be one for each of a hundred learners.
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        return estimator.fit(features[rows], labels.numbers[rows], **options)
 
 
 def probabilities(estimator: Any, features: Any, classes: int) -> Floats:
