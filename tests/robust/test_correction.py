@@ -7,7 +7,8 @@ import pytest
 
 from symloss.bench.fit_examples import open_cell
 from symloss.noise import corrupt
-from symloss.robust.candidates import Candidate
+from symloss.robust.candidate_search import within_budget
+from symloss.robust.candidates import Candidate, Shape
 from symloss.robust.choice import Judged, judged
 from symloss.robust.correction import BOLD, REPORTED, first_round, last_round
 from symloss.robust.correction_check import predictions_without
@@ -110,3 +111,16 @@ def test_networks_of_each_split_can_have_their_own_labels():
         np.testing.assert_allclose(mixed[:half], plain[:half], rtol=1e-5)
         np.testing.assert_allclose(mixed[half:], turned[half:], rtol=1e-5)
         assert (plain[half:] != turned[half:]).any()
+
+
+def test_large_data_have_fewer_leaders_and_rounds():
+    found = [
+        Judged(Candidate("k-nn", (("neighbours", k),)), None, 0.5, np.zeros(1), np.zeros((1, 3))) for k in range(5)
+    ]
+    small, large, larger = (Shape(rows, 20, 3) for rows in (1000, 12_000, 200_000))
+    assert within_budget(found, 3, 5, small, 45) == (found, 3)
+    assert within_budget(found, 1, 5, small, 45) == (found, 1)
+    few, rounds = within_budget(found, 3, 5, large, 45)
+    assert 1 <= len(few) < 5
+    assert rounds > 1
+    assert within_budget(found, 3, 5, larger, 45) == (found[:1], 1)

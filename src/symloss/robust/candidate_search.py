@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy import sparse  # type: ignore[import-untyped]
@@ -148,6 +149,32 @@ def network_seconds(shape: Shape) -> float:
     schedule = NetworkSchedule.of(shape.rows)
     steps = schedule.epochs * max(1, shape.rows // schedule.batch)
     return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.classes + 10) * 3e-10)
+
+
+def within_budget(
+    leaders: list[Judged], rounds: int, folds: int, shape: Shape, budget: float
+) -> tuple[list[Judged], int]:
+    """As many leaders and rounds as cost at most twice the budget; one leader and one round at the least.
+
+    Args:
+        leaders: the candidates to average, the best first.
+        rounds: how often they learn.
+        folds: each of which has a training.
+        shape: the size of one training.
+        budget: in seconds.
+    """
+    costs = [_seconds(one.candidate, shape) for one in leaders]
+    few = dict.fromkeys(min(most, len(leaders)) for most in (len(leaders), 3, 2, 1))
+    for count, times in product(few, range(rounds, min(rounds, 2) - 1, -1)):
+        if folds * times * sum(costs[:count]) <= 2 * budget:
+            return leaders[:count], times
+    return leaders[:1], 1
+
+
+def _seconds(candidate: Candidate, shape: Shape) -> float:
+    if candidate.learner == "network":
+        return network_seconds(shape)
+    return CLASSICAL[candidate.learner].seconds(candidate, shape)
 
 
 def single_candidates(search: Search, scaling: str) -> list[Candidate]:

@@ -26,7 +26,7 @@ from symloss.data.table_encoder import TableEncoder
 from symloss.fitting import all_or_nothing
 from symloss.losses.create import create_loss
 from symloss.noise.calibration import noise_rate_interval
-from symloss.robust.candidate_search import LOSSES, Search, run
+from symloss.robust.candidate_search import LOSSES, Search, run, within_budget
 from symloss.robust.candidates import Factory
 from symloss.robust.choice import Judged, cannot_be_told_from, leaders, winner
 from symloss.robust.correction import Round, first_round, last_round
@@ -41,16 +41,16 @@ from symloss.robust.mixed_table import is_mixed_table
 from symloss.robust.network_model import chosen_model
 from symloss.robust.network_plan import network_plan
 from symloss.robust.predictor import mean_predictor, single_predictor
-from symloss.robust.progress import ProgressLines
+from symloss.robust.progress import ProgressLines, announce
 from symloss.robust.scaled_table import Table
-from symloss.robust.splits import Judge, Rows, Split, folds, hold_out, number_of_folds
+from symloss.robust.splits import Judge, Rows, Split, folds, number_of_folds
 from symloss.robust.threads import one_thread
 
 FLOATS = [np.float64, np.float32]
 BUDGET, ORDINARY_TRAININGS = 45.0, 4
 """Seconds of one core that a fit takes by default, or so many trainings of the network where that is more."""
-FOLDS_UP_TO = 20_000
-"""With more rows than this, candidates are judged by one fifth that is held out."""
+FOLDS_UP_TO, FOLDS_BEYOND = 20_000, 3
+"""With more rows than this, there are fewer folds, and the first of them judges candidates."""
 
 
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -151,10 +151,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         judge = Judge.of(noisy, weights)
         labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
         found = self._search(table, labels, judge, seed)
-        lead = leaders(found) if self.plan_ is None else leaders(found, self.plan_.leaders)
         best = winner(found)
+        lead, rounds = self._leaders_and_rounds(found)
         material = Material(table, labels, self.folds_, judge, seed, self.n_jobs)
-        last = self._last_round(lead if not self.simple or best in lead else [best, *lead], material)
+        last = self._last_round(lead if not self.simple or best in lead else [best, *lead], rounds, material)
         self._keep_choice(found, best, judge)
         networks = [one.candidate for one in found if one.candidate.learner == "network"]
         self.label_scores_ = label_scores(last.explanation, networks, material)
@@ -220,7 +220,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
         splits = self._splits(noisy, count, seed)
         report = ProgressLines().report if self.verbose else _silent
-        report(f"a fit of {len(noisy):,} rows takes about {budget:,.0f} s of one core")
+        if self.verbose:
+            announce(f"a fit of {len(noisy):,} rows takes about {budget:,.0f} s of one core")
         about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
         memory = Memory(None if callable(self.model) else self.memory, about)
         model = None if network is None else network.model
@@ -239,6 +240,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             model,
             self.plan_,
         )
+        self.shape_, self.budget_ = search.shape, budget
         found = run(search)
         if not found:
             raise ValueError(f"budget must allow one training; got {budget:g} seconds, too few for {len(noisy)} rows")
@@ -247,16 +249,25 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _splits(self, noisy: Rows, count: int, seed: int) -> tuple[Split, ...]:
         """Make the folds, and return those that judge candidates."""
         plan = self.plan_
+        large = self.folds == "auto" and len(noisy) > FOLDS_UP_TO
+        if plan is None:
+            count = min(count, FOLDS_BEYOND) if large else count
         self.folds_ = folds(noisy, count if plan is None else plan.folds, seed)
-        if self.folds == "auto" and len(noisy) > FOLDS_UP_TO:
-            return hold_out(noisy, 0.2, seed) if plan is None else self.folds_[:1]
+        if large:
+            return self.folds_[:1]
         return self.folds_ if plan is None else self.folds_[: plan.judged]
 
-    def _last_round(self, lead: Sequence[Judged], material: Material) -> Round:
-        first = first_round(lead, material)
-        rounds, checked = self.rounds, 1 if len(material.labels.numbers) > FOLDS_UP_TO else len(self.folds_)
+    def _leaders_and_rounds(self, found: Sequence[Judged]) -> tuple[list[Judged], int]:
+        """The candidates to average, and how often they may learn within the budget."""
         if self.plan_ is not None:
-            rounds, checked = min(rounds, self.plan_.rounds), self.plan_.judged
+            return leaders(found, self.plan_.leaders), min(self.rounds, self.plan_.rounds)
+        return within_budget(leaders(found), self.rounds, len(self.folds_), self.shape_, self.budget_)
+
+    def _last_round(self, lead: Sequence[Judged], rounds: int, material: Material) -> Round:
+        first = first_round(lead, material)
+        checked = 1 if len(material.labels.numbers) > FOLDS_UP_TO else len(self.folds_)
+        if self.plan_ is not None:
+            checked = self.plan_.judged
         # Where classes are very unequal, every round would give more examples to the large ones.
         return last_round(first, min(rounds, 2) if material.judge.balanced else rounds, material, checked)
 

@@ -20,5 +20,10 @@ class ProgressLines:
         now = time.monotonic()
         if now - self.last >= EVERY:
             self.last = now
-            sys.stderr.write(f"[symloss] {line}\n")
-            sys.stderr.flush()
+            announce(line)
+
+
+def announce(line: str) -> None:
+    """Write a line to stderr."""
+    sys.stderr.write(f"[symloss] {line}\n")
+    sys.stderr.flush()

@@ -39,11 +39,6 @@ def folds(labels: Rows, count: int, seed: int) -> tuple[Split, ...]:
     return tuple(Split(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count))
 
 
-def hold_out(labels: Rows, share: float, seed: int) -> tuple[Split, ...]:
-    """One split that holds out a share of each class."""
-    return folds(labels, round(1 / share), seed)[:1]
-
-
 def number_of_folds(smallest_class: int, wanted: int | str, rows: int) -> int:
     """How many folds there are. ``"auto"`` gives five, or as many as the smallest class has examples, but two or more.
 
