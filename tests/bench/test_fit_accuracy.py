@@ -14,8 +14,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 from symloss.bench import fit_accuracy, fit_examples, fit_plan, fit_rivals
-from symloss.bench.fit_accuracy import measure_all
-from symloss.bench.fit_examples import SOURCES, open_cell
+from symloss.bench.fit_accuracy import calibration_error, measure_all
+from symloss.bench.fit_examples import SOURCES, NoisyCell, open_cell
 from symloss.bench.fit_plan import METHODS, Place, parse_plan, read_rows
 from symloss.bench.fit_rivals import RIVALS, Tuning, with_probabilities
 from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
@@ -114,6 +114,54 @@ def test_a_network_stops_where_the_folds_say(wine, monkeypatch):
     np.testing.assert_array_equal(chosen.held_out[rows], best.predictions)
     made = tuning.estimator("gce", chosen.setting)
     assert (made.loss, made.rate, made.epochs) == ("gce", 3e-3, best.epoch)
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Images in which a bright row or column tells the class."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 2
+    features = rng.normal(size=(60, 1, 12, 12)).astype(np.float32)
+    features[labels == 0, :, 5] += 3
+    features[labels == 1, :, :, 5] += 3
+    return NoisyCell(features, labels, labels, features, labels, "raw", 0)
+
+
+def test_rivals_see_images_as_robust_classifier_does(images, monkeypatch):
+    monkeypatch.setattr(fit_rivals, "SETTINGS", ((3e-3, 0.1),))
+    monkeypatch.setattr(fit_rivals, "LARGE", 100)
+    tuning = Tuning(images)
+    chosen = tuning.choose("ce")
+    made = tuning.estimator("ce", chosen.setting)
+    assert (made.model, made.input_shape) == ("cnn4:width=0.5", (1, 12, 12))
+    fitted = made.fit(tuning.features("ce"), images.noisy)
+    assert fitted.predict_proba(tuning.test("ce")).shape == (60, 2)
+    assert fitted.margins_.shape == (60,)
+    assert tuning.features("k-nn").shape == (60, 144)
+
+
+def test_one_fold_chooses_where_data_are_large(images, monkeypatch):
+    monkeypatch.setattr(fit_rivals, "LARGE", 100)
+    tuning = Tuning(images)
+    chosen = tuning.choose("forest")
+    known = np.isfinite(chosen.held_out).all(1)
+    np.testing.assert_array_equal(np.flatnonzero(known), np.sort(tuning.splits[0].held_out))
+    assert chosen.setting in fit_rivals.CLASSICAL["forest"].settings[:2]
+
+
+def test_margins_of_wrong_labels_are_low(wine):
+    fitted = StoppedNetwork("gce", epochs=10).fit(Tuning(wine).features("gce"), wine.noisy)
+    wrong = wine.noisy != wine.clean
+    assert fitted.margins_[wrong].mean() < fitted.margins_[~wrong].mean()
+
+
+def test_calibration_error():
+    certain = np.eye(2)[[0, 0, 1, 1]]
+    assert calibration_error(certain, np.array([0, 0, 1, 1])) == 0
+    assert calibration_error(certain, np.array([0, 1, 1, 0])) == 0.5
+    # Too certain in one bin and too careful in another do not cancel.
+    mixed = np.array([[0.95, 0.05]] * 2 + [[0.55, 0.45]] * 2)
+    assert calibration_error(mixed, np.array([0, 1, 0, 0])) == pytest.approx((0.45 + 0.45) / 2)
 
 
 def test_a_stopped_network_is_an_estimator():

@@ -117,3 +117,12 @@ def test_what_differs_between_environments_is_listed():
 
 def test_ours_comes_first():
     assert Results([row("svc", 0, 0.9), row("ce", 0, 0.9), row("symloss", 1, 0.9)]).methods == ["symloss", "svc", "ce"]
+
+
+def test_margins_and_calibration_are_shown_where_they_were_measured():
+    text = markdown(
+        [*rows_of("symloss", 0.9, calibration_error=0.02), *rows_of("ce", 0.8, average_precision_of_margins=0.7)]
+    )
+    assert "| digits sym:0.6 | 0.020 (1) | - |" in text
+    assert "| digits sym:0.6 | - | 0.700 (1) |" in text
+    assert "Calibration error" not in markdown(rows_of("svc", 0.9))

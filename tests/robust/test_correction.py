@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from symloss.bench.fit_examples import open_cell
 from symloss.noise import corrupt
@@ -12,7 +13,9 @@ from symloss.robust.candidates import Candidate, Shape
 from symloss.robust.choice import Judged, judged
 from symloss.robust.correction import BOLD, REPORTED, first_round, last_round
 from symloss.robust.correction_check import predictions_without
+from symloss.robust.explanation import explain
 from symloss.robust.held_out import Labels, classical_predictions, rows_held_out
+from symloss.robust.label_scores import OPEN, audit_margins, label_scores
 from symloss.robust.leaders import Material, learn
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, folds
@@ -111,6 +114,24 @@ def test_networks_of_each_split_can_have_their_own_labels():
         np.testing.assert_allclose(mixed[:half], plain[:half], rtol=1e-5)
         np.testing.assert_allclose(mixed[half:], turned[half:], rtol=1e-5)
         assert (plain[half:] != turned[half:]).any()
+
+
+def test_margins_rank_labels_where_features_tell_little():
+    features, labels = hardly_separable(rows=300, classes=3)
+    noisy = corrupt(labels, "sym:0.3", classes=3, seed=0).labels
+    first, material = start(features, noisy)
+    found = first.explanation
+    network = Candidate("network", (("decay", 0.1),), "raw", "ce")
+    assert found.confidence < OPEN or not found.says_something
+    np.testing.assert_array_equal(label_scores(found, [], material), found.label_scores)
+    ranked = label_scores(found, [network], material)
+    np.testing.assert_array_equal(np.sort(ranked), np.sort(found.label_scores))
+    margins = audit_margins(network, material)
+    assert spearmanr(ranked, margins)[0] > spearmanr(found.label_scores, margins)[0] + 0.1
+    sure = explain(20 * np.eye(3)[labels], noisy, 0.0)
+    assert sure.confidence > OPEN
+    assert sure.says_something
+    np.testing.assert_array_equal(label_scores(sure, [network], material), sure.label_scores)
 
 
 def test_large_data_have_fewer_leaders_and_rounds():

@@ -121,6 +121,15 @@ def _parts(results: Results) -> Iterable[str]:
         "the probability of the given label by a learner that has not seen it."
     )
     yield _by_method(results, "average_precision", lambda values: _spread(values, 3))
+    margins = _by_method(results, "average_precision_of_margins", lambda values: _spread(values, 3), bold=False)
+    if margins:
+        yield "By the margins of a network while it is trained on all rows (AUM), where they were kept:"
+        yield margins
+    errors = _by_method(results, "calibration_error", lambda values: _spread(values, 3), bold=False)
+    if errors:
+        yield "### Calibration error on clean test data"
+        yield "Expected calibration error of the predicted probabilities in 15 bins, where it was measured. 0 is best."
+        yield errors
     yield "### Estimated noise rate"
     yield _noise_rates(results)
     yield "### Processor seconds"

@@ -78,7 +78,7 @@ def last_round(first: Round, rounds: int, material: Material, checked: int | Non
     """
     if rounds == 1:
         return first
-    if first.explanation.confidence >= APART:
+    if first.explanation.confidence >= APART and first.explanation.says_something:
         return _corrected(first, first.explanation, rounds - 1, material)
     found = _helpful(first, rounds > 2, material, checked or len(material.splits))
     if found is not None:

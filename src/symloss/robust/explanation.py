@@ -42,6 +42,15 @@ class Explanation:
         return float(torch.from_numpy(self.scores).div(self.temperature).softmax(1).amax(1).mean())
 
     @property
+    def says_something(self) -> bool:
+        """Whether noise explains less than 95 % of what it would if labels were drawn by chance.
+
+        Predictions that say nothing of the labels are explained as well by certain classes and noise that hides them.
+        """
+        classes = int(self.scores.shape[1])
+        return self.calibration.noise_rate < 0.95 * (classes - 1) / classes
+
+    @property
     def label_scores(self) -> Floats:
         """(N,), the probability that the noisy label is the true one."""
         found: Floats = self.posterior[np.arange(len(self.noisy)), self.noisy]

@@ -37,7 +37,7 @@ def label_scores(explanation: Explanation, networks: Sequence[Candidate], materi
         material: the rows with their noisy labels.
     """
     found = explanation.label_scores
-    if explanation.confidence >= OPEN or not networks:
+    if (explanation.confidence >= OPEN and explanation.says_something) or not networks:
         return found
     order = rankdata(found) + rankdata(audit_margins(networks[0], material))
     places = rankdata(order, "ordinal").astype(np.int64) - 1
