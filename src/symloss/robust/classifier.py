@@ -193,6 +193,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features, y = as_array(features), as_array(y)
         self.encoder_ = TableEncoder().fit(features) if is_mixed_table(features) else None
         if self.encoder_ is None:
+            _refuse_gaps(features)
             features, y = validate_data(
                 self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
             )
@@ -205,7 +206,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_classification_targets(y)
         self.classes_, noisy = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y must have two classes or more; got one class, {self.classes_[0]!r}")
+            raise ValueError(f"y must have two classes or more; got one class, {self.classes_[0]}")
         if len(self.classes_) == len(noisy) > 2:
             raise ValueError(f"y must have fewer classes than rows; got {len(noisy)} labels that are all different")
         return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
@@ -333,6 +334,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _refuse_gaps(features: Any) -> None:
+    if isinstance(features, np.ndarray) and features.dtype.kind == "f" and features.ndim:
+        rows = len(features)
+        bad = rows - int(np.isfinite(features).reshape(rows, -1).all(1).sum())
+        if bad:
+            raise ValueError(
+                f"X must hold finite numbers; got NaN or inf in {bad:,} of {rows:,} rows: in a DataFrame missing values "
+                "are filled in"
+            )
 
 
 def _silent(line: str) -> None:
