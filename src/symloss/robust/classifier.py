@@ -339,11 +339,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _refuse_gaps(features: Any) -> None:
     if isinstance(features, np.ndarray) and features.dtype.kind == "f" and features.ndim:
         rows = len(features)
-        bad = rows - int(np.isfinite(features).reshape(rows, -1).all(1).sum())
+        bad = rows - int(np.isfinite(features).all(tuple(range(1, features.ndim))).sum())
         if bad:
             raise ValueError(
-                f"X must hold finite numbers; got NaN or inf in {bad:,} of {rows:,} rows: in a DataFrame missing values "
-                "are filled in"
+                f"X must hold finite numbers; got NaN or inf in {bad:,} of {rows:,} rows: in a DataFrame missing "
+                "values are filled in"
             )
 
 
