@@ -74,6 +74,7 @@ CLASSICAL = {
     "k-nn": Rival(
         tuple({"neighbours": count} for count in (5, 15, 30, 60)),
         lambda s, width, seed: KNeighborsClassifier(int(s["neighbours"]), weights="distance"),
+        large=4,  # they cost next to nothing
     ),
 }
 RIVALS = (*CLASSICAL, *NETWORKS)
