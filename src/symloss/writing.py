@@ -30,9 +30,14 @@ def clear_write_errors(path: Path) -> Iterator[None]:
         raise kind(f"{path} cannot be written ({error.strerror}); what was there before is kept") from error
 
 
+def unfinished(path: Path) -> Path:
+    """Where :func:`write_whole` keeps what it has written so far. A process that is killed then leaves it behind."""
+    return path.with_name(path.name + ".part")
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write ``data`` to a file, wholly or not at all."""
-    part = path.with_name(path.name + ".part")
+    part = unfinished(path)
     try:
         with clear_write_errors(path):
             with open(part, "wb") as file:

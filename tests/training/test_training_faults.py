@@ -22,7 +22,7 @@ from training_helpers import (
 from training_helpers import exit_code as in_a_process
 
 from symloss.runs.run_folder import Busy, RunFolder
-from symloss.training import train
+from symloss.training import resolve, train
 from symloss.training.checkpoint import save_checkpoint
 from symloss.training.prediction import predictions
 
@@ -302,6 +302,14 @@ def assert_theirs(done, line):
 def test_code_of_the_users_own_has_its_traceback_after_one_line(tmp_path, source, line):
     (tmp_path / "mine.py").write_text(source)
     assert_theirs(command(tmp_path, "train", "--model", "mine:net", "--epochs", "1"), line)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_refused_run_takes_along_what_a_killed_process_had_half_written(tmp_path):
+    run = RunFolder(tmp_path / "runs" / "mine")
+    run.start(resolve("digits", "ce"))
+    (run.path / "noise.npz.part").write_bytes(b"half")
+    run.forget()
     assert not (tmp_path / "runs").exists()
 
 

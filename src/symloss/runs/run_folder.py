@@ -20,7 +20,7 @@ from symloss import checks
 from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
 from symloss.runs.result import EpochRow, Result, checked_share
 from symloss.runs.settings import Settings
-from symloss.writing import clear_write_errors, write_whole
+from symloss.writing import clear_write_errors, unfinished, write_whole
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
 COLUMNS = "columns.json"
@@ -162,6 +162,7 @@ class RunFolder:
             return
         for name in BEFORE_AN_EPOCH:
             (self.path / name).unlink(missing_ok=True)
+            unfinished(self.path / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             for folder in self._made:
                 folder.rmdir()
