@@ -101,14 +101,15 @@ def _average_precision(cell: NoisyCell, scores: Floats | None) -> float | None:
 
 def _symloss(cell: NoisyCell) -> Row:
     model = RobustClassifier(random_state=cell.seed).fit(cell.features, cell.noisy)
+    probabilities = model.predict_proba(cell.test)
     return {
         "setting": {"learner": model.learner_, "loss": model.loss_, "epoch": model.epoch_},
         "noisy_accuracy": float(np.max(model.candidates_["noisy_accuracy"])),
         "noise_rate_estimate": model.noise_rate_,
         "noise_rate_interval": list(model.noise_rate_interval_),
         "label_scores": model.label_scores_,
-        "predicted": model.predict(cell.test),
-        "probabilities": model.predict_proba(cell.test),
+        "predicted": model.classes_[probabilities.argmax(1)],
+        "probabilities": probabilities,
     }
 
 

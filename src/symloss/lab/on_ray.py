@@ -27,14 +27,10 @@ class Resources:
 
 def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Events:
     """Train all works on a cluster. The address "auto" is the cluster that this machine belongs to."""
-    ray = _ray()
-    started_here = not ray.is_initialized()
-    if started_here:
-        _connect(ray, address)
-    task = ray.remote(attempt_patiently).options(
-        num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries
-    )
-    try:
+    with _connected(address) as ray:
+        task = ray.remote(attempt_patiently).options(
+            num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries
+        )
         pending = {task.remote(work, PATIENCE): work for work in works}
         for work in pending.values():
             yield Event("started", work)
@@ -47,9 +43,6 @@ def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Eve
                     for other in pending:
                         ray.cancel(other, force=True)
                     return
-    finally:
-        if started_here:
-            ray.shutdown()
 
 
 @contextlib.contextmanager
@@ -57,16 +50,23 @@ def joblib_on_ray(address: str) -> Iterator[None]:
     """Whatever joblib spreads over processes inside is spread over a cluster. "auto" is the one of this machine."""
     import joblib  # type: ignore[import-untyped]  # noqa: PLC0415
 
+    with _connected(address):
+        from ray.util.joblib import register_ray  # noqa: PLC0415
+
+        register_ray()  # type: ignore[no-untyped-call]
+        with joblib.parallel_config("ray"):
+            yield
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """The package ray, connected to a cluster. A connection that was there before stays."""
     ray = _ray()
     started_here = not ray.is_initialized()
     if started_here:
         _connect(ray, address)
-    from ray.util.joblib import register_ray  # noqa: PLC0415
-
-    register_ray()  # type: ignore[no-untyped-call]
     try:
-        with joblib.parallel_config("ray"):
-            yield
+        yield ray
     finally:
         if started_here:
             ray.shutdown()

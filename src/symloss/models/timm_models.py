@@ -51,7 +51,7 @@ def timm_model(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Modu
         classes: the number of classes. The last layer is made for them anew.
     """
     _, _, architecture = without_weights(name).partition(":")
-    rest = name.endswith(f":{PRETRAINED}")
+    pretrained = name.endswith(f":{PRETRAINED}")
     if not architecture or ":" in architecture:
         raise ValueError(f"a model of timm must be timm:NAME or timm:NAME:{PRETRAINED}; got {name!r}")
     timm = _timm()
@@ -67,10 +67,12 @@ def timm_model(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Modu
         # Some models of timm take one number only.
         options["img_size"] = sides[0] if sides[0] == sides[1] else tuple(sides)
     try:
-        model: nn.Module = timm.create_model(architecture, pretrained=rest, **options)
+        model: nn.Module = timm.create_model(architecture, pretrained=pretrained, **options)
     except Exception as error:
         # timm, Hugging Face and the network each raise their own kinds.
-        wanted = f"weights that are at hand or can be downloaded, or no :{PRETRAINED}" if rest else f"images {sides}"
+        wanted = (
+            f"weights that are at hand or can be downloaded, or no :{PRETRAINED}" if pretrained else f"images {sides}"
+        )
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"model {name!r} must have {wanted}; got an error of timm ({checks.brief(reason)})") from error
     _try(model, name, (channels, *sides), classes)

@@ -36,7 +36,7 @@ class RunningMargins:
 
     >>> running = RunningMargins(1, 3)
     >>> running.add(0, torch.tensor([2]), torch.tensor([-1.0]))
-    >>> running.means([0])
+    >>> running.means(0)
     tensor([ 0.,  0., -1.])
     """
 
@@ -54,10 +54,6 @@ class RunningMargins:
         self.sums[model].scatter_add_(-1, rows, found)
         self.visits[model].scatter_add_(-1, rows, torch.ones_like(found))
 
-    def keep(self, models: list[int]) -> None:
-        """Go on with some of the models only."""
-        self.sums, self.visits = self.sums[models], self.visits[models]
-
-    def means(self, models: list[int]) -> Tensor:
-        """(N,), the mean margin over all visits of some models. Examples that were never seen have 0."""
-        return self.sums[models].sum(0) / self.visits[models].sum(0).clamp_min(1)
+    def means(self, model: int) -> Tensor:
+        """(N,), the mean margin over all visits of a model. Examples that were never seen have 0."""
+        return self.sums[model] / self.visits[model].clamp_min(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ class Explanation:
     temperature: float
     separation: float
 
-    @property
+    @functools.cached_property
     def posterior(self) -> Floats:
         """(N, C), the probabilities of the true classes, given features and noisy labels."""
         return self.calibration.posterior(torch.from_numpy(self.scores), torch.from_numpy(self.noisy)).numpy()

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import rankdata  # type: ignore[import-untyped]
 
+from symloss.noise.margins import RunningMargins
 from symloss.robust.candidates import Candidate
 from symloss.robust.explanation import Explanation
 from symloss.robust.held_out import stack
@@ -56,6 +57,7 @@ def audit_margins(network: Candidate, material: Material) -> Floats:
     rows = np.arange(len(material.labels.numbers))
     whole = [Split(rows, rows[:0])]
     networks = stack([candidate], material.table, material.labels, whole, material.seed)
+    networks.margins = RunningMargins(models=1, examples=len(rows))
     for _ in range(EPOCHS):
         networks.train_epoch()
-    return networks.margins.means([0]).numpy()
+    return networks.margins.means(0).numpy()

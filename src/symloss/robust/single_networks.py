@@ -39,7 +39,7 @@ class SingleNetworks:
         jobs: processes that share the networks, where the steps of one are too small to be shared by threads.
 
     Attributes:
-        margins: of the rows that each network was trained on.
+        margins: of the rows that each network was trained on; None unless somebody sets it before the first epoch.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SingleNetworks:
         self.members, self.schedule, self.seed = list(members), schedule, seed
         self.criteria = {m.loss: create_loss(m.loss, scale="ce", reduction="none") for m in members}
         self.epoch = 0
-        self.margins = RunningMargins(len(members), len(features))
+        self.margins: RunningMargins | None = None
         self.networks = [model.build(1000 * seed + member.fold) for member in members]
         self.optimizers = [
             _adam(net, member.weight_decay, schedule.rate) for net, member in zip(self.networks, members, strict=True)
@@ -77,7 +77,8 @@ class SingleNetworks:
             trained = _in_processes(parts, self.jobs) if spread else [_trained(*part) for part in parts]
         for k, (net, optimizer, rows, margin) in enumerate(trained):
             self.networks[k], self.optimizers[k] = net, optimizer
-            self.margins.add(k, rows, margin)
+            if self.margins is not None:
+                self.margins.add(k, rows, margin)
         self.epoch += 1
 
     def _lesson(self, k: int, count: int, steps: int) -> _Lesson:
@@ -112,7 +113,6 @@ class SingleNetworks:
         self.members = [self.members[k] for k in kept]
         self.networks = [self.networks[k] for k in kept]
         self.optimizers = [self.optimizers[k] for k in kept]
-        self.margins.keep(list(kept))
 
     def module(self, k: int) -> nn.Module:
         """A copy of the k-th network as it is now, for inputs (n, *input_shape)."""

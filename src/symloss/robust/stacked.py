@@ -79,7 +79,7 @@ class StackedNetworks:
         seed: of initial weights and of the order of rows.
 
     Attributes:
-        margins: of the rows that each network was trained on.
+        margins: of the rows that each network was trained on; None unless somebody sets it before the first epoch.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class StackedNetworks:
         self.second = [torch.zeros_like(p) for p in self.parameters]
         self.mean = torch.zeros(len(members), 1, HIDDEN)
         self.variance = torch.ones(len(members), 1, HIDDEN)
-        self.margins = RunningMargins(len(members), len(features))
+        self.margins: RunningMargins | None = None
 
     def _initial_parameters(self) -> list[Tensor]:
         """Weights and biases of the hidden layer, factor and shift of the normalisation, then the last layer."""
@@ -144,8 +144,9 @@ class StackedNetworks:
             labels = self.labels[rows]
         else:
             labels = self.labels[torch.tensor([[member.fold] for member in self.members]), rows]
-        margin = margins(scores.detach().flatten(0, 1), labels.flatten())[0]
-        self.margins.add(slice(None), rows, margin.view(rows.shape))
+        if self.margins is not None:
+            margin = margins(scores.detach().flatten(0, 1), labels.flatten())[0]
+            self.margins.add(slice(None), rows, margin.view(rows.shape))
         total, start = scores.new_zeros(()), 0
         for loss, group in groupby(self.members, key=lambda member: member.loss):
             part = slice(start, start + len(list(group)))
@@ -195,7 +196,6 @@ class StackedNetworks:
         self.parameters = [p.detach()[index].requires_grad_() for p in self.parameters]
         self.first, self.second = ([state[index] for state in states] for states in (self.first, self.second))
         self.mean, self.variance = self.mean[index], self.variance[index]
-        self.margins.keep(list(kept))
 
     @torch.no_grad()
     def module(self, k: int) -> nn.Module:
