@@ -60,7 +60,6 @@ from symloss.losses.criterion import Criterion as Criterion
 from symloss.losses.criterion import Decomposition as Decomposition
 from symloss.losses.criterion import decompose as decompose
 from symloss.losses.criterion import symmetrize as symmetrize
-from symloss.losses.fast.switch import plain as plain
 from symloss.losses.heads import LinearLoss as LinearLoss
 from symloss.losses.operators import complement as complement
 from symloss.losses.operators import dirichlet as dirichlet
@@ -69,8 +68,11 @@ from symloss.losses.operators import relative as relative
 from symloss.losses.penalty import l1_penalty as l1_penalty
 from symloss.losses.scores import BatchNormScores as BatchNormScores
 from symloss.losses.scores import EpsSoftmax as EpsSoftmax
+from symloss.losses.scores import SoftCap as SoftCap
 from symloss.losses.scores import UnitScores as UnitScores
 from symloss.losses.scores import append_scores as append_scores
+from symloss.losses.switches import checked as checked
+from symloss.losses.switches import plain as plain
 from symloss.robust.classifier import RobustClassifier as RobustClassifier
 from symloss.theory import binary as binary
 from symloss.theory import bounds as bounds

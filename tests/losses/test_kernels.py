@@ -13,7 +13,8 @@ import symloss
 from symloss.losses import evaluate
 from symloss.losses import leaves as phi
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.fast import batch as blocks
+from symloss.losses.fast import batch as batches
+from symloss.losses.fast import blocks, kernel_choice
 
 OWN = {
     "blend of sgce": symloss.blend(symloss.symmetrize(phi.GCE(0.3)), 3.0),
@@ -70,7 +71,7 @@ def test_every_loss_of_potentials_has_a_kernel(name):
     """Losses of all probabilities or of raw scores, and those with a softmax of their own, have none."""
     loss = RECORDS[name].loss()
     of_potentials = all(isinstance(leaf, phi.Potential) for leaf in leaves(loss))
-    assert (blocks.kernel_for(loss, 10) is not None) == of_potentials
+    assert (kernel_choice.kernel_for(loss, 10) is not None) == of_potentials
 
 
 @every_loss
@@ -96,7 +97,7 @@ def test_every_loss(name, plain):
 @pytest.mark.parametrize("name", OWN)
 def test_losses_of_ones_own(name, plain):
     z, y = batch((40, 6), torch.float64)
-    assert blocks.kernel_for(OWN[name], 6) is not None
+    assert kernel_choice.kernel_for(OWN[name], 6) is not None
     agree(value_and_gradient(OWN[name], z, y), plain(lambda: value_and_gradient(OWN[name], z, y)), torch.float64)
 
 
@@ -157,7 +158,7 @@ def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeyp
     rows = [(z[i : i + 1, : int((MASKS[i] == 0).sum())].detach().requires_grad_(), y[i : i + 1]) for i in range(6)]
     apart = [plain(lambda row=row, y=y: value_and_gradient(loss, row, y, score_map=scores)) for row, y in rows]
     masked = z.detach().masked_fill(MASKS.bool(), -torch.inf).requires_grad_()
-    if blocks.kernel_for(loss, 7) is not None:
+    if kernel_choice.kernel_for(loss, 7) is not None:
         no_plain()
     found = loss(masked, y, reduction="none", score_map=scores)
     (gradient,), values = torch.autograd.grad(found.sum(), masked), found.detach()
@@ -219,13 +220,13 @@ def test_derivatives_in_closed_form(name):
 
 def test_backward_hands_its_gradient_over(monkeypatch):
     """The scores' gradient is the memory the kernel wrote, not a copy of it."""
-    written, by_blocks = [], blocks.by_blocks
+    written, by_blocks = [], batches.by_blocks
 
     def seen(kernel, z, y, share, out):
         written.append(out.data_ptr())
         return by_blocks(kernel, z, y, share, out)
 
-    monkeypatch.setattr(blocks, "by_blocks", seen)
+    monkeypatch.setattr(batches, "by_blocks", seen)
     z, y = batch((64, 10), torch.float32)
     phi.MAE()(z, y).backward()
     assert written == [z.grad.data_ptr()]

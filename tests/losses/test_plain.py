@@ -14,11 +14,11 @@ import symloss
 from symloss.losses import fast, leaves
 from symloss.losses.algebra import Loss
 from symloss.losses.evaluate import Options, evaluate
-from symloss.losses.fast.batch import kernel_for
-from symloss.losses.fast.switch import plain
+from symloss.losses.fast.kernel_choice import kernel_for
 from symloss.losses.heads import linear_loss
 from symloss.losses.leaves import CE, GCE, MAE, Power
 from symloss.losses.operators import Insensitive, Symmetrize
+from symloss.losses.switches import plain
 
 FORMULAS = {"algebra", "leaves", "score_leaves", "operators", "blending"}
 GROUND = {"scores", "validation"}  # formulas stand on these

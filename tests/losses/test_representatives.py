@@ -5,7 +5,7 @@ from representatives import REPRESENTATIVES, WITHOUT_SLOPE
 
 import symloss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.fast import batch as blocks
+from symloss.losses.fast.kernel_choice import Unit, kernel_for
 
 
 def nodes(loss):
@@ -16,14 +16,19 @@ def ways(name):
     """How a loss is evaluated: by which kernels, by which operators, and by which formula where no kernel serves it."""
     loss = RECORDS[name].loss()
     by_kernel = [
-        ("kernel", classes, unit, type(blocks.kernel_for(loss, classes, unit)))
+        ("kernel", classes, unit, type(kernel_for(loss, classes, unit)))
         for classes in (2, 10)
-        for unit in (None, blocks.Unit(1.0, 1e-5))
+        for unit in (None, Unit(1.0, 1e-5))
     ]
-    plain = blocks.kernel_for(loss, 10) is None
+    plain = kernel_for(loss, 10) is None
     by_operator = [("operator", type(node)) for node in nodes(loss) if node.children]
     by_formula = [("formula", type(node)) for node in nodes(loss) if plain and not node.children]
-    return {*by_kernel, *by_operator, *by_formula, ("symmetric", type(blocks.kernel_for(loss, 10)), loss.symmetric)}
+    return {
+        *by_kernel,
+        *by_operator,
+        *by_formula,
+        ("symmetric", type(kernel_for(loss, 10)), loss.symmetric),
+    }
 
 
 COVERED = {way for name in REPRESENTATIVES for way in ways(name)}

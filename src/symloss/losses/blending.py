@@ -31,7 +31,7 @@ class Blend(Operator):
         return True
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        if not self.inner.any_classes and validation.can_look():
+        if not self.inner.any_classes and validation.can_look(s.z):
             _refuse_unblendable_once(self.inner, s.classes)
         unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
         slope = slope_at_equal_scores(self.inner, s, "blend")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,9 +11,11 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
-from symloss.losses.fast.batch import Unit, by_kernel, kernel_for
-from symloss.losses.fast.switch import PLAIN
-from symloss.losses.scores import HALF, Scores, UnitScores
+from symloss.losses.fast.batch import BatchLoss
+from symloss.losses.fast.kernel_choice import Unit, kernel_for
+from symloss.losses.fast.labelled import labelled
+from symloss.losses.scores import Scores, UnitScores, full_precision
+from symloss.losses.switches import PLAIN
 
 REDUCTIONS = ("mean", "sum", "none")
 
@@ -42,6 +43,7 @@ class Options(NamedTuple):
     reduction: str = "mean"
     label_smoothing: float = 0.0
     score_map: Callable[[Tensor], Tensor] | None = None
+    overwrite: bool = False
 
 
 NO_OPTIONS = Options()
@@ -60,13 +62,12 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     """
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
-    soft = validation.is_soft(input, target)
-    z = input.float() if input.dtype in HALF else input
-    if soft:
+    if validation.is_soft(input, target):
+        z = full_precision(input)
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
-    quick = _quick(loss, z, target, options)
-    return _hard(loss, z, target, options) if quick is None else quick
+    quick = _quick(loss, input, target, options)
+    return _hard(loss, full_precision(input), target, options) if quick is None else quick
 
 
 def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
@@ -74,14 +75,14 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
 
     The evaluation asks for a kernel only here.
     """
-    scores = options.score_map
+    scores, weight = options.score_map, options.weight
     if (
-        options.weight is not None
+        (weight is not None and loss.symmetric)
         or options.label_smoothing > 0
         or not (scores is None or isinstance(scores, UnitScores))
         or z.dim() < 2
         or target.numel() == 0
-        or not validation.is_eager(z, target)
+        or not validation.is_eager()
         or PLAIN.get()
     ):
         return None
@@ -89,9 +90,14 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
     kernel = kernel_for(loss, z.shape[1], unit)
     if kernel is None:
         return None
-    kept = validation.kept(target, z.shape[1], options.ignore_index)
-    plain = functools.partial(_hard, loss, target=target, options=options)
-    return by_kernel(kernel, z, target, kept, options.reduction, plain)
+    if weight is not None:
+        validation.class_vector("weight", weight, z.shape[1])
+    examples = labelled(target, z.shape[1], options.ignore_index, weight, options.reduction)
+
+    def plain(z: Tensor) -> Tensor:
+        return _hard(loss, full_precision(z), target, options)
+
+    return BatchLoss(kernel, examples, plain, options.overwrite).loss(z)
 
 
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:

@@ -14,12 +14,14 @@ from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap, score_map
 from symloss.losses.evaluate import Options, check_options, evaluate
-from symloss.losses.fast.batch import Unit
-from symloss.losses.fast.linear_head import Head, by_head_kernel
-from symloss.losses.fast.switch import PLAIN
+from symloss.losses.fast.head_parts import Head
+from symloss.losses.fast.kernel_choice import Unit
+from symloss.losses.fast.labelled import labelled
+from symloss.losses.fast.linear_head import Allowance, by_head_kernel
 from symloss.losses.leaves import CE
 from symloss.losses.operators import Symmetrize
-from symloss.losses.scores import UnitScores, full_precision
+from symloss.losses.scores import HALF, SoftCap, UnitScores, full_precision, without_autocast
+from symloss.losses.switches import PLAIN
 
 
 def linear_unhinged(
@@ -39,7 +41,7 @@ def linear_unhinged(
         bias: of the linear layer, shape (C,), or None.
         target: class indices, shape (...).
         normalize: ``"l2"`` divides each score vector by its norm, None does not.
-        options: ``temperature``, ``class_weight``, ``ignore_index`` and ``reduction``, as in :func:`linear_loss`.
+        options: all others of :func:`linear_loss`.
 
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
     networks in the presence of noisy labels. Section 4.1.
@@ -64,17 +66,31 @@ def linear_loss(
     class_weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
+    num_items: float | Tensor | None = None,
+    softcap: float | None = None,
+    memory: int | None = None,
+    accumulate: torch.dtype | None = None,
 ) -> Tensor:
     """Any loss of the scores features @ weight.T + bias. Most losses need only a block of the scores at a time.
+
+    Products are computed in the type of the weights, and the scores of a block in float32 at least. Features in another
+    type are turned into that of the weights. Gradients are computed with the value. Only without a reduction, and in
+    float16, they are computed in the backward pass, by a second product.
 
     Args:
         loss: an expression of the algebra.
         features: inputs of the linear layer, shape (..., d).
-        weight: of the linear layer, shape (C, d).
+        weight: of the linear layer, shape (C, d). It may be shared with an embedding.
         bias: of the linear layer, shape (C,), or None.
         target: class indices, shape (...).
         normalize, temperature, ignore_index, reduction: as in :class:`symloss.Criterion`.
         class_weight: a weight for each class, shape (C,), as ``weight`` in :class:`symloss.Criterion`.
+        num_items: a mean divides the sum of the values by this number instead of the number of examples that count.
+            With it the parts of a batch add up to the mean of the whole batch, as gradient accumulation needs it.
+        softcap: replaces the scores z by softcap * tanh(z / softcap), as some language models do.
+        memory: how many bytes the scores of a block may take; by default 160 MiB on a CPU and 1 GiB elsewhere.
+        accumulate: ``torch.float32`` adds up the gradient of the weights in float32, which half precision rounds at
+            every block. It takes one float32 tensor of their shape.
 
     >>> from symloss.losses.leaves import MAE
     >>> linear_loss(MAE(), torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
@@ -82,42 +98,90 @@ def linear_loss(
     """
     if not torch.compiler.is_compiling():
         check_options(ignore_index, reduction, 0.0)
+        _check_head_options(num_items, reduction, softcap, memory, accumulate)
     _check_shapes(features, weight, bias, target)
     if class_weight is not None:
         validation.class_vector("class_weight", class_weight, len(weight))
-    scores = score_map(normalize, temperature)
     labels = target.reshape(-1).long()
-    with torch.autocast(features.device.type, enabled=False):
-        rows = features.reshape(-1, features.shape[-1])
-        head = Head(full_precision(rows), full_precision(weight), None if bias is None else full_precision(bias))
-        options = Options(class_weight, ignore_index, reduction, score_map=scores)
-        value = _quick(loss, head, labels, options)
+    rows = features.reshape(-1, features.shape[-1])
+    if rows.dtype != weight.dtype and {rows.dtype, weight.dtype} & set(HALF):
+        rows = rows.to(weight.dtype)
+    with without_autocast(features.device):
+        head = Head(rows, weight, None if bias is None else full_precision(bias))
+        options = Options(class_weight, ignore_index, reduction, score_map=score_map(normalize, temperature))
+        allowance = Allowance(memory, accumulate)
+        value = _quick(loss, head, labels, options, num_items, softcap, allowance)
         if value is None:
-            value = evaluate(loss, head.scores(), labels, options)
+            value = _plain(loss, _all_scores(head), labels, options, num_items, softcap)
     return value.reshape(target.shape) if reduction == "none" else value
 
 
-def _quick(loss: Loss, head: Head, labels: Tensor, options: Options) -> Tensor | None:
+def _quick(
+    loss: Loss,
+    head: Head,
+    labels: Tensor,
+    options: Options,
+    num_items: float | Tensor | None,
+    softcap: float | None,
+    allowance: Allowance,
+) -> Tensor | None:
     """The loss by a kernel that never holds all scores; None if there is no kernel for this case.
 
     The heads ask for a kernel only here.
     """
-    scores, parts = options.score_map, [part for part in head if part is not None]
+    scores = options.score_map
     if (
         not (scores is None or isinstance(scores, UnitScores))
         or labels.numel() == 0
-        or len({part.dtype for part in parts}) > 1
-        or not validation.is_eager(*parts)
+        or len({full_precision(part[:0]).dtype for part in head if part is not None}) > 1
+        or not validation.is_eager()
         or PLAIN.get()
     ):
         return None
     unit = None if scores is None else Unit(scores.temperature, scores.eps)
-    kept = validation.kept(labels, len(head.weight), options.ignore_index)
+    examples = labelled(labels, len(head.weight), options.ignore_index, None, options.reduction, num_items)
 
     def plain(z: Tensor) -> Tensor:
-        return evaluate(loss, z, labels, options)
+        return _plain(loss, z, labels, options, num_items, softcap)
 
-    return by_head_kernel(loss, head, labels, kept, unit, options.weight, options.reduction, plain)
+    return by_head_kernel(loss, head, examples, unit, options.weight, softcap, allowance, plain)
+
+
+def _all_scores(head: Head) -> Tensor:
+    bias = head.bias if head.bias is None else head.bias.to(head.weight.dtype)
+    return head._replace(bias=bias).scores()
+
+
+def _plain(
+    loss: Loss,
+    z: Tensor,
+    labels: Tensor,
+    options: Options,
+    num_items: float | Tensor | None,
+    softcap: float | None,
+) -> Tensor:
+    """The loss of all scores."""
+    z = full_precision(z)
+    if softcap is not None:
+        z = SoftCap(softcap)(z)
+    if num_items is None or options.reduction != "mean":
+        return evaluate(loss, z, labels, options)
+    return evaluate(loss, z, labels, options._replace(reduction="sum")) / num_items
+
+
+def _check_head_options(num_items: object, reduction: str, softcap: object, memory: object, accumulate: object) -> None:
+    if num_items is not None:
+        if reduction != "mean":
+            raise ValueError(f"num_items is what a mean divides by; got reduction={reduction!r}")
+        if not isinstance(num_items, Tensor):
+            checks.number("num_items", num_items, "(0, inf)")
+        elif num_items.numel() != 1:
+            raise ValueError(f"num_items must be one number; got a tensor of shape {tuple(num_items.shape)}")
+    if softcap is not None:
+        checks.number("softcap", softcap, "(0, inf)")
+    if memory is not None:
+        checks.number("memory", memory, "[1, inf)", whole=True)
+    checks.choice("accumulate", accumulate, (None, torch.float32))
 
 
 def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> None:
@@ -146,9 +210,11 @@ class LinearLoss(nn.Module):
         classes: number of classes C.
         bias: whether the layer has a bias.
         class_weight: a weight for each class, shape (C,).
+        softcap, memory, accumulate: as in :func:`symloss.functional.linear_loss`.
         options: parameters and options of the loss, if ``loss`` is a name.
 
-    Shapes: features (..., d), target (...) of class indices.
+    Shapes: features (..., d), target (...) of class indices. ``forward`` also takes ``num_items``, as
+    :func:`symloss.functional.linear_loss` does.
 
     >>> head = LinearLoss("unhinged", in_features=16, classes=1000)
     >>> features = torch.randn(8, 16)
@@ -165,6 +231,9 @@ class LinearLoss(nn.Module):
         bias: bool = True,
         *,
         class_weight: Tensor | None = None,
+        softcap: float | None = None,
+        memory: int | None = None,
+        accumulate: torch.dtype | None = None,
         **options: Any,
     ):
         super().__init__()
@@ -179,6 +248,8 @@ class LinearLoss(nn.Module):
         self.criterion = create_loss(loss, **options) if isinstance(loss, str) else loss
         if self.criterion.label_smoothing > 0:
             raise ValueError("LinearLoss takes no label_smoothing; on a symmetric loss it would only scale it")
+        _check_head_options(None, self.criterion.reduction, softcap, memory, accumulate)
+        self.softcap, self.memory, self.accumulate = softcap, memory, accumulate
         layer = nn.Linear(in_features, classes, bias)
         self.weight, self.bias = layer.weight, layer.bias
         class_weight = self.criterion.weight if class_weight is None else class_weight
@@ -191,17 +262,19 @@ class LinearLoss(nn.Module):
         state_dict.pop(f"{prefix}class_weight", None)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def forward(self, features: Tensor, target: Tensor) -> Tensor:
+    def forward(self, features: Tensor, target: Tensor, num_items: float | Tensor | None = None) -> Tensor:
         c = self.criterion
         return linear_loss(
             c.loss, features, self.weight, self.bias, target,
             normalize=c.normalize, temperature=c.temperature, class_weight=self.class_weight,
-            ignore_index=c.ignore_index, reduction=c.reduction,
+            ignore_index=c.ignore_index, reduction=c.reduction, num_items=num_items,
+            softcap=self.softcap, memory=self.memory, accumulate=self.accumulate,
         )  # fmt: skip
 
     def logits(self, features: Tensor) -> Tensor:
         """The scores (..., C) of features (..., d), for inference."""
-        return F.linear(features, self.weight, self.bias)
+        scores = F.linear(features, self.weight, self.bias)
+        return scores if self.softcap is None else SoftCap(self.softcap)(scores)
 
     def predict(self, features: Tensor) -> Tensor:
         """The class with the largest score, shape (...), of features (..., d)."""

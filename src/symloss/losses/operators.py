@@ -23,7 +23,7 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError, refuse_no_loss
 from symloss.losses.leaves import Potential
-from symloss.losses.scores import Scores, WithoutSoftmax
+from symloss.losses.scores import Scores, WithoutSoftmax, without_autocast
 
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
@@ -267,7 +267,7 @@ class Noisy(Operator):
                 f"transition must have shape {(s.classes, s.classes)}, row = true class; "
                 f"got {tuple(self.transition.shape)}"
             )
-        with torch.autocast(s.z.device.type, enabled=False):
+        with without_autocast(s.z.device):
             every = self.inner.values(s).movedim(s.dim, -1) @ self.transition.to(s.z).T
         return s.select(every.movedim(-1, s.dim), labels)
 

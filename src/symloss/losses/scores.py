@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -180,8 +181,44 @@ class UnitScores(nn.Module):
         return f"temperature={self.temperature:g}, eps={self.eps:g}"
 
 
+class SoftCap(nn.Module):
+    """A layer that keeps scores between -cap and cap: cap * tanh(z / cap). A class that is masked out stays so.
+
+    Args:
+        cap: above 0.
+
+    Shapes: any. The result has the same shape.
+
+    >>> SoftCap(30.0)(torch.tensor([0.0, 30.0, 1000.0]))
+    tensor([ 0.0000, 22.8478, 30.0000])
+    """
+
+    def __init__(self, cap: float):
+        super().__init__()
+        self.cap = checks.number("cap", cap, "(0, inf)")
+
+    def forward(self, scores: Tensor) -> Tensor:
+        capped = self.cap * (scores / self.cap).tanh()
+        return torch.where(scores == -torch.inf, -torch.inf, capped)
+
+    def extra_repr(self) -> str:
+        return f"cap={self.cap:g}"
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Inside ``with`` products keep the type of their factors."""
+    # The meta device has no autocast that could be switched off.
+    available = torch.amp.is_autocast_available(device.type)
+    return torch.autocast(device.type, enabled=False) if available else nullcontext()
+
+
 HALF = (torch.float16, torch.bfloat16)
 """Types in which no loss is computed. Such scores are turned into float32."""
+
+
+def working_type(part: Tensor) -> torch.dtype:
+    """The type in which losses of such scores are computed."""
+    return torch.float32 if part.dtype in HALF else part.dtype
 
 
 def full_precision(part: Tensor) -> Tensor:

@@ -7,23 +7,35 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from symloss.losses.switches import CHECKED
+
 # Inside vmap Python cannot read values. This function of torch is private, but it is the only cheap test.
 _transforms_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
 def can_look(*tensors: Tensor) -> bool:
-    """Whether Python may read the values: not while tracing, and not on a GPU, where it would have to wait."""
+    """Whether Python may read the values: not while tracing, and not on a GPU, where it would have to wait.
+
+    ``symloss.checked()`` allows it on every device.
+    """
     if torch.compiler.is_compiling() or _transforms_active():
         return False
+    wanted = CHECKED.get()
+    if wanted is not None:
+        return wanted
     for tensor in tensors:  # noqa: SIM110 (all() takes twice as long, for every batch)
         if not tensor.is_cpu:
             return False
     return True
 
 
-def is_eager(*tensors: Tensor) -> bool:
-    """Whether Python may read the values, and no forward-mode derivatives are being taken."""
-    return can_look(*tensors) and getattr(torch.autograd.forward_ad, "_current_level", 0) < 0
+def is_eager() -> bool:
+    """Whether nothing is being traced or transformed, and no forward-mode derivatives are being taken."""
+    return not (
+        torch.compiler.is_compiling()
+        or _transforms_active()
+        or getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
+    )
 
 
 def class_dim(scores: Tensor) -> int:
@@ -78,7 +90,9 @@ def is_soft(input: Tensor, target: object) -> bool:
 
 
 def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
-    """Which examples are not ignored; None if all count. Wrong labels raise an error."""
+    """Which examples are not ignored; None if all are known to count. Wrong labels raise an error."""
+    if not can_look(target):
+        return target != ignore_index
     low, high = (int(end) for end in target.aminmax())
     if low >= 0 and high < classes and not low <= ignore_index <= high:
         return None

@@ -1,12 +1,7 @@
-"""The loss of a batch by a kernel: the choice of the kernel, the loop over blocks of rows, and autograd around it.
-
-The checking step of this module detects classes that are masked out and squares that overflow. Kernels need not look.
-"""
+"""The loss of a batch by a kernel, with autograd around it."""
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,202 +9,97 @@ import torch
 from torch import Tensor
 
 from symloss.losses import validation
-from symloss.losses.algebra import Loss
-from symloss.losses.fast.kernels import Job, Kernel, LabelKernel, SumsKernel, UnitKernel
-from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
-from symloss.losses.fast.partials import constant, fast_form
-from symloss.losses.scores import Scores
-
-BLOCK = 2**20
-"""The number of scores in a block: few enough to stay in the cache, many enough to be worth the calls."""
+from symloss.losses.fast.blocks import by_blocks
+from symloss.losses.fast.kernels import Kernel
+from symloss.losses.fast.labelled import Labelled
+from symloss.losses.scores import working_type
 
 
-class Unit(NamedTuple):
-    """The loss sees the scores divided by temperature * max(norm, eps)."""
-
-    temperature: float
-    eps: float
-
-
-class _NotCachedError(Exception):
-    """The loss holds tensors or modules. It has no kernel, and a cache must not keep it alive."""
-
-
-def kernel_for(loss: Loss, classes: int, unit: Unit | None = None) -> Kernel | None:
-    """The kernel of a loss for this number of classes; None if there is none.
-
-    With ``unit`` the kernel divides the scores by their norm first.
-    """
-    try:
-        return _cached_kernel(loss, classes, unit)
-    except _NotCachedError:
-        return None
-    except TypeError:
-        if not _has_hash(loss):  # a loss from outside this package; its kernel is built anew for each batch
-            return _kernel(loss, classes, unit) if loss.any_classes else None
-        raise
-
-
-@functools.lru_cache(maxsize=256)
-def _cached_kernel(loss: Loss, classes: int, unit: Unit | None) -> Kernel | None:
-    if not loss.any_classes:
-        raise _NotCachedError
-    return _kernel(loss, classes, unit)
-
-
-def _has_hash(loss: Loss) -> bool:
-    try:
-        hash(loss)
-    except TypeError:
-        return False
-    return True
-
-
-def _kernel(loss: Loss, classes: int, unit: Unit | None) -> Kernel | None:
-    form = fast_form(loss, classes)
-    # With two classes the sum has one term, which may be as small as 1 - p. The plain formulas keep its digits.
-    if form is None or (classes < 3 and form.summed):
-        return None
-    if form.linear is not None:
-        return LinearKernel(form.linear) if unit is None else UnitLinearKernel(form.linear, *unit)
-    kernel = SumsKernel(form) if form.summed else LabelKernel(form, classes)
-    return kernel if unit is None else UnitKernel(kernel, *unit)
-
-
-def by_kernel(
-    kernel: Kernel,
-    z: Tensor,
-    target: Tensor,
-    kept: Tensor | None,
-    reduction: str,
-    plain: Callable[[Tensor], Tensor],
-) -> Tensor | None:
-    """The loss of a batch, with its gradient if z requires one; None if no example is kept.
-
-    Args:
-        kernel: from :func:`kernel_for`.
-        z: scores (N, C) or (N, C, d1, ...).
-        target: class indices (N,) or (N, d1, ...).
-        kept: which examples count, in the shape of the target; None if all do.
-        reduction: "mean", "sum" or "none".
-        plain: computes the same by the plain formulas, for second derivatives.
-    """
-    count = target.numel() if kept is None else int(kept.sum())
-    if count == 0:
-        return None
-    batch = _Batch(kernel, target, kept, count, reduction, plain)
-    if not (z.requires_grad and torch.is_grad_enabled()):
-        return batch.value_and_gradient(z)[0]
-    value: Tensor = _WithGradient.apply(z, batch)  # type: ignore[no-untyped-call]
-    return value
-
-
-class _Batch(NamedTuple):
-    """A loss at the labels of a batch, as a function of its scores."""
+class BatchLoss(NamedTuple):
+    """A loss at the labels of a batch, as a function of its scores (N, C) or (N, C, d1, ...)."""
 
     kernel: Kernel
-    target: Tensor
-    kept: Tensor | None
-    examples: int
-    reduction: str
+    """From ``kernel_for``."""
+    examples: Labelled
+    """The labels, and what each example counts for."""
     plain: Callable[[Tensor], Tensor]
+    """Computes the same by the plain formulas, for second derivatives."""
+    overwrite: bool = False
+    """Whether the gradient may take the place of the scores."""
 
-    def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The reduced loss, and the gradient of its sum or mean in the scores."""
-        mean, kept = self.reduction == "mean", self.kept
-        y = (self.target if kept is None else torch.where(kept, self.target, 0)).unsqueeze(1)
-        share = constant(1 / self.examples if mean else 1.0, z.dtype)
-        if kept is not None:
-            share = torch.where(kept.unsqueeze(1), share, 0.0)
-        gradient = torch.empty_like(z)
-        values = by_blocks(self.kernel, z, y, share, gradient)
-        if self.reduction == "none":
-            return values.squeeze(1), gradient
-        if mean and kept is None:
-            return values.mean(), gradient
-        return values.sum() / self.examples if mean else values.sum(), gradient
+    def loss(self, z: Tensor) -> Tensor | None:
+        """The loss, with its gradient if z requires one; None if it is known that no example counts."""
+        if self.examples.none_counts():
+            return None
+        if not (z.requires_grad and torch.is_grad_enabled()):
+            return self.examples.reduced(self.values(z, None))
+        value: Tensor = _WithGradient.apply(z, self)  # type: ignore[no-untyped-call]
+        return value
+
+    def values(self, z: Tensor, out: Tensor | None, upstream: Tensor | None = None) -> Tensor:
+        """The value of each example. The gradient of the loss, times ``upstream``, is written to ``out``."""
+        share = self.examples.share(working_type(z), upstream)
+        return by_blocks(self.kernel, z, self.examples.labels.unsqueeze(1), share, out).squeeze(1)
 
 
 class _WithGradient(torch.autograd.Function):
     """A value that is computed together with its gradient. A second derivative is taken from the plain formula."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, batch: _Batch) -> Tensor:
-        value, ctx.gradient = batch.value_and_gradient(z)
-        ctx.save_for_backward(z)
+    def forward(ctx: Any, z: Tensor, batch: BatchLoss) -> Tensor:
         ctx.batch = batch
-        return value
+        # float16 cannot hold small gradients before they are multiplied by what comes from above.
+        later = z.dtype == torch.float16
+        overwrite = batch.overwrite and not later
+        scores = z.detach()
+        ctx.gradient = None if later else scores if overwrite else torch.empty_like(z)
+        values = batch.values(scores, ctx.gradient)
+        ctx.save_for_backward(None if overwrite else z)
+        return batch.examples.reduced(values)
 
     @staticmethod
-    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, None]:
         (z,) = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            (gradient,) = torch.autograd.grad(ctx.batch.plain(z), z, incoming, create_graph=True)
-            return gradient, None
         # Autograd would have to copy a gradient to which another reference exists.
         gradient, ctx.gradient = ctx.gradient, None
+        again = torch.is_grad_enabled()
+        if z is None and (again or gradient is None):
+            raise RuntimeError("overwrite=True keeps no scores, so backward can run once and without create_graph=True")
+        if again or (gradient is None and is_batched(incoming)):
+            return by_plain(ctx.batch.plain, (z,), (True,), incoming)[0], None
         if gradient is None:
-            _, gradient = ctx.batch.value_and_gradient(z)
-        weight = incoming.unsqueeze(1) if incoming.dim() else incoming
-        try:
-            gradient = gradient if not incoming.dim() and float(incoming) == 1 else gradient.mul_(weight)
-        except RuntimeError:  # inside vmap a gradient can be neither looked at nor written in place
-            gradient = gradient * weight
-        return gradient, None
+            gradient = torch.empty_like(z)
+            ctx.batch.values(z, gradient, incoming)
+            return gradient, None
+        return times(gradient, incoming), None
 
 
-def new_scratch(kernel: Kernel, out: Tensor) -> list[Tensor]:
-    """The scratch tensors of a kernel, each like ``out``. All blocks share them, because new memory is slow."""
-    return [torch.empty_like(out) for _ in range(kernel.scratch)]
+def is_batched(tensor: Tensor) -> bool:
+    """Whether vmap batches this tensor, so that nothing can be written in place with it."""
+    try:
+        torch.zeros((), device=tensor.device).expand(tensor.shape).clone().add_(tensor, alpha=0)
+    except RuntimeError:
+        return True
+    return False
 
 
-def by_blocks(
-    kernel: Kernel, z: Tensor, y: Tensor, share: Tensor, out: Tensor, scratch: Sequence[Tensor] | None = None
-) -> Tensor:
-    """The values at the labels. The gradient of sum(share * values) is written to ``out``.
-
-    An example with a share of 0 gets the value 0 and the gradient 0. ``scratch`` is what :func:`new_scratch` returns,
-    with at least as many rows as a block; None makes new tensors.
-    """
-    if z.numel() <= BLOCK:
-        tensors = new_scratch(kernel, out) if scratch is None else [each[: len(z)] for each in scratch]
-        return _do_block(kernel, Job(z, y, share, out, tensors))
-    rows = max(1, BLOCK * len(z) // z.numel())
-    scratch = new_scratch(kernel, out[:rows]) if scratch is None else scratch
-    values = torch.empty_like(y, dtype=z.dtype)
-    for start in range(0, len(z), rows):
-        part = slice(start, start + rows)
-        shares = share[part] if share.dim() else share
-        block = z[part]
-        tensors = [each[: len(block)] for each in scratch]
-        values[part] = _do_block(kernel, Job(block, y[part], shares, out[part], tensors))
-    return values
+def by_plain(
+    plain: Callable[..., Tensor], inputs: Sequence[Tensor | None], wanted: Sequence[bool], incoming: Tensor
+) -> list[Tensor | None]:
+    """The gradients by the plain formula: for second derivatives, and where gradients are batched by vmap."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        parts = [part if again or part is None else part.detach().requires_grad_() for part in inputs]
+        needed = [part for part, want in zip(parts, wanted, strict=True) if part is not None and want]
+        gradients = iter(torch.autograd.grad(plain(*parts), needed, incoming, create_graph=again))
+    return [next(gradients) if want else None for want in wanted]
 
 
-def _do_block(kernel: Kernel, job: Job) -> Tensor:
-    shows_masks = kernel.shows_masks
-    values = kernel(job if shows_masks else _checked(kernel, job))
-    if shows_masks and not math.isfinite(float(values.sum())):
-        checked = _checked(kernel, job)
-        values = kernel(checked._replace(scores=Scores(job.z, 1)))
-    if job.share.dim():  # the scores of an ignored example may be anything, even NaN
-        left_out = job.share == 0
-        job.out.masked_fill_(left_out, 0.0)
-        values = values.masked_fill(left_out, 0.0)
-    return values
-
-
-def _checked(kernel: Kernel, job: Job) -> Job:
-    """The job, with its norms if the kernel squares and all are finite, or with its masks if classes are masked out.
-
-    A label must not be masked out.
-    """
-    z = job.z
-    if kernel.squares:
-        norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
-        if float(norm.amax()) < torch.inf:
-            return job._replace(norm=norm)
-    if float(z.amin()) > -torch.inf:
-        return job
-    validation.present_labels(z, job.y, job.share != 0, 1)
-    return job._replace(scores=Scores(z, 1))
+def times(gradient: Tensor, incoming: Tensor) -> Tensor:
+    """A gradient times what comes from above: a number, or one for each example. It is written in place if it can."""
+    try:
+        if not incoming.dim() and validation.can_look(incoming) and float(incoming) == 1:
+            return gradient
+        return gradient.mul_(incoming.unsqueeze(1) if incoming.dim() else incoming)
+    except RuntimeError:  # inside vmap a gradient can be neither looked at nor written in place
+        return gradient * (incoming.unsqueeze(1) if incoming.dim() else incoming)

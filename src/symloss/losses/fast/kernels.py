@@ -30,6 +30,7 @@ from torch import Tensor
 from symloss.losses.fast.partials import AtLabel, FastForm, Partials, Room, add_multiple
 from symloss.losses.leaves import CE, GCE, SMALL, SMALL_Q, Focal, Potential, Power
 from symloss.losses.scores import Scores
+from symloss.losses.validation import can_look
 
 
 class Job(NamedTuple):
@@ -197,7 +198,7 @@ def _sweep_power(potential: Power, at: Everywhere, fall: Tensor) -> Swept:
 
 @sweep.register
 def _sweep_room(potential: Room, at: Everywhere, fall: Tensor) -> Swept:
-    if potential.inner == CE() and float(at.logp.min()) > -potential.bound:  # nothing is cut
+    if potential.inner == CE() and can_look(at.logp) and float(at.logp.min()) > -potential.bound:  # nothing is cut
         return Swept(at.total_logp + at.others * potential.bound, -1.0, -at.others)
     return sweep_by_filling(potential, at, fall)
 

@@ -1,0 +1,87 @@
+"""Which examples of a batch count, and for how much."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from symloss.losses import validation
+from symloss.losses.fast.partials import constant
+
+
+class Labelled(NamedTuple):
+    """The labels of a batch, and how the values of its examples become one loss."""
+
+    target: Tensor
+    """Class indices (N,) or (N, d1, ...)."""
+    kept: Tensor | None
+    """Which examples count, in the shape of the target; None if all do."""
+    factor: Tensor | None
+    """What the value of each example is multiplied by, in the shape of the target; None for 1."""
+    reduction: str
+    """One of "mean", "sum" and "none". A mean divides by the sum of the factors."""
+    divisor: float | Tensor | None = None
+    """What a mean divides by instead; None for the sum of the factors."""
+
+    @property
+    def labels(self) -> Tensor:
+        """The labels, and 0 where an example is ignored."""
+        return self.target if self.kept is None else torch.where(self.kept, self.target, 0)
+
+    def none_counts(self) -> bool:
+        """Whether it is known that no example counts."""
+        return self.kept is not None and validation.can_look(self.kept) and not bool(self.kept.any())
+
+    def share(self, kind: torch.dtype, upstream: Tensor | None = None) -> Tensor:
+        """What each example counts for in the gradient: a scalar if all agree, else with size 1 along dimension 1."""
+        total = self.total if self.reduction == "mean" else 1.0
+        share = total.to(kind).reciprocal() if isinstance(total, Tensor) else constant(1 / total, kind)
+        if self.factor is not None:
+            share = share * self.factor.to(kind)
+        if upstream is not None:
+            share = share * upstream
+        if self.kept is not None:
+            share = torch.where(self.kept, share, 0.0)
+        return share.unsqueeze(1) if share.dim() else share
+
+    @property
+    def total(self) -> float | Tensor:
+        """What a mean divides by."""
+        if self.divisor is not None:
+            return self.divisor
+        if self.factor is None:
+            return self.target.numel() if self.kept is None else self.kept.sum()
+        return self.factor.sum() if self.kept is None else torch.where(self.kept, self.factor, 0.0).sum()
+
+    def reduced(self, values: Tensor) -> Tensor:
+        """The loss of the batch, from the values of its examples; one for each example if there is no reduction."""
+        if self.factor is not None:
+            values = values * self.factor.to(values.dtype)
+        if self.kept is not None:
+            values = torch.where(self.kept, values, 0.0)
+        if self.reduction == "none":
+            return values
+        if self.reduction == "mean" and self.kept is None and self.factor is None and self.divisor is None:
+            return values.mean()
+        if self.reduction == "sum":
+            return values.sum()
+        total = self.total
+        return values.sum() / (total.to(values.dtype) if isinstance(total, Tensor) else total)
+
+
+def labelled(
+    target: Tensor,
+    classes: int,
+    ignore_index: int,
+    class_weight: Tensor | None,
+    reduction: str,
+    divisor: float | Tensor | None = None,
+) -> Labelled:
+    """The examples of a batch. Wrong labels raise an error where values may be looked at."""
+    kept = validation.kept(target, classes, ignore_index)
+    examples = Labelled(target, kept, None, reduction, divisor)
+    if class_weight is None:
+        return examples
+    return examples._replace(factor=class_weight.to(target.device)[examples.labels])

@@ -1,0 +1,242 @@
+"""On an accelerator nothing waits: no loss, option or head copies a value to the host.
+
+Two proofs without an accelerator. The meta device holds no values, so every look at one fails. And a dispatch mode
+raises on every operation of torch that would wait, while CPU tensors are treated as those of an accelerator; there the
+results must be the same as with all checks.
+"""
+
+import pytest
+import torch
+from conftest import every_loss
+from representatives import every_path
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import symloss
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.heads import linear_loss
+from symloss.losses.leaves import CE, GCE, MAE
+from symloss.losses.scores import EpsSoftmax
+
+N, C = 6, 5
+aten = torch.ops.aten
+WAITS = {
+    aten._local_scalar_dense,
+    aten.nonzero,
+    aten.masked_select,
+    aten.equal,
+    aten.is_nonzero,
+    aten._unique2,
+    aten.unique_consecutive,
+    aten.bincount,
+    aten.repeat_interleave,
+    aten.allclose,
+}
+
+
+class NoWaiting(TorchDispatchMode):
+    """Raises on every operation whose result, or whose size of the result, the host would have to wait for."""
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        if operation.overloadpacket in WAITS:
+            raise AssertionError(f"{operation} would wait for the device")
+        if operation.overloadpacket in (aten.index, aten.index_put, aten.index_put_):
+            chosen = [each for each in args[1] if each is not None]
+            assert not any(each.dtype == torch.bool for each in chosen), "boolean indexing would wait for the device"
+        return operation(*args, **(kwargs or {}))
+
+
+def test_the_mode_notices():
+    """Each kind of look is refused."""
+    x = torch.arange(3.0)
+    looks = (
+        lambda: x.sum().item(),
+        lambda: float(x[0]),
+        lambda: bool((x > 0).any()),
+        x.nonzero,
+        lambda: x[x > 0],
+        x.unique,
+    )
+    for look in looks:
+        with pytest.raises(AssertionError, match="would wait"), NoWaiting():
+            look()
+
+
+SCORES = torch.linspace(-2, 3, N * C, dtype=torch.float64).reshape(N, C).sin() * 3
+MASKED = SCORES.masked_fill(torch.eye(N, C).roll(2, 1).bool(), -torch.inf)
+LABELS = torch.arange(N) % C
+IGNORING = LABELS.clone().index_fill_(0, torch.tensor([1, 4]), -100)
+SOFT = SCORES.softmax(1)
+WEIGHT = torch.linspace(0.5, 2.0, C, dtype=torch.float64)
+
+
+def step(loss, scores, target):
+    """The value of a loss and its gradient, by a sum that needs no look."""
+    leaf = scores.detach().clone().requires_grad_()
+    value = loss(leaf, target)
+    value.sum().backward()
+    return value.detach(), leaf.grad
+
+
+def on_meta(tensor):
+    return tensor.to("meta")
+
+
+def assert_never_waits(loss, scores, target):
+    expected = step(loss, scores, target)
+    with symloss.checked(False), NoWaiting():
+        found = step(loss, scores, target)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    value, gradient = step(loss.to("meta"), on_meta(scores), on_meta(target))
+    assert value.shape == expected[0].shape
+    assert gradient.shape == scores.shape
+
+
+@every_loss
+@pytest.mark.parametrize("masked", [False, True], ids=["all classes", "masked"])
+def test_no_loss_waits(name, masked):
+    loss = symloss.create_loss(name)
+    assert_never_waits(loss, MASKED if masked else SCORES, IGNORING)
+
+
+OPTIONS = {
+    "sum": {"reduction": "sum"},
+    "none": {"reduction": "none"},
+    "class weights": {"weight": WEIGHT},
+    "smoothing": {"label_smoothing": 0.1},
+    "l2": {"normalize": "l2", "temperature": 0.5},
+    "layer": {"normalize": EpsSoftmax(1.0)},
+    "ignoring": {"ignore_index": 2},
+}
+
+
+@every_path
+@pytest.mark.parametrize("option", OPTIONS)
+def test_no_option_waits(name, option):
+    assert_never_waits(symloss.create_loss(name, **OPTIONS[option]), SCORES, LABELS)
+
+
+@every_path
+def test_no_target_waits(name):
+    """Probabilities, further dimensions, a single example."""
+    loss = symloss.create_loss(name)
+    assert_never_waits(loss, SCORES, SOFT)
+    assert_never_waits(loss, SCORES.reshape(2, 3, C).movedim(2, 1), LABELS.reshape(2, 3))
+    assert_never_waits(loss, SCORES[0], LABELS[0])
+
+
+@every_path
+def test_no_scale_waits(name):
+    loss = RECORDS[name].loss()
+    try:
+        loss.slope(C)
+    except ValueError:
+        pytest.skip("no slope at equal scores")
+    assert_never_waits(symloss.create_loss(name, scale="ce"), MASKED, IGNORING)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: symloss.Criterion(symloss.symmetrize(GCE(0.7), WEIGHT / WEIGHT.sum())),
+        lambda: symloss.Criterion(
+            symloss.noisy(MAE(), torch.full((C, C), 0.1, dtype=torch.float64) + 0.5 * torch.eye(C))
+        ),
+        lambda: symloss.Criterion(symloss.dirichlet(CE(), WEIGHT)),
+        lambda: symloss.Criterion(symloss.blend(symloss.symmetrize(nn.functional.cross_entropy), 0.5)),
+        lambda: symloss.symmetrize(nn.CrossEntropyLoss()),
+    ],
+    ids=["prior", "noisy", "dirichlet", "blend", "module"],
+)
+def test_no_operator_waits(make):
+    assert_never_waits(make(), SCORES, LABELS)
+
+
+HALVES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_no_precision_waits(dtype):
+    loss = symloss.create_loss("gce")
+    with symloss.checked(False), NoWaiting():
+        value, gradient = step(loss, SCORES.to(dtype), LABELS)
+    assert value.dtype == torch.float32
+    assert gradient.dtype == dtype
+    torch.testing.assert_close(
+        gradient.double(), step(loss, SCORES.to(dtype).double(), LABELS)[1], rtol=1e-2, atol=1e-4
+    )
+
+
+HEAD_OPTIONS = {
+    "as it is": {},
+    "l2": {"normalize": "l2", "temperature": 0.5},
+    "sum": {"reduction": "sum"},
+    "none": {"reduction": "none"},
+    "class weights": {"class_weight": WEIGHT},
+    "soft cap": {"softcap": 2.0},
+    "outside count": {"num_items": torch.tensor(11)},
+    "few rows": {"memory": 1},
+}
+
+
+def head_step(loss, parts, target, **options):
+    leaves = [part.detach().clone().requires_grad_() for part in parts]
+    value = linear_loss(loss, *leaves, *([None] if len(parts) == 2 else []), target, **options)
+    value.sum().backward()
+    return [value.detach(), *(leaf.grad for leaf in leaves)]
+
+
+@every_path
+@pytest.mark.parametrize("option", HEAD_OPTIONS)
+def test_no_head_waits(name, option):
+    loss, options = RECORDS[name].loss(), HEAD_OPTIONS[option]
+    generator = torch.Generator().manual_seed(0)
+    features, weight, bias = (torch.randn(*s, dtype=torch.float64, generator=generator) for s in ((N, 3), (C, 3), (C,)))
+    masked = bias.index_fill(0, torch.tensor([3]), -torch.inf)
+    target = torch.where(IGNORING == 3, 0, IGNORING)
+    for parts in ((features, weight), (features, weight, bias), (features, weight, masked)):
+        expected = head_step(loss, parts, target, **options)
+        with symloss.checked(False), NoWaiting():
+            found = head_step(loss, parts, target, **options)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+        on_device = {
+            key: on_meta(value) if isinstance(value, torch.Tensor) else value for key, value in options.items()
+        }
+        shapes = head_step(loss, [on_meta(part) for part in parts], on_meta(target), **on_device)
+        assert [part.shape for part in shapes] == [part.shape for part in expected]
+
+
+def test_checks_on_request():
+    """What a CPU checks by itself is checked elsewhere inside ``checked()``, and nowhere inside ``checked(False)``."""
+    loss, wrong = symloss.create_loss("gce"), torch.full((N,), C)
+    with pytest.raises(IndexError, match="the label 5; with 5 classes"):
+        loss(SCORES, wrong)
+    with symloss.checked(False), pytest.raises(RuntimeError):  # torch's own kernels notice, later and less clearly
+        loss(SCORES, wrong)
+    soft = SOFT * 2
+    with symloss.checked(False):
+        assert loss(SCORES, soft).isfinite()
+    with pytest.raises(ValueError, match="sum to 1"):
+        loss(SCORES, soft)
+    with symloss.checked(), pytest.raises((RuntimeError, NotImplementedError)):  # a look, which the meta device refuses
+        loss(on_meta(SCORES), on_meta(LABELS))
+    assert loss(on_meta(SCORES), on_meta(LABELS)).shape == ()
+
+
+def test_switches_nest():
+    loss, wrong = symloss.create_loss("mse"), SOFT * 2
+    with symloss.checked(False):
+        with symloss.checked(), pytest.raises(ValueError, match="sum to 1"):
+            loss(SCORES, wrong)
+        loss(SCORES, wrong)
+
+
+def test_kinds_of_ignored_examples():
+    """Somebody is ignored whose scores are no numbers, or nobody counts: as with all checks."""
+    loss, nan = symloss.create_loss("gce"), SCORES.clone()
+    nan[1] = torch.nan
+    for scores, target in ((nan, IGNORING), (SCORES, torch.full((N,), -100))):
+        expected = step(loss, scores, target)
+        with symloss.checked(False), NoWaiting():
+            found = step(loss, scores, target)
+        torch.testing.assert_close(found, expected, equal_nan=True)
