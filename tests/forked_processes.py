@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Callable
 from typing import Any
 
 PRELOADED = (
@@ -23,3 +24,17 @@ def forked_processes() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
     return context
+
+
+def together(work: Callable[..., None], arguments: tuple[Any, ...]) -> dict[int, Any]:
+    """What two processes put into their queue as (rank, answer). Each is called with rank, queue and the arguments."""
+    context = forked_processes()
+    answers = context.Queue()
+    processes = [context.Process(target=work, args=(rank, answers, *arguments), daemon=True) for rank in range(2)]
+    for process in processes:
+        process.start()
+    found = dict(answers.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join(timeout=60)
+        process.kill()
+    return found

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 import torch
 from closed_form_helpers import blobs, relative
-from forked_processes import forked_processes
+from forked_processes import together
 from in_turn import in_turn
 from refusals import refused
 from sklearn.exceptions import NotFittedError
@@ -160,20 +160,6 @@ def test_weights_go_when_later_examples_cancel_earlier_ones():
 
 
 # torch.distributed, by processes of their own.
-
-
-def together(work, arguments):
-    """What each process puts into its queue; they meet in a file."""
-    context = forked_processes()
-    answers = context.Queue()
-    processes = [context.Process(target=work, args=(rank, answers, *arguments), daemon=True) for rank in range(2)]
-    for process in processes:
-        process.start()
-    found = dict(answers.get(timeout=120) for _ in processes)
-    for process in processes:
-        process.join(timeout=60)
-        process.kill()
-    return found
 
 
 def fits(rank, answers, meeting, cases):

@@ -1,0 +1,69 @@
+"""Heads in two processes: DDP and FSDP2 find the gradients that one process finds."""
+
+import pytest
+import torch
+from forked_processes import together
+from torch import nn
+
+import symloss
+
+CLASSES, WIDTH, TOKENS = 32, 8, 12
+
+
+class Model(nn.Module):
+    """An embedding, a layer, and a head that shares the weights of the embedding."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(CLASSES, WIDTH)
+        self.layer = nn.Linear(WIDTH, WIDTH)
+        self.head = symloss.LinearLoss("gce:q=0.5", WIDTH, CLASSES, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens, target, num_items):
+        return self.head(self.layer(self.table(tokens)).tanh(), target, num_items)
+
+
+def data():
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(CLASSES, (4, TOKENS), generator=generator)
+    target = tokens.roll(-1, 1)
+    target[0, 5:], target[3, 2:4] = -100, -100
+    return tokens, target
+
+
+def model():
+    torch.manual_seed(0)
+    return Model()
+
+
+def steps(rank, answers, meeting):
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
+    from torch.distributed.tensor import init_device_mesh  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    tokens, target = data()
+    count = (target != -100).sum()
+    rows = slice(2 * rank, 2 * rank + 2)
+    replicated = nn.parallel.DistributedDataParallel(model())
+    # Both divide gradients by the number of processes.
+    replicated(tokens[rows], target[rows], count / 2).backward()
+    found = {name: each.grad.numpy() for name, each in replicated.module.named_parameters()}
+    sharded = fully_shard(model(), mesh=init_device_mesh("cpu", (2,)))
+    sharded(tokens[rows], target[rows], count / 2).backward()
+    shards = {name: each.grad.full_tensor().numpy() for name, each in sharded.named_parameters()}
+    answers.put((rank, (found, shards)))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_two_processes_find_the_gradients_of_one(tmp_path):
+    alone, (tokens, target) = model(), data()
+    alone(tokens, target, None).backward()
+    for found in together(steps, (tmp_path / "meeting",)).values():
+        for gradients in found:
+            assert gradients.keys() == {name for name, _ in alone.named_parameters()}
+            for name, each in alone.named_parameters():
+                torch.testing.assert_close(torch.from_numpy(gradients[name]), each.grad, rtol=1e-5, atol=1e-7)
