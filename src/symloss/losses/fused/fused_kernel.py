@@ -35,8 +35,8 @@ CHUNK = 4096
 """The number of classes that a kernel of longer rows works on at a time."""
 TILE = 2048
 """A program works on several rows if they have fewer scores than this together."""
-PER_THREAD = 16
-"""The number of scores of a row that each thread holds."""
+PER_THREAD = {32: 16, 64: 8}
+"""The number of scores that each thread holds, by the size of a warp."""
 
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -150,9 +150,11 @@ class FusedKernel:
         """The number of rows of a program."""
         return 1 if self.is_chunked else max(1, TILE // self.block)
 
-    def warps(self, width: int) -> int:
-        """The number of warps of a program, each with ``width`` threads."""
-        return max(1, min(512 // width, self.rows * self.block // (width * PER_THREAD)))
+    def options(self, width: int) -> dict[str, Any]:
+        """How the kernel is compiled for a GPU whose warps have ``width`` threads."""
+        scores = PER_THREAD[width]
+        warps = max(1, min(1024 // width, self.rows * self.block // (width * scores)))
+        return {"num_warps": warps, "enable_fp_fusion": True}
 
     @property
     def constants(self) -> dict[str, int]:
@@ -176,7 +178,7 @@ class FusedKernel:
         step = share.stride(0) if share.dim() else 0
         arguments = (z, y, share, values, out, len(z), z.stride(0), step, out.stride(0))
         grid = (-(-len(z) // self.rows),)
-        options = {} if self.interpret else {"num_warps": self.warps(64 if torch.version.hip else 32)}
+        options = {} if self.interpret else self.options(64 if torch.version.hip else 32)
         # The interpreter computes both branches of a condition, with warnings for the one that is not taken.
         with _quiet() if self.interpret else contextlib.nullcontext():
             self.function[grid](*arguments, **self.constants, **options)

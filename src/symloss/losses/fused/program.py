@@ -90,7 +90,6 @@ def program(form: FastForm, classes: int, unit: Unit | None, few_reads: bool) ->
         _linear(made, form.linear, unit)
     else:
         _bent(made, form, classes, unit, few_reads)
-    made.each("gradient", "tl.where(value == value, tl.where(present, moved, 0.0), tl.where(present, value, 0.0))")
     return made
 
 
@@ -122,14 +121,14 @@ def _linear(made: Program, factor: float, unit: Unit | None) -> None:
         made.total("ratios", "ratio", "{0} * shrink")
         made.row("spread", _over("(ratios / count / root - direction_label)", unit.temperature))
     made.row("value", f"{literal(factor)} * spread")
-    made.row("pull", f"{literal(factor)} * weight")
+    made.row("pull", f"tl.where(value == value, {literal(factor)} * weight, value)")
     made.row("even", "pull / count")
-    made.each("flat", "tl.where(is_label, even - pull, even)")
+    made.each("flat", "tl.where(is_label, even - pull, tl.where(present, even, 0.0))")
     if unit is None:
-        made.each("moved", "flat")
+        made.each("gradient", "flat")
     else:
         made.row("along", f"tl.where(norm < 1.0, 0.0, weight * value * {literal(unit.temperature)})")
-        made.each("moved", "flat - direction * along")
+        made.each("gradient", "flat - direction * along")
 
 
 def _bent(made: Program, form: FastForm, classes: int, unit: Unit | None, few_reads: bool) -> None:
@@ -156,7 +155,7 @@ def _bent(made: Program, form: FastForm, classes: int, unit: Unit | None, few_re
     gradient = _Gradient(form, result, linear)
     gradient.write(made)
     if unit is None:
-        made.each("moved", "flat")
+        made.each("gradient", "flat")
     else:
         gradient.project(made, few_reads)
 
@@ -200,9 +199,9 @@ class _Gradient:
         self.cancels = any(map(falls_to_the_end, form.summed))
 
     def write(self, made: Program) -> None:
-        """Add ``flat``, the gradient in u."""
+        """Add ``flat``, the gradient in u. It is 0 where classes are masked out, because ``e`` and ``bend`` are."""
         inverse, miss, p = (self.result[name] for name in ("inverse", "miss", "p"))
-        made.row("slope", f"({self.result['slope']}) * weight")
+        made.row("slope", f"tl.where(value == value, ({self.result['slope']}) * weight, value)")
         for j in self.sums:
             made.row(f"weight{j}", f"({self.result[f'by{j}']}) * weight")
             made.row(f"factor{j}", f"weight{j} * scale{j}")
@@ -225,22 +224,22 @@ class _Gradient:
             made.row("pull", f"({self.result['linear']}) * weight")
             made.row("even", "pull / count")
             made.row("label_gradient", "at_label + (even - pull)")
-            made.each("flat", "tl.where(is_label, label_gradient, closed + even)")
+            made.each("flat", "tl.where(is_label, label_gradient, closed + tl.where(present, even, 0.0))")
         else:
             made.row("even", "0.0 * weight")
             made.row("label_gradient", "at_label")
             made.each("flat", "tl.where(is_label, label_gradient, closed)")
 
     def project(self, made: Program, few_reads: bool) -> None:
-        """Add ``moved``, the gradient in the scores: that in u without its part along the scores.
+        """Add ``gradient``, the gradient in the scores: that in u without its part along the scores.
 
         Scores shorter than eps are divided by a constant. So theirs keeps that part.
         """
         made.total("along_e", "direction * e")
         if not few_reads:
-            made.total("dot", "tl.where(present, direction * flat, 0.0)")
+            made.total("dot", "direction * flat")
         elif self.cancels:
-            made.each("open", "tl.where(is_label, label_gradient, tl.where(present, bent + even, 0.0))")
+            made.each("open", "tl.where(is_label, label_gradient, bent + tl.where(present, even, 0.0))")
             made.total("along_open", "direction * open")
             made.row("dot", "along_open - per_gap * along_e")
         else:
@@ -251,4 +250,4 @@ class _Gradient:
                 terms.append(f"factor{j} * along{j}")
             made.row("dot", " + ".join(terms))
         made.row("along", "tl.where(norm < 1.0, 0.0, dot)")
-        made.each("moved", "flat - direction * along")
+        made.each("gradient", "flat - direction * along")

@@ -174,6 +174,10 @@ def _indented(text: str) -> str:
 
 
 def _module(body: str) -> str:
-    functions = [f"@triton.jit\n{inspect.getsource(function)}\n\n" for function in elementary.FUNCTIONS]
-    head = "from __future__ import annotations\n\nfrom typing import Any\n\nimport triton\nimport triton.language as tl\n"
-    return head + "\n\n" + "".join(functions) + _HEAD + _indented(body)
+    functions = [f"@triton.jit\n{_unannotated(inspect.getsource(function))}\n\n" for function in elementary.FUNCTIONS]
+    return "import triton\nimport triton.language as tl\n\n\n" + "".join(functions) + _HEAD + _indented(body)
+
+
+def _unannotated(text: str) -> str:
+    """The text of a function without its types, which Triton would read."""
+    return text.replace(": Any", "").replace(" -> Any", "")
