@@ -34,7 +34,7 @@ def exp(x: Any) -> Any:
     series = 1 / 720 + r * (1 / 5040)
     series = 1 / 6 + r * (1 / 24 + r * (1 / 120 + r * series))
     y = 1.0 + (r + r * r * (0.5 + r * series))
-    return tl.where(x == x, scaled(y, n), x)
+    return tl.where(x != x, x, scaled(y, n))  # noqa: PLR0124 (it is NaN)
 
 
 def expm1(x: Any) -> Any:

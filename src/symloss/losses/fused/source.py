@@ -116,9 +116,7 @@ class _Passes:
         """The pass with this number: the totals that are known after it."""
         totals = [each for each in self.needed if each.kind in ("sum", "max") and self.level[each.name] == number]
         first = {"sum": "0.0", "max": ""}
-        start = [
-            f"{each.name} = tl.full([ROWS, 1], {first[each.kind] or each.least}, tl.float32)\n" for each in totals
-        ]
+        start = [f"{each.name} = tl.full([ROWS, 1], {first[each.kind] or each.least}, tl.float32)\n" for each in totals]
         names = {each.name for each in totals}
         used = _needed([each for each in self.needed if each.kind == "class" or each in totals], names)
         grown = {name for each in totals if each.name in self.online for name in _names(each.online)}

@@ -193,6 +193,8 @@ UNARY = {
     "bitwise_not": "not",
 }
 BINARY = {
+    "add": "add",
+    "sub": "sub",
     "mul": "mul",
     "div": "div",
     "lt": "lt",
@@ -211,7 +213,7 @@ BINARY = {
     "logical_or": "or",
     "bitwise_or": "or",
 }
-COPIES = ("clone", "detach", "alias", "lift_fresh_copy", "lift_fresh", "expand", "view")
+COPIES = ("_to_copy", "clone", "detach", "alias", "lift_fresh_copy", "lift_fresh", "expand", "view")
 FILLED = {"zeros_like": 0.0, "ones_like": 1.0, "zeros": 0.0, "ones": 1.0}
 
 
@@ -219,37 +221,49 @@ def _call(formula: Formula, node: Node, known: dict[Node, Operand]) -> Operand:
     """The step that an operation of torch becomes."""
     if node.target is operator.getitem:
         return known[node.args[0]] if node.args[1] == 0 else NOTHING  # type: ignore[index]
-    schema = getattr(node.target, "_schema", None)
-    name = getattr(schema, "name", str(node.target)).removeprefix("aten::")
+    name = getattr(getattr(node.target, "_schema", None), "name", "").removeprefix("aten::")
     operands = [_operand(each, known) for each in node.args]
-    extra = {key: value for key, value in node.kwargs.items() if key not in _IRRELEVANT and value is not None}
-    if name in ("add", "sub", "rsub"):
-        return _sum(formula, name, operands, extra)
-    if name == "_to_copy" and extra in ({"dtype": torch.float32}, {}):
-        return operands[0]
-    if name == "clamp" and not extra:
-        low, high = [*operands, None][1:3]
-        at_least = operands[0] if low is None else formula.step("at_least", operands[0], low)
-        return at_least if high is None else formula.step("at_most", at_least, high)
-    extra.pop("dtype", None)
-    if not extra:
-        if name in FILLED:
-            return FILLED[name]
-        if name in ("full_like", "full", "scalar_tensor"):
-            return operands[-1]
-        if name in COPIES:
-            return operands[0]
-        if name in UNARY:
-            return formula.step(UNARY[name], operands[0])
-        if name == "reciprocal":
-            return formula.step("div", 1.0, operands[0])
-        if name == "where" and len(operands) == 3:
-            return formula.step("where", *operands)
-        if name == "pow" and isinstance(operands[0], int) and isinstance(operands[1], float):
-            return formula.step("power", *operands)
-        if name in BINARY and len(operands) == 2:
-            return formula.step(BINARY[name], *operands)
-    raise NotServedError(f"the formula uses {node.target}, which has no translation")
+    options = {key: value for key, value in node.kwargs.items() if key not in _IRRELEVANT and value is not None}
+    if name in ("add", "sub"):
+        alpha = options.pop("alpha", operands[2] if len(operands) > 2 else 1.0)
+        operands[1] = formula.step("mul", operands[1], float(alpha))  # type: ignore[arg-type]
+    elif name != "_to_copy" or options.get("dtype") == torch.float32:
+        options.pop("dtype", None)
+    step = None if options else _translated_step(formula, name, operands)
+    if step is None:
+        raise NotServedError(f"the formula uses {node.target}, which has no translation")
+    return step
+
+
+def _translated_step(formula: Formula, name: str, operands: list[Operand]) -> Operand | None:
+    first, last = (operands[0], operands[-1]) if operands else (NOTHING, NOTHING)
+    step: Operand | None = None
+    if name in FILLED:
+        step = FILLED[name]
+    elif name in ("full_like", "full", "scalar_tensor"):
+        step = last
+    elif name in COPIES:
+        step = first
+    elif name in UNARY:
+        step = formula.step(UNARY[name], first)
+    elif name in BINARY:
+        step = formula.step(BINARY[name], *operands[:2])
+    elif name == "reciprocal":
+        step = formula.step("div", 1.0, first)
+    elif name == "rsub" and len(operands) == 2:
+        step = formula.step("sub", last, first)
+    elif name == "where" and len(operands) == 3:
+        step = formula.step("where", *operands)
+    elif name == "pow" and isinstance(first, int) and isinstance(last, float):
+        step = formula.step("power", first, last)
+    elif name == "clamp":
+        step = _clamped(formula, *operands)
+    return step
+
+
+def _clamped(formula: Formula, x: Operand, low: Operand = NOTHING, high: Operand = NOTHING) -> Operand:
+    x = x if low is NOTHING else formula.step("at_least", x, low)
+    return x if high is NOTHING else formula.step("at_most", x, high)
 
 
 _IRRELEVANT = ("layout", "device", "pin_memory", "memory_format")
@@ -261,15 +275,3 @@ def _operand(value: object, known: dict[Node, Operand]) -> Operand:
     if isinstance(value, (int, float)):
         return float(value)
     return NOTHING  # a shape or a type
-
-
-def _sum(formula: Formula, name: str, operands: list[Operand], extra: dict[str, object]) -> Operand:
-    alpha = extra.get("alpha", operands[2] if len(operands) > 2 else 1.0)
-    first, second = operands[:2]
-    if name == "rsub":
-        first, second = second, first
-        if alpha != 1:
-            raise NotServedError("the formula uses rsub with a factor")
-    if alpha != 1:
-        second = formula.step("mul", second, float(alpha))  # type: ignore[arg-type]
-    return formula.step("add" if name == "add" else "sub", first, second)
