@@ -89,7 +89,7 @@ class _Passes:
     """The assignments of a program, by the number of passes over the scores that must come before them."""
 
     def __init__(self, program: Program):
-        self.needed = _needed(program.assignments, ["value", "gradient"])
+        self.needed = _needed(program.assignments, ["value", "gradient"], online=True)
         self.online: set[str] = set()
         self.level: dict[str, int] = {}
         running: dict[str, int] = {}
@@ -149,14 +149,17 @@ def _reduced(each: Assignment) -> str:
     return each.text
 
 
-def _needed(assignments: Iterable[Assignment], results: Iterable[str]) -> list[Assignment]:
-    """The assignments that the results need, in order."""
-    wanted, found = set(results), []
-    for each in reversed(list(assignments)):
-        if each.name in wanted:
-            found.append(each)
-            wanted.update(_names(each.text), _names(each.online))
-    return found[::-1]
+def _needed(assignments: Iterable[Assignment], results: Iterable[str], online: bool = False) -> list[Assignment]:
+    """The assignments that the results need, in order; with ``online``, also what the rescaling of totals needs."""
+    every = {each.name: each for each in assignments}
+    found: set[str] = set()
+    waiting = list(results)
+    while waiting:
+        name = waiting.pop()
+        if name in every and name not in found:
+            found.add(name)
+            waiting += _names(every[name].text) + (_names(every[name].online) if online else [])
+    return [each for name, each in every.items() if name in found]
 
 
 def _names(text: str) -> list[str]:
