@@ -26,7 +26,7 @@ from symloss.losses.algebra import Loss
 from symloss.losses.fast.batch import Unit
 from symloss.losses.fast.partials import FastForm, fast_form
 from symloss.losses.fused.program import program
-from symloss.losses.fused.source import Source, chunked, on_chip
+from symloss.losses.fused.source import KernelText, chunked, on_chip
 from symloss.losses.fused.tracing import NotServedError
 
 MAX_ON_CHIP = 8192
@@ -83,23 +83,30 @@ def _form(loss: Loss, classes: int) -> FastForm:
     if not loss.any_classes:
         raise NotServedError("the loss holds tensors or modules")
     try:
+        return _traced_form(loss, classes)
+    except TypeError:
+        if _has_hash(loss):
+            raise
+        raise NotServedError("the loss has no hash, so its kernel cannot be kept") from None
+
+
+def _has_hash(loss: Loss) -> bool:
+    try:
         hash(loss)
     except TypeError:
-        raise NotServedError("the loss has no hash, so its kernel cannot be kept") from None
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=256)
+def _traced_form(loss: Loss, classes: int) -> FastForm:
     form = fast_form(loss, classes)
     if form is None:
         raise NotServedError("the loss is no function of the label's probability and of sums over the other classes")
     if classes < 3 and form.summed:
         raise NotServedError("with two classes the sum has one term, and only the plain formulas keep its digits")
-    _traceable(loss, classes)
+    program(form, classes, None, False)  # traces all formulas, and raises an error if that cannot be done
     return form
-
-
-@functools.lru_cache(maxsize=1024)
-def _traceable(loss: Loss, classes: int) -> None:
-    form = fast_form(loss, classes)
-    assert form is not None
-    program(form, classes, None, False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,11 +114,19 @@ class FusedKernel:
     """The kernel of a loss for a number of classes."""
 
     form: FastForm
+    """The loss."""
     classes: int
+    """The number of classes."""
     unit: Unit | None = None
+    """How scores are divided by their norm; None if they are not."""
     interpret: bool = False
+    """Whether Triton's interpreter runs the kernel, on the CPU."""
     max_on_chip: int = MAX_ON_CHIP
+    """Longer rows are worked on in chunks."""
     chunk: int = CHUNK
+    """The number of classes in a chunk, a power of 2."""
+    rows_at_once: int | None = None
+    """The number of rows of a program, a power of 2; None if it depends on the number of classes."""
 
     @property
     def is_chunked(self) -> bool:
@@ -119,7 +134,7 @@ class FusedKernel:
         return self.classes > self.max_on_chip
 
     @functools.cached_property
-    def source(self) -> Source:
+    def source(self) -> KernelText:
         """The text of the kernel."""
         made = program(self.form, self.classes, self.unit, few_reads=self.is_chunked)
         return chunked(made) if self.is_chunked else on_chip(made)
@@ -148,7 +163,7 @@ class FusedKernel:
     @property
     def rows(self) -> int:
         """The number of rows of a program."""
-        return 1 if self.is_chunked else max(1, TILE // self.block)
+        return self.rows_at_once or max(1, TILE // self.block)
 
     def options(self, width: int) -> dict[str, Any]:
         """How the kernel is compiled for a GPU whose warps have ``width`` threads."""

@@ -56,7 +56,7 @@ fade = exp(delta)
 }
 
 
-class Source(NamedTuple):
+class KernelText(NamedTuple):
     """The text of a kernel."""
 
     text: str
@@ -65,7 +65,7 @@ class Source(NamedTuple):
     """How often each score is read."""
 
 
-def on_chip(program: Program) -> Source:
+def on_chip(program: Program) -> KernelText:
     """The kernel of rows that fit on the chip: each score is read once, each entry of the gradient written once.
 
     The label's score is read twice. The second time it comes from the cache.
@@ -73,16 +73,16 @@ def on_chip(program: Program) -> Source:
     lines = [_READ.format(start="")]
     for each in _needed(program.assignments, ["value", "gradient"]):
         lines.append(f"{each.name} = {_reduced(each)}\n")
-    return Source(_module("".join([*lines, _VALUE, _WRITE])), 1)
+    return KernelText(_module("".join([*lines, _VALUE, _WRITE])), 1)
 
 
-def chunked(program: Program) -> Source:
+def chunked(program: Program) -> KernelText:
     """The kernel of longer rows."""
     passes = _Passes(program)
     body = passes.rows(0)
     for number in range(1, passes.reads):
         body += passes.collect(number) + passes.rows(number)
-    return Source(_module(body + _VALUE + passes.write()), passes.reads)
+    return KernelText(_module(body + _VALUE + passes.write()), passes.reads)
 
 
 class _Passes:

@@ -6,6 +6,7 @@ a potential and its derivative. Steps that no result needs are left out, and equ
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -106,6 +107,7 @@ class _Counted(Scores):
         return values
 
 
+@functools.lru_cache(maxsize=256)
 def trace_partials(form: FastForm, classes: int) -> Formula:
     """Value and partial derivatives of a loss at the label.
 
@@ -126,6 +128,7 @@ def trace_partials(form: FastForm, classes: int) -> Formula:
     return _trace(partials, {"behind": -1.0, "others": 1.5, "count": float(classes), **dict.fromkeys(sums, 3.0)})
 
 
+@functools.lru_cache(maxsize=256)
 def trace_potential(potential: Potential) -> Formula:
     """``phi`` and its ``derivative``, as functions of the input ``logp``."""
     return _trace(lambda logp: {"phi": potential.phi(logp), "derivative": potential.derivative(logp)}, {"logp": -1.0})
