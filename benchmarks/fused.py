@@ -58,7 +58,8 @@ def error(criterion: symloss.Criterion, kernel: FusedKernel, dtype: torch.dtype)
     values = kernel(z, y, share, out)
     kept = share != 0
     off = (values - truth.detach()).abs() / (1 + truth.detach().abs())
-    gap = (out.double() - slopes).abs().amax(1) / slopes.abs().amax(1).clamp_min(1e-30)
+    smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps  # half types cannot hold less
+    gap = ((out.double() - slopes).abs().amax(1) - 2 * smallest).clamp_min(0) / slopes.abs().amax(1).clamp_min(1e-30)
     return float(off[kept].max()), float(gap[kept].max())
 
 
@@ -73,8 +74,8 @@ def compare(names: list[str], numbers: tuple[int, ...]) -> bool:
         kernel = fused_kernel(criterion.loss, classes, unit_of(criterion), interpret=True)
         value, gradient = error(criterion, kernel, dtype)
         allowed = max(2e-5, torch.finfo(dtype).eps)
-        good &= value < 2e-5 and gradient < allowed
-        mark = "" if value < 2e-5 and gradient < allowed else "  too large"
+        fits = value < 2e-5 and gradient < allowed
+        good, mark = good and fits, "" if fits else "  too large"
         kind = str(dtype).removeprefix("torch.")
         print(f"{name:16} {classes:7} {kind:>9} {kernel.reads:5} {value:9.1e} {gradient:9.1e}{mark}", flush=True)
     return good

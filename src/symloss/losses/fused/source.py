@@ -27,6 +27,7 @@ def kernel({", ".join(ARGUMENTS)}, {", ".join(f"{name}: tl.constexpr" for name i
     kept = live & (share != 0.0)
     y = tl.load(y_ptr + row, mask=kept, other=0)
     known = (y >= 0) & (y < CLASSES)
+    y = tl.where(known, y, 0).to(tl.int32)
     label = tl.load(z_ptr + row * z_step + y, mask=kept & known, other=0.0).to(tl.float32)
     label = tl.where(known, label, float("nan"))
 """
