@@ -252,10 +252,10 @@ READS = {
     "nfl": 3,
     "nnce": 3,
     "anl-fl": 3,
-    "sgce": 3,
-    "ngce": 4,
+    "sgce": 2,
+    "ngce": 3,
 }
-READS_L2 = {"unhinged": 2, "alpha-mae": 3, "nce": 3, "nfl": 4, "sgce": 4, "ngce": 5}
+READS_L2 = {"unhinged": 2, "alpha-mae": 3, "nce": 3, "nfl": 4, "sgce": 3, "ngce": 4}
 
 
 @pytest.fixture
@@ -345,6 +345,7 @@ SPECIAL = torch.tensor([-torch.inf, torch.inf, torch.nan, 0.0])
         ("power(x, 0.7, 0.699951171875, 4.8828125e-05)", lambda x: x**0.7, POSITIVE, 2.5),
         ("power(x, -0.4, -0.39990234375, -9.765625e-05)", lambda x: x**-0.4, POSITIVE, 2.5),
         ("power(x, 3.5, 3.5, 0.0)", lambda x: x**3.5, POSITIVE, 4),
+        ("root(x)", torch.sqrt, POSITIVE, 1),
         ("log_sigmoid(x)", torch.nn.functional.logsigmoid, NUMBERS, 4),
         ("log_add_exp(x, x * 0.5)", lambda x: torch.logaddexp(x, x * 0.5), spread(1e-3, 1e30), 2.5),
     ],

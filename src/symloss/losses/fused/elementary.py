@@ -99,6 +99,13 @@ def power(x: Any, q: Any, q_high: Any, q_low: Any) -> Any:
     return tl.where(inside, y, outside)
 
 
+def root(x: Any) -> Any:
+    """The square root. GPUs take the root of a subnormal number for 0, so a small one is scaled first."""
+    small = x < 1e-30
+    y = tl.sqrt(tl.where(small, x * 281474976710656.0, x))
+    return tl.where(small, y * 5.9604644775390625e-08, y)
+
+
 def log_add_exp(a: Any, b: Any) -> Any:
     """log(e^a + e^b)."""
     high, low = tl.where(a > b, a, b), tl.where(a > b, b, a)
@@ -120,5 +127,5 @@ def largest(x: Any) -> Any:
     return tl.max(x, axis=1, keep_dims=True)
 
 
-FUNCTIONS = (scaled, exp, expm1, parts, log_near_one, log, log1p, power, log_add_exp, log_sigmoid, total, largest)
+FUNCTIONS = (scaled, exp, expm1, parts, log_near_one, log, log1p, power, root, log_add_exp, log_sigmoid, total, largest)
 """All functions, each after those that it calls."""

@@ -143,10 +143,10 @@ class FusedKernel:
     def reads(self) -> int:
         """How often each score is read. The gradient is written once.
 
-        It is 1 if a row fits on the chip. Else it is one read for each stage of the computation, and one to write the
-        gradient. Stages are: the norm, if scores are divided by it; the largest score and all sums that can be
-        rescaled when it grows (of e, of scores, and of powers of p); sums of other potentials, which need log p; the
-        gap that rounding leaves in the gradient, where its terms cancel. Without a norm the first two are one.
+        It is 1 if a row fits on the chip. Else it is 2: one to collect the largest score and all sums that can be
+        rescaled when it grows (of e, of scores, and of powers of p), one to write the gradient. Sums of other
+        potentials need log p first, which takes one more. So does the norm, if scores are divided by it; only a loss
+        that is linear in the scores needs no more than its norm and its mean score, which are collected together.
         """
         return self.source.reads
 

@@ -30,7 +30,7 @@ TEXTS = {
     "expm1": "expm1({})",
     "log": "log({})",
     "log1p": "log1p({})",
-    "sqrt": "tl.sqrt_rn({})",
+    "sqrt": "root({})",
     "abs": "tl.abs({})",
     "where": "tl.where({}, {}, {})",
     "log_add_exp": "log_add_exp({}, {})",
@@ -94,9 +94,9 @@ def _power(base: str, exponent: float) -> str:
     simple = {
         -1.0: "1.0 / {0}",
         0.0: "{0} * 0.0 + 1.0",
-        0.5: "tl.sqrt_rn({0})",
+        0.5: "root({0})",
         1.0: "{0} + 0.0",
-        1.5: "{0} * tl.sqrt_rn({0})",
+        1.5: "{0} * root({0})",
         2.0: "{0} * {0}",
         3.0: "{0} * {0} * {0}",
     }

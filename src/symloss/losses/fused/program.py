@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
+
 from symloss.losses.fast.batch import Unit
 from symloss.losses.fast.kernels import falls_to_the_end
 from symloss.losses.fast.partials import FastForm
@@ -103,13 +105,13 @@ def _divide(made: Program, unit: Unit) -> None:
     made.largest("top_score", "z")
     made.each("ratio", "tl.where(present, z, 0.0) / size")
     made.total("squares", "ratio * ratio", "{0} * shrink * shrink")
-    made.row("norm", "tl.sqrt_rn(squares)")
-    made.row("root", "tl.where(norm < 1.0, 1.0, norm)")
-    made.each("direction", "ratio / root")
-    made.row("direction_label", "label / size / root")
+    made.row("norm", "root(squares)")
+    made.row("stretch", "tl.where(norm < 1.0, 1.0, norm)")
+    made.each("direction", "ratio / stretch")
+    made.row("direction_label", "label / size / stretch")
     made.each("u", f'tl.where(present, {_over("direction", unit.temperature)}, float("-inf"))')
     made.row("u_label", _over("direction_label", unit.temperature))
-    made.row("weight", _over("share / root / size", unit.temperature))
+    made.row("weight", _over("share / stretch / size", unit.temperature))
 
 
 def _linear(made: Program, factor: float, unit: Unit | None) -> None:
@@ -119,7 +121,7 @@ def _linear(made: Program, factor: float, unit: Unit | None) -> None:
         made.row("spread", "differences / count")
     else:  # the label's ratio changes with the size, so it is subtracted last
         made.total("ratios", "ratio", "{0} * shrink")
-        made.row("spread", _over("(ratios / count / root - direction_label)", unit.temperature))
+        made.row("spread", _over("(ratios / count / stretch - direction_label)", unit.temperature))
     made.row("value", f"{literal(factor)} * spread")
     made.row("pull", f"tl.where(value == value, {literal(factor)} * weight, value)")
     made.row("even", "pull / count")
@@ -135,7 +137,7 @@ def _bent(made: Program, form: FastForm, classes: int, unit: Unit | None, few_re
     if unit is None:
         made.largest("top", "u")
     else:  # the largest score, divided as all are
-        made.row("top", _over("top_score / size / root", unit.temperature))
+        made.row("top", _over("top_score / size / stretch", unit.temperature))
     made.each("t", "u - top")
     made.each("e", "tl.where(other, exp(t), 0.0)")
     made.row("behind", "u_label - top")
@@ -161,33 +163,65 @@ def _bent(made: Program, form: FastForm, classes: int, unit: Unit | None, few_re
 
 
 def _sums(made: Program, summed: tuple[Potential, ...]) -> None:
-    made.total("below", "tl.where(t == 0.0, 0.0, e)", "tl.where(delta < 0.0, ({0} + ties) * fade, {0})")
+    """The sums of each potential and of its derivative.
+
+    ``steep`` sums the derivative over all other classes, ``slant`` over those that do not lead. ``bend * scale`` is the
+    derivative at a class.
+    """
+    made.each("finite_t", "tl.where(other, t, 0.0)")
+    made.each("behind_e", "tl.where(t == 0.0, 0.0, e)")
+    made.total("below", "behind_e", "tl.where(delta < 0.0, ({0} + ties) * fade, {0})")
+    for j, potential in enumerate(summed):
+        if isinstance(potential, Power):
+            _raw_sum(made, j, potential)
     made.total("ties", "tl.where(other & (t == 0.0), 1.0, 0.0)", "tl.where(delta < 0.0, 0.0, {0})")
     made.row("others", "below + ties")
     made.row("log_total", "log1p(below + tl.where(behind == 0.0, ties, (ties - 1.0) + exp(behind)))")
+    made.row("lead", "-log_total")
     made.each("logp", "tl.where(other, t - log_total, 0.0)")
-    made.each("finite_t", "tl.where(other, t, 0.0)")
     for j, potential in enumerate(summed):
-        homogeneous = isinstance(potential, Power)
-        lines, result = printed(trace_potential(potential), {"logp": "finite_t" if homogeneous else "logp"}, f"f{j}_")
-        for line in lines:
-            made.each(*line)
-        made.each(f"phi{j}", f"tl.where(other, {result['phi']}, 0.0)")
-        made.each(f"bend{j}", f"tl.where(other, {result['derivative']}, 0.0)")
-        if potential == CE():
-            made.row(f"rest{j}", "counted * log_total - total_t")
-            made.row(f"steep{j}", "-counted")
-            made.row(f"scale{j}", "1.0")
-        elif isinstance(potential, Power):  # phi(log p) = phi(t) Z^-q, and phi' = q phi
-            q = literal(potential.q)
-            made.row(f"scale{j}", f"exp(-{q} * log_total)")
-            made.total(f"raw{j}", f"phi{j}", f"{{0}} * exp({q} * delta)")
-            made.row(f"rest{j}", f"raw{j} * scale{j}")
-            made.row(f"steep{j}", f"{q} * rest{j}")
+        if isinstance(potential, Power):  # phi(log p) = phi(t) Z^-q, and phi' = q phi
+            made.row(f"scale{j}", f"exp({literal(potential.q)} * lead)")
+            made.row(f"rest{j}", f"(raw{j} + ties * {_at_one(potential)}) * scale{j}")
+            made.row(f"steep{j}", f"{literal(potential.q)} * rest{j}")
+            made.row(f"slant{j}", f"{literal(potential.q)} * raw{j} * scale{j}")
         else:
-            made.total(f"rest{j}", f"phi{j}")
-            made.total(f"steep{j}", f"bend{j}")
-            made.row(f"scale{j}", "1.0")
+            _sum_of_log_p(made, j, potential)
+
+
+def _at_one(potential: Potential) -> str:
+    return literal(float(potential.phi(torch.zeros((), dtype=torch.float64))))
+
+
+def _raw_sum(made: Program, j: int, potential: Power) -> None:
+    """The sum of phi(t). Like sum e it is taken over the classes that do not lead."""
+    lines, result = printed(trace_potential(potential), {"logp": "finite_t"}, f"f{j}_")
+    for line in lines:
+        made.each(*line)
+    made.each(f"bend{j}", f"tl.where(other, {result['derivative']}, 0.0)")
+    grown = f"({{0}} + ties * {_at_one(potential)}) * exp({literal(potential.q)} * delta)"
+    made.total(
+        f"raw{j}", f"tl.where(other & (t != 0.0), {result['phi']}, 0.0)", f"tl.where(delta < 0.0, {grown}, {{0}})"
+    )
+
+
+def _sum_of_log_p(made: Program, j: int, potential: Potential) -> None:
+    lines, result = printed(trace_potential(potential), {"logp": "logp"}, f"f{j}_")
+    for line in lines:
+        made.each(*line)
+    made.row(f"scale{j}", "1.0")
+    made.each(f"bend{j}", f"tl.where(other, {result['derivative']}, 0.0)")
+    if potential == CE():
+        made.row(f"rest{j}", "counted * log_total - total_t")
+        made.row(f"steep{j}", "-counted")
+        made.row(f"slant{j}", "ties - counted")
+        return
+    made.total(f"rest{j}", f"tl.where(other, {result['phi']}, 0.0)")
+    made.total(f"slant{j}", f"tl.where(t == 0.0, 0.0, bend{j})")
+    lines, result = printed(trace_potential(potential), {"logp": "lead"}, f"l{j}_")
+    for line in lines:
+        made.row(*line)
+    made.row(f"steep{j}", f"slant{j} + ties * ({result['derivative']})")
 
 
 class _Gradient:
@@ -214,10 +248,11 @@ class _Gradient:
             made.row("at_label", f"slope * {miss}")
         made.each("bent", " + ".join(["e * per_e", *(f"factor{j} * bend{j}" for j in self.sums)]))
         if self.cancels:
-            # A gradient sums to 0. Rounding leaves a gap, and every class gets back its share p of it.
-            made.total("gap", "tl.where(is_label, at_label, bent)")
-            made.row("per_gap", f"gap * {inverse}")
-            made.each("closed", "bent - e * per_gap")
+            # A gradient sums to 0. The terms of a class that leads the label by far cancel. So its entry is computed
+            # as the negative sum of all others.
+            slants = "".join(f" + weight{j} * slant{j}" for j in self.sums)
+            made.row("at_lead", f"-(at_label + below * per_e{slants}) / tl.where(ties == 0.0, 1.0, ties)")
+            made.each("closed", "tl.where(t == 0.0, at_lead, bent)")
         else:
             made.each("closed", "bent")
         if self.linear:
@@ -226,7 +261,6 @@ class _Gradient:
             made.row("label_gradient", "at_label + (even - pull)")
             made.each("flat", "tl.where(is_label, label_gradient, closed + tl.where(present, even, 0.0))")
         else:
-            made.row("even", "0.0 * weight")
             made.row("label_gradient", "at_label")
             made.each("flat", "tl.where(is_label, label_gradient, closed)")
 
@@ -235,19 +269,25 @@ class _Gradient:
 
         Scores shorter than eps are divided by a constant. So theirs keeps that part.
         """
-        made.total("along_e", "direction * e")
-        if not few_reads:
-            made.total("dot", "direction * flat")
-        elif self.cancels:
-            made.each("open", "tl.where(is_label, label_gradient, bent + tl.where(present, even, 0.0))")
-            made.total("along_open", "direction * open")
-            made.row("dot", "along_open - per_gap * along_e")
+        if few_reads:
+            made.row("dot", self._dot(made))
         else:
-            made.total("along_even", "tl.where(other, direction, 0.0)")
-            terms = ["per_e * along_e", "even * along_even", "label_gradient * direction_label"]
-            for j in self.sums:
-                made.total(f"along{j}", f"direction * bend{j}")
-                terms.append(f"factor{j} * along{j}")
-            made.row("dot", " + ".join(terms))
+            made.total("dot", "direction * flat")
         made.row("along", "tl.where(norm < 1.0, 0.0, dot)")
         made.each("gradient", "flat - direction * along")
+
+    def _dot(self, made: Program) -> str:
+        """The sum of direction * flat, from totals that are known before flat is."""
+        rest = "tl.where(t == 0.0, 0.0, {})" if self.cancels else "{}"
+        made.total("along_e", f"direction * {rest.format('e')}")
+        terms = ["per_e * along_e", "label_gradient * direction_label"]
+        for j in self.sums:
+            made.total(f"along{j}", f"direction * {rest.format(f'bend{j}')}")
+            terms.append(f"factor{j} * along{j}")
+        if self.cancels:
+            made.row("direction_lead", "top_score / size / stretch")
+            terms.append("ties * at_lead * direction_lead")
+        if self.linear:
+            made.total("along_even", "tl.where(other, direction, 0.0)")
+            terms.append("even * along_even")
+        return " + ".join(terms)
