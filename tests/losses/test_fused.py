@@ -25,7 +25,7 @@ from symloss.losses.catalogue import RECORDS
 from symloss.losses.fast.batch import Unit
 from symloss.losses.fused import elementary
 from symloss.losses.fused import fused_kernel as fused
-from symloss.losses.fused.compiling import TARGETS, compile_for
+from symloss.losses.fused.compiling import TARGETS
 from symloss.losses.fused.fused_kernel import FusedKernel
 from symloss.losses.fused.operator import fused_key
 
@@ -417,7 +417,7 @@ def compiled_kernel(loss: Loss, classes: int, unit: Unit | None = None) -> Fused
 def test_compiles_without_spilled_registers(name: str, target: str) -> None:
     """A row of 8,192 scores fits into the registers, and nothing is computed in float64."""
     each = case(name, 8192)
-    found = compile_for(compiled_kernel(each.criterion.loss, 8192, each.unit), target)
+    found = compiled_kernel(each.criterion.loss, 8192, each.unit).compile(target)
     assert found.spilled == found.scalars_spilled == 0
     assert "f64" not in found.assembly
 
@@ -425,4 +425,8 @@ def test_compiles_without_spilled_registers(name: str, target: str) -> None:
 def test_compiles_chunk_by_chunk() -> None:
     kernel = compiled_kernel(RECORDS["nfl"].loss(), 32000)
     assert kernel.is_chunked
-    assert compile_for(kernel, "sm_80", torch.bfloat16).spilled == 0
+    with pytest.raises(ValueError, match="sm_80, sm_90, gfx942; got 'sm_1'"):
+        kernel.compile("sm_1")
+    with pytest.raises(ValueError, match="interpret=False"):
+        case("mae", 10).kernel().compile("sm_80")
+    assert kernel.compile("sm_80", torch.bfloat16).spilled == 0

@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from symloss.losses.fast.partials import FastForm, fast_form
 from symloss.losses.fused.program import program
 from symloss.losses.fused.source import KernelText, chunked, on_chip
 from symloss.losses.fused.tracing import NotServedError
+
+if TYPE_CHECKING:
+    from symloss.losses.fused.compiling import Compiled
 
 MAX_ON_CHIP = 8192
 """Rows with at most this many classes are held on the chip."""
@@ -195,9 +198,20 @@ class FusedKernel:
         grid = (-(-len(z) // self.rows),)
         options = {} if self.interpret else self.options(64 if torch.version.hip else 32)
         # The interpreter computes both branches of a condition, with warnings for the one that is not taken.
-        with _quiet() if self.interpret else contextlib.nullcontext():
+        with _quiet() if self.interpret else torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
             self.function[grid](*arguments, **self.constants, **options)
         return values
+
+    def compile(self, target: str, dtype: torch.dtype = torch.float32) -> Compiled:
+        """Compile the kernel for a GPU that need not be there.
+
+        Args:
+            target: "sm_80", "sm_90" or "gfx942".
+            dtype: the type of the scores.
+        """
+        from symloss.losses.fused.compiling import compile_for  # noqa: PLC0415 (it is built on this module)
+
+        return compile_for(self, target, dtype)
 
     def _check(self, z: Tensor, y: Tensor, share: Tensor, out: Tensor) -> None:
         rows = len(z)
@@ -231,10 +245,11 @@ def _function(text: str, interpret: bool) -> Any:
     """The function ``kernel`` of a module with this text."""
     from triton import knobs  # noqa: PLC0415
 
-    name = f"<symloss fused kernel {hashlib.sha256(text.encode()).hexdigest()[:16]} {int(interpret)}>"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    name = f"<symloss fused kernel {digest}{' interpreted' * interpret}>"
     # Triton reads the text of a function by the name of its file.
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    names: dict[str, Any] = {"__name__": f"symloss_fused_{abs(hash(name))}"}
+    names: dict[str, Any] = {"__name__": f"symloss_fused_{digest}"}
     with _lock:
         before = knobs.runtime.interpret
         knobs.runtime.interpret = interpret

@@ -9,7 +9,7 @@ With t = z - max z, e = exp(t) and log Z = log sum_k e_k the totals over the cla
   counted apart (``ties``), and log Z is log1p of all but one of them.
 * ``total_t``: sum t. It gives the mean score, and the sum of log p.
 * ``raw0``, ...: sum phi(t), for a potential that is a power of p. It is scaled to sum phi(log p) later.
-* ``rest0``, ... and ``steep0``, ...: sums of phi(log p) and of its derivative, for other potentials.
+* ``rest0``, ... and ``slant0``, ...: sums of phi(log p) and of its derivative, for other potentials.
 """
 
 from __future__ import annotations
