@@ -367,11 +367,13 @@ def test_elementary_functions_are_listed_after_what_they_call() -> None:
 # The operator
 
 
-def test_operator_inside_torch_compile() -> None:
-    each = case("nce+mae", 10)
+@pytest.mark.parametrize("name", ["nce+mae", "sgce"])
+def test_operator_inside_torch_compile(name: str) -> None:
+    each = case(name, 10)
+    unit = each.unit
 
     def both(z: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        key = fused_key(each.criterion.loss, each.unit)
+        key = fused_key(each.criterion.loss, None if unit is None else Unit(unit.temperature, unit.eps))
         values, gradient = torch.ops.symloss.fused_loss(z * 2, y, share, key)
         doubled = z * 2
         again = torch.ops.symloss.fused_loss_(doubled, y, share, key)

@@ -32,7 +32,6 @@ class _Known(NamedTuple):
 _known: dict[str, _Known] = {}
 
 
-@_constant_result
 def fused_key(loss: Loss, unit: Unit | None = None) -> str:
     """The key of a loss for the operators.
 
@@ -40,12 +39,19 @@ def fused_key(loss: Loss, unit: Unit | None = None) -> str:
         loss: an expression of the algebra that has a fused kernel.
         unit: how scores are divided by their norm; None if they are not.
     """
-    base = key = f"{loss!r} {unit}"
+    # Dynamo hands numbers over to the function that it calls, but no named tuple.
+    return _key(loss) if unit is None else _key(loss, unit.temperature, unit.eps)
+
+
+@_constant_result
+def _key(loss: Loss, *unit: float) -> str:
+    known = _Known(loss, Unit(*unit) if unit else None)
+    base = key = f"{loss!r} {known.unit}"
     number = 1
-    while key in _known and _known[key] != (loss, unit):  # two losses may have one text
+    while key in _known and _known[key] != known:  # two losses may have one text
         number += 1
         key = f"{base} #{number}"
-    _known[key] = _Known(loss, unit)
+    _known[key] = known
     return key
 
 
