@@ -15,7 +15,7 @@ import itertools
 import torch
 
 import symloss
-from symloss.losses.fast.batch import Unit
+from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fused.compiling import TARGETS, compile_for
 from symloss.losses.fused.fused_kernel import FusedKernel, fused_kernel, reason, served
 

@@ -22,7 +22,7 @@ from symloss import Criterion
 from symloss.losses import leaves as phi
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.fast.batch import Unit
+from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fused import elementary
 from symloss.losses.fused import fused_kernel as fused
 from symloss.losses.fused.compiling import TARGETS
@@ -373,7 +373,7 @@ def test_operator_inside_torch_compile(name: str) -> None:
     unit = each.unit
 
     def both(z: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        key = fused_key(each.criterion.loss, None if unit is None else Unit(unit.temperature, unit.eps))
+        key = fused_key(each.criterion.loss, z.shape[1], None if unit is None else Unit(unit.temperature, unit.eps))
         values, gradient = torch.ops.symloss.fused_loss(z * 2, y, share, key)
         doubled = z * 2
         again = torch.ops.symloss.fused_loss_(doubled, y, share, key)
@@ -390,11 +390,11 @@ def test_operator_inside_torch_compile(name: str) -> None:
 
 
 def test_keys() -> None:
-    one, other = fused_key(phi.GCE(0.7)), fused_key(phi.GCE(0.7), Unit(1.0, 1e-5))
-    assert one == fused_key(phi.GCE(0.7)) != other
-    assert one != fused_key(phi.GCE(0.8))
+    one, other = fused_key(phi.GCE(0.7), 5), fused_key(phi.GCE(0.7), 5, Unit(1.0, 1e-5))
+    assert one == fused_key(phi.GCE(0.7), 5) != other
+    assert one != fused_key(phi.GCE(0.8), 5)
     # The text of a sum rounds its factors.
-    assert fused_key(1.0000001 * phi.CE() + phi.MAE()) != fused_key(1.0000002 * phi.CE() + phi.MAE())
+    assert fused_key(1.0000001 * phi.CE() + phi.MAE(), 5) != fused_key(1.0000002 * phi.CE() + phi.MAE(), 5)
 
 
 def test_symloss_does_not_import_triton() -> None:
@@ -422,6 +422,12 @@ def test_compiles_without_spilled_registers(name: str, target: str) -> None:
     found = compiled_kernel(each.criterion.loss, 8192, each.unit).compile(target)
     assert found.spilled == found.scalars_spilled == 0
     assert "f64" not in found.assembly
+
+
+def test_several_rows_of_few_classes_fit_into_the_registers() -> None:
+    kernel = compiled_kernel(RECORDS["nfl"].loss(), 10)
+    assert kernel.rows > 1
+    assert kernel.compile("sm_90").spilled == 0
 
 
 def test_compiles_chunk_by_chunk() -> None:

@@ -13,8 +13,7 @@ import symloss
 from symloss.losses import evaluate
 from symloss.losses import leaves as phi
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.fast import batch as batches
-from symloss.losses.fast import blocks, kernel_choice
+from symloss.losses.fast import blocks, computing, kernel_choice
 
 OWN = {
     "blend of sgce": symloss.blend(symloss.symmetrize(phi.GCE(0.3)), 3.0),
@@ -220,13 +219,13 @@ def test_derivatives_in_closed_form(name):
 
 def test_backward_hands_its_gradient_over(monkeypatch):
     """The scores' gradient is the memory the kernel wrote, not a copy of it."""
-    written, by_blocks = [], batches.by_blocks
+    written, by_blocks = [], computing.by_blocks
 
-    def seen(kernel, z, y, share, out):
+    def seen(kernel, z, y, share, out, scratch):
         written.append(out.data_ptr())
-        return by_blocks(kernel, z, y, share, out)
+        return by_blocks(kernel, z, y, share, out, scratch)
 
-    monkeypatch.setattr(batches, "by_blocks", seen)
+    monkeypatch.setattr(computing, "by_blocks", seen)
     z, y = batch((64, 10), torch.float32)
     phi.MAE()(z, y).backward()
     assert written == [z.grad.data_ptr()]

@@ -47,6 +47,7 @@ class LossOptions(TypedDict, total=False):
     normalize: str | ScoreMap | None
     temperature: float
     scale: str | None
+    overwrite: bool
 
 
 class Criterion(nn.CrossEntropyLoss):
@@ -65,6 +66,8 @@ class Criterion(nn.CrossEntropyLoss):
         temperature: divides the scores after ``normalize="l2"``. The paper uses 1, LogitNorm 0.04.
         scale: ``"ce"`` divides the loss by its slope at equal scores. Then a learning rate for cross-entropy still
             works.
+        overwrite: True allows the loss to turn the scores into their gradient, which saves the memory of one tensor of
+            their size. Then they cannot be used again, and ``backward`` can run once.
 
     Shapes: input (C,), (N, C) or (N, C, d1, ...). Target: class indices () / (N,) / (N, d1, ...), or probabilities in
     the shape of the input. A score of ``-inf`` masks its class out.
@@ -91,6 +94,7 @@ class Criterion(nn.CrossEntropyLoss):
         normalize: str | ScoreMap | None = None,
         temperature: float = 1.0,
         scale: str | None = None,
+        overwrite: bool = False,
     ):
         refuse_no_loss(loss)
         check_options(ignore_index, reduction, label_smoothing)
@@ -100,12 +104,15 @@ class Criterion(nn.CrossEntropyLoss):
         self.register_buffer("weight", weight, persistent=False)
         self.score_map = score_map(normalize, temperature)
         self.normalize, self.temperature, self.scale = normalize, temperature, scale
+        self.overwrite = bool(overwrite)
         self.loss = scaled(loss, scale)
         # They are registered so that .to(device) moves the weights of a wrapped torch module.
         self.parts = nn.ModuleList(self.loss.modules)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        options = Options(self.weight, self.ignore_index, self.reduction, self.label_smoothing, self.score_map)
+        options = Options(
+            self.weight, self.ignore_index, self.reduction, self.label_smoothing, self.score_map, self.overwrite
+        )
         return evaluate(self.loss, input, target, options)
 
     def activation(self, scores: Tensor) -> Tensor:
@@ -139,7 +146,7 @@ class Criterion(nn.CrossEntropyLoss):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _options(self) -> dict[str, Any]:
-        names = ("ignore_index", "reduction", "label_smoothing", "normalize", "temperature", "scale")
+        names = ("ignore_index", "reduction", "label_smoothing", "normalize", "temperature", "scale", "overwrite")
         return {name: getattr(self, name) for name in names}
 
     def extra_repr(self) -> str:

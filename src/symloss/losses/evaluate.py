@@ -11,8 +11,9 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
+from symloss.losses.device_choice import computing_for, has_fused_kernels
 from symloss.losses.fast.batch import BatchLoss
-from symloss.losses.fast.kernel_choice import Unit, kernel_for
+from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fast.labelled import labelled
 from symloss.losses.scores import Scores, UnitScores, full_precision
 from symloss.losses.switches import PLAIN
@@ -66,7 +67,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         z = full_precision(input)
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
-    quick = _quick(loss, input, target, options)
+    quick = _in_graph(loss, input, target, options) if torch.compiler.is_compiling() else None
+    quick = _quick(loss, input, target, options) if quick is None else quick
     return _hard(loss, full_precision(input), target, options) if quick is None else quick
 
 
@@ -87,8 +89,8 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
     ):
         return None
     unit = None if scores is None else Unit(scores.temperature, scores.eps)
-    kernel = kernel_for(loss, z.shape[1], unit)
-    if kernel is None:
+    compute = computing_for(loss, z.shape[1], unit, z)
+    if compute is None:
         return None
     if weight is not None:
         validation.class_vector("weight", weight, z.shape[1])
@@ -97,7 +99,26 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
     def plain(z: Tensor) -> Tensor:
         return _hard(loss, full_precision(z), target, options)
 
-    return BatchLoss(kernel, examples, plain, options.overwrite).loss(z)
+    return BatchLoss(compute, examples, plain, options.overwrite).loss(z)
+
+
+def _in_graph(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
+    """The loss by a fused kernel, which ``torch.compile`` keeps as it is; None if there is none for this case."""
+    scores, weight = options.score_map, options.weight
+    if (
+        z.dim() != 2
+        or z.dtype == torch.float64
+        or not has_fused_kernels(z)
+        or (weight is not None and loss.symmetric)
+        or options.label_smoothing > 0
+        or not (scores is None or isinstance(scores, UnitScores))
+    ):
+        return None
+    from symloss.losses.fused.in_graph import loss_in_graph  # noqa: PLC0415 (Triton is not needed anywhere else)
+
+    unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    examples = labelled(target, z.shape[1], options.ignore_index, weight, options.reduction)
+    return loss_in_graph(loss, z, examples, unit)
 
 
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:

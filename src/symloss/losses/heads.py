@@ -13,6 +13,7 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap, score_map
+from symloss.losses.device_choice import computing_for
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.fast.head_parts import Head
 from symloss.losses.fast.kernel_choice import Unit
@@ -139,12 +140,15 @@ def _quick(
     ):
         return None
     unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    compute = computing_for(loss, len(head.weight), unit, head.weight)
+    if compute is None:
+        return None
     examples = labelled(labels, len(head.weight), options.ignore_index, None, options.reduction, num_items)
 
     def plain(z: Tensor) -> Tensor:
         return _plain(loss, z, labels, options, num_items, softcap)
 
-    return by_head_kernel(loss, head, examples, unit, options.weight, softcap, allowance, plain)
+    return by_head_kernel(compute, head, examples, options.weight, softcap, allowance, plain)
 
 
 def _all_scores(head: Head) -> Tensor:

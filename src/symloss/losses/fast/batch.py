@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses import validation
-from symloss.losses.fast.blocks import by_blocks
-from symloss.losses.fast.kernels import Kernel
+from symloss.losses.fast.computing import Computing
 from symloss.losses.fast.labelled import Labelled
 from symloss.losses.scores import working_type
 
@@ -18,8 +17,8 @@ from symloss.losses.scores import working_type
 class BatchLoss(NamedTuple):
     """A loss at the labels of a batch, as a function of its scores (N, C) or (N, C, d1, ...)."""
 
-    kernel: Kernel
-    """From ``kernel_for``."""
+    compute: Computing
+    """Computes the values at the labels, and their gradient."""
     examples: Labelled
     """The labels, and what each example counts for."""
     plain: Callable[[Tensor], Tensor]
@@ -39,7 +38,7 @@ class BatchLoss(NamedTuple):
     def values(self, z: Tensor, out: Tensor | None, upstream: Tensor | None = None) -> Tensor:
         """The value of each example. The gradient of the loss, times ``upstream``, is written to ``out``."""
         share = self.examples.share(working_type(z), upstream)
-        return by_blocks(self.kernel, z, self.examples.labels.unsqueeze(1), share, out).squeeze(1)
+        return self.compute(z, self.examples.labels.unsqueeze(1), share, out).squeeze(1)
 
 
 class _WithGradient(torch.autograd.Function):

@@ -13,13 +13,10 @@ import torch
 from torch import Tensor
 
 from symloss.losses import validation
-from symloss.losses.algebra import Loss
 from symloss.losses.fast.batch import by_plain, is_batched, times
-from symloss.losses.fast.blocks import BLOCK, block_rows, by_blocks, new_scratch
-from symloss.losses.fast.capped import CappedKernel
+from symloss.losses.fast.blocks import BLOCK
+from symloss.losses.fast.computing import Computing
 from symloss.losses.fast.head_parts import Head
-from symloss.losses.fast.kernel_choice import Unit, kernel_for
-from symloss.losses.fast.kernels import Kernel
 from symloss.losses.fast.labelled import Labelled
 from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
 from symloss.losses.fast.products import add_weight_gradient, write_feature_gradient, write_scores
@@ -42,30 +39,28 @@ class Allowance(NamedTuple):
 
 
 def by_head_kernel(
-    loss: Loss,
+    compute: Computing,
     head: Head,
     examples: Labelled,
-    unit: Unit | None,
     class_weight: Tensor | None,
     softcap: float | None,
     allowance: Allowance,
     plain: Callable[[Tensor], Tensor],
 ) -> Tensor | None:
-    """The loss of a linear layer's scores, without a matrix of all scores; None if there is no kernel for this case.
+    """The loss of a linear layer's scores, without a matrix of all scores; None if only the plain formulas serve it.
 
     Args:
-        loss: an expression of the algebra.
+        compute: computes the loss of a block of scores.
         head: the linear layer and its inputs.
         examples: the labels, and what each example counts for, without the class weights.
-        unit: divides the scores by their norm; None if they stay as they are.
         class_weight: a weight for each class, shape (C,), or None.
         softcap: the scores z are replaced by softcap * tanh(z / softcap); None if they stay as they are.
         allowance: what may be used.
         plain: computes the loss from the scores, for second derivatives.
     """
-    kernel = kernel_for(loss, len(head.weight), unit)
-    if kernel is None or examples.none_counts():
+    if examples.none_counts():
         return None
+    kernel, unit = compute.kernel, compute.unit
     looks = validation.can_look(*(part for part in head if part is not None))
     if isinstance(kernel, (LinearKernel, UnitLinearKernel)) and softcap is None:
         # Only a look tells whether classes are masked out and whether the Gram matrix has lost digits.
@@ -73,12 +68,11 @@ def by_head_kernel(
         if known and pays(head, unit) and allowance.accumulate in (None, head.weight.dtype):
             return unhinged(kernel.factor, head, examples, unit, class_weight)
     if class_weight is not None:
-        if loss.symmetric:
+        if compute.loss.symmetric:
             return None
         examples = examples._replace(factor=class_weight.to(head.weight.device)[examples.labels])
-    if softcap is not None:
-        kernel = CappedKernel(kernel, softcap)
-    return _Blocks(kernel, examples, allowance, plain).loss(head)
+    compute = compute if softcap is None else compute.capped(softcap)
+    return _Blocks(compute, examples, allowance, plain).loss(head)
 
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
@@ -87,7 +81,7 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 class _Blocks(NamedTuple):
     """A loss at the labels of a batch, as a function of a linear layer and its inputs."""
 
-    kernel: Kernel
+    compute: Computing
     examples: Labelled
     allowance: Allowance
     plain: Callable[[Tensor], Tensor]
@@ -119,7 +113,7 @@ class _Blocks(NamedTuple):
         share = self.examples.share(kind, upstream)
         labels = self.examples.labels[:, None]
         z = torch.empty(rows, len(weight), dtype=kind, device=weight.device)
-        scratch = new_scratch(self.kernel, z[: block_rows(z)])
+        scratch = self.compute.scratch(z)
         gradient = None if all(part is None for part in gradients) else z
         values = []
         for start in range(0, len(h), rows):
@@ -128,7 +122,7 @@ class _Blocks(NamedTuple):
             write_scores(h[part], weight, bias, block)
             shares = share[part] if share.dim() else share
             out = None if gradient is None else block
-            values.append(by_blocks(self.kernel, block, labels[part], shares, out, scratch).squeeze(1))
+            values.append(self.compute(block, labels[part], shares, out, scratch).squeeze(1))
             if d_h is not None:
                 write_feature_gradient(block, weight, d_h[part])
             if d_weight is not None:

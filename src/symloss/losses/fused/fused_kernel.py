@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss
-from symloss.losses.fast.batch import Unit
+from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fast.partials import FastForm, fast_form
 from symloss.losses.fused.program import program
 from symloss.losses.fused.source import KernelText, chunked, on_chip
@@ -36,10 +36,12 @@ MAX_ON_CHIP = 8192
 """Rows with at most this many classes are held on the chip."""
 CHUNK = 4096
 """The number of classes that a kernel of longer rows works on at a time."""
-TILE = 2048
+TILE = 512
 """A program works on several rows if they have fewer scores than this together."""
 PER_THREAD = {32: 16, 64: 8}
-"""The number of scores that each thread holds, by the size of a warp."""
+"""The number of scores of a row that each thread holds, by the size of a warp."""
+ROWS_PER_THREAD = 4
+"""The number of rows that a thread works on, where a program has several. Each row takes registers of its own."""
 
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -170,7 +172,7 @@ class FusedKernel:
 
     def options(self, width: int) -> dict[str, Any]:
         """How the kernel is compiled for a GPU whose warps have ``width`` threads."""
-        scores = PER_THREAD[width]
+        scores = PER_THREAD[width] if self.rows == 1 else ROWS_PER_THREAD
         warps = max(1, min(1024 // width, self.rows * self.block // (width * scores)))
         return {"num_warps": warps, "enable_fp_fusion": True}
 

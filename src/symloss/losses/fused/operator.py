@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss
-from symloss.losses.fast.batch import Unit
-from symloss.losses.fused.fused_kernel import fused_kernel
+from symloss.losses.fast.kernel_choice import Unit
+from symloss.losses.fused.fused_kernel import fused_kernel, served
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -32,19 +32,22 @@ class _Known(NamedTuple):
 _known: dict[str, _Known] = {}
 
 
-def fused_key(loss: Loss, unit: Unit | None = None) -> str:
-    """The key of a loss for the operators.
+def fused_key(loss: Loss, classes: int, unit: Unit | None = None) -> str:
+    """The key of a loss for the operators; empty if it has no fused kernel.
 
     Args:
-        loss: an expression of the algebra that has a fused kernel.
+        loss: an expression of the algebra.
+        classes: the number of classes.
         unit: how scores are divided by their norm; None if they are not.
     """
     # Dynamo hands numbers over to the function that it calls, but no named tuple.
-    return _key(loss) if unit is None else _key(loss, unit.temperature, unit.eps)
+    return _key(loss, classes) if unit is None else _key(loss, classes, unit.temperature, unit.eps)
 
 
 @_constant_result
-def _key(loss: Loss, *unit: float) -> str:
+def _key(loss: Loss, classes: int, *unit: float) -> str:
+    if not served(loss, classes):
+        return ""
     known = _Known(loss, Unit(*unit) if unit else None)
     base = key = f"{loss!r} {known.unit}"
     number = 1
@@ -94,3 +97,17 @@ def _(scores: Tensor, labels: Tensor, share: Tensor, key: str) -> tuple[Tensor, 
 @fused_loss_in_place.register_fake
 def _(scores: Tensor, labels: Tensor, share: Tensor, key: str) -> Tensor:
     return _values_like(scores)
+
+
+def _keep_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _backward(ctx: Any, of_values: Tensor, of_gradient: Tensor | None) -> tuple[Tensor, None, None, None]:
+    """The gradient in the scores. Each row of it holds the share of its example already."""
+    (gradient,) = ctx.saved_tensors
+    return (gradient * of_values[:, None]).to(gradient.dtype), None, None, None
+
+
+fused_loss.register_autograd(_backward, setup_context=_keep_gradient)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-from symloss.losses.fast.batch import Unit
+from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fast.kernels import falls_to_the_end
 from symloss.losses.fast.partials import FastForm
 from symloss.losses.fused.printing import literal, printed

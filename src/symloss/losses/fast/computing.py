@@ -1,0 +1,40 @@
+"""A loss together with its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from symloss.losses.algebra import Loss
+from symloss.losses.fast.blocks import block_rows, by_blocks, new_scratch
+from symloss.losses.fast.capped import CappedKernel
+from symloss.losses.fast.kernel_choice import Unit
+from symloss.losses.fast.kernels import Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Computing:
+    """Computes a loss at labels together with its gradient, by operations of torch, on every device."""
+
+    kernel: Kernel
+    """From ``kernel_for``."""
+    loss: Loss
+    """The loss."""
+    unit: Unit | None
+    """Divides the scores by their norm; None if they stay as they are."""
+
+    def __call__(
+        self, z: Tensor, y: Tensor, share: Tensor, out: Tensor | None, scratch: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """The values at the labels. The gradient of sum(share * values) is written to ``out``, as by ``by_blocks``."""
+        return by_blocks(self.kernel, z, y, share, out, scratch)
+
+    def scratch(self, z: Tensor) -> list[Tensor] | None:
+        """The scratch tensors for blocks of such scores."""
+        return new_scratch(self.kernel, z[: block_rows(z)])
+
+    def capped(self, cap: float) -> Computing:
+        """The same with a soft cap of the scores: cap * tanh(z / cap)."""
+        return Computing(CappedKernel(self.kernel, cap), self.loss, self.unit)
