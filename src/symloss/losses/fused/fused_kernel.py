@@ -174,7 +174,8 @@ class FusedKernel:
         """How the kernel is compiled for a GPU whose warps have ``width`` threads."""
         scores = PER_THREAD[width] if self.rows == 1 else ROWS_PER_THREAD
         warps = max(1, min(1024 // width, self.rows * self.block // (width * scores)))
-        return {"num_warps": warps, "enable_fp_fusion": True}
+        # Without fusion the GPU rounds as the interpreter does, and the longest rows need fewer registers.
+        return {"num_warps": warps, "enable_fp_fusion": False}
 
     @property
     def constants(self) -> dict[str, int]:
