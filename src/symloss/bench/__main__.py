@@ -9,11 +9,15 @@ from typing import Any
 
 from symloss.bench.head_speed import time_heads, time_one_head
 from symloss.bench.loss_speed import time_losses
+from symloss.bench.token_heads import time_token_heads, token_head_errors, token_head_memory
 
 JOBS: dict[str, Callable[..., dict[str, Any]]] = {
     "losses": time_losses,
     "heads": time_heads,
     "head": time_one_head,
+    "token times": time_token_heads,
+    "token memory": token_head_memory,
+    "token errors": token_head_errors,
 }
 
 

@@ -50,6 +50,24 @@ def bench_heads(repeats: Repeats = 11, as_json: AsJson = False, check: Check = F
     _report(head_speed.head_failures(timed, alone), check)
 
 
+@bench.command("tokens")
+def bench_tokens(repeats: Repeats = 3, as_json: AsJson = False, check: Check = False) -> None:
+    """Time heads of a language model with 151,936 classes, their memory and their rounding errors in bfloat16."""
+    from symloss.bench import measure, token_heads
+
+    jobs = token_heads.token_jobs(repeats)
+    pieces = [", ".join(str(job[key]) for key in ("what", "dtype", "way") if key in job) for job in jobs]
+    *rows, errors = progress("timing heads of tokens", (measure.in_own_process(job, {}) for job in jobs), pieces)
+    times, memory = [row for row in rows if "ratios" in row], [row for row in rows if "extra_bytes" in row]
+    if as_json:
+        print_json({"environment": hardware_and_versions(), "times": times, "memory": memory, "errors": errors})
+    else:
+        _print_environment(hardware_and_versions())
+        console().print(_token_table(times, memory))
+        console().print(_error_table(errors))
+    _report(token_heads.token_head_failures(times, memory, errors), check)
+
+
 @bench.command("training")
 def bench_training(
     loss: Annotated[str, typer.Option(help="The loss to train with.")] = "alpha-mae",
@@ -206,6 +224,32 @@ def _head_table(timed: dict[str, Any], alone: list[dict[str, Any]]) -> Any:
             "-" if cell is None else f"{cell['seconds']:.3f} s {cell['extra_bytes'] / 1e6:,.0f} MB" for cell in cells
         ]
         table.add_row(way, f"{ratio:.3f}", *texts)
+    return table
+
+
+def _token_table(times: list[dict[str, Any]], memory: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="N 2,048, d 512, C 151,936: seconds, ratio and extra memory", title_justify="left")
+    for name in ("type", "way", "seconds", "ratio", "extra memory"):
+        table.add_column(name, justify="left" if name in ("type", "way") else "right")
+    extra = {(row["dtype"], row["way"]): row["extra_bytes"] for row in memory}
+    for row in times:
+        for way, seconds in row["seconds"].items():
+            bytes_ = f"{extra[row['dtype'], way] / 1e6:,.0f} MB"
+            table.add_row(row["dtype"], way, f"{seconds:.2f}", f"{row['ratios'][way]:.2f}", bytes_)
+    return table
+
+
+def _error_table(errors: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(title="N 2,048, d 128, C 20,000, bfloat16: errors of gradients against float64", title_justify="left")
+    for name in ("loss", "way", "features", "weights"):
+        table.add_column(name, justify="left" if name in ("loss", "way") else "right")
+    for loss, found in errors.items():
+        for way, (features, weights) in found.items():
+            table.add_row(loss, way, f"{features:.1e}", f"{weights:.1e}")
     return table
 
 
