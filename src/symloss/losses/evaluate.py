@@ -14,6 +14,7 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.fast.batch import Unit, by_kernel, kernel_for
 from symloss.losses.fast.switch import PLAIN
+from symloss.losses.flat_scores import MANY, warn_of_flat_scores
 from symloss.losses.scores import HALF, Scores, UnitScores
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -62,6 +63,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
     soft = validation.is_soft(input, target)
     z = input.float() if input.dtype in HALF else input
+    if options.score_map is not None and (classes := z.shape[validation.class_dim(z)]) > MANY:
+        warn_of_flat_scores(loss, options.score_map, classes)
     if soft:
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
@@ -85,7 +88,7 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         or PLAIN.get()
     ):
         return None
-    unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    unit = None if scores is None else Unit(scores.temperature_for(z.shape[1]), scores.eps)
     kernel = kernel_for(loss, z.shape[1], unit)
     if kernel is None:
         return None

@@ -17,9 +17,10 @@ from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.fast.batch import Unit
 from symloss.losses.fast.linear_head import Head, by_head_kernel
 from symloss.losses.fast.switch import PLAIN
+from symloss.losses.flat_scores import warn_of_flat_scores
 from symloss.losses.leaves import CE
 from symloss.losses.operators import Symmetrize
-from symloss.losses.scores import UnitScores, full_precision
+from symloss.losses.scores import Temperature, UnitScores, full_precision
 
 
 def linear_unhinged(
@@ -60,7 +61,7 @@ def linear_loss(
     target: Tensor,
     *,
     normalize: str | ScoreMap | None = None,
-    temperature: float = 1.0,
+    temperature: Temperature = 1.0,
     class_weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -86,6 +87,8 @@ def linear_loss(
     if class_weight is not None:
         validation.class_vector("class_weight", class_weight, len(weight))
     scores = score_map(normalize, temperature)
+    if scores is not None:
+        warn_of_flat_scores(loss, scores, len(weight))
     labels = target.reshape(-1).long()
     with torch.autocast(features.device.type, enabled=False):
         rows = features.reshape(-1, features.shape[-1])
@@ -111,7 +114,7 @@ def _quick(loss: Loss, head: Head, labels: Tensor, options: Options) -> Tensor |
         or PLAIN.get()
     ):
         return None
-    unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    unit = None if scores is None else Unit(scores.temperature_for(len(head.weight)), scores.eps)
     kept = validation.kept(labels, len(head.weight), options.ignore_index)
 
     def plain(z: Tensor) -> Tensor:
