@@ -205,7 +205,7 @@ def test_transforms(spec):
 @pytest.mark.slow
 def test_torch_compile():
     loss = symloss.of_logp("gce:q=0.5 + 0.1*focal")
-    compiled = torch.compile(loss.__call__, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(loss.__call__, backend="eager", fullgraph=True)
     logp = torch.tensor([1e-7, -0.02, -0.7, -math.inf])
     torch.testing.assert_close(value_and_grad(compiled, logp), value_and_grad(loss, logp))
 
