@@ -45,10 +45,11 @@ def interesting_settings(name: str) -> list[dict[str, float]]:
         for preset in record.presets.values()
     ]
     single = [{parameter.name: value} for parameter in record.parameters for value in one_at_a_time(parameter)]
+    together = [p for p in record.parameters if p.instead_of is None]
     pairs = [
-        dict(zip((p.name for p in record.parameters), values, strict=True))
-        for values in itertools.product(*map(ends, record.parameters))
-        if len(record.parameters) == 2
+        dict(zip((p.name for p in together), values, strict=True))
+        for values in itertools.product(*map(ends, together))
+        if len(together) == 2
     ]
     return [{}, *presets, *single, *pairs]
 

@@ -149,7 +149,11 @@ def p_at(z: Scores, y: int) -> Number:
 REFERENCE: dict[str, Callable[..., Number]] = {
     "unhinged": unhinged,
     "sgce": lambda z, y, q=0.7: (mean([p**q for p in softmax(z)]) - p_at(z, y) ** q) / q,
-    "alpha-mae": lambda z, y, alpha=2: (1 - alpha) * unhinged(z, y) + alpha * len(z) * (1 - p_at(z, y)),
+    "alpha-mae": lambda z, y, alpha=2, kappa=None: (
+        (1 - alpha) * unhinged(z, y) + alpha * len(z) * (1 - p_at(z, y))
+        if kappa is None
+        else unhinged(z, y) + kappa * (1 - p_at(z, y))
+    ),
     "symmetrized-mse": lambda z, y: 2 * (mean(softmax(z)) - p_at(z, y)),
     "symmetrized-cosine": lambda z, y: unhinged(z, y) / norm(z),
     "ce": lambda z, y: ce(p_at(z, y)),
@@ -200,7 +204,8 @@ REFERENCE: dict[str, Callable[..., Number]] = {
 def _parameters(name: str, given: dict[str, float]) -> dict[str, Number]:
     """The given parameters and the defaults of the rest, with all digits from here on."""
     _, _, *own = inspect.signature(REFERENCE[name]).parameters.values()
-    return {parameter.name: mpf(given.get(parameter.name, parameter.default)) for parameter in own}
+    values = {parameter.name: given.get(parameter.name, parameter.default) for parameter in own}
+    return {name: value if value is None else mpf(value) for name, value in values.items()}
 
 
 def _present(z: Sequence[float], y: int) -> tuple[Scores, int, list[int]]:

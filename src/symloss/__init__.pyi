@@ -61,6 +61,7 @@ from symloss.losses.criterion import Decomposition as Decomposition
 from symloss.losses.criterion import decompose as decompose
 from symloss.losses.criterion import symmetrize as symmetrize
 from symloss.losses.heads import LinearLoss as LinearLoss
+from symloss.losses.of_logp import of_logp as of_logp
 from symloss.losses.operators import complement as complement
 from symloss.losses.operators import dirichlet as dirichlet
 from symloss.losses.operators import noisy as noisy

@@ -3,6 +3,7 @@
 HOMES = {
     "create_loss": "symloss.losses.create",
     "list_losses": "symloss.losses.create",
+    "of_logp": "symloss.losses.of_logp",
     "symmetrize": "symloss.losses.criterion",
     "decompose": "symloss.losses.criterion",
     "Criterion": "symloss.losses.criterion",

@@ -155,3 +155,9 @@ def test_a_file_of_grids_that_cannot_be_meant_is_refused(text, ingredients):
 def test_a_value_that_is_no_number_is_refused():
     with refused(TypeError, "[weight-decay.other]", "'a'"):
         read_grids(OTHER.replace("1e-4", '"a"'))
+
+
+def test_kappa_is_searched_instead_of_alpha():
+    assert [d.name for d in space_of("cifar10", "alpha-mae:kappa=2").dimensions] == ["weight_decay"]
+    varied = space_of("cifar10", "alpha-mae", varied={"kappa": [1.0, 3.0]})
+    assert [d.name for d in varied.dimensions] == ["kappa", "weight_decay"]

@@ -77,7 +77,8 @@ def target_and_options(scores: Tensor, kind: str) -> tuple[Tensor, dict[str, int
 
 def other_parameters(name: str) -> dict[str, float]:
     """Allowed values that are not the defaults."""
-    return {p.name: p.default + 1 if p.whole else 0.9 * p.default for p in RECORDS[name].parameters}
+    parameters = [p for p in RECORDS[name].parameters if p.default is not None]
+    return {p.name: p.default + 1 if p.whole else 0.9 * p.default for p in parameters}
 
 
 ROUND_TRIPS: dict[str, Callable[[nn.Module], nn.Module]] = {

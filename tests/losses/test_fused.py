@@ -16,6 +16,7 @@ from in_turn import in_turn
 from torch import Tensor
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.filterwarnings("ignore:normalize=.l2. at temperature 1 makes:UserWarning")
 
 import symloss
 from symloss import Criterion

@@ -87,7 +87,9 @@ def length(z: tuple[float, ...]) -> float:
 VALUE_TERMS: dict[str, Callable[..., float]] = {
     "unhinged": lambda z: max(map(abs, z)),
     "sgce": lambda z, q: max(reference.value("gce", z, k, q=q) for k in range(len(z))),
-    "alpha-mae": lambda z, alpha: abs(1 - alpha) * max(map(abs, z)) + alpha * len(z),
+    "alpha-mae": lambda z, alpha=0.0, kappa=0.0: (
+        (1 if kappa else abs(1 - alpha)) * max(map(abs, z)) + alpha * len(z) + kappa
+    ),
     "symmetrized-mse": lambda z: 1.0,
     "symmetrized-cosine": lambda z: 1.0,
     "cosine": lambda z: 1.0,
@@ -97,7 +99,9 @@ VALUE_TERMS: dict[str, Callable[..., float]] = {
 GRADIENT_TERMS: dict[str, Callable[..., float]] = {
     "sgce": lambda z, q: largest_slope("sgce", z, q=q),
     "ngce": lambda z, q: largest_slope("ngce", z, q=q),
-    "alpha-mae": lambda z, alpha: abs(1 - alpha) + alpha * len(z) * largest_slope("mae", z),
+    "alpha-mae": lambda z, alpha=0.0, kappa=0.0: (
+        (1 if kappa else abs(1 - alpha)) + (alpha * len(z) + kappa) * largest_slope("mae", z)
+    ),
     "symmetrized-mse": lambda z: largest_slope("mae", z),
     "symmetrized-cosine": lambda z: 1 / length(z),
     "cosine": lambda z: 1 / length(z),
@@ -163,11 +167,20 @@ def check(name: str, row: Row, parameters: dict[str, float], digits: int = DIGIT
                     assert entries == close, (way, dtype, what)
 
 
+def together(name: str, data: st.DataObject) -> list[Parameter]:
+    """The parameters of a loss, without one that another may replace, or without the other."""
+    parameters = list(RECORDS[name].parameters)
+    for replaced, other in ((p.instead_of, p.name) for p in RECORDS[name].parameters if p.instead_of):
+        left_out = data.draw(st.sampled_from([replaced, other]), label="left out")
+        parameters = [p for p in parameters if p.name != left_out]
+    return parameters
+
+
 @every_loss
 @settings(derandomize=True, database=None, deadline=None, max_examples=20)
 @given(data=st.data())
 def test_every_parameter(name: str, data: st.DataObject) -> None:
-    parameters = {p.name: data.draw(parameter_values(p), label=p.name) for p in RECORDS[name].parameters}
+    parameters = {p.name: data.draw(parameter_values(p), label=p.name) for p in together(name, data)}
     row = data.draw(rows(), label="row")
     note(f"{name} {parameters} {row}")
     check(name, row, parameters)

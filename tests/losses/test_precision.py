@@ -95,7 +95,9 @@ def true_slopes(spec: str, classes: int) -> list[float]:
 
 # Where the label's entry can cross 0 it is a difference of terms, and these are what rounding is measured by.
 TERMS = {
-    "alpha-mae": lambda z, p, alpha=2.0: abs(1 - alpha) + alpha * len(z) * p * (1 - p),
+    "alpha-mae": lambda z, p, alpha=2.0, kappa=None: (
+        abs(1 - alpha) + alpha * len(z) * p * (1 - p) if kappa is None else 1 + kappa * p * (1 - p)
+    ),
     "label-smoothing": lambda z, p, r=0.1: abs(1 - r) * (1 - p) + abs(r) * (p + 1 / len(z)),
     "dirichlet-ce": lambda z, p, alpha=0.5: 1 - p + abs(1 - alpha) * (1 + len(z) * p),
     "cosine": lambda z, p: 1 / max(math.hypot(*z), 1e-5),

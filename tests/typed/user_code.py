@@ -11,6 +11,8 @@ from symloss import functional
 
 def right(scores: Tensor, labels: Tensor) -> None:
     assert_type(symloss.AlphaMAE(alpha=2.0), symloss.AlphaMAE)
+    assert_type(functional.alpha_mae(scores, labels, kappa=2.0), Tensor)
+    assert_type(symloss.of_logp("gce", q=0.5)(scores), Tensor)
     assert_type(symloss.SGCE(0.8, reduction="sum", normalize=None).forward(scores, labels), Tensor)
     assert_type(symloss.create_loss("sgce", q=0.8), symloss.Criterion)
     assert_type(symloss.create_loss("symmetrize(focal:gamma=2)"), symloss.Criterion)
@@ -26,6 +28,8 @@ def right(scores: Tensor, labels: Tensor) -> None:
 def wrong(scores: Tensor, labels: Tensor) -> None:
     symloss.AlphaMAE(alhpa=2.0)  # type: ignore[call-arg]
     symloss.SGCE(q="high")  # type: ignore[arg-type]
+    symloss.AlphaMAE(kappa="high")  # type: ignore[arg-type]
+    symloss.of_logp(0.5)  # type: ignore[arg-type]
     symloss.SGCE(reduction=3)  # type: ignore[arg-type]
     symloss.NoSuchLoss()  # type: ignore[attr-defined]
     symloss.create_loss(0.8)  # type: ignore[call-overload]

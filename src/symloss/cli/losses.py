@@ -82,12 +82,18 @@ def _row(record: Any) -> dict[str, Any]:
     }
 
 
+def _parameter(parameter: dict[str, Any]) -> str:
+    """Name, default and range of a parameter, and what stands before them in a list."""
+    before, default = (", ", f" {parameter['default']:g}") if parameter["instead_of"] is None else (" or ", "")
+    return f"{before}{parameter['name']}{default} {parameter['interval']}"
+
+
 HEADINGS = ("name", "formula", "parameters (default, range)", "symmetric", "convex", "bounded", "source")
 CAPTION = "Facts of raw scores, at the defaults, with 10 classes."
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    parameters = ", ".join(f"{p['name']} {p['default']:g} {p['interval']}" for p in row["parameters"])
+    parameters = "".join(map(_parameter, row["parameters"])).removeprefix(", ")
     marks = ["yes" if row["facts"][fact] else "-" for fact in HEADINGS[3:6]]
     return [row["name"], row["formula"], parameters, *marks, row["source"]]
 

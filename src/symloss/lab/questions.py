@@ -10,6 +10,7 @@ from typing import Any
 
 from symloss.data.names import KNOWN, VOUCHED
 from symloss.lab.search_space import Point, Space
+from symloss.losses.create import describe
 from symloss.losses.spec import parse, write
 from symloss.runs.settings import Settings
 from symloss.training.task import build_loss
@@ -45,7 +46,7 @@ class Question:
         name, parameters = parse(self.base.loss)
         of_loss = {key: value for key, value in point.items() if key not in OF_TRAINING}
         of_training = {key: value for key, value in point.items() if key in OF_TRAINING}
-        return replace(self.base, loss=write(name, parameters | of_loss), **of_training)
+        return replace(self.base, loss=write(name, describe(name).overridden(parameters, of_loss)), **of_training)
 
     def to_dict(self) -> dict[str, Any]:
         """All that the answer depends on. Settings that are searched are left out."""

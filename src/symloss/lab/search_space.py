@@ -59,8 +59,8 @@ def space_of(
     ['lr', 'weight_decay']
     """
     dimensions = {dimension.name: dimension for dimension in _of_loss(loss)}
-    for name, values in (varied or {}).items():
-        dimensions[name] = _varied(loss, name, values)
+    asked = {name: _varied(loss, name, values) for name, values in (varied or {}).items()}
+    dimensions = describe(parse(loss)[0]).overridden(dimensions, asked)
     for name, wanted in (("lr", lrs), ("weight_decay", weight_decays)):
         if wanted is not None:
             numbers = tuple(checks.number(name, value, INTERVALS[name]) for value in wanted)
@@ -86,8 +86,10 @@ def papers_space(data: str, loss: str) -> Space:
 
 def _of_loss(loss: str) -> Iterable[Dimension]:
     name, fixed = parse(loss)
-    grids = search_grids().loss.get(describe(name).name, {})
-    return [] if "preset" in fixed else [grid for parameter, grid in grids.items() if parameter not in fixed]
+    record = describe(name)
+    grids = search_grids().loss.get(record.name, {})
+    searched = record.overridden(grids, fixed).keys() - fixed.keys()
+    return [] if "preset" in fixed else [grid for parameter, grid in grids.items() if parameter in searched]
 
 
 def _varied(loss: str, name: str, values: Sequence[Any]) -> Dimension:

@@ -58,7 +58,8 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     keywords |= options
     record = describe(name)
     deviation = keywords.pop("deviation", None)
-    values = _preset(record, keywords.pop("preset", None)) | keywords
+    preset = keywords.pop("preset", None)
+    values = record.overridden(_preset(record, preset), keywords)
     record.refuse_unknown(values, extra=("preset", "deviation"))
     loss = LOSSES[name](**values) if name in LOSSES else Criterion(record.loss(), **values)
     if deviation is not None:

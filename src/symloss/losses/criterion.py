@@ -13,18 +13,18 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss, refuse_no_loss
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.operators import Insensitive, Symmetrize, UnitSlope
-from symloss.losses.scores import UnitScores
+from symloss.losses.scores import Temperature, UnitScores, checked_temperature
 from symloss.losses.wrapped import Wrapped, as_loss
 
 ScoreMap = Callable[[Tensor], Tensor]
 AnyLoss = Loss | nn.Module | Callable[..., Tensor]
 
 
-def score_map(normalize: str | ScoreMap | None, temperature: float) -> ScoreMap | None:
+def score_map(normalize: str | ScoreMap | None, temperature: Temperature) -> ScoreMap | None:
     """The function of the scores that ``normalize`` and ``temperature`` stand for; None if scores stay as they are."""
     if isinstance(normalize, str) and normalize == "l2":
         return UnitScores(temperature)
-    if checks.number("temperature", temperature, "(0, inf)") != 1:
+    if checked_temperature(temperature) != 1:
         raise ValueError(f"temperature={temperature!r} needs normalize='l2'; got normalize={checks.brief(normalize)}")
     if normalize is None or (callable(normalize) and not isinstance(normalize, str)):
         return normalize
@@ -45,7 +45,7 @@ class LossOptions(TypedDict, total=False):
     reduction: str
     label_smoothing: float
     normalize: str | ScoreMap | None
-    temperature: float
+    temperature: Temperature
     scale: str | None
     overwrite: bool
 
@@ -63,7 +63,8 @@ class Criterion(nn.CrossEntropyLoss):
             symmetric with class weights. Label smoothing only scales a symmetric loss and adds a constant.
         normalize: ``"l2"`` divides each score vector by its norm. None leaves the scores as they are. Any function of
             the scores that does not read the labels works too, such as ``EpsSoftmax(m)``.
-        temperature: divides the scores after ``normalize="l2"``. The paper uses 1, LogitNorm 0.04.
+        temperature: divides the scores after ``normalize="l2"``. The paper uses 1, LogitNorm 0.04. For many classes
+            take ``"auto"``: it keeps the largest probability of unit scores where it is for 10 classes at 1.
         scale: ``"ce"`` divides the loss by its slope at equal scores. Then a learning rate for cross-entropy still
             works.
         overwrite: True allows the loss to turn the scores into their gradient, which saves the memory of one tensor of
@@ -92,7 +93,7 @@ class Criterion(nn.CrossEntropyLoss):
         reduction: str = "mean",
         label_smoothing: float = 0.0,
         normalize: str | ScoreMap | None = None,
-        temperature: float = 1.0,
+        temperature: Temperature = 1.0,
         scale: str | None = None,
         overwrite: bool = False,
     ):

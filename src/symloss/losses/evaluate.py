@@ -15,6 +15,7 @@ from symloss.losses.device_choice import computing_for, has_fused_kernels
 from symloss.losses.fast.batch import BatchLoss
 from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fast.labelled import labelled
+from symloss.losses.flat_scores import MANY, warn_of_flat_scores
 from symloss.losses.scores import Scores, UnitScores, full_precision
 from symloss.losses.switches import PLAIN
 
@@ -63,7 +64,10 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     """
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
-    if validation.is_soft(input, target):
+    soft = validation.is_soft(input, target)
+    if options.score_map is not None and (classes := input.shape[validation.class_dim(input)]) > MANY:
+        warn_of_flat_scores(loss, options.score_map, classes)
+    if soft:
         z = full_precision(input)
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
@@ -88,7 +92,7 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         or PLAIN.get()
     ):
         return None
-    unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    unit = None if scores is None else Unit(scores.temperature_for(z.shape[1]), scores.eps)
     compute = computing_for(loss, z.shape[1], unit, z)
     if compute is None:
         return None
@@ -116,7 +120,7 @@ def _in_graph(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor
         return None
     from symloss.losses.fused.in_graph import loss_in_graph  # noqa: PLC0415 (Triton is not needed anywhere else)
 
-    unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    unit = None if scores is None else Unit(scores.temperature_for(z.shape[1]), scores.eps)
     examples = labelled(target, z.shape[1], options.ignore_index, weight, options.reduction)
     return loss_in_graph(loss, z, examples, unit)
 

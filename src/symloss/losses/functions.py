@@ -44,7 +44,7 @@ def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tenso
 
 
 def _split(record: Record, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters of the loss and the options. A parameter that is not passed has its default."""
+    """The parameters of the loss that are passed, and the options."""
     if len(args) > len(record.defaults):
         raise TypeError(f"{record.name} takes at most {len(record.defaults)} parameters by position; got {len(args)}")
     values = dict(zip(record.defaults, args, strict=False))
@@ -53,7 +53,7 @@ def _split(record: Record, args: tuple[Any, ...], keywords: dict[str, Any]) -> t
     options = dict(keywords)
     values |= {key: options.pop(key) for key in record.defaults if key in options}
     record.refuse_unknown(options)
-    return record.defaults | values, options
+    return values, options
 
 
 def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,7 +73,7 @@ def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_remembered
-def _expression(record: Record, scale: str | None, **values: float) -> Loss:
+def _expression(record: Record, scale: str | None, **values: float | None) -> Loss:
     return scaled(record.loss(**values), scale)
 
 

@@ -19,9 +19,10 @@ from symloss.losses.fast.head_parts import Head
 from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fast.labelled import labelled
 from symloss.losses.fast.linear_head import Allowance, by_head_kernel
+from symloss.losses.flat_scores import warn_of_flat_scores
 from symloss.losses.leaves import CE
 from symloss.losses.operators import Symmetrize
-from symloss.losses.scores import HALF, SoftCap, UnitScores, full_precision, without_autocast
+from symloss.losses.scores import HALF, SoftCap, Temperature, UnitScores, full_precision, without_autocast
 from symloss.losses.switches import PLAIN
 
 
@@ -63,7 +64,7 @@ def linear_loss(
     target: Tensor,
     *,
     normalize: str | ScoreMap | None = None,
-    temperature: float = 1.0,
+    temperature: Temperature = 1.0,
     class_weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
@@ -103,13 +104,16 @@ def linear_loss(
     _check_shapes(features, weight, bias, target)
     if class_weight is not None:
         validation.class_vector("class_weight", class_weight, len(weight))
+    scores = score_map(normalize, temperature)
+    if scores is not None:
+        warn_of_flat_scores(loss, scores, len(weight))
     labels = target.reshape(-1).long()
     rows = features.reshape(-1, features.shape[-1])
     if rows.dtype != weight.dtype and {rows.dtype, weight.dtype} & set(HALF):
         rows = rows.to(weight.dtype)
     with without_autocast(features.device):
         head = Head(rows, weight, None if bias is None else full_precision(bias))
-        options = Options(class_weight, ignore_index, reduction, score_map=score_map(normalize, temperature))
+        options = Options(class_weight, ignore_index, reduction, score_map=scores)
         allowance = Allowance(memory, accumulate)
         value = _quick(loss, head, labels, options, num_items, softcap, allowance)
         if value is None:
@@ -139,7 +143,7 @@ def _quick(
         or PLAIN.get()
     ):
         return None
-    unit = None if scores is None else Unit(scores.temperature, scores.eps)
+    unit = None if scores is None else Unit(scores.temperature_for(len(head.weight)), scores.eps)
     compute = computing_for(loss, len(head.weight), unit, head.weight)
     if compute is None:
         return None

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 from symloss import checks
 from symloss.losses.algebra import Loss
@@ -17,11 +18,17 @@ Fact = bool | Callable[[SimpleNamespace], bool]
 
 @dataclass(frozen=True)
 class Range:
-    """The values that a parameter may take, and what it means. The default is in the signature of the loss."""
+    """The values that a parameter may take, and what it means. The default is in the signature of the loss.
+
+    A parameter that may be replaced by another one has the default None there, and its own here.
+    """
 
     interval: str
     meaning: str
     whole: bool = False
+    default: float | None = None
+    instead_of: str | None = None
+    """The parameter that this one replaces. It has no default itself."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +36,11 @@ class Parameter:
     """A parameter of one loss."""
 
     name: str
-    default: float
+    default: float | None
     interval: str
     meaning: str
     whole: bool = False
+    instead_of: str | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Facts:
     bounded: Fact = True
     permutation_invariant: Fact = True
 
-    def at(self, classes: int, **parameters: float) -> dict[str, bool]:
+    def at(self, classes: int, **parameters: float | None) -> dict[str, bool]:
         """The facts for this number of classes and these parameters, by name."""
         point = SimpleNamespace(C=classes, **parameters)
         return {name: fact if isinstance(fact, bool) else fact(point) for name, fact in vars(self).items()}
@@ -61,7 +69,7 @@ class Constants:
     lipschitz: Known = None
     smoothness: Known = None
 
-    def at(self, classes: int, **parameters: float) -> dict[str, float | None]:
+    def at(self, classes: int, **parameters: float | None) -> dict[str, float | None]:
         """The constants for this number of classes and these parameters, by name."""
         point = SimpleNamespace(C=classes, **parameters)
         return {name: known(point) if callable(known) else known for name, known in vars(self).items()}
@@ -91,16 +99,17 @@ class Record:
     constants: Constants = Constants()
     class_name: str = field(default="Criterion", init=False)
     parameters: tuple[Parameter, ...] = field(default=(), init=False)
-    defaults: dict[str, float] = field(default_factory=dict, init=False)
+    defaults: dict[str, float | None] = field(default_factory=dict, init=False)
 
     def __set_name__(self, loss: type, attribute: str) -> None:
         """Called by Python when the class of the loss is made: its signature holds the defaults."""
         signature = inspect.signature(loss.__init__).parameters  # type: ignore[misc]
         self.class_name = loss.__name__
-        self.defaults = {name: signature[name].default for name in self.ranges}
+        own = {name: signature[name].default for name in self.ranges}
+        self.defaults = {name: self.ranges[name].default if value is None else value for name, value in own.items()}
         self.parameters = tuple(
-            Parameter(name, self.defaults[name], possible.interval, possible.meaning, possible.whole)
-            for name, possible in self.ranges.items()
+            Parameter(name, self.defaults[name], r.interval, r.meaning, r.whole, r.instead_of)
+            for name, r in self.ranges.items()
         )
 
     @property
@@ -113,16 +122,47 @@ class Record:
         """Published settings, by data set."""
         return presets_of(self.name)
 
-    def loss(self, **values: float) -> Loss:
-        """The expression of the algebra for these parameters. They are checked, and defaults are filled in."""
+    def loss(self, **values: float | None) -> Loss:
+        """The expression of the algebra for these parameters. They are checked, and defaults are filled in.
+
+        Of a parameter and the one that may stand in its place, one at most is given. The other one is None.
+        """
         unknown = sorted(set(values) - set(self.defaults))
         if unknown:
             known = ", ".join(self.defaults) or "none"
             raise TypeError(f"{self.name} has no parameter {unknown[0]!r}; its parameters are: {known}")
-        checked = {
-            p.name: checks.number(p.name, values.get(p.name, p.default), p.interval, p.whole) for p in self.parameters
-        }
+        left_out = self._left_out(values)
+        checked = {p.name: None if p.name in left_out else self._checked(p, values) for p in self.parameters}
         return self.build(**checked)
+
+    def _checked(self, p: Parameter, values: Mapping[str, float | None]) -> float:
+        value = values.get(p.name, p.default)
+        return checks.number(p.name, self.ranges[p.name].default if value is None else value, p.interval, p.whole)
+
+    def _left_out(self, values: Mapping[str, float | None]) -> set[str]:
+        """The parameters that another one replaces, and those that replace none here."""
+        names = set()
+        for replaced, p in ((p.instead_of, p) for p in self.parameters if p.instead_of is not None):
+            one, other = values.get(replaced), values.get(p.name)
+            if one is not None and other is not None:
+                raise ValueError(
+                    f"{self.name} takes {replaced} or {p.name}, not both; got {replaced}={one!r} and {p.name}={other!r}"
+                )
+            names.add(p.name if other is None else replaced)
+        return names
+
+    def overridden(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of parameters and options, overridden by those given.
+
+        A parameter also overrides the one that it replaces, and the reverse.
+
+        >>> from symloss.losses.catalogue import RECORDS
+        >>> RECORDS["alpha-mae"].overridden({"alpha": 2.0, "scale": "ce"}, {"kappa": 3.0})
+        {'scale': 'ce', 'kappa': 3.0}
+        """
+        pairs = [(p.name, p.instead_of) for p in self.parameters if p.instead_of is not None]
+        dropped = {other for one, another in pairs for name, other in ((one, another), (another, one)) if name in given}
+        return {name: value for name, value in values.items() if name not in dropped} | dict(given)
 
     def options(self, passed: LossOptions) -> LossOptions:
         """The options that a user passed, with this loss's default of ``normalize``."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
+
+PAPERS_CLASSES = 10
+"""The number of classes at which ``temperature="auto"`` is the paper's temperature, 1."""
 
 
 class _once:  # noqa: N801
@@ -151,13 +154,45 @@ def unit(z: Tensor, dim: int, eps: float = 1e-5) -> Tensor:
     return torch.where(s.present, torch.where(short, finite / eps, direction), -torch.inf)
 
 
+Temperature = float | Literal["auto"]
+"""What unit scores are divided by."""
+
+
+def checked_temperature(value: object) -> Temperature:
+    """The temperature as a number, or "auto". Anything else raises an error."""
+    if not isinstance(value, str):
+        return checks.number("temperature", value, "(0, inf)")
+    if value != "auto":
+        raise ValueError(f"temperature must be a number in (0, inf) or 'auto'; got {checks.brief(value)}")
+    return "auto"
+
+
+def auto_temperature(classes: int) -> float:
+    """The temperature at which unit scores reach the same largest probability as with 10 classes at temperature 1.
+
+    The label of unit scores is most probable if all other scores are equal. With s = sqrt(C / (C-1)) its probability at
+    the temperature T is 1 / (1 + (C-1) exp(-s/T)), which is 0.24 for 10 classes at temperature 1. Up to 10 classes the
+    temperature is 1: there the probabilities are larger, or no temperature gives 0.24.
+
+    Args:
+        classes: the number of classes.
+
+    >>> [round(auto_temperature(classes), 3) for classes in (3, 10, 100, 1000, 151_936)]
+    [1.0, 1.0, 0.291, 0.174, 0.093]
+    """
+    if classes <= PAPERS_CLASSES:
+        return 1.0
+    most, others = math.sqrt(PAPERS_CLASSES / (PAPERS_CLASSES - 1)), classes - 1
+    return math.sqrt(classes / others) / (most + math.log(others / (PAPERS_CLASSES - 1)))
+
+
 class UnitScores(nn.Module):
     """A layer that divides scores by temperature * max(norm, eps). The paper uses temperature 1, LogitNorm 0.04.
 
     Below eps the gradient is that of z / eps. It may be as large as 1/eps, which float16 cannot hold.
 
     Args:
-        temperature: above 0.
+        temperature: above 0; or ``"auto"``, :func:`auto_temperature` of the number of classes, masked ones included.
         eps: the smallest norm by which scores are divided.
 
     Shapes: scores (C,), (N, C) or (N, C, d1, ...). The result has the same shape.
@@ -169,16 +204,22 @@ class UnitScores(nn.Module):
     tensor([0.6000, 0.8000])
     """
 
-    def __init__(self, temperature: float = 1.0, eps: float = 1e-5):
+    def __init__(self, temperature: Temperature = 1.0, eps: float = 1e-5):
         super().__init__()
-        self.temperature = checks.number("temperature", temperature, "(0, inf)")
+        self.temperature = checked_temperature(temperature)
         self.eps = checks.number("eps", eps, "(0, inf)")
 
+    def temperature_for(self, classes: int) -> float:
+        """The temperature for this number of classes."""
+        return auto_temperature(classes) if self.temperature == "auto" else self.temperature
+
     def forward(self, scores: Tensor) -> Tensor:
-        return unit(scores, validation.class_dim(scores), self.eps) / self.temperature
+        dim = validation.class_dim(scores)
+        return unit(scores, dim, self.eps) / self.temperature_for(scores.shape[dim])
 
     def extra_repr(self) -> str:
-        return f"temperature={self.temperature:g}, eps={self.eps:g}"
+        shown = "auto" if self.temperature == "auto" else f"{self.temperature:g}"
+        return f"temperature={shown}, eps={self.eps:g}"
 
 
 class SoftCap(nn.Module):

@@ -88,7 +88,9 @@ class Resolved:
         >>> resolve("cifar10", "cifar10", "sce:beta=2").parameters
         {'loss.alpha': 0.1, 'loss.beta': 2}
         """
-        return {f"loss.{name}": value for name, value in _parameters(self.layers).items()}
+        from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch)
+
+        return {f"loss.{name}": value for name, value in _parameters(describe(self.loss), self.layers).items()}
 
     def source_of(self, setting: str) -> str:
         """Where a setting, or a parameter of the loss, comes from.
@@ -153,7 +155,7 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
     by_preset = "preset" in parameters  # a preset in the text replaces all other parameters
     layers = (
         Layer("defaults", _defaults(), DEFAULT),
-        _loss_layer(record, {} if by_preset else record.defaults),
+        _loss_layer(record, {} if by_preset else _default_parameters(record)),
         Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=PROTOCOLS),
         *([] if by_preset else _preset_layer(record, rules)),
         *_entry_layer(record, rules, with_parameters=not by_preset),
@@ -162,7 +164,7 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
     )
     values = _joined(layer.values for layer in layers)
     # The text of the loss holds the chosen parameters, but no defaults. The name of a run depends on this text.
-    values["loss"] = write(record.name, _parameters(layers[2:]))
+    values["loss"] = write(record.name, _parameters(record, layers[2:]))
     settings = Settings(**_plain_scores(record, values))
     return Resolved(settings, _sources(settings, layers, record), layers, record.name)
 
@@ -212,8 +214,15 @@ def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return joined
 
 
-def _parameters(layers: Sequence[Layer]) -> dict[str, Any]:
-    return _joined(layer.parameters or {} for layer in layers)
+def _parameters(record: Record, layers: Sequence[Layer]) -> dict[str, Any]:
+    joined: dict[str, Any] = {}
+    for layer in layers:
+        joined = record.overridden(joined, layer.parameters or {})
+    return joined
+
+
+def _default_parameters(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in record.defaults.items() if value is not None}
 
 
 def _setters(layers: Sequence[Layer], setting: str) -> list[int]:
@@ -241,15 +250,16 @@ def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
     return values | {"scores": "loss"} if by_itself and "normalize" not in parse(values["loss"])[1] else values
 
 
-def default_parameters(name: str) -> dict[str, Any]:
-    """The default parameters of a loss; none for a name that is not in the catalogue.
+def with_default_parameters(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a loss, with the defaults of the others; as they are for a name that is not in the catalogue.
 
-    >>> default_parameters("sgce")
-    {'q': 0.7}
+    >>> with_default_parameters("sgce", {"scale": "ce"})
+    {'q': 0.7, 'scale': 'ce'}
     """
     from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch)
 
     try:
-        return dict(describe(name).defaults)
+        record = describe(name)
     except (ValueError, TypeError, KeyError):
-        return {}
+        return dict(values)
+    return record.overridden(_default_parameters(record), values)

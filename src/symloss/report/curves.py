@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from symloss.recipes.resolve import default_parameters
+from symloss.recipes.resolve import with_default_parameters
 from symloss.report.document import ReportTable
 from symloss.report.own_runs import OF_A_ROW
 from symloss.report.sorting import loss_parts, noise_key
@@ -140,6 +140,9 @@ def _parameters(table: ReportTable) -> dict[str, tuple[str, dict[str, Any]]]:
     for name, values in parts.values():
         named.setdefault(name, set()).add(frozenset(values))
     return {
-        loss: (name, default_parameters(name) | values if len(named[name]) > 1 and "preset" not in values else values)
+        loss: (
+            name,
+            with_default_parameters(name, values) if len(named[name]) > 1 and "preset" not in values else values,
+        )
         for loss, (name, values) in parts.items()
     }

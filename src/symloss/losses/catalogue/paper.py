@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Unpack
 
 from symloss.losses import leaves as phi
@@ -81,13 +82,23 @@ class SGCE(Criterion):
         super().__init__(self.record.loss(q=q), **self.record.options(options))
 
 
+def _share(at: SimpleNamespace) -> float:
+    """alpha, also where kappa is given."""
+    return float(at.alpha if at.kappa is None else at.kappa / (at.kappa + at.C))
+
+
 class AlphaMAE(Criterion):
     """Alpha-MAE, a blend of the unhinged loss and MAE: (1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y).
 
-    All members have the same gradient at equal scores. alpha scales the curvature.
+    By alpha all members have the same gradient at equal scores. alpha scales the curvature.
+
+    By kappa the loss is (mean_k z_k - z_y) + kappa (1 - p_y), whatever the number of classes. That is the loss with
+    alpha = kappa / (kappa + C), divided by 1 - alpha. For many classes, such as tokens, take kappa: by alpha the
+    gradient in a label's score grows to about alpha C / 4, by kappa to 1 + kappa / 4.
 
     Args:
-        alpha: in [0, 1e6]; 0 unhinged, 1 C times MAE; scales the curvature.
+        alpha: in [0, 1e6]; 0 unhinged, 1 C times MAE; scales the curvature. The default is 2.
+        kappa: in [0, 1e6]; instead of alpha: the weight of MAE next to the unhinged loss.
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
@@ -98,26 +109,33 @@ class AlphaMAE(Criterion):
     >>> import torch, symloss
     >>> symloss.AlphaMAE(alpha=2.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(3.5179)
+    >>> symloss.AlphaMAE(kappa=3.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))  # at C = 3 alpha = 1/2
+    tensor(1.0881)
     """
 
     record = Record(
         "alpha-mae",
         "(1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y)",
         PAPER,
-        lambda alpha: blend(phi.MAE(), alpha),
-        {"alpha": Range("[0, 1e6]", "0 unhinged, 1 C times MAE; scales the curvature")},
+        lambda alpha, kappa: blend(phi.MAE(), alpha) if kappa is None else Symmetrize(phi.CE()) + kappa * phi.MAE(),
+        {
+            "alpha": Range("[0, 1e6]", "0 unhinged, 1 C times MAE; scales the curvature", default=2.0),
+            "kappa": Range(
+                "[0, 1e6]", "instead of alpha: the weight of MAE next to the unhinged loss", instead_of="alpha"
+            ),
+        },
         facts=Facts(
             symmetric=True,
-            non_increasing=lambda at: at.alpha <= 1,
-            convex=lambda at: at.alpha == 0,
-            bounded=lambda at: at.alpha == 1,
+            non_increasing=lambda at: _share(at) <= 1,
+            convex=lambda at: _share(at) == 0,
+            bounded=lambda at: _share(at) == 1,
         ),
         normalize="l2",
-        constants=Constants(smoothness=lambda at: at.alpha * at.C * MAE_MOST_BENT),
+        constants=Constants(smoothness=lambda at: (at.alpha * at.C if at.kappa is None else at.kappa) * MAE_MOST_BENT),
     )
 
-    def __init__(self, alpha: float = 2.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha), **self.record.options(options))
+    def __init__(self, alpha: float | None = None, kappa: float | None = None, **options: Unpack[LossOptions]) -> None:
+        super().__init__(self.record.loss(alpha=alpha, kappa=kappa), **self.record.options(options))
 
 
 class SymmetrizedMSE(Criterion):

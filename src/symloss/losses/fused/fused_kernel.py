@@ -174,8 +174,8 @@ class FusedKernel:
         """How the kernel is compiled for a GPU whose warps have ``width`` threads."""
         scores = PER_THREAD[width] if self.rows == 1 else ROWS_PER_THREAD
         warps = max(1, min(1024 // width, self.rows * self.block // (width * scores)))
-        # Without fusion the GPU rounds as the interpreter does, and the longest rows need fewer registers.
-        return {"num_warps": warps, "enable_fp_fusion": False}
+        # Whichever needs fewer registers: without fusion no row on the chip spills any, with it no chunk does.
+        return {"num_warps": warps, "enable_fp_fusion": self.is_chunked}
 
     @property
     def constants(self) -> dict[str, int]:

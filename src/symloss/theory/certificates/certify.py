@@ -14,6 +14,7 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
+from symloss.losses.scores import Temperature
 from symloss.losses.wrapped import as_loss
 from symloss.theory.certificates.certificate import TOLERANCE, Certificate, Constant, CounterExample, Finding
 from symloss.theory.certificates.loss_constants import Derivatives, largest_derivatives
@@ -40,7 +41,7 @@ def certify(
     classes: int = 10,
     *,
     normalize: str | ScoreMap | None = None,
-    temperature: float = 1.0,
+    temperature: Temperature = 1.0,
     seed: int = 0,
 ) -> Certificate:
     """Measure the properties of a loss, in float64, by a search for the worst case.

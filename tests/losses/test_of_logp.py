@@ -1,0 +1,216 @@
+"""``of_logp``: losses of the label's log-probabilities, against the same losses of scores and plain formulas."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import pytest
+import reference
+import torch
+from conftest import assert_close, every_loss, random_labels, random_scores, value_and_grad
+from in_turn import in_turn
+from refusals import refused
+from torch.nn.functional import cross_entropy, log_softmax
+
+import symloss
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.deviations import Clamped, HeldFocal
+from symloss.losses.leaves import CE, GCE, MAE
+from symloss.losses.of_logp import IMPOSSIBLE
+
+OF_THE_LABEL = (
+    *("ce", "mae", "rce", "gce", "gce:q=0.3", "gce:q=0", "focal", "focal:gamma=2", "agce", "aul", "ael", "taylor-ce"),
+    *("phuber-ce", "phuber-gce", "js", "sce", "0.5*gce + 0.5*mae", "gce - 0.1*ce", "nce+agce:alpha=0", "0*nce"),
+    *("label-smoothing:r=0", "focal:deviation=held-focal-factor", "gce:deviation=clamped-probability"),
+)
+NEED_MORE = {
+    "unhinged": "it subtracts the mean over labels",
+    "sgce": "it subtracts the mean over labels",
+    "alpha-mae": "it holds the unhinged loss",
+    "symmetrized-mse": "it subtracts the mean over labels",
+    "mse": "is no function of the probability of the label alone",
+    "cosine": "is no function of the probability of the label alone",
+    "bi-tempered": "is no function of the probability of the label alone",
+    "nce": "it divides by the sum over labels",
+    "nnce": "it divides by a sum over labels",
+    "nce+agce": "its part relative(CE()) divides by the sum over labels",
+    "label-smoothing": "its part insensitive(CE()) is a mean over labels",
+    "dirichlet-ce": "it adds a sum over labels",
+    "sgce:scale=ce": "it subtracts the mean over labels",
+    "jal-ce": "its part relative(CE()) divides by the sum over labels",
+}
+
+
+@pytest.mark.parametrize("spec", OF_THE_LABEL)
+def test_it_is_the_loss_of_the_scores(spec):
+    """Value and gradient, through a log-softmax, are those of the loss itself."""
+    scores, labels = random_scores(6, 5, spread=3.0), random_labels(6, classes=5)
+
+    def by_log_probs(z, y):
+        return symloss.of_logp(spec)(log_softmax(z, 1).gather(1, y[:, None])).squeeze(1)
+
+    loss = symloss.create_loss(spec, reduction="none")
+    assert_close(value_and_grad(by_log_probs, scores, labels), value_and_grad(loss, scores, labels))
+
+
+@in_turn("name", ["ce", "gce", "mae", "focal", "agce", "aul", "ael", "taylor-ce", "phuber-ce", "js", "sce"])
+def test_values_are_those_of_the_plain_formulas(name):
+    """Of two classes: the scores (log p, log(1 - p)) have these probabilities."""
+    for p in (0.99, 0.5, 0.01):
+        z = (math.log(p), math.log1p(-p))
+        value = symloss.of_logp(name)(torch.tensor(z[0], dtype=torch.float64))
+        assert float(value) == pytest.approx(reference.value(name, z, 0), rel=1e-9)
+
+
+@every_loss
+def test_every_loss_is_taken_or_refused(name):
+    """It is taken if it is the same for all scores of the other classes, and for any number of them."""
+    loss = RECORDS[name].loss()
+    scores = torch.tensor([[0.3, 1.0, -1.0], [0.3, 0.5, 0.5]], dtype=torch.float64)
+    scores[1, 1:] += scores[0, 1:].logsumexp(0) - scores[1, 1:].logsumexp(0)
+    one, other = loss.per_class(scores)[:, 0].tolist()
+    if math.isclose(one, other, rel_tol=1e-9) and name not in ("symmetrized-mse", "ldr-kl"):  # which read their number
+        symloss.of_logp(name)
+    else:
+        with refused(ValueError, f"{name} needs the"):
+            symloss.of_logp(name)
+
+
+@pytest.mark.parametrize(("spec", "reason"), NEED_MORE.items())
+def test_losses_that_need_more(spec, reason):
+    with refused(
+        ValueError, f"{spec} needs the", "of all classes, because", reason, "of_logp takes losses such as gce"
+    ):
+        symloss.of_logp(spec)
+
+
+def test_a_loss_of_ones_own_needs_scores():
+    mine = symloss.Criterion(symloss.symmetrize(cross_entropy) + CE())
+    with refused(ValueError, "needs the log-probabilities of all classes", "subtracts the mean"):
+        symloss.of_logp(mine)
+
+
+@pytest.mark.parametrize(
+    ("options", "ingredients"),
+    [
+        ({"normalize": "l2"}, ("gce needs the scores", "normalize='l2'", "normalize=None")),
+        ({"normalize": symloss.EpsSoftmax(1.0)}, ("gce needs the scores", "EpsSoftmax(m=1)")),
+        ({"weight": torch.ones(3)}, ("gce needs the labels", "weight=None")),
+        ({"label_smoothing": 0.1}, ("gce needs the log-probabilities", "label_smoothing=0.1")),
+        ({"scale": "ce"}, ("gce needs the number of classes", "scale='ce'", "num_classes")),
+    ],
+)
+def test_options_that_need_more(options, ingredients):
+    with refused(ValueError, *ingredients):
+        symloss.of_logp("gce", **options)
+
+
+def test_wrong_arguments():
+    with refused(TypeError, "spec must be", "got int"):
+        symloss.of_logp(3)
+    with refused(TypeError, "options such as q", "GCE(q=0.5)"):
+        symloss.of_logp(GCE(0.5), q=0.7)
+    with refused(ValueError, "num_classes must", "got 1"):
+        symloss.of_logp("gce", num_classes=1)
+    loss = symloss.of_logp("gce")
+    with refused(TypeError, "log_probs must be a tensor", "got float"):
+        loss(-0.5)
+    with refused(TypeError, "log_probs must hold floating-point", "torch.int64"):
+        loss(torch.tensor([-1]))
+    with refused(ValueError, "log_probs must be log-probabilities", "at most 0", "got 2.5"):
+        loss(torch.tensor([2.5, -1.0]))
+
+
+def test_ways_to_name_a_loss():
+    logp = torch.tensor([-0.1, -3.0])
+    expected = (1 - logp.exp().sqrt()) / 0.5
+    for given, options in (
+        ("gce:q=0.5", {}),
+        ("gce", {"q": 0.5}),
+        (GCE(0.5), {}),
+        (symloss.GCE(q=0.5, reduction="sum", ignore_index=3), {}),
+    ):
+        torch.testing.assert_close(symloss.of_logp(given, **options)(logp), expected)
+    torch.testing.assert_close(symloss.of_logp(0.1 * CE() + MAE())(logp), 1 - logp.exp() - 0.1 * logp)
+
+
+def test_scale_ce_takes_the_number_of_classes():
+    """The slope of GCE at equal scores is C^-q, that of MAE 1/C."""
+    logp = torch.tensor([-0.1, -3.0], dtype=torch.float64)
+    scaled = symloss.of_logp("gce:q=0.5,scale=ce", num_classes=100)
+    assert_close(scaled(logp), 10 * symloss.of_logp("gce:q=0.5")(logp))
+    total = symloss.of_logp("(mae + gce:q=0.5):scale=ce", num_classes=100)
+    assert_close(total(logp), symloss.of_logp("mae + gce:q=0.5")(logp) / 0.11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_shapes_and_types(dtype):
+    for shape in ((), (0,), (3,), (2, 3, 4)):
+        logp = -torch.rand(shape).to(dtype)
+        value = symloss.of_logp("gce:q=0.5")(logp)
+        assert value.shape == shape
+        assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        torch.testing.assert_close(value, (1 - logp.to(value.dtype).exp().sqrt()) / 0.5)
+
+
+@pytest.mark.parametrize("spec", OF_THE_LABEL)
+def test_first_and_second_derivatives(spec):
+    loss = symloss.of_logp(spec)
+    logp = torch.tensor([-0.02, -0.7, -2.0, -5.0], dtype=torch.float64, requires_grad=True)
+    slope = sum(factor * potential.derivative(logp) for factor, potential in loss.terms)
+    (gradient,) = torch.autograd.grad(loss(logp).sum(), logp)
+    assert_close(gradient, slope.detach().expand_as(logp))
+    if not any(isinstance(potential, HeldFocal | Clamped) for _, potential in loss.terms):
+        assert torch.autograd.gradgradcheck(loss, (logp,))
+
+
+@pytest.mark.parametrize("spec", OF_THE_LABEL)
+@in_turn("dtype", [torch.float32, torch.float64])
+def test_at_the_ends(spec, dtype):
+    """At p = 1, just above it by rounding, and at p = 0 the values and slopes are those of the limits."""
+    loss = symloss.of_logp(spec)
+    logp = torch.tensor([-1e-9, 0.0, 1e-7, -math.inf, IMPOSSIBLE], dtype=dtype, requires_grad=True)
+    values = loss(logp)
+    (gradient,) = torch.autograd.grad(values.sum(), logp)
+    beside, certain, above, impossible, hopeless = values.tolist()
+    assert certain == above == pytest.approx(beside, abs=1e-7)
+    assert impossible == hopeless
+    assert math.isfinite(impossible)
+    assert gradient[1:3].tolist() == pytest.approx([float(gradient[0])] * 2, abs=1e-4)
+    assert gradient[3] == 0
+    assert gradient.isfinite().all()
+
+
+def test_not_a_number_stays_one():
+    value, gradient = value_and_grad(symloss.of_logp("gce"), torch.tensor([math.nan, -1.0]))
+    assert value.isnan().tolist() == gradient.isnan().tolist() == [True, False]
+
+
+def test_values_on_other_devices_are_not_looked_at():
+    assert symloss.of_logp("gce")(torch.zeros(3, 2, device="meta")).shape == (3, 2)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")
+@in_turn("spec", ["gce:q=0.5", "0.1*ce + mae", "focal"])
+def test_transforms(spec):
+    loss = symloss.of_logp(spec)
+    logp = torch.tensor([-0.02, -0.7, -2.0], dtype=torch.float64)
+    _, gradient = value_and_grad(lambda x: loss(x).sum(), logp)
+    assert_close(torch.func.grad(lambda x: loss(x).sum())(logp), gradient)
+    assert_close(torch.func.vmap(torch.func.grad(loss))(logp), gradient)
+    assert_close(torch.func.jvp(loss, (logp,), (torch.ones_like(logp),))[1], gradient)
+
+
+@pytest.mark.slow
+def test_torch_compile():
+    loss = symloss.of_logp("gce:q=0.5 + 0.1*focal")
+    compiled = torch.compile(loss.__call__, backend="eager", fullgraph=True)
+    logp = torch.tensor([1e-7, -0.02, -0.7, -math.inf])
+    torch.testing.assert_close(value_and_grad(compiled, logp), value_and_grad(loss, logp))
+
+
+def test_it_can_be_pickled_and_compared():
+    loss = symloss.of_logp("0.1*ce + mae")
+    assert pickle.loads(pickle.dumps(loss)) == loss == symloss.of_logp(0.1 * CE() + MAE())
+    assert repr(loss) == "of_logp(0.1 * CE() + MAE(scale=1.0))"
