@@ -235,6 +235,7 @@ def test_sgces_leader_of_twenty() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:normalize='l2' at temperature 1")
 @pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "plain"])
 @pytest.mark.parametrize("q", [0.005, 0.7, 1.0])
 def test_sgces_value_over_many_classes(q: float, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
