@@ -16,7 +16,6 @@ from in_turn import in_turn
 from torch import Tensor
 
 pytest.importorskip("triton")
-pytestmark = pytest.mark.filterwarnings("ignore:normalize=.l2. at temperature 1 makes:UserWarning")
 
 import symloss
 from symloss import Criterion
@@ -29,6 +28,8 @@ from symloss.losses.fused import fused_kernel as fused
 from symloss.losses.fused.compiling import TARGETS
 from symloss.losses.fused.fused_kernel import FusedKernel
 from symloss.losses.fused.operator import fused_key
+
+pytestmark = pytest.mark.filterwarnings("ignore:normalize=.l2. at temperature 1 makes:UserWarning")
 
 NO_FORM = "no function of the label's probability"
 OTHERS = ("bi-tempered", "cosine", "jal-ce", "jal-fl", "ldr-kl", "mse", "symmetrized-cosine", "symmetrized-mse")
