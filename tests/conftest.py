@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
@@ -25,6 +28,13 @@ every_loss = pytest.mark.parametrize("name", LOSSES)
 
 # The tensors of the tests are tiny: threads only cost, and xdist has a process for each core.
 torch.set_num_threads(1)
+
+
+@atexit.register
+def _hide_what_triton_says_at_the_end() -> None:
+    """Triton lists hundreds of its own functions as leaked when a process ends that has imported it."""
+    if "triton._C.libtriton" in sys.modules:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -71,8 +71,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         z = full_precision(input)
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
-    quick = _in_graph(loss, input, target, options) if torch.compiler.is_compiling() else None
-    quick = _quick(loss, input, target, options) if quick is None else quick
+    choose = _in_graph if torch.compiler.is_compiling() else _quick
+    quick = choose(loss, input, target, options)
     return _hard(loss, full_precision(input), target, options) if quick is None else quick
 
 

@@ -20,13 +20,16 @@ def can_look(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_compiling() or _transforms_active():
         return False
-    wanted = CHECKED.get()
-    if wanted is not None:
-        return wanted
     for tensor in tensors:  # noqa: SIM110 (all() takes twice as long, for every batch)
-        if not tensor.is_cpu:
+        if not looks_at(tensor):
             return False
     return True
+
+
+def looks_at(tensor: Tensor) -> bool:
+    """Whether Python may read the values on this device, while nothing is traced."""
+    wanted = CHECKED.get()
+    return tensor.is_cpu if wanted is None else wanted
 
 
 def is_eager() -> bool:
@@ -91,7 +94,7 @@ def is_soft(input: Tensor, target: object) -> bool:
 
 def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
     """Which examples are not ignored; None if all are known to count. Wrong labels raise an error."""
-    if not can_look(target):
+    if not looks_at(target):
         return target != ignore_index
     low, high = (int(end) for end in target.aminmax())
     if low >= 0 and high < classes and not low <= ignore_index <= high:

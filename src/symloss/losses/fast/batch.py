@@ -36,9 +36,12 @@ class BatchLoss(NamedTuple):
         return value
 
     def values(self, z: Tensor, out: Tensor | None, upstream: Tensor | None = None) -> Tensor:
-        """The value of each example. The gradient of the loss, times ``upstream``, is written to ``out``."""
+        """The value of each example, with size 1 along dimension 1.
+
+        The gradient of the loss, times ``upstream``, is written to ``out``.
+        """
         share = self.examples.share(working_type(z), upstream)
-        return self.compute(z, self.examples.labels.unsqueeze(1), share, out).squeeze(1)
+        return self.compute(z, self.examples.labels.unsqueeze(1), share, out)
 
 
 class _WithGradient(torch.autograd.Function):
@@ -50,7 +53,7 @@ class _WithGradient(torch.autograd.Function):
         # float16 cannot hold small gradients before they are multiplied by what comes from above.
         later = z.dtype == torch.float16
         overwrite = batch.overwrite and not later
-        scores = z.detach()
+        scores = z.detach() if overwrite else z
         ctx.gradient = None if later else scores if overwrite else torch.empty_like(z)
         values = batch.values(scores, ctx.gradient)
         ctx.save_for_backward(None if overwrite else z)
@@ -97,7 +100,7 @@ def by_plain(
 def times(gradient: Tensor, incoming: Tensor) -> Tensor:
     """A gradient times what comes from above: a number, or one for each example. It is written in place if it can."""
     try:
-        if not incoming.dim() and validation.can_look(incoming) and float(incoming) == 1:
+        if not incoming.dim() and validation.looks_at(incoming) and float(incoming) == 1:
             return gradient
         return gradient.mul_(incoming.unsqueeze(1) if incoming.dim() else incoming)
     except RuntimeError:  # inside vmap a gradient can be neither looked at nor written in place

@@ -24,8 +24,8 @@ DEVICE_BLOCK = 2**24
 
 def block_rows(z: Tensor) -> int:
     """The number of rows in a block of these scores."""
-    size = BLOCK if z.is_cpu else DEVICE_BLOCK
-    return len(z) if z.numel() <= size else max(1, size * len(z) // z.numel())
+    scores, size = z.numel(), BLOCK if z.is_cpu else DEVICE_BLOCK
+    return z.shape[0] if scores <= size else max(1, size * z.shape[0] // scores)
 
 
 def new_scratch(kernel: Kernel, out: Tensor) -> list[Tensor]:
@@ -48,7 +48,7 @@ def by_blocks(
         scratch: what :func:`new_scratch` returns, with at least as many rows as a block; None makes new tensors.
     """
     rows, kind = block_rows(z), working_type(z)
-    if rows == len(z) and out is not None and out is not z and z.dtype == kind:
+    if rows == z.shape[0] and out is not None and out is not z and z.dtype == kind:
         tensors = new_scratch(kernel, out) if scratch is None else [each[: len(z)] for each in scratch]
         return _do_block(kernel, Job(z, y, share, out, tensors))
     like = z[:rows]
@@ -72,7 +72,7 @@ def by_blocks(
 
 
 def _do_block(kernel: Kernel, job: Job) -> Tensor:
-    if not validation.can_look(job.z):
+    if not validation.looks_at(job.z):
         values = kernel(job._replace(scores=Scores(job.z, 1)))
     else:
         shows_masks = kernel.shows_masks

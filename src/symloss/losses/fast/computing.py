@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -14,16 +13,19 @@ from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fast.kernels import Kernel
 
 
-@dataclass(frozen=True, eq=False)
 class Computing:
-    """Computes a loss at labels together with its gradient, by operations of torch, on every device."""
+    """Computes a loss at labels together with its gradient, by operations of torch, on every device.
 
-    kernel: Kernel
-    """From ``kernel_for``."""
-    loss: Loss
-    """The loss."""
-    unit: Unit | None
-    """Divides the scores by their norm; None if they stay as they are."""
+    Args:
+        kernel: from ``kernel_for``.
+        loss: the loss.
+        unit: divides the scores by their norm; None if they stay as they are.
+    """
+
+    __slots__ = ("kernel", "loss", "unit")
+
+    def __init__(self, kernel: Kernel, loss: Loss, unit: Unit | None):
+        self.kernel, self.loss, self.unit = kernel, loss, unit
 
     def __call__(
         self, z: Tensor, y: Tensor, share: Tensor, out: Tensor | None, scratch: Sequence[Tensor] | None = None

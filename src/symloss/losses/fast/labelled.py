@@ -56,15 +56,19 @@ class Labelled(NamedTuple):
         return self.factor.sum() if self.kept is None else torch.where(self.kept, self.factor, 0.0).sum()
 
     def reduced(self, values: Tensor) -> Tensor:
-        """The loss of the batch, from the values of its examples; one for each example if there is no reduction."""
+        """The loss of the batch, from the values of its examples; one for each example if there is no reduction.
+
+        The values have size 1 along dimension 1.
+        """
+        if self.kept is None and self.factor is None and self.divisor is None and self.reduction == "mean":
+            return values.mean()
+        values = values.squeeze(1)
         if self.factor is not None:
             values = values * self.factor.to(values.dtype)
         if self.kept is not None:
             values = torch.where(self.kept, values, 0.0)
         if self.reduction == "none":
             return values
-        if self.reduction == "mean" and self.kept is None and self.factor is None and self.divisor is None:
-            return values.mean()
         if self.reduction == "sum":
             return values.sum()
         total = self.total

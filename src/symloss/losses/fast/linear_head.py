@@ -122,7 +122,7 @@ class _Blocks(NamedTuple):
             write_scores(h[part], weight, bias, block)
             shares = share[part] if share.dim() else share
             out = None if gradient is None else block
-            values.append(self.compute(block, labels[part], shares, out, scratch).squeeze(1))
+            values.append(self.compute(block, labels[part], shares, out, scratch))
             if d_h is not None:
                 write_feature_gradient(block, weight, d_h[part])
             if d_weight is not None:

@@ -75,7 +75,7 @@ def unhinged(factor: float, head: Head, examples: Labelled, unit: Unit | None, c
     values: Tensor = _Unhinged.apply(*head, terms)  # type: ignore[no-untyped-call]
     values = values if factor == 1 else factor * values
     divisor = examples.total if examples.divisor is not None else examples.total * mean_weight
-    return examples._replace(divisor=divisor).reduced(values)
+    return examples._replace(divisor=divisor).reduced(values[:, None])
 
 
 def _without_masked(head: Head, y: Tensor, kept: Tensor | None) -> tuple[Head, Tensor | None]:

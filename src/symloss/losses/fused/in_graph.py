@@ -26,4 +26,4 @@ def loss_in_graph(loss: Loss, z: Tensor, examples: Labelled, unit: Unit | None) 
     labels = examples.labels
     counts = torch.ones_like(labels, dtype=torch.float32)
     counts = counts if examples.kept is None else torch.where(examples.kept, counts, 0.0)
-    return examples.reduced(fused_loss(z.contiguous(), labels, counts, key)[0])
+    return examples.reduced(fused_loss(z.contiguous(), labels, counts, key)[0][:, None])
