@@ -21,7 +21,8 @@ from symloss.losses.switches import plain
 
 SIZES = ((4096, 1000, torch.float32), (8192, 151_936, torch.bfloat16))
 """Examples, classes, and the type of the scores."""
-LOSSES = ("gce", "sgce")
+LOSSES = ("gce", "sgce", "sgce/l2")
+"""``/l2`` stands for scores that are divided by their norm, as SGCE does by default."""
 COMPILED_SCORES = 2**20
 """Compiled ways are counted on rows with about so many scores."""
 
@@ -49,7 +50,8 @@ def _ways(compiled: bool) -> Iterator[tuple[str, str, Callable[[Tensor, Tensor],
     if compiled:
         yield "cross-entropy", "torch, compiled", lambda z, y: compiled_work(F.cross_entropy, z)
     for name in LOSSES:
-        loss, overwriting = create_loss(name), create_loss(name, overwrite=True)
+        base, _, normalize = name.partition("/")
+        loss, overwriting = (create_loss(base, normalize=normalize or None, overwrite=on) for on in (False, True))
         yield name, "plain formulas, eager", _eager(_plainly(loss))
         if compiled:
             yield name, "plain formulas, compiled", lambda z, y, loss=loss: compiled_work(loss, z)  # type: ignore[misc]
@@ -106,7 +108,7 @@ def compiled_work(step: Step, z: Tensor) -> Work:
     """The work of what inductor makes of a step for the CPU, from few rows, scaled to the rows of ``z``.
 
     Each scheduled kernel counts as a launch. It reads and writes each of its buffers once, as inductor itself counts,
-    but a buffer that is only accessed by indices counts by the numbers accessed. Memory is what the allocator hands out.
+    but a buffer that is only accessed by indices counts by the numbers accessed. Memory is what the allocator gives.
 
     Args:
         step: the loss.
@@ -147,11 +149,16 @@ def _kernels() -> Iterator[list[tuple[int, int]]]:
 
 
 def _bytes(graph: Any, node: Any, reads: bool) -> int:
+    from torch._inductor.dependencies import StarDep  # noqa: PLC0415
+
     accesses = node.get_read_write_buffer_accesses(include_reads=reads, include_writes=not reads)
     dependencies = node.read_writes.reads if reads else node.read_writes.writes
     total = 0
     for name, size in accesses.items():
         own = [each for each in dependencies if each.name == name]
+        if not node.is_extern():  # a kernel that scatters into a buffer waits for who filled it, and does not read it
+            own = [each for each in own if not isinstance(each, StarDep)]
+            size = size if own else 0  # noqa: PLW2901
         if own and all(each.is_indirect() for each in own):
             picked = max(math.prod(int(length) for length in each.size) for each in own)
             size = min(size, picked * graph.get_dtype(name).itemsize)  # noqa: PLW2901

@@ -116,9 +116,7 @@ class CountedWork(TorchDispatchMode):
         self.peak = max(self.peak, sum(self._live.values()))
 
 
-def forward_and_backward(
-    loss: Callable[[Tensor], Tensor], scores: Tensor, counted: CountedWork | None = None
-) -> Work:
+def forward_and_backward(loss: Callable[[Tensor], Tensor], scores: Tensor, counted: CountedWork | None = None) -> Work:
     """Count a loss and its gradient in the scores.
 
     Args:
@@ -127,7 +125,8 @@ def forward_and_backward(
         counted: a counter that has counted nothing yet; None for a new one on the meta device.
     """
     leaf = scores.detach().requires_grad_()
-    with counted or CountedWork() as counting:
+    counting = counted or CountedWork()
+    with counting:
         value = loss(leaf)
         kept = counting.live() - value.untyped_storage().nbytes()
         value.backward()  # type: ignore[no-untyped-call]
