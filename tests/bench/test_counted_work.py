@@ -129,7 +129,7 @@ def test_the_script_prints_a_table(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [script, "--no-compiled"])
     runpy.run_path(script, run_name="__main__")
     lines = capsys.readouterr().out.splitlines()
-    assert "| cross-entropy | torch, eager | 3.08 | 3.00 | 6.08 | 5 | 3.00 | 1.00 |" in lines
+    assert "| cross-entropy | torch, eager | 3.10 | 3.00 | 6.10 | 5 | 3.00 | 1.00 |" in lines
     monkeypatch.setattr(sys, "argv", [script, "--no-compiled", "--json"])
     runpy.run_path(script, run_name="__main__")
     assert json.loads(capsys.readouterr().out)["rows"][0]["launches"] == 5

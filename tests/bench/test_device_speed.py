@@ -64,14 +64,23 @@ def test_every_way_computes_its_loss():
         torch.testing.assert_close(z.grad, expected.grad, rtol=1e-4, atol=1e-6)
 
 
+def is_fused():
+    return isinstance(device_choice.computing_for(create_loss("gce").loss, 5, None, torch.zeros(2, 5)), OnGpu)
+
+
 def test_fused_kernels_are_switched_and_come_back():
-    real, z = device_choice.has_fused_kernels, torch.zeros(2, 5)
     with fused_kernels(True):
-        assert isinstance(device_choice.computing_for(create_loss("gce").loss, 5, None, z), OnGpu)
-        with pytest.raises(KeyError), fused_kernels(False):
-            assert not isinstance(device_choice.computing_for(create_loss("gce").loss, 5, None, z), OnGpu)
-            raise KeyError
-    assert device_choice.has_fused_kernels is real
+        assert is_fused()
+        with fused_kernels(False):
+            assert not is_fused()
+        assert is_fused()
+    assert not is_fused()
+
+
+def test_fused_kernels_come_back_after_an_error():
+    with pytest.raises(ValueError, match="shape"), fused_kernels(True):
+        create_loss("gce")(torch.zeros(2, 5), torch.zeros(3, 5))
+    assert not is_fused()
 
 
 @pytest.fixture
@@ -99,32 +108,23 @@ def test_other_libraries_are_compared_where_they_are(played_libraries):
     assert row["left_out"] == ["cut-cross-entropy is left out: RuntimeError('only half precision')"]
 
 
-class Small(Gauge):
-    """A device whose memory holds runs of at most two examples, and never the second way."""
-
-    def extra_bytes(self, prepare):
-        rows = prepare()()
-        if rows > 2 or rows < 0:
-            raise torch.OutOfMemoryError("no more memory")
-        return 8
-
-
 def test_what_does_not_fit_is_halved_or_left_out():
-    def at(rows):
-        ways = Ways({"base": Way(lambda: rows), "large": Way(lambda: -1)}, ["a line"])
-        return {"c": 5} | device_speed._compare(ways, lambda step: step, Small(), repeats=1)
+    def taking(rows):
+        if rows > 2:
+            raise torch.OutOfMemoryError("no more memory")
+        return rows
 
-    device_speed._inside, real = (lambda way, prepare: prepare(way.step)), device_speed._inside
-    try:
-        row = device_speed._where_it_fits(at, 8)
-    finally:
-        device_speed._inside = real
+    def at(rows):
+        ways = {"base": Way(lambda: taking(rows)), "large": Way(lambda: taking(10))}
+        return {"c": 5} | device_speed._compare(Ways(ways, ["a line"]), lambda step: step, Gauge(), repeats=1)
+
+    row = device_speed._where_it_fits(at, 8)
     assert row["left_out"] == [
         "8 examples of 5 classes do not fit into memory: measured with 2",
         "a line",
         "large is left out: the memory of the device does not suffice",
     ]
-    assert row["extra_bytes"] == {"base": 8}
+    assert row["ratios"] == {"base": 1.0}
 
 
 def test_not_even_one_example_fits():
@@ -138,10 +138,8 @@ def test_not_even_one_example_fits():
 class Event:
     """An event of a GPU that needs 3 milliseconds for everything."""
 
-    order = []
-
-    def __init__(self, enable_timing):
-        assert enable_timing
+    def __init__(self, order):
+        self.order = order
 
     def record(self):
         self.order.append("record")
@@ -151,9 +149,8 @@ class Event:
 
 
 def test_a_gpu_is_asked_in_the_right_order(monkeypatch):
-    order, memory = Event.order, {"now": 100, "peak": 900}
-    order.clear()
-    monkeypatch.setattr(torch.cuda, "Event", Event)
+    order, memory = [], {"now": 100, "peak": 900}
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: Event(order))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: order.append("wait"))
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: memory["now"])
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: memory["peak"])
