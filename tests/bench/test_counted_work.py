@@ -4,13 +4,14 @@ import json
 import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
 from symloss.bench import counted_ways
-from symloss.bench.counted_work import CountedWork, Work, extent, forward_and_backward
+from symloss.bench.counted_work import CountedWork, Counts, extent, forward_and_backward
 from symloss.losses.create import create_loss
 
 N, C = 64, 50
@@ -119,8 +120,28 @@ def test_every_way_is_counted_without_a_compiler():
     json.dumps(rows)
 
 
+def test_kernels_of_inductor_count_what_they_access():
+    """Whole buffers, but only the numbers that indices pick; a buffer that is scattered into is not read."""
+    dependencies = pytest.importorskip("torch._inductor.dependencies")
+
+    def access(name, indirect, *size):
+        return SimpleNamespace(name=name, is_indirect=lambda: indirect, size=size)
+
+    def node_of(extern):
+        reads = [access("scores", False, N, C), access("picked", True, N), dependencies.StarDep("filled")]
+        return SimpleNamespace(
+            get_read_write_buffer_accesses=lambda **_: dict.fromkeys(("scores", "picked", "filled"), SCORES),
+            read_writes=SimpleNamespace(reads=reads),
+            is_extern=lambda: extern,
+        )
+
+    graph = SimpleNamespace(get_dtype=lambda name: torch.float32)
+    assert counted_ways._bytes(graph, node_of(extern=False), reads=True) == SCORES + A_NUMBER_EACH
+    assert counted_ways._bytes(graph, node_of(extern=True), reads=True) == 2 * SCORES + A_NUMBER_EACH
+
+
 def test_rows_scale():
-    assert Work(1, 2, 3, 4, 5).times(0.5) == Work(0.5, 1, 3, 2, 2.5)
+    assert Counts(1, 2, 3, 4, 5).times(0.5) == Counts(0.5, 1, 3, 2, 2.5)
 
 
 def test_the_script_prints_a_table(monkeypatch, capsys):

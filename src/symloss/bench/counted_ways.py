@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from symloss.bench.counted_work import CountedWork, Work, extent, forward_and_backward
+from symloss.bench.counted_work import CountedWork, Counts, extent, forward_and_backward
 from symloss.bench.fused_switch import fused_kernels
 from symloss.losses.create import create_loss
 from symloss.losses.fused.fused_kernel import FusedKernel
@@ -45,7 +45,7 @@ def count_ways(n: int, c: int, dtype: torch.dtype, compiled: bool = True) -> Ite
         yield {"n": n, "c": c, "dtype": str(dtype).removeprefix("torch."), "loss": name, "way": way} | asdict(work)
 
 
-def _ways(compiled: bool) -> Iterator[tuple[str, str, Callable[[Tensor, Tensor], Work]]]:
+def _ways(compiled: bool) -> Iterator[tuple[str, str, Callable[[Tensor, Tensor], Counts]]]:
     yield "cross-entropy", "torch, eager", _eager(F.cross_entropy)
     if compiled:
         yield "cross-entropy", "torch, compiled", lambda z, y: compiled_work(F.cross_entropy, z)
@@ -68,15 +68,15 @@ def _plainly(loss: Step) -> Step:
     return step
 
 
-def _eager(step: Step) -> Callable[[Tensor, Tensor], Work]:
+def _eager(step: Step) -> Callable[[Tensor, Tensor], Counts]:
     return lambda z, y: forward_and_backward(lambda leaf: step(leaf, y), z)
 
 
-def _fused(step: Step) -> Callable[[Tensor, Tensor], Work]:
+def _fused(step: Step) -> Callable[[Tensor, Tensor], Counts]:
     return lambda z, y: fused_work(step, z, y)
 
 
-def fused_work(step: Step, z: Tensor, y: Tensor) -> Work:
+def fused_work(step: Step, z: Tensor, y: Tensor) -> Counts:
     """The work of a loss by its fused kernel: the real code around it, and in place of the launch its bytes.
 
     Args:
@@ -104,7 +104,7 @@ class _Launcher:
         return launch
 
 
-def compiled_work(step: Step, z: Tensor) -> Work:
+def compiled_work(step: Step, z: Tensor) -> Counts:
     """The work of what inductor makes of a step for the CPU, from few rows, scaled to the rows of ``z``.
 
     Each scheduled kernel counts as a launch. It reads and writes each of its buffers once, as inductor itself counts,
@@ -124,7 +124,7 @@ def compiled_work(step: Step, z: Tensor) -> Work:
     scores.grad = None
     peak, kept = _allocated(compiled, scores, labels)
     read, written = (sum(each) for each in zip(*kernels, strict=True))
-    return Work(read, written, len(kernels), peak, kept).times(len(z) / rows)
+    return Counts(read, written, len(kernels), peak, kept).times(len(z) / rows)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ SCATTERS = {aten.scatter_, aten.scatter_add_}
 
 
 @dataclass(frozen=True)
-class Work:
+class Counts:
     """What a computation takes."""
 
     read: float
@@ -44,14 +44,14 @@ class Work:
     kept: float = 0
     """Bytes that stay taken between forward and backward."""
 
-    def times(self, factor: float) -> Work:
+    def times(self, factor: float) -> Counts:
         """The same for ``factor`` times as many rows. The number of launches stays.
 
-        >>> Work(3, 2, 1, 5).times(2)
-        Work(read=6, written=4, launches=1, peak=10, kept=0)
+        >>> Counts(3, 2, 1, 5).times(2)
+        Counts(read=6, written=4, launches=1, peak=10, kept=0)
         """
         sizes = {name: value * factor for name, value in asdict(self).items() if name != "launches"}
-        return Work(launches=self.launches, **sizes)
+        return Counts(launches=self.launches, **sizes)
 
 
 class CountedWork(TorchDispatchMode):
@@ -66,7 +66,7 @@ class CountedWork(TorchDispatchMode):
     >>> with CountedWork() as counted:
     ...     _ = torch.empty(10, device="meta").exp()
     >>> counted.work
-    Work(read=40, written=40, launches=1, peak=80, kept=0)
+    Counts(read=40, written=40, launches=1, peak=80, kept=0)
     """
 
     def __init__(self, device: str = "meta") -> None:
@@ -77,9 +77,9 @@ class CountedWork(TorchDispatchMode):
         self._live: dict[StorageWeakRef, int] = {}
 
     @property
-    def work(self) -> Work:
+    def work(self) -> Counts:
         """What was counted so far."""
-        return Work(self.read, self.written, len(self.seen), self.peak)
+        return Counts(self.read, self.written, len(self.seen), self.peak)
 
     def live(self) -> int:
         """The bytes that were taken inside ``with`` and are still in use."""
@@ -116,7 +116,9 @@ class CountedWork(TorchDispatchMode):
         self.peak = max(self.peak, sum(self._live.values()))
 
 
-def forward_and_backward(loss: Callable[[Tensor], Tensor], scores: Tensor, counted: CountedWork | None = None) -> Work:
+def forward_and_backward(
+    loss: Callable[[Tensor], Tensor], scores: Tensor, counted: CountedWork | None = None
+) -> Counts:
     """Count a loss and its gradient in the scores.
 
     Args:
