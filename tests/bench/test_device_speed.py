@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from symloss.bench import device_speed
 from symloss.bench.device_speed import Gauge, GpuGauge, Way, Ways
 from symloss.bench.fused_switch import fused_kernels
+from symloss.bench.measure import Timing
 from symloss.cli import app
 from symloss.losses import device_choice
 from symloss.losses.create import create_loss
@@ -62,6 +63,26 @@ def test_every_way_computes_its_loss():
         with fused_kernels("fused" in name), way.context():
             way.step(z, labels).backward()
         torch.testing.assert_close(z.grad, expected.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_every_run_has_new_scores_and_the_time_of_the_gauge(monkeypatch):
+    seen = []
+
+    def overwriting(z, y):
+        seen.append(z.detach().clone())
+        z.detach().zero_()
+        return (z * 1).sum()
+
+    class Fixed(Gauge):
+        def timed(self, prepare):
+            prepare()()
+            return Timing(2.0, 0)
+
+    monkeypatch.setattr(device_speed, "loss_ways", lambda fused, compiler: Ways({"base": Way(overwriting)}, []))
+    (row,) = device_speed.measure_losses_on("cpu", 1, Fixed(), FEW, as_it_is)
+    assert row["seconds"] == {"base": 2.0}
+    assert len(seen) == 4
+    assert all(scores.equal(seen[0]) and scores.any() for scores in seen)
 
 
 def is_fused():
