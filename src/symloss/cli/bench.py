@@ -18,12 +18,25 @@ bench = typer.Typer(
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Timed runs of each; the median counts.")]
 Check = Annotated[bool, typer.Option("--check", help="Compare with the targets; exit with 1 if any is missed.")]
 
+Device = Annotated[
+    str, typer.Option("--device", help="cpu, or cuda for a GPU of NVIDIA or AMD, which is compared in other ways.")
+]
+
 
 @bench.command("losses")
-def bench_losses(repeats: Repeats = 15, as_json: AsJson = False, check: Check = False) -> None:
-    """Time every loss forward and backward, at three sizes and with recycled and fresh memory pages."""
-    from symloss.bench import loss_speed
+def bench_losses(repeats: Repeats = 15, device: Device = "cpu", as_json: AsJson = False, check: Check = False) -> None:
+    """Time every loss forward and backward, at three sizes and with recycled and fresh memory pages.
 
+    On a GPU a few losses are compared: fused kernels, operations of torch, plain formulas, compiled, and Liger.
+    """
+    from symloss.bench import device_speed, loss_speed
+
+    device_speed.check_device(device, check)
+    if device != "cpu":
+        sizes = [f"{n} x {c}, {dtype}" for n, c, dtype in device_speed.LOSS_SIZES]
+        work = device_speed.measure_losses_on(device, repeats, device_speed.GpuGauge())
+        _show_device(progress("timing losses", work, sizes), "forward and backward", as_json)
+        return
     pieces = [f"{n} x {c}, {regime}" for n, c in loss_speed.SIZES for regime in loss_speed.REGIMES]
     rows = progress("timing losses", loss_speed.measure_losses(repeats), pieces)
     if as_json:
@@ -35,10 +48,19 @@ def bench_losses(repeats: Repeats = 15, as_json: AsJson = False, check: Check = 
 
 
 @bench.command("heads")
-def bench_heads(repeats: Repeats = 11, as_json: AsJson = False, check: Check = False) -> None:
-    """Time linear layers with a loss, and their memory, from 1,000 to 1,000,000 classes."""
-    from symloss.bench import head_speed, measure
+def bench_heads(repeats: Repeats = 11, device: Device = "cpu", as_json: AsJson = False, check: Check = False) -> None:
+    """Time linear layers with a loss, and their memory, from 1,000 to 1,000,000 classes.
 
+    On a GPU they are compared with Liger and cut-cross-entropy, at 50,000 and 151,936 classes.
+    """
+    from symloss.bench import device_speed, head_speed, measure
+
+    device_speed.check_device(device, check)
+    if device != "cpu":
+        sizes = [f"{n} x {c}, {dtype}" for n, _, c, dtype in device_speed.HEAD_SIZES]
+        work = device_speed.measure_heads_on(device, repeats, device_speed.GpuGauge())
+        _show_device(progress("timing heads", work, sizes), "linear layer and loss", as_json)
+        return
     jobs = [*head_speed.head_jobs(), {"what": "heads", "c": 50_000, "repeats": repeats}]
     pieces = [f"{job.get('way', 'all in turns')}, C {job['c']:,}" for job in jobs]
     *alone, timed = progress("timing heads", (measure.in_own_process(job, {}) for job in jobs), pieces)
@@ -180,6 +202,38 @@ def bench_fit(
         print_json({"environment": fit_accuracy.environment(), "rows": finished})
     else:
         print_data(fit_table.markdown(finished))
+
+
+def _show_device(rows: list[dict[str, Any]], what: str, as_json: bool) -> None:
+    from symloss.bench.device_speed import device_environment
+
+    if as_json:
+        print_json({"environment": device_environment(), "results": rows})
+        return
+    _print_environment(device_environment())
+    console().print(_device_table(rows, what))
+    for row in rows:
+        for line in row["left_out"]:
+            say(f"{row['n']} x {row['c']} {row['dtype']}: {line}", err=True)
+
+
+def _device_table(rows: list[dict[str, Any]], what: str) -> Any:
+    from rich.table import Table
+
+    table = Table(title=f"{what}: ratio to the first way, time, memory beyond the inputs", title_justify="left")
+    table.add_column("way")
+    for row in rows:
+        table.add_column(f"{row['n']} x {row['c']}\n{row['dtype']}", justify="right")
+    for way in dict.fromkeys(way for row in rows for way in row["ratios"]):
+        table.add_row(way, *(_device_cell(row, way) for row in rows))
+    return table
+
+
+def _device_cell(row: dict[str, Any], way: str) -> str:
+    if way not in row["ratios"]:
+        return "-"
+    milliseconds, megabytes = 1e3 * row["seconds"][way], row["extra_bytes"][way] / 1e6
+    return f"{row['ratios'][way]:.2f} {milliseconds:,.3g} ms {megabytes:,.0f} MB"
 
 
 def _print_environment(environment: dict[str, Any]) -> None:
