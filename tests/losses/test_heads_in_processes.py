@@ -1,5 +1,8 @@
 """Heads in two processes: DDP and FSDP2 find the gradients that one process finds."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 from forked_processes import together
@@ -8,6 +11,7 @@ from torch import nn
 import symloss
 
 CLASSES, WIDTH, TOKENS = 32, 8, 12
+EXAMPLE = Path(__file__).parents[2] / "examples" / "vocabulary_shards.py"
 
 
 class Model(nn.Module):
@@ -56,6 +60,42 @@ def steps(rank, answers, meeting):
     answers.put((rank, (found, shards)))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
+
+
+def shards(rank, answers, meeting):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    features, table, labels = vocabulary()
+    first = 12 * rank
+    weight = table[first : first + 12].clone().requires_grad_()
+    logp = runpy.run_path(str(EXAMPLE))["sharded_log_probabilities"](features, weight, labels, first)
+    loss = symloss.of_logp("gce:q=0.7")(logp).mean()
+    loss.backward()
+    answers.put((rank, (loss.item(), features.grad.numpy(), weight.grad.numpy())))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def vocabulary():
+    generator = torch.Generator().manual_seed(2)
+    features = torch.randn(6, 5, generator=generator).requires_grad_()
+    return features, torch.randn(24, 5, generator=generator), torch.randint(24, (6,), generator=generator)
+
+
+@pytest.mark.slow
+def test_shards_of_a_vocabulary_find_what_all_scores_say(tmp_path):
+    features, table, labels = vocabulary()
+    weight = table.clone().requires_grad_()
+    expected = symloss.GCE(q=0.7)(features @ weight.T, labels)
+    expected.backward()
+    found = together(shards, (tmp_path / "meeting",))
+    for rank in range(2):
+        value, of_features, of_weight = found[rank]
+        assert value == pytest.approx(expected.item(), rel=1e-5)
+        torch.testing.assert_close(torch.from_numpy(of_features), features.grad, rtol=1e-4, atol=1e-7)
+        torch.testing.assert_close(
+            torch.from_numpy(of_weight), weight.grad[12 * rank : 12 * rank + 12], rtol=1e-4, atol=1e-7
+        )
 
 
 @pytest.mark.slow
