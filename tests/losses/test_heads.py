@@ -245,6 +245,44 @@ def test_heads_compile_to_one_graph(name):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spec", "options", "kept"),
+    [
+        ("gce", {}, True),
+        ("sgce:temperature=0.2", {"softcap": 3.0}, True),
+        ("gce", {"class_weight": torch.linspace(0.5, 2, 30), "accumulate": torch.float32}, True),
+        ("mse", {}, False),  # no kernel
+        ("sgce", {"class_weight": torch.linspace(0.5, 2, 30)}, False),
+        ("gce:reduction=none", {}, False),
+        ("gce", {"memory": None}, False),  # all scores fit
+    ],
+)
+def test_a_compiled_head_forms_no_scores_that_do_not_fit(spec, options, kept):
+    torch.manual_seed(0)
+    head = symloss.LinearLoss(spec, 6, 30, **{"memory": 1000} | options)
+    features, target = torch.randn(40, 6).requires_grad_(), torch.randint(30, (40,))
+    target[3] = -100
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    def step(module):
+        given = () if spec.endswith("none") else (50,)
+        value = module(features, target, *given)
+        return [value, *torch.autograd.grad(value.sum(), (features, head.weight, head.bias))]
+
+    expected = step(head)
+    torch._dynamo.reset()
+    torch.testing.assert_close(step(torch.compile(head, fullgraph=True, backend=backend)), expected)
+    torch._dynamo.reset()
+    torch.testing.assert_close(step(torch.compile(head, fullgraph=True, backend="aot_eager")), expected)
+    torch._dynamo.reset()
+    assert ("symloss.head_loss" in str(graphs[0].graph)) == kept
+
+
 def test_module():
     torch.manual_seed(0)
     head = symloss.LinearLoss("unhinged", in_features=6, classes=30, reduction="sum")

@@ -40,6 +40,11 @@ SPEC_STRINGS = {
 
 
 @pytest.mark.parametrize("spec", SPEC_STRINGS)
+def test_no_reduction_is_a_text():
+    assert parse("gce:reduction=none,normalize=none") == ("gce", {"reduction": "none", "normalize": None})
+    assert symloss.create_loss("gce:reduction=none").reduction == "none"
+
+
 def test_spec_strings_are_read(spec):
     name, values = SPEC_STRINGS[spec]
     parsed = parse(spec)

@@ -46,6 +46,8 @@ class Options(NamedTuple):
     label_smoothing: float = 0.0
     score_map: Callable[[Tensor], Tensor] | None = None
     overwrite: bool = False
+    made_before: bool = False
+    """Whether the loss was made before a graph is traced. Only such a loss can become a part of the graph as it is."""
 
 
 NO_OPTIONS = Options()
@@ -110,7 +112,8 @@ def _in_graph(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor
     """The loss by a fused kernel, which ``torch.compile`` keeps as it is; None if there is none for this case."""
     scores, weight = options.score_map, options.weight
     if (
-        z.dim() != 2
+        not options.made_before
+        or z.dim() != 2
         or z.dtype == torch.float64
         or not has_fused_kernels(z)
         or (weight is not None and loss.symmetric)

@@ -20,9 +20,10 @@ from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fast.labelled import labelled
 from symloss.losses.fast.linear_head import Allowance, by_head_kernel
 from symloss.losses.flat_scores import warn_of_flat_scores
+from symloss.losses.head_in_graph import graph_key, head_loss
 from symloss.losses.leaves import CE
 from symloss.losses.operators import Symmetrize
-from symloss.losses.scores import HALF, SoftCap, Temperature, UnitScores, full_precision, without_autocast
+from symloss.losses.scores import HALF, SoftCap, Temperature, UnitScores, full_precision, without_autocast, working_type
 from symloss.losses.switches import PLAIN
 
 
@@ -98,27 +99,41 @@ def linear_loss(
     >>> linear_loss(MAE(), torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
     tensor(0.7500)
     """
+    options = Options(class_weight, ignore_index, reduction, score_map=score_map(normalize, temperature))
+    return _of_head(loss, features, weight, bias, target, options, num_items, softcap, Allowance(memory, accumulate))
+
+
+def _of_head(
+    loss: Loss,
+    features: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    options: Options,
+    num_items: float | Tensor | None,
+    softcap: float | None,
+    allowance: Allowance,
+) -> Tensor:
+    """The loss of a head, with all options that change its scores or the reduction in ``options``."""
     if not torch.compiler.is_compiling():
-        check_options(ignore_index, reduction, 0.0)
-        _check_head_options(num_items, reduction, softcap, memory, accumulate)
+        check_options(options.ignore_index, options.reduction, 0.0)
+        _check_head_options(num_items, options.reduction, softcap, allowance)
     _check_shapes(features, weight, bias, target)
-    if class_weight is not None:
-        validation.class_vector("class_weight", class_weight, len(weight))
-    scores = score_map(normalize, temperature)
-    if scores is not None:
-        warn_of_flat_scores(loss, scores, len(weight))
+    if options.weight is not None:
+        validation.class_vector("class_weight", options.weight, len(weight))
+    if options.score_map is not None:
+        warn_of_flat_scores(loss, options.score_map, len(weight))
     labels = target.reshape(-1).long()
     rows = features.reshape(-1, features.shape[-1])
     if rows.dtype != weight.dtype and {rows.dtype, weight.dtype} & set(HALF):
         rows = rows.to(weight.dtype)
     with without_autocast(features.device):
         head = Head(rows, weight, None if bias is None else full_precision(bias))
-        options = Options(class_weight, ignore_index, reduction, score_map=scores)
-        allowance = Allowance(memory, accumulate)
-        value = _quick(loss, head, labels, options, num_items, softcap, allowance)
+        choose = _in_graph if torch.compiler.is_compiling() else _quick
+        value = choose(loss, head, labels, options, num_items, softcap, allowance)
         if value is None:
             value = _plain(loss, _all_scores(head), labels, options, num_items, softcap)
-    return value.reshape(target.shape) if reduction == "none" else value
+    return value.reshape(target.shape) if options.reduction == "none" else value
 
 
 def _quick(
@@ -155,6 +170,43 @@ def _quick(
     return by_head_kernel(compute, head, examples, options.weight, softcap, allowance, plain)
 
 
+def _in_graph(
+    loss: Loss,
+    head: Head,
+    labels: Tensor,
+    options: Options,
+    num_items: float | Tensor | None,
+    softcap: float | None,
+    allowance: Allowance,
+) -> Tensor | None:
+    """The loss by an operator that never holds all scores, while a graph is traced; None if all scores fit.
+
+    They are then left to the compiler. Without a reduction, and in float16, gradients depend on what comes from above,
+    so they cannot be computed with the value.
+    """
+    scores, weight = options.score_map, head.weight
+    size = len(labels) * len(weight) * working_type(weight).itemsize
+    if (
+        not options.made_before
+        or size <= allowance.bytes_on(weight.device)
+        or options.reduction == "none"
+        or weight.dtype == torch.float16
+        or not (scores is None or isinstance(scores, UnitScores))
+    ):
+        return None
+    unit = () if scores is None else (scores.temperature_for(len(weight)), scores.eps)
+    is_wide = allowance.accumulate is not None
+    key: str = graph_key(
+        loss, len(weight), unit, options.ignore_index, options.reduction, softcap, allowance.memory, is_wide
+    )
+    if not key or (options.weight is not None and loss.symmetric):
+        return None
+    count = torch.as_tensor(num_items, device=weight.device) if num_items is not None else None
+    wanted = [part is not None and part.requires_grad for part in head]
+    value: Tensor = head_loss(*head, labels, options.weight, count, key, wanted)[0]
+    return value
+
+
 def _all_scores(head: Head) -> Tensor:
     bias = head.bias if head.bias is None else head.bias.to(head.weight.dtype)
     return head._replace(bias=bias).scores()
@@ -177,7 +229,7 @@ def _plain(
     return evaluate(loss, z, labels, options._replace(reduction="sum")) / num_items
 
 
-def _check_head_options(num_items: object, reduction: str, softcap: object, memory: object, accumulate: object) -> None:
+def _check_head_options(num_items: object, reduction: str, softcap: object, allowance: Allowance) -> None:
     if num_items is not None:
         if reduction != "mean":
             raise ValueError(f"num_items is what a mean divides by; got reduction={reduction!r}")
@@ -187,9 +239,9 @@ def _check_head_options(num_items: object, reduction: str, softcap: object, memo
             raise ValueError(f"num_items must be one number; got a tensor of shape {tuple(num_items.shape)}")
     if softcap is not None:
         checks.number("softcap", softcap, "(0, inf)")
-    if memory is not None:
-        checks.number("memory", memory, "[1, inf)", whole=True)
-    checks.choice("accumulate", accumulate, (None, torch.float32))
+    if allowance.memory is not None:
+        checks.number("memory", allowance.memory, "[1, inf)", whole=True)
+    checks.choice("accumulate", allowance.accumulate, (None, torch.float32))
 
 
 def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> None:
@@ -256,8 +308,8 @@ class LinearLoss(nn.Module):
         self.criterion = create_loss(loss, **options) if isinstance(loss, str) else loss
         if self.criterion.label_smoothing > 0:
             raise ValueError("LinearLoss takes no label_smoothing; on a symmetric loss it would only scale it")
-        _check_head_options(None, self.criterion.reduction, softcap, memory, accumulate)
-        self.softcap, self.memory, self.accumulate = softcap, memory, accumulate
+        self.allowance, self.softcap = Allowance(memory, accumulate), softcap
+        _check_head_options(None, self.criterion.reduction, softcap, self.allowance)
         layer = nn.Linear(in_features, classes, bias)
         self.weight, self.bias = layer.weight, layer.bias
         class_weight = self.criterion.weight if class_weight is None else class_weight
@@ -272,12 +324,10 @@ class LinearLoss(nn.Module):
 
     def forward(self, features: Tensor, target: Tensor, num_items: float | Tensor | None = None) -> Tensor:
         c = self.criterion
-        return linear_loss(
-            c.loss, features, self.weight, self.bias, target,
-            normalize=c.normalize, temperature=c.temperature, class_weight=self.class_weight,
-            ignore_index=c.ignore_index, reduction=c.reduction, num_items=num_items,
-            softcap=self.softcap, memory=self.memory, accumulate=self.accumulate,
-        )  # fmt: skip
+        options = Options(self.class_weight, c.ignore_index, c.reduction, score_map=c.score_map, made_before=True)
+        return _of_head(
+            c.loss, features, self.weight, self.bias, target, options, num_items, self.softcap, self.allowance
+        )
 
     def logits(self, features: Tensor) -> Tensor:
         """The scores (..., C) of features (..., d), for inference."""

@@ -306,7 +306,7 @@ class _Reader:
             if item is None or item[1] in values or not accepts(item[1]):
                 self.at = start
                 return
-            values[item[1]] = _value(item[2])
+            values[item[1]] = _value(item[1], item[2])
 
     def _after_colon(self) -> bool:
         return self.text[: self.at].rstrip().endswith(":")
@@ -340,8 +340,8 @@ class _Reader:
         raise ValueError(f"spec {checks.brief(self.text)}, character {position + 1}, {what}")
 
 
-def _value(text: str) -> Any:
-    if text.lower() == "none":
+def _value(key: str, text: str) -> Any:
+    if text.lower() == "none" and key != "reduction":  # a reduction is called "none"
         return None
     for number in (int, float):
         try:

@@ -6,7 +6,7 @@ the gradients of the block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +36,10 @@ class Allowance(NamedTuple):
     """So many bytes for the scores of a block; None for what suits the device."""
     accumulate: torch.dtype | None = None
     """The type in which the gradient of the weights is added up; None for that of the weights."""
+
+    def bytes_on(self, device: torch.device) -> int:
+        """How many bytes the scores of a block may take on a device."""
+        return self.memory or MEMORY.get(device.type, DEVICE_MEMORY)
 
 
 def by_head_kernel(
@@ -75,6 +79,24 @@ def by_head_kernel(
     return _Blocks(compute, examples, allowance, plain).loss(head)
 
 
+def value_and_gradients(
+    compute: Computing, head: Head, examples: Labelled, allowance: Allowance, wanted: Sequence[bool]
+) -> tuple[Tensor, list[Tensor | None]]:
+    """The loss of a linear layer's scores and its gradients in features, weight and bias, without autograd.
+
+    Args:
+        compute: computes the loss of a block of scores.
+        head: the linear layer and its inputs.
+        examples: the labels, and what each example counts for. There must be a reduction.
+        allowance: what may be used.
+        wanted: whether each of the gradients is wanted.
+    """
+    blocks = _Blocks(compute, examples, allowance, lambda z: z)
+    gradients = blocks.gradients(head, wanted)
+    value = examples.reduced(blocks.values(head, gradients))
+    return value, _typed(gradients, head)
+
+
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
@@ -96,7 +118,7 @@ class _Blocks(NamedTuple):
     def rows(self, head: Head) -> int:
         """The number of examples whose scores are in memory at a time."""
         weight = head.weight
-        memory = self.allowance.memory or MEMORY.get(weight.device.type, DEVICE_MEMORY)
+        memory = self.allowance.bytes_on(weight.device)
         kind = working_type(weight)
         each = len(weight) * (kind.itemsize + (weight.dtype.itemsize if weight.dtype != kind else 0))
         most = max(1, memory // each)
