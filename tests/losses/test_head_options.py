@@ -197,6 +197,21 @@ def test_gradients_of_many_upstreams_at_once():
         torch.testing.assert_close(jacobian, torch.stack(rows))
 
 
+@pytest.mark.parametrize("name", ["gce", "unhinged"])
+def test_torch_func(name):
+    """Gradients of single examples, by vmap over grad."""
+    (features, weight, _), target = head_of(n=5, c=4, d=3)
+    loss, features, weight = RECORDS[name].loss(), features.detach(), weight.detach()
+
+    def of_weight(weight, row, label):
+        return heads.linear_loss(loss, row[None], weight, None, label[None], normalize="l2")
+
+    found = torch.func.vmap(torch.func.grad(of_weight), in_dims=(None, 0, 0))(weight, features, target)
+    for row, label, gradient in zip(features, target, found, strict=True):
+        leaf = weight.clone().requires_grad_()
+        torch.testing.assert_close(gradient, torch.autograd.grad(of_weight(leaf, row, label), leaf)[0])
+
+
 def test_a_module_with_head_options():
     torch.manual_seed(0)
     head = symloss.LinearLoss("gce", 6, 30, softcap=3.0, memory=1000, accumulate=torch.float32)

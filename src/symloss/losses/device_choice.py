@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 
 from torch import Tensor
@@ -10,6 +9,10 @@ from torch import Tensor
 from symloss.losses.algebra import Loss
 from symloss.losses.fast.computing import Computing
 from symloss.losses.fast.kernel_choice import Unit, kernel_for
+from symloss.losses.switches import ALWAYS_PLAIN
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+"""Whether Triton is installed. A constant, because ``torch.compile`` asks for it too."""
 
 
 def computing_for(loss: Loss, classes: int, unit: Unit | None, scores: Tensor) -> Computing | None:
@@ -33,9 +36,4 @@ def computing_for(loss: Loss, classes: int, unit: Unit | None, scores: Tensor) -
 
 def has_fused_kernels(scores: Tensor) -> bool:
     """Whether Triton serves the device of these scores."""
-    return scores.is_cuda and _has_triton()
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+    return scores.is_cuda and HAS_TRITON and not ALWAYS_PLAIN

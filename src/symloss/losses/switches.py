@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import torch
 
-PLAIN: ContextVar[bool | None] = ContextVar(
-    "symloss_plain", default=os.environ.get("SYMLOSS_PLAIN", "0") not in ("", "0")
-)
-"""Whether only the plain formulas are used. The environment variable SYMLOSS_PLAIN is read once, at import."""
+ALWAYS_PLAIN = os.environ.get("SYMLOSS_PLAIN", "0") not in ("", "0")
+"""Whether only the plain formulas are used in the whole program. The environment is read once, at import."""
+PLAIN: ContextVar[bool | None] = ContextVar("symloss_plain", default=ALWAYS_PLAIN)
+"""Whether only the plain formulas are used."""
 CHECKED: ContextVar[bool | None] = ContextVar("symloss_checked", default=None)
 """Whether values are looked at; None if it depends on the device."""
 
