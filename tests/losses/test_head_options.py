@@ -236,3 +236,13 @@ def test_wrong_options(options, message):
     parts, target = head_of(n=4, c=3)
     with pytest.raises(ValueError, match=message):
         heads.linear_loss(GCE, *parts, target, **options)
+
+
+@pytest.mark.parametrize("accumulate", [None, torch.float32])
+def test_products_that_only_a_gpu_has(accumulate, monkeypatch):
+    """The meta device takes them as a GPU does: the shapes and types fit."""
+    monkeypatch.setattr(products, "has_wide_products", lambda factor: True)
+    parts = [torch.randn(*shape, dtype=torch.bfloat16, device="meta").requires_grad_() for shape in ((6, 4), (9, 4))]
+    target = torch.zeros(6, dtype=torch.long, device="meta")
+    heads.linear_loss(GCE, *parts, None, target, accumulate=accumulate, memory=100).backward()
+    assert [part.grad.dtype for part in parts] == [torch.bfloat16, torch.bfloat16]

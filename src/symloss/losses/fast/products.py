@@ -28,6 +28,11 @@ def is_cast(weight: Tensor) -> bool:
     return weight.dtype == torch.float16 or not _has_bfloat16()
 
 
+def has_wide_products(factor: Tensor) -> bool:
+    """Whether torch can multiply in half precision without rounding the result to it."""
+    return factor.is_cuda and hasattr(torch.ops.aten.mm, "dtype_out")  # CUDA and ROCm, from torch 2.8 on
+
+
 def write_scores(features: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
     """Write features @ weight.T + bias to ``out``, which has full precision."""
     if is_cast(weight):
@@ -36,7 +41,7 @@ def write_scores(features: Tensor, weight: Tensor, bias: Tensor | None, out: Ten
             torch.mm(wide, block.T, out=out[:, part])
     elif weight.dtype == out.dtype:
         torch.mm(features, weight.T, out=out)
-    elif weight.is_cuda:
+    elif has_wide_products(weight):
         torch.mm(features, weight.T, out_dtype=out.dtype, out=out)
     else:
         out.copy_(torch.mm(features, weight.T))
@@ -63,7 +68,7 @@ def add_weight_gradient(gradient: Tensor, features: Tensor, out: Tensor) -> None
             block.add_(torch.mm(gradient[:, part].T, wide))
     elif out.dtype == features.dtype:
         out.addmm_(gradient.to(features.dtype).T, features)
-    elif features.is_cuda:
+    elif has_wide_products(features):
         out += torch.mm(gradient.to(features.dtype).T, features, out_dtype=out.dtype)
     else:  # the product would be rounded before it is added
         wide = features.to(out.dtype)
