@@ -24,7 +24,7 @@ LIMITS = [
     "where it took 16.0 (cross-entropy 17 to 21). The unhinged head takes 235 ms at 50,000 classes where it "
     "took 232. The targets were set on the machine above: on the EPYC version 0.1 misses 16 of them.",
     "",
-    "Since losses serve every device, in the same way of comparing: 3 to 4 % more at 128 x 10 (5 to 9 us of "
+    "Since losses serve every device, in the same way of comparing: 2 to 4 % more at 128 x 10 (3 to 6 us of "
     "Python a step), the noise of the machine at 4096 x 1000, and at 50,000 classes 0.96 of the time for the unhinged "
     "head, 0.92 for the alpha-MAE head and 0.96 for the SGCE head.",
 ]

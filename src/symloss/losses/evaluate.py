@@ -14,7 +14,7 @@ from symloss.losses.algebra import Loss
 from symloss.losses.device_choice import computing_for, has_fused_kernels
 from symloss.losses.fast.batch import BatchLoss
 from symloss.losses.fast.kernel_choice import Unit
-from symloss.losses.fast.labelled import labelled
+from symloss.losses.fast.labelled import labelled, labelled_unseen
 from symloss.losses.flat_scores import MANY, warn_of_flat_scores
 from symloss.losses.scores import Scores, UnitScores, full_precision
 from symloss.losses.switches import PLAIN
@@ -64,7 +64,8 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         target: class indices () / (N,) / (N, d1, ...), or probabilities in the shape of the input.
         options: weights, reduction and the like.
     """
-    if not torch.compiler.is_compiling():
+    compiling = torch.compiler.is_compiling()
+    if not compiling:
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
     soft = validation.is_soft(input, target)
     if options.score_map is not None and (classes := input.shape[validation.class_dim(input)]) > MANY:
@@ -73,8 +74,7 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         z = full_precision(input)
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
-    choose = _in_graph if torch.compiler.is_compiling() else _quick
-    quick = choose(loss, input, target, options)
+    quick = (_in_graph if compiling else _quick)(loss, input, target, options)
     return _hard(loss, full_precision(input), target, options) if quick is None else quick
 
 
@@ -124,7 +124,7 @@ def _in_graph(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor
     from symloss.losses.fused.in_graph import loss_in_graph  # noqa: PLC0415 (Triton is not needed anywhere else)
 
     unit = None if scores is None else Unit(scores.temperature_for(z.shape[1]), scores.eps)
-    examples = labelled(target, z.shape[1], options.ignore_index, weight, options.reduction)
+    examples = labelled_unseen(target, options.ignore_index, weight, options.reduction)
     return loss_in_graph(loss, z, examples, unit)
 
 

@@ -94,7 +94,7 @@ def is_soft(input: Tensor, target: object) -> bool:
 
 def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
     """Which examples are not ignored; None if all are known to count. Wrong labels raise an error."""
-    if torch.compiler.is_compiling() or not looks_at(target):
+    if not looks_at(target):
         return target != ignore_index
     low, high = (int(end) for end in target.aminmax())
     if low >= 0 and high < classes and not low <= ignore_index <= high:

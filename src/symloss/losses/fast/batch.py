@@ -28,7 +28,7 @@ class BatchLoss(NamedTuple):
 
     def loss(self, z: Tensor) -> Tensor | None:
         """The loss, with its gradient if z requires one; None if it is known that no example counts."""
-        if self.examples.none_counts():
+        if self.examples.kept is not None and self.examples.none_counts():
             return None
         if not (z.requires_grad and torch.is_grad_enabled()):
             return self.examples.reduced(self.values(z, None))

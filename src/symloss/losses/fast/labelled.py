@@ -85,7 +85,15 @@ def labelled(
 ) -> Labelled:
     """The examples of a batch. Wrong labels raise an error where values may be looked at."""
     kept = validation.kept(target, classes, ignore_index)
-    examples = Labelled(target, kept, None, reduction, divisor)
+    return _weighed(Labelled(target, kept, None, reduction, divisor), class_weight)
+
+
+def labelled_unseen(target: Tensor, ignore_index: int, class_weight: Tensor | None, reduction: str) -> Labelled:
+    """The examples of a batch while it is traced, so that nothing is known of its values."""
+    return _weighed(Labelled(target, target != ignore_index, None, reduction), class_weight)
+
+
+def _weighed(examples: Labelled, class_weight: Tensor | None) -> Labelled:
     if class_weight is None:
         return examples
-    return examples._replace(factor=class_weight.to(target.device)[examples.labels])
+    return examples._replace(factor=class_weight.to(examples.target.device)[examples.labels])
