@@ -13,7 +13,7 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.device_choice import computing_for, has_fused_kernels
 from symloss.losses.fast.batch import BatchLoss
-from symloss.losses.fast.kernel_choice import Unit
+from symloss.losses.fast.kernel_choice import unit_of
 from symloss.losses.fast.labelled import labelled, labelled_unseen
 from symloss.losses.flat_scores import MANY, warn_of_flat_scores
 from symloss.losses.scores import Scores, UnitScores, full_precision
@@ -94,7 +94,7 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         or PLAIN.get()
     ):
         return None
-    unit = None if scores is None else Unit(scores.temperature_for(z.shape[1]), scores.eps)
+    unit = unit_of(scores, z.shape[1])
     compute = computing_for(loss, z.shape[1], unit, z)
     if compute is None:
         return None
@@ -123,7 +123,7 @@ def _in_graph(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor
         return None
     from symloss.losses.fused.in_graph import loss_in_graph  # noqa: PLC0415 (Triton is not needed anywhere else)
 
-    unit = None if scores is None else Unit(scores.temperature_for(z.shape[1]), scores.eps)
+    unit = unit_of(scores, z.shape[1])
     examples = labelled_unseen(target, options.ignore_index, weight, options.reduction)
     return loss_in_graph(loss, z, examples, unit)
 

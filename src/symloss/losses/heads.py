@@ -16,7 +16,7 @@ from symloss.losses.criterion import Criterion, ScoreMap, score_map
 from symloss.losses.device_choice import computing_for
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.fast.head_parts import Head
-from symloss.losses.fast.kernel_choice import Unit
+from symloss.losses.fast.kernel_choice import unit_of
 from symloss.losses.fast.labelled import labelled
 from symloss.losses.fast.linear_head import Allowance, by_head_kernel
 from symloss.losses.flat_scores import warn_of_flat_scores
@@ -158,7 +158,7 @@ def _quick(
         or PLAIN.get()
     ):
         return None
-    unit = None if scores is None else Unit(scores.temperature_for(len(head.weight)), scores.eps)
+    unit = unit_of(scores, len(head.weight))
     compute = computing_for(loss, len(head.weight), unit, head.weight)
     if compute is None:
         return None
@@ -194,10 +194,17 @@ def _in_graph(
         or not (scores is None or isinstance(scores, UnitScores))
     ):
         return None
-    unit = () if scores is None else (scores.temperature_for(len(weight)), scores.eps)
+    unit = unit_of(scores, len(weight))
     is_wide = allowance.accumulate is not None
     key: str = graph_key(
-        loss, len(weight), unit, options.ignore_index, options.reduction, softcap, allowance.memory, is_wide
+        loss,
+        len(weight),
+        tuple(unit or ()),
+        options.ignore_index,
+        options.reduction,
+        softcap,
+        allowance.memory,
+        is_wide,
     )
     if not key or (options.weight is not None and loss.symmetric):
         return None

@@ -9,6 +9,7 @@ from symloss.losses.algebra import Loss
 from symloss.losses.fast.kernels import Kernel, LabelKernel, SumsKernel, UnitKernel
 from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
 from symloss.losses.fast.partials import fast_form
+from symloss.losses.scores import UnitScores
 
 
 class Unit(NamedTuple):
@@ -16,6 +17,11 @@ class Unit(NamedTuple):
 
     temperature: float
     eps: float
+
+
+def unit_of(scores: UnitScores | None, classes: int) -> Unit | None:
+    """How a layer divides scores of so many classes; None if there is no layer."""
+    return None if scores is None else Unit(scores.temperature_for(classes), scores.eps)
 
 
 class _NotCachedError(Exception):
@@ -32,7 +38,7 @@ def kernel_for(loss: Loss, classes: int, unit: Unit | None = None) -> Kernel | N
     except _NotCachedError:
         return None
     except TypeError:
-        if not _has_hash(loss):  # a loss from outside this package; its kernel is built anew for each batch
+        if not has_hash(loss):  # a loss from outside this package; its kernel is built anew for each batch
             return _kernel(loss, classes, unit) if loss.any_classes else None
         raise
 
@@ -44,7 +50,8 @@ def _cached_kernel(loss: Loss, classes: int, unit: Unit | None) -> Kernel | None
     return _kernel(loss, classes, unit)
 
 
-def _has_hash(loss: Loss) -> bool:
+def has_hash(loss: Loss) -> bool:
+    """Whether a loss can be a key of a cache. One from outside this package may not be."""
     try:
         hash(loss)
     except TypeError:

@@ -30,6 +30,12 @@ class Labelled(NamedTuple):
         """The labels, and 0 where an example is ignored."""
         return self.target if self.kept is None else torch.where(self.kept, self.target, 0)
 
+    def weighed(self, class_weight: Tensor | None) -> Labelled:
+        """The same examples, each multiplied by the weight (C,) of its label; as they are if there are no weights."""
+        if class_weight is None:
+            return self
+        return self._replace(factor=class_weight.to(self.target.device)[self.labels])
+
     def none_counts(self) -> bool:
         """Whether it is known that no example counts."""
         return self.kept is not None and validation.can_look(self.kept) and not bool(self.kept.any())
@@ -85,15 +91,9 @@ def labelled(
 ) -> Labelled:
     """The examples of a batch. Wrong labels raise an error where values may be looked at."""
     kept = validation.kept(target, classes, ignore_index)
-    return _weighed(Labelled(target, kept, None, reduction, divisor), class_weight)
+    return Labelled(target, kept, None, reduction, divisor).weighed(class_weight)
 
 
 def labelled_unseen(target: Tensor, ignore_index: int, class_weight: Tensor | None, reduction: str) -> Labelled:
     """The examples of a batch while it is traced, so that nothing is known of its values."""
-    return _weighed(Labelled(target, target != ignore_index, None, reduction), class_weight)
-
-
-def _weighed(examples: Labelled, class_weight: Tensor | None) -> Labelled:
-    if class_weight is None:
-        return examples
-    return examples._replace(factor=class_weight.to(examples.target.device)[examples.labels])
+    return Labelled(target, target != ignore_index, None, reduction).weighed(class_weight)

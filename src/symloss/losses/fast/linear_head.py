@@ -71,12 +71,10 @@ def by_head_kernel(
         known = looks or (unit is None and head.bias is None)
         if known and pays(head, unit) and allowance.accumulate in (None, head.weight.dtype):
             return unhinged(kernel.factor, head, examples, unit, class_weight)
-    if class_weight is not None:
-        if compute.loss.symmetric:
-            return None
-        examples = examples._replace(factor=class_weight.to(head.weight.device)[examples.labels])
+    if class_weight is not None and compute.loss.symmetric:
+        return None
     compute = compute if softcap is None else compute.capped(softcap)
-    return _Blocks(compute, examples, allowance, plain).loss(head)
+    return _Blocks(compute, examples.weighed(class_weight), allowance, plain).loss(head)
 
 
 def value_and_gradients(
@@ -136,15 +134,14 @@ class _Blocks(NamedTuple):
         labels = self.examples.labels[:, None]
         z = torch.empty(rows, len(weight), dtype=kind, device=weight.device)
         scratch = self.compute.scratch(z)
-        gradient = None if all(part is None for part in gradients) else z
+        wanted = any(part is not None for part in gradients)
         values = []
         for start in range(0, len(h), rows):
             part = slice(start, start + rows)
             block = z[: len(h[part])]
             write_scores(h[part], weight, bias, block)
             shares = share[part] if share.dim() else share
-            out = None if gradient is None else block
-            values.append(self.compute(block, labels[part], shares, out, scratch))
+            values.append(self.compute(block, labels[part], shares, block if wanted else None, scratch))
             if d_h is not None:
                 write_feature_gradient(block, weight, d_h[part])
             if d_weight is not None:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss
-from symloss.losses.fast.kernel_choice import Unit
+from symloss.losses.fast.kernel_choice import Unit, has_hash
 from symloss.losses.fast.partials import FastForm, fast_form
 from symloss.losses.fused.program import program
 from symloss.losses.fused.source import KernelText, chunked, on_chip
@@ -90,17 +90,9 @@ def _form(loss: Loss, classes: int) -> FastForm:
     try:
         return _traced_form(loss, classes)
     except TypeError:
-        if _has_hash(loss):
+        if has_hash(loss):
             raise
         raise NotServedError("the loss has no hash, so its kernel cannot be kept") from None
-
-
-def _has_hash(loss: Loss) -> bool:
-    try:
-        hash(loss)
-    except TypeError:
-        return False
-    return True
 
 
 @functools.lru_cache(maxsize=256)
