@@ -20,7 +20,16 @@ SIGNATURE_ONLY = re.compile(r"\w+\(.*\)", re.DOTALL)
 def modules():
     names = [each.name for each in pkgutil.walk_packages(symloss.__path__, "symloss.")]
     public = [name for name in names if not any(part.startswith("_") for part in name.split("."))]
-    return [symloss, *map(importlib.import_module, public)]
+    return [symloss, *filter(None, map(imported, public))]
+
+
+def imported(name):
+    """The module; None for an adapter whose library is missing."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        assert name.startswith("symloss.adapters.") and not str(error.name).startswith("symloss"), name
+        return None
 
 
 def public(members):

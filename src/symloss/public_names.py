@@ -27,6 +27,7 @@ HOMES = {
     "RobustClassifier": "symloss.robust.classifier",
 }
 MODULES = {
+    "adapters": "symloss.adapters",
     "closed_form": "symloss.closed_form",
     "data": "symloss.data",
     "functional": "symloss.functional",

@@ -1,0 +1,48 @@
+"""What a user passes as a loss becomes a criterion, or an error of one sentence."""
+
+from __future__ import annotations
+
+from symloss import checks
+from symloss.losses.algebra import Loss
+from symloss.losses.create import create_loss
+from symloss.losses.criterion import Criterion
+from symloss.losses.flat_scores import MANY
+from symloss.losses.scores import UnitScores
+
+AnyCriterion = str | Loss | Criterion
+"""A text such as ``"gce:q=0.5"``, an expression of the algebra, or a criterion."""
+
+
+def criterion_of(loss: AnyCriterion) -> Criterion:
+    """The criterion of a text such as ``"gce:q=0.5"``, of an expression of the algebra, or the criterion itself.
+
+    Args:
+        loss: what the user has passed.
+
+    >>> criterion_of("mae").loss
+    MAE(scale=1.0)
+    """
+    if isinstance(loss, str):
+        return create_loss(loss)
+    if isinstance(loss, Criterion):
+        return loss
+    if isinstance(loss, Loss):
+        return Criterion(loss)
+    raise TypeError(f"loss must be a text such as 'gce:q=0.5', or a loss of symloss; got {checks.brief(loss)}")
+
+
+def refuse_flat_scores(criterion: Criterion, classes: int) -> None:
+    """Raise an error if unit scores make all of many classes, such as tokens, nearly equally probable.
+
+    Args:
+        criterion: the loss.
+        classes: how many there are.
+    """
+    scores = criterion.score_map
+    if classes <= MANY or not isinstance(scores, UnitScores):
+        return
+    if scores.temperature != "auto" and scores.temperature >= 1:
+        raise ValueError(
+            f"{criterion.loss!r} with normalize='l2' cannot learn {classes:,} classes, because unit scores make them "
+            "all nearly equally probable; pass normalize=None, or temperature='auto' with scale='ce'"
+        )

@@ -1,0 +1,64 @@
+"""An adapter imports its own library and no other; the package imports none. Their docstrings run."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import symloss.adapters
+
+FOLDER = Path(symloss.adapters.__file__).parent
+OURS = {"symloss", "torch", "numpy", "scipy", "sklearn"}
+"""What the package needs anyhow."""
+LIBRARY = {
+    "criterion_of": set(),
+    "hf": {"transformers"},
+    "hf_causal": {"transformers"},
+    "trl": {"trl"},
+}
+"""What each adapter may import besides."""
+
+
+def foreign(path: Path) -> set[str]:
+    """The libraries that a file imports, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {each.name.split(".")[0] for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).split(".")[0])
+    return found - OURS - sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("path", [pytest.param(p, id=p.stem) for p in FOLDER.glob("*.py") if p.stem != "__init__"])
+def test_an_adapter_imports_its_own_library_alone(path):
+    assert foreign(path) <= LIBRARY[path.stem]
+
+
+def test_the_package_imports_no_library_of_an_adapter():
+    libraries = sorted(set().union(*LIBRARY.values()))
+    script = f"import sys, symloss, symloss.adapters, symloss.robust; print(set({libraries}) & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"
+
+
+def test_a_name_that_is_no_adapter_is_refused():
+    with pytest.raises(AttributeError, match="no attribute 'catboost'"):
+        symloss.adapters.catboost  # noqa: B018
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(LIBRARY))
+def test_docstrings_run(name):
+    for library in LIBRARY[name]:
+        pytest.importorskip(library)
+    ran = doctest.testmod(importlib.import_module(f"symloss.adapters.{name}"))
+    assert ran.attempted
+    assert not ran.failed
