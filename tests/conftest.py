@@ -26,6 +26,9 @@ CLASSES = 4
 every_loss = pytest.mark.parametrize("name", LOSSES)
 """Marks a test that must hold for each loss of the catalogue."""
 
+# No test asks a hub for anything, or tells it.
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
 # The tensors of the tests are tiny: threads only cost, and xdist has a process for each core.
 torch.set_num_threads(1)
 

@@ -129,7 +129,7 @@ def _rival(name: str, cell: NoisyCell, tuning: Tuning) -> Row:
 
 def _cleanlab(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Row:
     """CleanLearning over the rival with the best accuracy on noisy labels. What that choice took is not in its time."""
-    from cleanlab.classification import CleanLearning  # type: ignore[import-untyped]  # noqa: PLC0415
+    from cleanlab.classification import CleanLearning  # noqa: PLC0415
 
     rivals = read_rows(folder, [Place(place.data, place.noise, place.seed, one) for one in RIVALS])
     best = max(rivals, key=lambda row: row["noisy_accuracy"])

@@ -1,7 +1,24 @@
-"""Training on labels that are wrong: one loop, which writes a folder for each run."""
+"""Training on labels that are wrong: one loop, which writes a folder for each run.
+
+``train`` is imported when it is used, because Lightning takes seconds to import and only training needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from symloss.runs.settings import Settings
 from symloss.training.plan import resolve
-from symloss.training.run import train
+
+if TYPE_CHECKING:
+    from symloss.training.run import train
 
 __all__ = ["Settings", "resolve", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "train":
+        raise AttributeError(f"module 'symloss.training' has no attribute {name!r}")
+    from symloss.training.run import train  # noqa: PLC0415
+
+    return train

@@ -1,0 +1,181 @@
+"""A loss for the Trainer of Hugging Face, and for models that call ``self.loss_function``."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from symloss.adapters.criterion_of import AnyCriterion, criterion_of, refuse_flat_scores
+from symloss.losses.criterion import Criterion
+
+IGNORED = -100
+"""The label that Hugging Face leaves out, also when it counts the labels of a batch."""
+ALIGNED = ("TokenClassifier", "MaskedLM", "Seq2SeqLM")
+"""Outputs whose scores stand at the same position as their label. Those of causal models stand one before it."""
+SINGLE = ("ForSequenceClassification", "ForImageClassification", "ForVideoClassification", "ForAudioClassification")
+CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
+
+
+def loss(loss: AnyCriterion, *, shift: bool | None = None) -> TrainerLoss:
+    """A loss as ``compute_loss_func`` of ``transformers.Trainer``.
+
+    It is exact under gradient accumulation and on several devices: the values are added up and divided by the number of
+    labels of the whole batch, which the Trainer counts. A plain mean would be divided by nobody, and with 8 steps of
+    accumulation train with gradients that are 8 times too large.
+
+    Args:
+        loss: a text such as ``"gce:q=0.7"``, or a loss of this package with ``reduction="mean"``.
+        shift: whether the scores at a position are those of the next label. None decides by the type of the model's
+            outputs: yes for language models that are causal, no for classifiers of sequences and of tokens.
+
+    Shapes: logits (N, C) with labels (N,) or probabilities (N, C); logits (N, T, C) with labels (N, T). Labels of -100
+    do not count.
+
+    >>> from symloss.adapters import hf
+    >>> logits, labels = torch.zeros(2, 3, 4), torch.tensor([[0, 1, -100], [2, -100, -100]])
+    >>> hf.loss("mae", shift=False)({"logits": logits}, labels, num_items_in_batch=6)  # 3 of the 6 labels are here
+    tensor(0.3750)
+    """
+    return TrainerLoss(summed(loss), shift)
+
+
+class TrainerLoss:
+    """A loss of a model's outputs. :func:`loss` makes it.
+
+    Args:
+        criterion: with ``reduction="sum"``.
+        shift: as in :func:`loss`.
+    """
+
+    def __init__(self, criterion: Criterion, shift: bool | None):
+        self.criterion, self.shift = criterion, shift
+
+    def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
+        scores = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
+        if getattr(outputs, "aux_loss", None) is not None:
+            raise ValueError(
+                f"{type(outputs).__name__} has a loss of routers, which compute_loss_func would leave out; "
+                "use symloss.adapters.hf.install(model, loss)"
+            )
+        if labels is None:
+            raise ValueError("labels must be a column of the data set that is called 'labels'; got none")
+        if scores.dim() == 3 and self._shifts(type(outputs).__name__):
+            scores, labels = scores[:, :-1], labels[:, 1:]
+        return mean_over(self.criterion, scores, labels, num_items_in_batch)
+
+    def _shifts(self, kind: str) -> bool:
+        if self.shift is None and "CausalLM" not in kind and not any(name in kind for name in ALIGNED):
+            raise ValueError(
+                f"shift must be True, if the scores at a position are those of the next label, or False; outputs of "
+                f"type {kind} do not tell"
+            )
+        return "CausalLM" in kind if self.shift is None else self.shift
+
+
+def install(model: Any, loss: AnyCriterion) -> Any:
+    """Make a model of transformers compute a loss when it gets labels, in any training loop. Returns the model.
+
+    It sets ``model.loss_function``. A model that does not call it is refused: it would go on with cross-entropy.
+
+    Args:
+        model: a causal or masked language model, or a classifier of sequences or tokens.
+        loss: as in :func:`loss`.
+
+    >>> from transformers import LlamaConfig, LlamaForCausalLM
+    >>> sizes = dict(vocab_size=11, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
+    >>> model = install(LlamaForCausalLM(LlamaConfig(**sizes, pad_token_id=0)), "mae")
+    >>> tokens = torch.tensor([[1, 2, 3]])
+    >>> 0 < model(tokens, labels=tokens).loss < 1
+    tensor(True)
+    """
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    kind, name = getattr(inner, "loss_type", None), type(inner).__name__
+    if "self.loss_function" not in inspect.getsource(type(inner).forward):
+        raise ValueError(
+            f"{name} does not call self.loss_function, so it would go on with its own loss; "
+            "use Trainer(compute_loss_func=symloss.adapters.hf.loss(...))"
+        )
+    if kind not in (*SINGLE, *CAUSAL, "ForMaskedLM", "ForTokenClassification"):
+        raise ValueError(f"model must be a language model or a classifier of sequences or tokens; got {name}")
+    inner.loss_function = ModelLoss(summed(loss), shift=kind in CAUSAL)
+    if kind in SINGLE or kind == "ForTokenClassification":
+        # These models keep the number of labels of the whole batch to themselves. Then the Trainer has to divide.
+        inner.accepts_loss_kwargs = False
+    return model
+
+
+class ModelLoss:
+    """A loss as a model calls it. :func:`install` makes it.
+
+    Args:
+        criterion: with ``reduction="sum"``.
+        shift: whether the scores at a position are those of the next label.
+    """
+
+    def __init__(self, criterion: Criterion, shift: bool):
+        self.criterion, self.shift = criterion, shift
+
+    def __call__(
+        self,
+        logits: Tensor,
+        labels: Tensor | None = None,
+        *_: Any,
+        pooled_logits: Tensor | None = None,
+        shift_labels: Tensor | None = None,
+        num_items_in_batch: Any = None,
+        **__: Any,
+    ) -> Tensor:
+        if shift_labels is None:
+            assert labels is not None
+            shift_labels = F.pad(labels, (0, 1), value=IGNORED)[..., 1:] if self.shift else labels
+        scores = logits if pooled_logits is None else pooled_logits
+        return mean_over(self.criterion, scores, shift_labels, num_items_in_batch)
+
+
+def summed(loss: AnyCriterion) -> Criterion:
+    """A copy of the loss that adds up. An error if it would not count as Hugging Face does.
+
+    Args:
+        loss: what the user has passed.
+    """
+    criterion = copy.copy(criterion_of(loss))
+    if criterion.reduction != "mean":
+        raise ValueError(f"loss must have reduction='mean' for Hugging Face; got reduction={criterion.reduction!r}")
+    if criterion.ignore_index != IGNORED:
+        raise ValueError(
+            f"loss must have ignore_index={IGNORED}, because Hugging Face counts all other labels; "
+            f"got {criterion.ignore_index}"
+        )
+    criterion.reduction = "sum"
+    return criterion
+
+
+def mean_over(criterion: Criterion, scores: Tensor, labels: Tensor, num_items: Any) -> Tensor:
+    """The sum of the loss divided by a number of labels.
+
+    Args:
+        criterion: with ``reduction="sum"``.
+        scores: (..., C).
+        labels: (...), or probabilities (..., C).
+        num_items: how many labels the whole batch has, on all devices and in all steps of accumulation; None for the
+            number of these labels. From ``DataParallel`` comes one number for each device: the share of each.
+    """
+    classes, is_soft = scores.shape[-1], labels.shape == scores.shape and labels.is_floating_point()
+    if not is_soft and labels.shape != scores.shape[:-1]:
+        raise ValueError(
+            f"labels must have the shape {tuple(scores.shape[:-1])} of the scores without their classes; "
+            f"got {tuple(labels.shape)}"
+        )
+    refuse_flat_scores(criterion, classes)
+    targets = labels.to(scores.device).reshape(-1, *labels.shape[scores.dim() - 1 :])
+    total: Tensor = criterion.to(scores.device)(scores.reshape(-1, classes), targets)
+    if num_items is None:
+        return total / (len(targets) if is_soft else (targets != IGNORED).sum().clamp(min=1))
+    count = torch.as_tensor(num_items, device=scores.device)
+    count = count.flatten()[0] * count.numel()
+    return total / (count / classes if is_soft else count)  # the Trainer counts probabilities as labels

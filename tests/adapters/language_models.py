@@ -1,0 +1,75 @@
+"""Tiny language models with random weights, and batches of tokens for them."""
+
+from __future__ import annotations
+
+import torch
+import transformers
+from transformers.utils import logging
+
+logging.disable_progress_bar()
+logging.set_verbosity_error()
+
+VOCABULARY = 61
+SIZES = {
+    "vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64, "pad_token_id": 0,
+    "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+"""As Llama's configuration calls them."""
+
+
+def causal(name="Llama", **options):
+    """A causal model by the name of its family."""
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**SIZES | options)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():  # sharper than at the start, so that the scores differ
+        model.get_output_embeddings().weight.mul_(20)
+    return model.eval()
+
+
+def classifier(name, labels=3, **options):
+    """A classifier of sequences or tokens by the name of its class."""
+    torch.manual_seed(0)
+    cls = getattr(transformers, name)
+    sizes = {k: v for k, v in SIZES.items() if k != "num_key_value_heads"}
+    if cls.config_class is transformers.BertConfig:
+        sizes |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return cls(cls.config_class(**sizes, num_labels=labels, **options)).eval()
+
+
+def texts(rows=4, length=12, seed=0):
+    """Tokens (rows, length), and labels of which the first and last are padding in some rows."""
+    tokens = torch.randint(3, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
+    labels = tokens.clone()
+    labels[::2, :3] = -100
+    labels[1::3, -4:] = -100
+    return tokens, labels
+
+
+def gradients(model):
+    """All gradients of a model in one vector."""
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def weights(model):
+    """All parameters of a model in one vector."""
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def arguments(folder, cls=transformers.TrainingArguments, *, steps=1, batch=2, **options):
+    """One update of plain gradient descent with the rate 1: the weights move by the gradient of the whole batch."""
+    plain = {
+        "learning_rate": 1.0, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 0.0, "max_steps": 1,
+        "use_cpu": True, "seed": 0, "dataloader_pin_memory": False,
+        "report_to": "none", "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True,
+    }  # fmt: skip
+    sizes = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": steps}
+    return cls(output_dir=str(folder), **plain | sizes | options)
+
+
+def moved_by(trainer):
+    """How far an update moves the weights of the trainer's model."""
+    before = weights(trainer.model)
+    trainer.train()
+    return before - weights(trainer.model)

@@ -1,0 +1,216 @@
+"""Losses in the Trainer of Hugging Face and in its models: exact under accumulation, or refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+import transformers
+from language_models import arguments, causal, classifier, gradients, moved_by, texts
+from transformers.modeling_outputs import CausalLMOutput, SequenceClassifierOutput, TokenClassifierOutput
+
+import symloss
+from symloss.adapters import hf
+
+ROWS, LENGTH, CLASSES = 8, 12, 3
+
+
+def token_labels():
+    """Labels of which rows have 1 to 12, so that a mean of means is not the mean."""
+    labels = torch.randint(CLASSES, (ROWS, LENGTH), generator=torch.Generator().manual_seed(1))
+    return torch.where(torch.arange(LENGTH) < torch.tensor([1, 12, 2, 11, 3, 12, 1, 7])[:, None], labels, -100)
+
+
+def sequences():
+    return classifier("BertForSequenceClassification"), torch.arange(ROWS) % CLASSES
+
+
+def tokens():
+    return classifier("BertForTokenClassification"), token_labels()
+
+
+def language():
+    ids = texts(ROWS, LENGTH)[0]
+    return causal(), torch.where(token_labels() >= 0, ids, -100)
+
+
+PLACES = [sequences, tokens, language]
+
+
+def rows_of(labels):
+    return [{"input_ids": row, "labels": label} for row, label in zip(texts(ROWS, LENGTH)[0], labels, strict=True)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_cross_entropy_is_the_model_s_own(place):
+    model, labels = place()
+    ids = texts(ROWS, LENGTH)[0]
+    own = model(ids, labels=labels).loss
+    own.backward()
+    wanted = gradients(model)
+    model.zero_grad()
+    ours = hf.loss("ce")(model(ids), labels)
+    ours.backward()
+    torch.testing.assert_close(ours, own, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(gradients(model), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", PLACES)
+def test_accumulation_changes_nothing(place, tmp_path):
+    model, labels = place()
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def step(loss, steps):
+        model.load_state_dict(state)
+        options = arguments(tmp_path, steps=steps, batch=ROWS // steps, remove_unused_columns=False)
+        return moved_by(transformers.Trainer(model, options, train_dataset=rows_of(labels), compute_loss_func=loss))
+
+    whole = step(hf.loss("gce:q=0.7"), 1)
+    torch.testing.assert_close(step(hf.loss("gce:q=0.7"), 4), whole, rtol=0, atol=1e-6)
+
+    def mean(outputs, labels, num_items_in_batch=None):  # what a user would write first
+        return hf.loss("gce:q=0.7")(outputs, labels)
+
+    times = float(step(mean, 4).norm() / whole.norm())
+    assert times > 3, "a mean is divided by nobody"
+
+
+def test_the_value_is_that_of_the_formula():
+    scores, labels = torch.randn(2, 5, CLASSES), token_labels()[:2, :5]
+    kept = labels >= 0
+    p = scores.softmax(-1)[kept].gather(1, labels[kept][:, None])
+    wanted = ((1 - p**0.5) / 0.5).sum()
+    ours = hf.loss("gce:q=0.5")(TokenClassifierOutput(logits=scores), labels)
+    torch.testing.assert_close(ours, wanted / kept.sum())
+    ours = hf.loss("gce:q=0.5")(TokenClassifierOutput(logits=scores), labels, num_items_in_batch=torch.tensor(30))
+    torch.testing.assert_close(ours, wanted / 30)
+
+
+def test_scores_of_causal_models_are_those_of_the_next_label():
+    scores, labels = torch.randn(2, 5, CLASSES), token_labels()[:2, :5]
+    wanted = symloss.MAE()(scores[:, :-1].reshape(-1, CLASSES), labels[:, 1:].reshape(-1))
+    torch.testing.assert_close(hf.loss("mae")(CausalLMOutput(logits=scores), labels), wanted)
+    torch.testing.assert_close(hf.loss("mae", shift=True)({"logits": scores}, labels), wanted)
+    assert hf.loss("mae", shift=False)({"logits": scores}, labels) != wanted
+
+
+def test_a_number_for_each_device():
+    """DataParallel's Trainer passes the share of each device, and takes the mean of what comes back."""
+    outputs, labels = SequenceClassifierOutput(logits=torch.randn(8, CLASSES)), torch.arange(8) % CLASSES
+    shares = torch.tensor(4).unsqueeze(0).expand(2, -1)
+    torch.testing.assert_close(hf.loss("mae")(outputs, labels, shares), hf.loss("mae")(outputs, labels))
+
+
+def test_probabilities_as_labels():
+    """The Trainer counts all of their entries."""
+    scores, labels = torch.randn(4, CLASSES), torch.rand(4, CLASSES).softmax(1)
+    outputs = SequenceClassifierOutput(logits=scores)
+    wanted = symloss.MAE()(scores, labels)
+    torch.testing.assert_close(hf.loss("mae")(outputs, labels), wanted)
+    counted = labels.ne(-100).sum()
+    torch.testing.assert_close(hf.loss("mae")(outputs, labels, num_items_in_batch=counted), wanted)
+
+
+def test_a_batch_of_padding_adds_nothing():
+    scores = torch.randn(2, 5, CLASSES, requires_grad=True)
+    value = hf.loss("mae")(TokenClassifierOutput(logits=scores), torch.full((2, 5), -100))
+    value.backward()
+    assert value == 0
+    assert not scores.grad.any()
+
+
+def test_the_user_s_loss_is_left_as_it_is():
+    loss = symloss.GCE(q=0.5, weight=torch.ones(CLASSES))
+    hf.loss(loss)
+    assert loss.reduction == "mean"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: hf.loss("gce:q=0.7,reduction=sum"), "reduction='mean' for Hugging Face; got reduction='sum'"),
+        (lambda: hf.loss("gce", shift=False)({"logits": torch.zeros(1, 2, 3)}, torch.zeros(1, 3)), "shape"),
+        (lambda: hf.loss(symloss.GCE(ignore_index=0)), "ignore_index=-100"),
+        (lambda: hf.loss("gce")({"logits": torch.zeros(1, 2, 3)}, torch.zeros(1, 2)), "shift must be True"),
+        (lambda: hf.loss("gce")({"logits": torch.zeros(1, 3)}, None), "called 'labels'; got none"),
+        (
+            lambda: hf.loss("sgce", shift=True)({"logits": torch.zeros(1, 2, 600)}, torch.zeros(1, 2).long()),
+            r"normalize='l2' cannot learn 600 classes.*pass normalize=None",
+        ),
+    ],
+)
+def test_a_wrong_plug_gets_one_sentence(make, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        make()
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_no_loss_is_refused():
+    with pytest.raises(TypeError, match=r"loss must be a text such as .*; got <function"):
+        hf.loss(torch.nn.functional.cross_entropy)
+
+
+def test_experts_with_a_loss_of_their_own_are_refused():
+    model = causal("Mixtral", num_local_experts=2, output_router_logits=True)
+    ids, labels = texts()
+    with pytest.raises(ValueError, match=r"loss of routers.*hf\.install"):
+        hf.loss("mae")(model(ids), labels)
+    own = model(ids, labels=labels)
+    ours = hf.install(model, "ce")(ids, labels=labels)
+    torch.testing.assert_close(ours.loss, own.loss)
+    assert own.aux_loss > 0
+
+
+# Models that compute their loss themselves.
+
+
+@pytest.mark.parametrize(
+    "make", [causal, lambda: classifier("LlamaForSequenceClassification"),
+             lambda: classifier("LlamaForTokenClassification"), lambda: classifier("ModernBertForMaskedLM", 2)],
+    ids=["causal", "sequences", "tokens", "masked"],
+)  # fmt: skip
+def test_a_model_with_the_loss_installed(make):
+    model = make()
+    ids, labels = texts()
+    if "SequenceClassification" in type(model).__name__:
+        labels = torch.arange(len(ids)) % CLASSES
+    elif "TokenClassification" in type(model).__name__:
+        labels = torch.where(labels >= 0, labels % CLASSES, -100)
+    own = model(ids, labels=labels)
+    torch.testing.assert_close(hf.install(model, "ce")(ids, labels=labels).loss, own.loss)
+    robust = hf.install(model, "gce:q=0.5")(ids, labels=labels).loss
+    torch.testing.assert_close(robust, hf.loss("gce:q=0.5")(own, labels))
+
+
+def test_labels_that_were_shifted_before():
+    model, (ids, labels) = hf.install(causal(), "mae"), texts()
+    shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
+    value = model(ids, labels=labels, shift_labels=shifted).loss
+    torch.testing.assert_close(value, model(ids, labels=labels).loss)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "LlamaForSequenceClassification"])
+def test_an_installed_loss_is_exact_under_accumulation(name, tmp_path):
+    labels = language()[1] if "Causal" in name else sequences()[1]
+
+    def step(steps):
+        model = hf.install(causal() if "Causal" in name else classifier(name), "gce:q=0.7")
+        options = arguments(tmp_path, steps=steps, batch=ROWS // steps)
+        return moved_by(transformers.Trainer(model, options, train_dataset=rows_of(labels)))
+
+    torch.testing.assert_close(step(4), step(1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["BertForSequenceClassification", "BertForTokenClassification"])
+def test_a_model_that_ignores_the_hook_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name} does not call self.loss_function.*compute_loss_func"):
+        hf.install(classifier(name), "gce")
+
+
+def test_a_model_for_another_task_is_refused():
+    with pytest.raises(ValueError, match=r"must be a language model or a classifier.*LlamaForQuestionAnswering"):
+        hf.install(classifier("LlamaForQuestionAnswering"), "gce")

@@ -1,0 +1,191 @@
+"""Fine-tuning with TRL: the same as its own losses where both have them, and what it logs stays."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("trl", reason="trl is not installed")
+peft = pytest.importorskip("peft", reason="peft is not installed")
+
+import trl
+from datasets import Dataset
+from language_models import VOCABULARY, arguments, causal, moved_by, texts
+from tokenizers import Tokenizer, models
+from torch.nn import functional as F  # noqa: N812
+from transformers import PreTrainedTokenizerFast
+
+import symloss
+from symloss.adapters.kl_anchor import KLAnchor
+from symloss.adapters.trl import SFTTrainer
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:the mean probability of the tokens"),  # of models that have learnt nothing
+]
+ROWS, LENGTH = 8, 12
+
+
+def tokenizer():
+    words = Tokenizer(models.WordLevel({f"w{number}": number for number in range(VOCABULARY)}, unk_token="w3"))
+    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", bos_token="w1", eos_token="w2")
+
+
+def data():
+    """Texts of which the completion counts, of different lengths."""
+    ids = texts(ROWS, LENGTH)[0]
+    rows = [row[: LENGTH - number % 5].tolist() for number, row in enumerate(ids)]
+    masks = [[0] * 3 + [1] * (len(row) - 3) for row in rows]
+    return Dataset.from_dict({"input_ids": rows, "completion_mask": masks})
+
+
+def config(folder, *, steps=1, **options):
+    return arguments(folder, trl.SFTConfig, steps=steps, batch=ROWS // steps, bf16=False, **options)
+
+
+def trainer(folder, cls=SFTTrainer, *, model=None, steps=1, options=None, **loss):
+    model = causal() if model is None else model
+    return cls(
+        model, config(folder, steps=steps, **options or {}), train_dataset=data(), processing_class=tokenizer(), **loss
+    )
+
+
+@pytest.mark.parametrize(("loss", "kind"), [("ce", "nll"), ("mae", "dft")])
+def test_bit_for_bit_as_trl_s_own_losses(loss, kind, tmp_path):
+    ours = moved_by(trainer(tmp_path, loss=loss, steps=2))
+    theirs = moved_by(trainer(tmp_path, trl.SFTTrainer, steps=2, options={"loss_type": kind}))
+    assert ours.any()
+    assert torch.equal(ours, theirs)
+
+
+def test_gce_is_that_of_the_scores_also_under_accumulation(tmp_path):
+    model = causal()
+    used = trainer(tmp_path, model=model, loss=symloss.GCE(q=0.5))
+    batch = next(iter(used.get_train_dataloader()))
+    labels = batch["labels"][:, 1:]
+    scores = causal()(batch["input_ids"], attention_mask=batch["attention_mask"]).logits[:, :-1]
+    wanted = symloss.GCE(q=0.5)(scores.reshape(-1, VOCABULARY), labels.reshape(-1))
+    model.train()
+    torch.testing.assert_close(used.compute_loss(model, dict(batch)), wanted, rtol=1e-6, atol=1e-6)
+    whole = moved_by(used)
+    torch.testing.assert_close(moved_by(trainer(tmp_path, loss="gce:q=0.5", steps=4)), whole, rtol=0, atol=1e-6)
+
+
+def test_metrics_stay_and_the_mean_probability_joins_them(tmp_path):
+    options = {"logging_strategy": "steps", "logging_steps": 1}
+
+    def logged(cls, **loss):
+        used = trainer(tmp_path, cls, options=options, **loss)
+        used.train()
+        return used.state.log_history[0]
+
+    ours, theirs = logged(SFTTrainer, loss="ce"), logged(trl.SFTTrainer)
+    for name in ("entropy", "mean_token_accuracy", "num_tokens", "loss", "grad_norm"):
+        assert ours[name] == theirs[name], name
+    assert ours["mean_token_probability"] == pytest.approx(0.05, abs=0.05)
+
+
+def test_experts_keep_the_loss_of_their_routers(tmp_path):
+    def step(cls, steps, **loss):
+        model = causal("Mixtral", num_local_experts=4)
+        return moved_by(trainer(tmp_path, cls, model=model, steps=steps, options={"router_aux_loss_coef": 5.0}, **loss))
+
+    theirs = step(trl.SFTTrainer, 2)
+    assert torch.equal(step(SFTTrainer, 2, loss="ce"), theirs)
+    without = moved_by(
+        trainer(
+            tmp_path, model=causal("Mixtral", num_local_experts=4), loss="ce", options={"router_aux_loss_coef": 0.0}
+        )
+    )
+    assert float((without - theirs).abs().max()) > 1e-4
+
+
+# The anchor.
+
+
+def divergence(scores, start):
+    return F.kl_div(scores.log_softmax(-1), start.log_softmax(-1), log_target=True, reduction="none").sum(-1)
+
+
+def changed(model):
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.05 * torch.randn_like(p))
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2"])
+def test_the_anchor_is_the_divergence_of_the_scores(family, monkeypatch):
+    monkeypatch.setattr("symloss.adapters.kl_anchor.BLOCK", 5 * VOCABULARY)  # several blocks
+    options = {"head_dim": 8, "final_logit_softcapping": 3.0} if family == "Gemma2" else {}
+    model, (ids, labels) = causal(family, **options), texts()
+    start = model(ids).logits.detach()
+    anchor = KLAnchor(model)
+    changed(model)
+    mask = labels[:, 1:] >= 0
+    scores = model(ids).logits[:, :-1]
+    wanted = torch.where(mask, divergence(scores, start[:, :-1]), 0.0)
+    ours = anchor({"input_ids": ids}, mask)
+    torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-6)
+    parameters = list(model.parameters())
+    wanted_gradients = torch.autograd.grad(wanted.sum(), parameters, retain_graph=True)
+    for own, other in zip(torch.autograd.grad(ours.sum(), parameters), wanted_gradients, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-3, atol=1e-4)
+
+
+def test_with_peft_the_start_is_the_model_without_its_adapter():
+    model, (ids, labels) = causal(), texts()
+    start = model(ids).logits.detach()
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2, init_lora_weights=False))
+    anchor = KLAnchor(adapted.train())
+    scores, mask = adapted(ids).logits[:, :-1], labels[:, 1:] >= 0
+    wanted = torch.where(mask, divergence(scores, start[:, :-1]), 0.0)
+    torch.testing.assert_close(anchor({"input_ids": ids}, mask), wanted, rtol=1e-4, atol=1e-6)
+    assert float(wanted.sum().detach()) > 1e-3
+    assert adapted.training
+
+
+def test_the_anchor_holds_a_model_back(tmp_path):
+    def drift(strength):
+        model, ids = causal(), texts(ROWS, LENGTH)[0]
+        start = model(ids).logits.detach()
+        options = {"max_steps": 20, "learning_rate": 0.05, "logging_strategy": "steps", "logging_steps": 20}
+        used = trainer(tmp_path, model=model, loss="ce", kl_anchor=strength, options=options)
+        used.train()
+        return float(divergence(model.eval()(ids).logits, start).mean().detach()), used.state.log_history[0]
+
+    free, logs = drift(0.0)
+    held, anchored_logs = drift(2.0)
+    assert held < free / 2
+    assert "kl_anchor" not in logs
+    assert anchored_logs["kl_anchor"] > 0
+
+
+# What is refused, and what is warned about.
+
+
+def test_a_warning_where_cross_entropy_learns_better(tmp_path):
+    with torch.no_grad():
+        flat = causal()
+        flat.get_output_embeddings().weight.zero_()  # every token has the probability 1 / 61
+    with pytest.warns(UserWarning, match=r"mean probability of the tokens is 0\.016; there .*MAE.* 0\.016 times"):
+        moved_by(trainer(tmp_path, model=flat, loss="mae"))
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "message"),
+    [
+        ("sgce", {}, "sgce needs the log-probabilities of all classes, because it subtracts the mean over labels"),
+        ("gce:normalize=l2", {}, "normalize='l2' changes"),
+        ("mae", {"loss_type": "dft"}, "loss_type must be 'nll'"),
+        ("mae", {"label_smoothing_factor": 0.1}, "label_smoothing_factor must be 0"),
+    ],
+)
+def test_a_wrong_plug_gets_one_sentence(loss, options, message, tmp_path):
+    with pytest.raises(ValueError, match=message) as raised:
+        trainer(tmp_path, loss=loss, options=options)
+    assert "\n" not in str(raised.value)
+
+
+def test_another_loss_function_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="compute_loss_func must be None"):
+        trainer(tmp_path, loss="mae", compute_loss_func=print)
