@@ -1,0 +1,58 @@
+"""Trainers in two processes move the weights as one does, though the processes hold different numbers of labels."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+import torch
+from forked_processes import together
+
+pytest.importorskip("trl", reason="trl is not installed")
+
+ROWS = 8
+TRAINERS = ("Trainer", "CausalTrainer", "SFTTrainer")
+
+
+def step(name, folder, batch):
+    """How far an update of all rows moves the weights."""
+    import transformers  # noqa: PLC0415
+    from language_models import arguments, causal, moved_by, texts  # noqa: PLC0415
+    from test_trl import trainer  # noqa: PLC0415
+
+    from symloss.adapters import hf, hf_causal  # noqa: PLC0415
+
+    if name == "SFTTrainer":
+        options = {"per_device_train_batch_size": batch}
+        return moved_by(trainer(folder, options=options, loss="gce", kl_anchor=0.1))
+    ids, labels = texts(ROWS)
+    labels[: ROWS // 2, 2:-1] = -100  # so that a mean of means is not the mean
+    rows = [{"input_ids": row, "labels": label} for row, label in zip(ids, labels, strict=True)]
+    options = arguments(folder, batch=batch)
+    if name == "Trainer":
+        return moved_by(transformers.Trainer(causal(), options, train_dataset=rows, compute_loss_func=hf.loss("gce")))
+    return moved_by(hf_causal.CausalTrainer(causal(), options, train_dataset=rows, loss="gce"))
+
+
+def work(rank, answers, folder, port):
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
+    }  # fmt: skip
+    torch.set_num_threads(1)
+    answers.put((rank, {name: step(name, folder, ROWS // 2).numpy() for name in TRAINERS}))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the mean probability of the tokens")
+def test_two_processes_move_the_weights_as_one_does(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    found = together(work, (str(tmp_path), port))
+    for name in TRAINERS:
+        alone = step(name, tmp_path, ROWS)
+        assert alone.any()
+        for rank in range(2):
+            torch.testing.assert_close(torch.from_numpy(found[rank][name]), alone, rtol=0, atol=1e-6)
