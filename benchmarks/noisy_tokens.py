@@ -32,7 +32,7 @@ from symloss.adapters.hf_causal import CausalTrainer
 from symloss.environment import versions
 from symloss.writing import write_whole
 
-LOSSES = ("ce", "gce:q=0.3", "gce:q=0.5", "gce:q=0.7", "mae")
+LOSSES = ("ce", "gce:q=0.3", "gce:q=0.7", "mae")
 STARTS = ("scratch", "tuned")
 NOISE = 0.3
 WINDOW = 128
