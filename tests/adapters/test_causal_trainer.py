@@ -69,6 +69,34 @@ def test_an_update_of_the_trainer_is_that_of_the_scores(tmp_path):
     assert float((step(CausalTrainer, 4, loss="mae") - by_scores).abs().max()) > 1e-3
 
 
+class NarrowLlama(transformers.LlamaForCausalLM):
+    """A model that takes no number of labels, so that the Trainer would not pass it."""
+
+    def forward(self, input_ids=None, labels=None, use_cache=None):
+        return super().forward(input_ids=input_ids, labels=labels, use_cache=use_cache)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_trainer", [True, False])
+def test_the_number_of_labels_reaches_every_model(in_trainer, tmp_path):
+    ids, labels = texts(ROWS)
+
+    def step(steps):
+        model = NarrowLlama(causal().config)
+        model.load_state_dict(causal().state_dict())
+        options, rows = arguments(tmp_path, steps=steps, batch=ROWS // steps), rows_of(ids, labels)
+        if in_trainer:
+            return moved_by(CausalTrainer(model, options, train_dataset=rows, loss="mae"))
+        return moved_by(transformers.Trainer(without_scores(model, "mae"), options, train_dataset=rows))
+
+    torch.testing.assert_close(step(4), step(1), rtol=0, atol=1e-6)
+
+
+def test_the_look_at_a_model_leaves_its_mode():
+    assert LanguageHead.of(causal().train()).model.training
+    assert not LanguageHead.of(causal()).model.training
+
+
 @pytest.mark.slow
 def test_evaluation_and_generation(tmp_path):
     ids, labels = texts()

@@ -41,7 +41,25 @@ def work(rank, answers, folder, port):
         "MASTER_PORT": str(port), "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
     }  # fmt: skip
     torch.set_num_threads(1)
-    answers.put((rank, {name: step(name, folder, ROWS // 2).numpy() for name in TRAINERS}))
+    moved = {name: step(name, folder, ROWS // 2).numpy() for name in TRAINERS}
+    answers.put((rank, moved | {"sharded": sharded_gradients(rank)}))
+
+
+def sharded_gradients(rank):
+    """The gradients of a model whose weights are spread over the processes, each with half of the rows."""
+    from language_models import causal, texts  # noqa: PLC0415
+    from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
+    from torch.distributed.tensor import init_device_mesh  # noqa: PLC0415
+
+    from symloss.adapters.hf_causal import without_scores  # noqa: PLC0415
+
+    ids, labels = texts(ROWS)
+    model, mesh = without_scores(causal(), "gce"), init_device_mesh("cpu", (2,))
+    fully_shard(model.lm_head, mesh=mesh)  # so that its weights are in pieces when the loss is computed
+    fully_shard(model, mesh=mesh)
+    mine, items = slice(rank, None, 2), (labels[:, 1:] >= 0).sum() / 2  # FSDP takes the mean over processes
+    model(ids[mine], labels=labels[mine], num_items_in_batch=items).loss.backward()
+    return {name: each.grad.full_tensor().numpy() for name, each in model.named_parameters()}
 
 
 @pytest.mark.slow
@@ -56,3 +74,16 @@ def test_two_processes_move_the_weights_as_one_does(tmp_path):
         assert alone.any()
         for rank in range(2):
             torch.testing.assert_close(torch.from_numpy(found[rank][name]), alone, rtol=0, atol=1e-6)
+    whole = whole_gradients()
+    for name, gradient in found[0]["sharded"].items():
+        torch.testing.assert_close(torch.from_numpy(gradient), whole[name], rtol=0, atol=1e-6)
+
+
+def whole_gradients():
+    from language_models import causal, texts  # noqa: PLC0415
+
+    from symloss.adapters import hf  # noqa: PLC0415
+
+    model, (ids, labels) = causal(), texts(ROWS)
+    hf.loss("gce")(model(ids), labels).backward()
+    return {name: each.grad for name, each in model.named_parameters()}

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerFast
 import symloss
 from symloss.adapters.kl_anchor import KLAnchor
 from symloss.adapters.trl import SFTTrainer
+from symloss.losses.leaves import Potential
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,6 +70,24 @@ def test_gce_is_that_of_the_scores_also_under_accumulation(tmp_path):
     torch.testing.assert_close(used.compute_loss(model, dict(batch)), wanted, rtol=1e-6, atol=1e-6)
     whole = moved_by(used)
     torch.testing.assert_close(moved_by(trainer(tmp_path, loss="gce:q=0.5", steps=4)), whole, rtol=0, atol=1e-6)
+
+
+class OneMore(Potential):
+    """2 - p, which is not 0 for a certain label."""
+
+    def phi(self, logp):
+        return 2 - logp.exp()
+
+    def derivative(self, logp):
+        return -logp.exp()
+
+
+def test_positions_without_a_label_do_not_count(tmp_path):
+    model = causal()
+    one_more, plain = (trainer(tmp_path, model=model, loss=loss) for loss in (OneMore(), "mae"))
+    batch = next(iter(plain.get_train_dataloader()))
+    value = plain.compute_loss(model, dict(batch)).detach()
+    torch.testing.assert_close(one_more.compute_loss(model, dict(batch)).detach(), value + 1)
 
 
 def test_metrics_stay_and_the_mean_probability_joins_them(tmp_path):
@@ -141,7 +160,14 @@ def test_with_peft_the_start_is_the_model_without_its_adapter():
     wanted = torch.where(mask, divergence(scores, start[:, :-1]), 0.0)
     torch.testing.assert_close(anchor({"input_ids": ids}, mask), wanted, rtol=1e-4, atol=1e-6)
     assert float(wanted.sum().detach()) > 1e-3
-    assert adapted.training
+    assert adapted.get_base_model().training
+
+
+def test_the_start_has_no_dropout():
+    model, ids = causal(attention_dropout=0.5).train(), texts()[0]
+    anchor = KLAnchor(model)
+    model.eval()(ids)
+    assert float(anchor({"input_ids": ids}, torch.ones(4, 11, dtype=torch.bool)).detach().abs().max()) < 1e-6
 
 
 def test_the_anchor_holds_a_model_back(tmp_path):

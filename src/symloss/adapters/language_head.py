@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Partial
 from torch.nn import functional as F  # noqa: N812
 
 from symloss.losses.scores import SoftCap
@@ -69,7 +69,7 @@ class LanguageHead:
     def parameters(self) -> tuple[Tensor, Tensor | None]:
         """The weights (C, d) and the bias (C,) of the layer. Sharded ones are put together."""
         layer = self.model.get_output_embeddings()
-        weight, bias = (p.full_tensor() if isinstance(p, DTensor) else p for p in (layer.weight, layer.bias))
+        weight, bias = (_whole(p) if isinstance(p, DTensor) else p for p in (layer.weight, layer.bias))
         return weight, bias
 
     def scores(self, states: Tensor) -> Tensor:
@@ -77,3 +77,9 @@ class LanguageHead:
         weight, bias = self.parameters()
         scores = self.factor * F.linear(states.to(weight.dtype), weight, bias)
         return scores if self.softcap is None else SoftCap(self.softcap)(scores)
+
+
+def _whole(parameter: DTensor) -> Tensor:
+    """A sharded parameter in one piece. Its gradient is the mean over processes, as FSDP takes it of all others."""
+    whole: Tensor = parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
+    return whole
