@@ -35,7 +35,7 @@ from symloss.robust.held_out import Labels
 from symloss.robust.input_array import as_array
 from symloss.robust.label_scores import label_scores
 from symloss.robust.leaders import Material
-from symloss.robust.learners import KINDS
+from symloss.robust.learners import KINDS, check_kinds
 from symloss.robust.memory import Memory
 from symloss.robust.mixed_table import is_mixed_table
 from symloss.robust.network_model import chosen_model
@@ -65,7 +65,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             :func:`symloss.models.create_model` such as "cnn8:width=0.5" or "timm:resnet18", or a function of
             ``input_shape`` and ``classes`` that returns a module. The other learners see images as rows of pixels.
         losses: "auto", or specs of the losses that networks try.
-        learners: "auto", or some of "network", "closed-form", "k-nn", "svc", "forest", "boosting", "logistic".
+        learners: "auto", or some of "network", "closed-form", "k-nn", "svc", "forest", "boosting", "logistic". Also
+            "xgboost" and "lightgbm", with a robust loss; these are not part of "auto".
         budget: seconds of one core. It decides how many candidates are tried, by a formula: the same budget always
             gives the same candidates. By default 45, or four trainings of the network where that is more.
         folds: "auto" or a number.
@@ -178,8 +179,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learners(self) -> tuple[str, ...]:
         chosen = KINDS if isinstance(self.learners, str) and self.learners == "auto" else tuple(self.learners)
-        for one in chosen:
-            checks.choice("learners", one, KINDS)
+        check_kinds(chosen)
         return chosen
 
     def _losses(self) -> tuple[str, ...]:

@@ -7,13 +7,14 @@ on a server of 2024.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from symloss import checks
 from symloss.robust.candidates import Candidate, Shape
 
 TREES = 100
@@ -31,6 +32,7 @@ class Learner:
         options: the arguments of the estimator. Called with the candidate, the width of kernels, and a seed.
         scalings: how features may be scaled.
         sparse: whether it takes sparse matrices.
+        needs: a package that is not installed with this one. Such a learner is tried if the user names it.
     """
 
     kind: str
@@ -40,6 +42,7 @@ class Learner:
     options: Callable[[Candidate, float, int], dict[str, Any]]
     scalings: tuple[str, ...] = ("raw", "standard")
     sparse: bool = True
+    needs: str | None = None
 
     def candidates(self, name: str, shape: Shape) -> Iterator[Candidate]:
         """The candidates for data of this size. Sparse matrices are not centred."""
@@ -58,6 +61,28 @@ class Learner:
 
 def _values(name: str, *values: float) -> tuple[tuple[tuple[str, float], ...], ...]:
     return tuple(((name, value),) for value in values)
+
+
+def _trees_of(package: str, estimator: str, silent: int) -> Learner:
+    """Gradient boosting of another library with a robust loss.
+
+    The module is named by text, because adapters are built on learners and not the other way round. Trees are shallow,
+    because deep ones soon know wrong labels by heart.
+    """
+
+    def options(c: Candidate, width: float, seed: int) -> dict[str, Any]:
+        settings = {"loss": f"gce:q={c['q']:g}", "n_estimators": int(c["rounds"]), "max_depth": 3}
+        return settings | {"n_jobs": 1, "random_state": seed, "verbosity": silent}
+
+    return Learner(
+        package,
+        ("symloss.adapters.boosting", estimator),
+        ((("q", 1.0), ("rounds", 40)), (("q", 0.7), ("rounds", 100))),
+        lambda c, s: 0.1 + c["rounds"] * s.classes * (5e-4 + 5e-9 * s.rows * s.features),
+        options,
+        scalings=("raw",),
+        needs=package,
+    )
 
 
 # In the order of simplicity: where two learners cannot be told apart, the first is taken.
@@ -121,15 +146,28 @@ CLASSICAL = {
         scalings=("raw",),
         sparse=False,
     ),
+    "xgboost": _trees_of("xgboost", "RobustXGBClassifier", silent=0),
+    "lightgbm": _trees_of("lightgbm", "RobustLGBMClassifier", silent=-1),
 }
 
-KINDS = ("network", *dict.fromkeys(learner.kind for learner in CLASSICAL.values()))
+KINDS = ("network", *dict.fromkeys(learner.kind for learner in CLASSICAL.values() if learner.needs is None))
+"""What is tried if the user does not choose."""
+OFFERED = (*KINDS, *(learner.kind for learner in CLASSICAL.values() if learner.needs is not None))
 """What the user can choose from."""
 
 SIMPLICITY = {name: place for place, name in enumerate((*CLASSICAL, "network"))}
 
-_FIRST = ("unhinged", "kernel-unhinged", "k-nn", "svc", "forest", "logistic", "boosting")
+_FIRST = ("unhinged", "kernel-unhinged", "k-nn", "svc", "forest", "logistic", "boosting", "xgboost", "lightgbm")
 """The order in which they are tried, so that a small budget is well spent."""
+
+
+def check_kinds(kinds: tuple[str, ...]) -> None:
+    """Raise an error if there is no such kind of learner, or a package that it needs is not installed."""
+    for kind in kinds:
+        checks.choice("learners", kind, OFFERED)
+        needed = next((learner.needs for learner in CLASSICAL.values() if learner.kind == kind), None)
+        if needed is not None and importlib.util.find_spec(needed) is None:
+            raise ValueError(f"the learner {kind!r} needs a package that is not installed: pip install {needed}")
 
 
 def candidates(shape: Shape, kinds: tuple[str, ...]) -> Iterator[Candidate]:

@@ -1,0 +1,231 @@
+"""Gradient boosting with any loss of the catalogue: XGBoost and LightGBM as estimators of scikit-learn.
+
+Each estimator holds one of its library, which ``fit`` imports. So this module imports neither of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+from scipy import special  # type: ignore[import-untyped]
+from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped]
+from sklearn.utils import compute_sample_weight  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from symloss import checks
+from symloss.adapters.boosting_objective import Floats, Objective, columns, criterion_of_raw_scores
+from symloss.adapters.criterion_of import AnyCriterion
+from symloss.fitting import all_or_nothing
+from symloss.losses.criterion import Criterion
+
+__all__ = ["RobustLGBMClassifier", "RobustXGBClassifier"]
+
+OF_BUILT_IN_LOSSES = ("objective", "num_class", "scale_pos_weight", "is_unbalance")
+"""Parameters that only the libraries' own losses read."""
+
+
+class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """What both estimators share.
+
+    Args:
+        loss: a text such as ``"gce:q=0.7"``, or a loss of symloss with ``normalize=None``.
+        parameters: those of the library's own classifier, such as ``n_estimators`` and ``max_depth``.
+
+    Attributes:
+        classes_: the classes.
+        model_: the estimator of the library, fitted to class numbers.
+    """
+
+    library: ClassVar[str]
+
+    def __init__(self, *, loss: AnyCriterion = "gce:q=0.7", **parameters: Any):
+        self.loss = loss
+        self.parameters = parameters
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The loss, and those parameters of the library that were passed."""
+        return {"loss": self.loss, **self.parameters}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change the loss or parameters of the library."""
+        self.loss = parameters.pop("loss", self.loss)
+        self.parameters = self.parameters | parameters
+        return self
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None, **options: Any) -> Self:  # noqa: N803
+        """Grow the trees.
+
+        Args:
+            X: (N, d), in a form that the library takes; missing values are allowed.
+            y: (N,), any labels.
+            sample_weight: (N,), what each row counts.
+            eval_set: pairs (rows, labels). Their mean loss is computed after each round.
+            options: those of the library's own ``fit``.
+        """
+        validate_data(self, X, skip_check_array=True)
+        criterion = criterion_of_raw_scores(self.loss)
+        for name in self.parameters.keys() & OF_BUILT_IN_LOSSES:
+            given = f"{name}={checks.brief(self.parameters[name])}"
+            raise ValueError(f"{name} must be left out, because only losses of {self.library} read it; got {given}")
+        check_classification_targets(y)
+        encoder = LabelEncoder()
+        options |= {"sample_weight": self._weights(X, y, sample_weight), "eval_set": None}
+        labels = encoder.fit_transform(y)
+        self.classes_ = encoder.classes_
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must hold two classes or more; got {len(self.classes_)} class(es)")
+        if eval_set is not None:
+            options["eval_set"] = [(rows, encoder.transform(known)) for rows, known in eval_set]
+        self.model_ = self._grown(X, labels, criterion, options)
+        return self
+
+    def _weights(self, X: Any, y: Any, given: Any) -> Any:  # noqa: N803
+        """What each row counts, class weights included; None if all count the same."""
+        weights = None if given is None else _check_sample_weight(given, X, ensure_non_negative=True)
+        if (class_weight := self.parameters.get("class_weight")) is None:
+            return weights
+        of_class = compute_sample_weight(class_weight, y)
+        return of_class if weights is None else of_class * weights
+
+    @abstractmethod
+    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:  # noqa: N803
+        """The estimator of the library, after its ``fit`` with these options."""
+
+    @abstractmethod
+    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:  # noqa: N803
+        """The scores (n, C), or (n,) for two classes."""
+
+    def predict_proba(self, X: Any, **options: Any) -> Floats:  # noqa: N803
+        """The probabilities (n, C): the softmax of the scores.
+
+        Args:
+            X: (n, d).
+            options: those of the library's own ``predict``, such as the rounds to use.
+        """
+        check_is_fitted(self)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        probabilities: Floats = special.softmax(columns(self._scores(X, options)), 1)
+        return probabilities
+
+    def predict(self, X: Any, **options: Any) -> Any:  # noqa: N803
+        """The most probable class (n,). The arguments are those of ``predict_proba``."""
+        best = self.predict_proba(X, **options).argmax(1)
+        return self.classes_[best]
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """The importance of each feature, as the library measures it."""
+        importances: Floats = self.model_.feature_importances_
+        return importances
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.sparse = True
+        return tags
+
+    def _parameters(self) -> dict[str, Any]:
+        """Those of the library. Class weights are a part of the row's weights by now."""
+        return {name: value for name, value in self.parameters.items() if name != "class_weight"}
+
+    def _library(self) -> Any:
+        try:
+            return importlib.import_module(self.library)
+        except ModuleNotFoundError as error:
+            if error.name != self.library:
+                raise
+            needed = f"{type(self).__name__} needs the package {self.library}"
+            raise ImportError(f"{needed}, which is not installed: pip install 'symloss[boosting]'") from None
+
+
+class RobustXGBClassifier(BoostedClassifier):
+    """XGBoost with any loss of the catalogue.
+
+    All scores start equal (``base_score=0.5``). With ``loss="ce"`` the trees are those of XGBoost's own loss with the
+    same start.
+
+    Args:
+        loss: a text such as ``"gce:q=0.7"``, or a loss of symloss with ``normalize=None``.
+        parameters: those of ``xgboost.XGBClassifier``, without ``objective``; and ``class_weight`` as in scikit-learn.
+
+    Attributes:
+        classes_: the classes.
+        model_: the ``xgboost.XGBClassifier``, fitted to class numbers. It knows ``get_booster()`` and the like.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> RobustXGBClassifier(loss="mae", n_estimators=5).fit(X, y).predict(X[:2])
+    array([0, 0])
+    """
+
+    library = "xgboost"
+
+    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:  # noqa: N803
+        # XGBoost doubles the Hessian of more than two classes, and its other defaults are made for that.
+        objective = Objective(criterion, curvature=2.0 if len(self.classes_) > 2 else 1.0)
+        parameters = {"base_score": 0.5, "eval_metric": objective.loss} | self._parameters()
+        return self._library().XGBClassifier(**parameters, objective=objective).fit(X, labels, **options)
+
+    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:  # noqa: N803
+        scores: Floats = self.model_.predict(X, output_margin=True, **options)
+        return scores
+
+
+class RobustLGBMClassifier(BoostedClassifier):
+    """LightGBM with any loss of the catalogue.
+
+    The scores start at 0. With ``loss="ce"`` the trees are those of LightGBM's own loss with
+    ``boost_from_average=False``.
+
+    Args:
+        loss: a text such as ``"gce:q=0.7"``, or a loss of symloss with ``normalize=None``.
+        parameters: those of ``lightgbm.LGBMClassifier``, without ``objective``.
+
+    Attributes:
+        classes_: the classes.
+        model_: the ``lightgbm.LGBMModel``, fitted to class numbers. It knows ``booster_`` and the like.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> RobustLGBMClassifier(loss="mae", n_estimators=5, verbosity=-1).fit(X, y).predict(X[:2])
+    array([0, 0])
+    """
+
+    library = "lightgbm"
+
+    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:  # noqa: N803
+        classes, parameters = len(self.classes_), self._parameters()
+        # LightGBM has this factor too.
+        objective = Objective(criterion, curvature=classes / (classes - 1) if classes > 2 else 1.0)
+        _refuse_metrics_of_probabilities(parameters.get("metric"), options.get("eval_metric"))
+        options = {"eval_metric": objective.named_loss} | options
+        # Without this, LightGBM has no feature left and stops if a custom loss meets few rows.
+        parameters = {"feature_pre_filter": False} | parameters
+        model = self._library().LGBMModel(**parameters, objective=objective, num_class=classes if classes > 2 else 1)
+        if options["eval_set"] and "eval_X" in inspect.signature(model.fit).parameters:  # since 4.7
+            rows, known = zip(*options.pop("eval_set"), strict=True)
+            options |= {"eval_X": rows, "eval_y": known}
+        return model.fit(X, labels, **options)
+
+    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:  # noqa: N803
+        scores: Floats = self.model_.predict(X, raw_score=True, **options)
+        return scores
+
+
+def _refuse_metrics_of_probabilities(*metrics: Any) -> None:
+    for metric in metrics:
+        for each in metric if isinstance(metric, list) else [metric]:
+            if each is not None and not callable(each):
+                raise ValueError(
+                    "eval_metric must be a function of (labels, scores), because the metrics of lightgbm take the "
+                    f"scores of a custom loss for probabilities; got {checks.brief(each)}"
+                )

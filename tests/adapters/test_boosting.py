@@ -1,0 +1,337 @@
+"""Boosting with any loss: gradient and Hessian against 100 digits, the libraries' own loss, and scikit-learn."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import sys
+
+import numpy as np
+import pytest
+import reference
+import torch
+from refusals import refused
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import symloss
+from symloss import RobustClassifier
+from symloss.adapters.boosting import RobustLGBMClassifier, RobustXGBClassifier
+from symloss.adapters.boosting_objective import FLOOR, Objective, criterion_of_raw_scores, gradient_and_hessian
+from symloss.losses.leaves import CE
+from symloss.noise import corrupt
+from symloss.robust import learners
+from symloss.robust.candidates import Shape
+from symloss.robust.saved_fit import load_predictor, save_predictor
+
+SILENT = {"n_jobs": 1, "verbosity": -1}
+SCORES = torch.tensor([[0.0, 0.0, 0.0], [1.0, -0.5, 0.3], [4.0, -3.0, 1.0], [-2.0, 5.0, 0.0]], dtype=torch.float64)
+LABELS = torch.tensor([0, 1, 0, 2])
+IRIS, SPECIES = load_iris(return_X_y=True)
+NAMES = np.array(["setosa", "versicolor", "virginica"])
+
+
+def xgb(loss="gce:q=0.7", **options):
+    pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    return RobustXGBClassifier(loss=loss, **{"n_jobs": 1, "n_estimators": 5} | options)
+
+
+def lgbm(loss="gce:q=0.7", **options):
+    pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    return RobustLGBMClassifier(loss=loss, **SILENT | {"n_estimators": 5} | options)
+
+
+both = pytest.mark.parametrize("make", [xgb, lgbm])
+
+
+@pytest.fixture(scope="module")
+def digits():
+    features, true = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(true))
+    features, true = features[rows], true[rows]
+    return features[:600], true[:600], features[600:], true[600:]
+
+
+# Gradient and Hessian
+
+
+@pytest.mark.parametrize("name", ["ce", "gce", "mae", "sgce", "unhinged", "nce+rce", "anl-ce"])
+def test_gradient_and_hessian_against_plain_formulas(name):
+    gradient, hessian = gradient_and_hessian(criterion_of_raw_scores(name), SCORES, LABELS)
+    for z, y, g, h in zip(SCORES.tolist(), LABELS.tolist(), gradient, hessian, strict=True):
+        exact = reference.gradient(name, z, y)
+        p = [float(each) for each in reference.softmax(tuple(map(reference.mpf, z)))]
+        w = -exact[y] / (1 - p[y])
+        assert g.tolist() == pytest.approx(exact, rel=1e-9, abs=1e-12)
+        assert h.tolist() == pytest.approx([w * each * (1 - each) for each in p], rel=1e-9)
+
+
+def test_cross_entropy_has_its_exact_hessian_and_gce_one_that_is_not_negative():
+    def exact(loss):
+        hessian = torch.autograd.functional.hessian
+        pairs = zip(SCORES, LABELS, strict=True)
+        return torch.stack([hessian(functools.partial(loss, target=y), z).diagonal() for z, y in pairs])
+
+    _, of_ce = gradient_and_hessian(criterion_of_raw_scores("ce"), SCORES, LABELS)
+    torch.testing.assert_close(of_ce, exact(symloss.CE()))
+    _, of_gce = gradient_and_hessian(criterion_of_raw_scores("gce"), SCORES, LABELS)
+    assert (exact(symloss.GCE()) < 0).any()
+    assert (of_gce > 0.999 * exact(symloss.GCE())).all()
+    assert (of_gce > 1e-6).all()
+
+
+def test_a_certain_label_keeps_its_digits():
+    """In float32, p_y is 1 here, and 1 - p_y would be 0."""
+    scores, labels = torch.tensor([[30.0, 0.0, 1.0]]), torch.tensor([0])
+    assert scores.softmax(1)[0, 0] == 1
+    _, hessian = gradient_and_hessian(criterion_of_raw_scores("ce"), scores, labels)
+    p = [float(each) for each in reference.softmax((reference.mpf(30), reference.mpf(0), reference.mpf(1)))]
+    others = p[1] + p[2]
+    assert hessian[0].tolist() == pytest.approx([p[0] * others, p[1], p[2]], rel=1e-5)
+    _, hessian = gradient_and_hessian(criterion_of_raw_scores("unhinged"), 10 * scores, labels)
+    assert hessian[0].tolist() == pytest.approx([2 / 3, 2 / 3 * np.exp(-10), 2 / 3], rel=1e-4)
+
+
+def test_a_hessian_that_would_be_negative_is_cut():
+    _, hessian = gradient_and_hessian(criterion_of_raw_scores(-1.0 * CE()), SCORES, LABELS)
+    assert (hessian == FLOOR).all()
+
+
+def test_every_loss_of_the_catalogue_can_be_boosted():
+    draw = torch.Generator().manual_seed(0)
+    for name in symloss.list_losses():
+        for classes in (2, 3, 10):
+            scores = torch.randn(40, classes, generator=draw) * torch.tensor([0.0, 1, 10, 100]).repeat(10)[:, None]
+            labels = torch.randint(classes, (40,), generator=draw)
+            gradient, hessian = gradient_and_hessian(criterion_of_raw_scores(name), scores, labels)
+            assert gradient.isfinite().all(), name
+            assert gradient.abs().max() > 0, name
+            assert hessian.isfinite().all(), name
+            assert (hessian >= FLOOR).all(), name
+
+
+def test_an_objective_weighs_examples_and_has_one_score_for_two_classes():
+    objective = Objective(criterion_of_raw_scores("gce"), curvature=2.0)
+    labels, margins, weights = np.array([0.0, 1.0]), np.array([0.5, -1.5]), np.array([1.0, 3.0], np.float32)
+    gradient, hessian = objective(labels, margins, weights)
+    p = 1 / (1 + np.exp(-margins))
+    at_label = np.where(labels == 1, p, 1 - p)
+    w = weights * at_label**0.7
+    np.testing.assert_allclose(gradient, w * (p - labels))
+    np.testing.assert_allclose(hessian, 2 * w * p * (1 - p))
+    values = (1 - at_label**0.7) / 0.7
+    assert objective.loss(labels, margins) == pytest.approx(values.mean())
+    assert objective.loss(labels, margins, weights) == pytest.approx((weights * values).sum() / 4)
+
+
+# The libraries
+
+
+@pytest.mark.parametrize("classes", [10, 2])
+def test_cross_entropy_is_xgboosts_own_loss(classes, digits):
+    xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    features, labels, test, _ = digits
+    theirs = xgboost.XGBClassifier(n_estimators=20, n_jobs=1, base_score=0.5).fit(features, labels % classes)
+    ours = xgb("ce", n_estimators=20).fit(features, labels % classes)
+    np.testing.assert_allclose(ours.predict_proba(test), theirs.predict_proba(test), atol=1e-5)
+    robust = xgb("mae", n_estimators=20).fit(features, labels % classes)
+    assert np.abs(robust.predict_proba(test) - theirs.predict_proba(test)).max() > 0.01
+
+
+@pytest.mark.parametrize("classes", [10, 2])
+def test_cross_entropy_is_lightgbms_own_loss(classes, digits):
+    lightgbm = pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    features, labels, test, _ = digits
+    theirs = lightgbm.LGBMClassifier(n_estimators=20, boost_from_average=False, **SILENT)
+    theirs.fit(features, labels % classes)
+    ours = lgbm("ce", n_estimators=20).fit(features, labels % classes)
+    np.testing.assert_allclose(ours.predict_proba(test), theirs.predict_proba(test), atol=1e-9)
+
+
+@pytest.mark.slow
+@both
+def test_wrong_labels_do_less_harm(make, digits):
+    features, true, test, known = digits
+    noisy = corrupt(true, "sym:0.4", classes=10, seed=0, dataset="digits").labels
+    scores = {
+        (loss, kind): make(loss, n_estimators=40, max_depth=3).fit(features, labels).score(test, known)
+        for loss in ("ce", "gce:q=0.7")
+        for kind, labels in (("noisy", noisy), ("clean", true))
+    }
+    assert scores["gce:q=0.7", "noisy"] > scores["ce", "noisy"] + 0.01
+    assert scores["gce:q=0.7", "clean"] > scores["ce", "clean"] - 0.01
+    assert scores["ce", "clean"] > 0.92
+
+
+# scikit-learn
+
+OTHERWISE = {
+    "check_no_attributes_set_in_init": "the parameters of the library are one attribute",
+    "check_fit2d_predict1d": "the message has other words",
+}
+OF_XGBOOST = {
+    "check_estimators_empty_data_messages": "the message is XGBoost's",
+    "check_sample_weight_equivalence_on_dense_data": "it computes in float32: 2e-8 apart",
+    "check_sample_weight_equivalence_on_sparse_data": "it computes in float32: 2e-8 apart",
+}
+
+
+@parametrize_with_checks(
+    [RobustXGBClassifier(n_estimators=3, n_jobs=1), RobustLGBMClassifier(n_estimators=3, **SILENT)],
+    expected_failed_checks=lambda estimator: OTHERWISE | (OF_XGBOOST if estimator.library == "xgboost" else {}),
+)
+@pytest.mark.filterwarnings("ignore")
+def test_contract_of_scikit_learn(estimator, check):
+    pytest.importorskip(estimator.library, reason=f"{estimator.library} is not installed")
+    check(estimator)
+
+
+@both
+def test_text_labels_clones_and_pickles(make):
+    model = make(symloss.GCE(q=0.5), max_depth=2).fit(IRIS, NAMES[SPECIES])
+    assert list(model.classes_) == list(NAMES)
+    probabilities = model.predict_proba(IRIS)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
+    assert (model.predict(IRIS) == NAMES[probabilities.argmax(1)]).all()
+    assert model.score(IRIS, NAMES[SPECIES]) > 0.9
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(IRIS), probabilities)
+    again = clone(model)
+    assert not hasattr(again, "model_")
+    np.testing.assert_array_equal(again.fit(IRIS, NAMES[SPECIES]).predict_proba(IRIS), probabilities)
+    assert model.feature_importances_.shape == (4,)
+
+
+@both
+def test_grid_search_over_losses_and_parameters_of_the_library(make):
+    search = GridSearchCV(make(), {"loss": ["ce", "nnce"], "max_depth": [1, 2]}, cv=3, scoring="neg_log_loss")
+    search.fit(IRIS, NAMES[SPECIES])
+    assert search.best_params_["loss"] == "ce"
+    assert search.best_estimator_.model_.get_params()["max_depth"] == search.best_params_["max_depth"]
+    assert make(max_depth=1).set_params(max_depth=2).get_params()["max_depth"] == 2
+    assert cross_val_score(make(), IRIS, SPECIES, cv=3).min() > 0.8
+
+
+@both
+def test_weights_of_rows_and_classes(make):
+    wrong = np.arange(150) % 3 == 0
+    noisy = np.where(wrong, (SPECIES + 1) % 3, SPECIES)
+    without = make("ce").fit(IRIS, noisy, sample_weight=~wrong)
+    np.testing.assert_allclose(
+        without.predict_proba(IRIS), make("ce").fit(IRIS, SPECIES, sample_weight=~wrong).predict_proba(IRIS)
+    )
+    assert np.abs(without.predict_proba(IRIS) - make("ce").fit(IRIS, noisy).predict_proba(IRIS)).max() > 0.1
+    by_class = make(class_weight={"setosa": 1, "versicolor": 4, "virginica": 1}).fit(IRIS, NAMES[SPECIES], ~wrong)
+    by_row = make().fit(IRIS, SPECIES, np.where(SPECIES == 1, 4, 1) * ~wrong)
+    np.testing.assert_array_equal(by_class.predict_proba(IRIS), by_row.predict_proba(IRIS))
+
+
+def test_xgboost_stops_early_by_the_loss():
+    train, test = IRIS[::2], (IRIS[1::2], NAMES[SPECIES[1::2]])
+    model = xgb("gce:q=0.7", n_estimators=200, learning_rate=1.0, early_stopping_rounds=3)
+    model.fit(train, NAMES[SPECIES[::2]], eval_set=[test], verbose=False)
+    losses = model.model_.evals_result()["validation_0"]["loss"]
+    assert len(losses) < 200
+    best = int(np.argmin(losses))
+    p = model.predict_proba(test[0])[np.arange(75), SPECIES[1::2]]
+    assert np.mean((1 - p**0.7) / 0.7) == pytest.approx(losses[best], rel=1e-5)
+    after_one = model.predict_proba(test[0], iteration_range=(0, 1))
+    assert np.abs(after_one - model.predict_proba(test[0])).max() > 0.01
+    by_log_loss = xgb(eval_metric="mlogloss").fit(train, SPECIES[::2], eval_set=[(train, SPECIES[::2])], verbose=False)
+    shown = by_log_loss.model_.evals_result()["validation_0"]["mlogloss"][-1]
+    assert shown == pytest.approx(log_loss(SPECIES[::2], by_log_loss.predict_proba(train)), rel=1e-5)
+
+
+def test_lightgbm_stops_early_by_the_loss():
+    lightgbm = pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    train, test = IRIS[::2], (IRIS[1::2], NAMES[SPECIES[1::2]])
+    model = lgbm("gce:q=0.7", n_estimators=200, learning_rate=1.0)
+    stop = lightgbm.early_stopping(3, verbose=False)
+    model.fit(train, NAMES[SPECIES[::2]], eval_set=[test], callbacks=[stop])
+    losses = model.model_.evals_result_["valid_0"]["loss"]
+    assert len(losses) < 200
+    p = model.predict_proba(test[0])[np.arange(75), SPECIES[1::2]]
+    assert np.mean((1 - p**0.7) / 0.7) == pytest.approx(min(losses))
+    assert np.abs(model.predict_proba(test[0], num_iteration=1) - model.predict_proba(test[0])).max() > 0.01
+
+    def own(labels, scores):
+        return "wrong", np.mean(scores.argmax(1) != labels), False
+
+    model.fit(train, SPECIES[::2], eval_set=[(test[0], SPECIES[1::2])], eval_metric=[own])
+    assert model.model_.evals_result_["valid_0"]["wrong"][-1] == pytest.approx(1 - model.score(test[0], SPECIES[1::2]))
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize(
+    ("loss", "error", "ingredients"),
+    [
+        ("gze:q=0.7", ValueError, ["there is no loss named 'gze'"]),
+        ("sgce:normalize=l2", ValueError, ["loss must have normalize=None", "'l2'"]),
+        (symloss.SGCE(), ValueError, ["loss must have normalize=None", "symmetrize(GCE(q=0.7))"]),
+        (0.7, TypeError, ["loss must be a text such as", "0.7"]),
+    ],
+)
+def test_a_loss_that_cannot_be_boosted(loss, error, ingredients):
+    with refused(error, *ingredients):
+        RobustXGBClassifier(loss=loss).fit(IRIS, SPECIES)
+
+
+@both
+def test_bad_input(make):
+    with refused(ValueError, "objective must be left out", "objective='multi:softmax'"):
+        make(objective="multi:softmax").fit(IRIS, SPECIES)
+    with refused(ValueError, "two classes or more", "1 class"):
+        make().fit(IRIS, np.zeros(150, int))
+    with refused(ValueError, "previously unseen labels", "daisy"):
+        make().fit(IRIS, NAMES[SPECIES], eval_set=[(IRIS[:1], ["daisy"])])
+    fitted = make().fit(IRIS, SPECIES)
+    with pytest.raises(ValueError, match="loss"):
+        fitted.set_params(loss="gze").fit(IRIS, SPECIES)
+    assert fitted.predict(IRIS[:1]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options"),
+    [({"metric": "multi_logloss"}, {}), ({}, {"eval_metric": [lambda y, z: ("", 0, 0), "auc"]})],
+)
+def test_metrics_of_lightgbm_are_refused(parameters, options):
+    with refused(ValueError, "eval_metric must be a function of (labels, scores)"):
+        lgbm(**parameters).fit(IRIS, SPECIES, **options)
+
+
+@pytest.mark.parametrize("estimator", [RobustXGBClassifier(), RobustLGBMClassifier()])
+def test_a_library_that_is_missing(estimator, monkeypatch):
+    monkeypatch.setitem(sys.modules, estimator.library, None)
+    with refused(ImportError, type(estimator).__name__, "pip install 'symloss[boosting]'"):
+        estimator.fit(IRIS, SPECIES)
+    with refused(ValueError, f"'{estimator.library}' needs a package", f"pip install {estimator.library}"):
+        RobustClassifier(learners=["k-nn", estimator.library]).fit(IRIS, SPECIES)
+
+
+# As learners of RobustClassifier
+
+
+def test_they_are_not_tried_by_default():
+    assert RobustClassifier()._learners() == (
+        "network", "closed-form", "logistic", "k-nn", "svc", "forest", "boosting"
+    )  # fmt: skip
+    tried = {one.learner for one in learners.candidates(Shape(1000, 10, 3), RobustClassifier()._learners())}
+    assert not tried & {"xgboost", "lightgbm"}
+
+
+@pytest.mark.slow
+@both
+def test_a_robust_classifier_takes_them_by_name(make, tmp_path):
+    kind, flowers = make().library, IRIS.astype(np.float32)
+    noisy = corrupt(SPECIES, "sym:0.3", classes=3, seed=0).labels
+    model = RobustClassifier(learners=[kind], rounds=1, folds=2, budget=10).fit(flowers, noisy)
+    assert model.learner_ == kind
+    assert f"{kind} q=1 rounds=40 (raw)" in model.candidates_["candidate"]
+    assert model.score(flowers, SPECIES) > 0.85
+    assert (pickle.loads(pickle.dumps(model)).predict(flowers) == model.predict(flowers)).all()
+    save_predictor(model.predictor_, flowers, model.trained_labels_, None, model.seed_, tmp_path)
+    np.testing.assert_allclose(load_predictor(tmp_path).probabilities(flowers), model.predict_proba(flowers), atol=1e-5)
