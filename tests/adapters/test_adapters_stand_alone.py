@@ -22,6 +22,7 @@ LIBRARY = {
     "hf_causal": {"transformers"},
     "kl_anchor": set(),
     "language_head": set(),
+    "lightning": {"lightning"},
     "trl": {"trl"},
 }
 """What each adapter may import besides."""

@@ -4,6 +4,7 @@ A module is imported when it is used, and imports its own library only:
 
 - ``hf``: a loss for the Trainer of Hugging Face, and for models that call ``self.loss_function``
 - ``hf_causal``: a Trainer of language models that never holds all scores
+- ``lightning``: a callback that keeps the mean margin of each training example, to find wrong labels
 - ``trl``: supervised fine-tuning with any loss of the label's log-probability
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["hf", "hf_causal", "trl"]
+__all__ = ["hf", "hf_causal", "lightning", "trl"]
 
 
 def __getattr__(name: str) -> Any:
