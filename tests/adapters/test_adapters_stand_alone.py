@@ -23,6 +23,7 @@ LIBRARY = {
     "kl_anchor": set(),
     "language_head": set(),
     "lightning": {"lightning"},
+    "sentence_transformers": {"sentence_transformers"},
     "trl": {"trl"},
 }
 """What each adapter may import besides."""

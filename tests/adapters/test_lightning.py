@@ -132,9 +132,15 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_goes_on(tmp_path):
     whole, second = MarginCallback(SIZE), Net()
     second.seen = net.seen
     trainer(whole, max_epochs=2).fit(second, loader(), ckpt_path=path)
-    assert whole.means().epochs > margins.means().epochs
     assert max(map(len, second.seen)) == 3
     assert_close(kept(whole), second.means(), 1e-6)
+
+    last = tmp_path / "last.ckpt"
+    runs = trainer(whole, max_epochs=3)
+    runs.fit(second, loader(), ckpt_path=path)
+    runs.save_checkpoint(last)
+    half.on_load_checkpoint(None, None, torch.load(last, weights_only=True))
+    assert half.means().epochs == 3
 
 
 def test_a_checkpoint_of_others_is_refused_and_one_without_margins_is_not():
@@ -199,6 +205,7 @@ def batch(**changed):
         (batch(index=torch.tensor([-1, 0])), IndexError, ["index must be 0 to 2 for 3 examples", "[-1, 0]"]),
         (batch(index=torch.tensor([1])), ValueError, ["index and labels (M,)", "index (1,) of torch.int64"]),
         (batch(labels=torch.eye(2)), ValueError, ["index and labels (M,)", "labels (2, 2) of torch.float32"]),
+        (batch(labels=torch.ones(2)), ValueError, ["(M,) whole numbers", "labels (2,) of torch.float32"]),
         (batch(scores=torch.eye(2)[0]), ValueError, ["scores must be (M, C)", "scores (2,)"]),
     ],
 )
