@@ -1,12 +1,14 @@
 # Everything a fresh machine needs is installed into .venv by the first target that runs.
 PYTHON ?= python3
 BIN := .venv/bin
+PIN = .venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint constraints-frameworks.txt
+FRAMEWORKS := pytest torchvision timm keras fastai segmentation-models-pytorch setfit mmpretrain mmcv-lite mmengine ultralytics
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint bench generate clean
+.PHONY: help demo test quick lint frameworks bench generate clean
 
 help:  ## List these targets.
-	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "make %-10s %s\n", $$1, $$2}'
 
 demo: .venv/ready  ## Learn digits from 60 % wrong labels: plain cross-entropy, then symloss fit (under a minute).
 	$(BIN)/symloss train --data digits --noise sym:0.6 --loss ce --out runs/demo-ce
@@ -23,6 +25,9 @@ lint: .venv/ready  ## ruff and mypy.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+frameworks: .venv-frameworks/ready  ## The tests of frameworks that need torchvision, in an environment of their own (2 GB).
+	.venv-frameworks/bin/pytest -W ignore::DeprecationWarning tests/frameworks
+
 bench: .venv/ready  ## What losses and heads cost against torch, and how much of our own code runs (15 minutes, idle machine).
 	OMP_NUM_THREADS=1 $(BIN)/symloss bench losses --check
 	OMP_NUM_THREADS=1 $(BIN)/symloss bench heads --check
@@ -37,6 +42,13 @@ generate: .venv/ready  ## Write the generated files: the list of losses in the d
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# torch comes first: what depends on it must find it, and not choose another.
+.venv-frameworks/ready: pyproject.toml constraints.txt constraints-frameworks.txt
+	$(PYTHON) -m venv .venv-frameworks
+	$(PIN) torch
+	$(PIN) --editable . $(FRAMEWORKS)
+	touch $@
+
 clean:  ## Remove the environment, caches and builds.
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf .venv .venv-frameworks build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +

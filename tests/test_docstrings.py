@@ -99,6 +99,8 @@ def test_every_public_name_has_a_docstring():
 def test_exported_names_explain_their_arguments():
     exported = {f"symloss.{name}": getattr(symloss, name) for name in public(dict.fromkeys(dir(symloss)))}
     for module in modules():
+        if module.__name__ == "symloss.adapters":
+            continue  # it exports modules, and the libraries of some may be missing
         names = [f"{module.__name__}.{name}" for name in getattr(module, "__all__", ())]
         exported |= {name: getattr(module, name.rpartition(".")[2]) for name in names}
     missing = sorted({each for name, thing in exported.items() for each in unexplained(name, thing)})

@@ -22,8 +22,12 @@ LIBRARY = {
     "criterion_of": set(),
     "hf": {"transformers"},
     "hf_causal": {"transformers"},
+    "keras": {"keras"},
     "kl_anchor": set(),
     "language_head": set(),
+    "lightning": {"lightning"},
+    "openmmlab": {"mmengine"},
+    "sentence_transformers": {"sentence_transformers"},
     "trl": {"trl"},
 }
 """What each adapter may import besides."""

@@ -1,0 +1,160 @@
+"""A callback for Lightning that keeps the mean margin of each training example, to find wrong labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import Callback
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from symloss import checks
+from symloss.losses import validation
+from symloss.noise.margins import margins
+from symloss.robust.audit import Audit, audit_labels
+from symloss.runs.margin_file import MeanMargins
+
+KEYS = ("index", "scores", "labels")
+"""What ``training_step`` returns besides the loss."""
+
+
+class WithIndex(Dataset[Any]):
+    """A data set whose examples say which one they are: (x, y) becomes (x, y, index).
+
+    Args:
+        dataset: any data set with a length. Its examples are tuples, lists or dictionaries. A dictionary gets the key
+            "index".
+
+    >>> WithIndex([("a", 0), ("b", 1)])[1]
+    ('b', 1, 1)
+    """
+
+    def __init__(self, dataset: Any):
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        example = self.dataset[index]
+        if isinstance(example, Mapping):
+            return {**example, "index": index}
+        if isinstance(example, tuple | list):
+            return (*example, index)
+        raise TypeError(f"examples must be tuples, lists or dictionaries; got {checks.brief(example)}")
+
+
+class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read by mypy
+    """Keep the mean margin of each training example over the epochs: the area under the margin (AUM).
+
+    The margin is the score of the label minus the largest other score. Wrong labels have low ones. ``training_step``
+    returns a dictionary with the loss and what the margins are made of::
+
+        def training_step(self, batch, batch_idx):
+            images, labels, index = batch  # of a data set that is wrapped in WithIndex
+            scores = self.model(images)
+            return {"loss": self.loss(scores, labels), "scores": scores.detach(), "labels": labels, "index": index}
+
+    Processes add up their shares at the end of an epoch and before a checkpoint. A checkpoint keeps the sums, so
+    ``trainer.fit(..., ckpt_path=...)`` goes on with them.
+
+    Args:
+        examples: the number of training examples N. An index is 0 to N - 1.
+
+    Shapes: scores (M, C), labels (M,) and index (M,), for the M examples of a batch.
+
+    Reference: Pleiss et al.: Identifying mislabeled data using the area under the margin ranking. NeurIPS 2020.
+
+    >>> margins = MarginCallback(examples=3)
+    >>> step = {"scores": torch.tensor([[2.0, 1.0]]), "labels": torch.tensor([1]), "index": torch.tensor([2])}
+    >>> margins.on_train_batch_end(None, None, step, None, 0)
+    >>> found = margins.means()
+    >>> found.positions, found.margin
+    (array([2]), array([-1.], dtype=float32))
+    """
+
+    def __init__(self, examples: int):
+        self.examples = int(checks.number("examples", examples, "[1, inf)", whole=True))
+        self.epochs = 0
+        # Rows: the margin, that of the scores divided by their norm, and the number of visits.
+        self._joined = torch.zeros(3, self.examples)
+        self._share = torch.zeros(3, self.examples)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Take the margins of a batch. Lightning calls this."""
+        if isinstance(outputs, Mapping) and not outputs:
+            return  # training_step has returned None to skip the batch
+        index, scores, labels = self._checked(outputs)
+        found = margins(scores.detach(), labels)
+        self._share = self._share.to(found.device)
+        self._share.index_add_(1, index, torch.cat([found, torch.ones_like(found[:1])]))
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Add up the shares of all processes. Lightning calls this."""
+        self._join(trainer)
+        self.epochs += 1
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Put the sums into a checkpoint. Lightning calls this, in all processes."""
+        self._join(trainer)
+        checkpoint[self.state_key] = {"sums": self._joined, "epochs": self.epochs}
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Go on with the sums of a checkpoint; it must be of as many examples. Lightning calls this."""
+        state = checkpoint.get(self.state_key)
+        if state is None:
+            return
+        if state["sums"].shape != self._joined.shape:
+            raise ValueError(f"examples must be {state['sums'].shape[1]} as in the checkpoint; got {self.examples}")
+        self._joined, self.epochs = state["sums"].cpu(), int(state["epochs"])
+        self._share = torch.zeros_like(self._joined)
+
+    def means(self) -> MeanMargins:
+        """The mean margins of all examples that were seen; ``positions`` says which ones they are."""
+        total = self._joined + self._share.cpu()
+        seen = total[2] > 0
+        margin, unit_margin = (total[:2, seen] / total[2, seen]).numpy()
+        return MeanMargins(seen.nonzero().squeeze(1).numpy(), margin, unit_margin, self.epochs)
+
+    def audit(self, labels: ArrayLike, probabilities: ArrayLike, **options: Any) -> Audit:
+        """Which labels look wrong, how many, and which ones would be right. Examples never seen are left out.
+
+        Args:
+            labels: (N,), of all examples, as class numbers.
+            probabilities: (N, C), of the classes, by the trained model.
+            options: those of :func:`symloss.robust.audit_labels`.
+        """
+        found = self.means()
+        given, chances, rows = np.asarray(labels), np.asarray(probabilities), found.positions
+        if not len(rows):
+            raise ValueError("margins must be of at least one example; training_step has returned none so far")
+        for name, array in (("labels", given), ("probabilities", chances)):
+            if len(array) != self.examples:
+                raise ValueError(f"{name} must be of all {self.examples} examples; got {len(array)}")
+        return audit_labels(given[rows], found.margin, chances[rows], positions=rows, **options)
+
+    def _join(self, trainer: Any) -> None:
+        """Examples of other processes are 0 in this one's share."""
+        self._joined += trainer.strategy.reduce(self._share, reduce_op="sum").cpu()
+        self._share = torch.zeros_like(self._share)
+
+    def _checked(self, outputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+        if not isinstance(outputs, Mapping) or not outputs.keys() >= {*KEYS}:
+            keys = list(outputs) if isinstance(outputs, Mapping) else None
+            raise ValueError(
+                f"training_step must return a dictionary with loss, {', '.join(KEYS)}; got the keys {keys}"
+            )
+        index, scores, labels = (outputs[key] for key in KEYS)
+        rows = scores.shape[:1]
+        if scores.dim() != 2 or index.shape != rows or labels.shape != rows or labels.is_floating_point():
+            shapes = ", ".join(f"{key} {tuple(outputs[key].shape)} of {outputs[key].dtype}" for key in KEYS)
+            raise ValueError(f"scores must be (M, C), index and labels (M,) whole numbers; got {shapes}")
+        if validation.can_look(index) and not bool(((index >= 0) & (index < self.examples)).all()):
+            raise IndexError(
+                f"index must be 0 to {self.examples - 1} for {self.examples} examples; got {index.tolist()}"
+            )
+        return index, scores, labels

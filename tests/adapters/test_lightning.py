@@ -1,0 +1,240 @@
+"""Lightning: a module trains with our losses, and the callback keeps the margins that find wrong labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lightning", reason="lightning is not installed")
+
+import lightning
+import torch
+from conftest import assert_close
+from refusals import refused
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import symloss
+from symloss.adapters.lightning import MarginCallback, WithIndex
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),
+]
+SIZE, CLASSES = 51, 4
+
+
+class Net(lightning.LightningModule):
+    """One layer. It writes down the margins of each example, as plain Python has them."""
+
+    def __init__(self, lr=0.5, skipped=None, **options):
+        super().__init__()
+        self.lr, self.skipped = lr, skipped
+        self.layer = nn.Linear(3, CLASSES)
+        self.loss = symloss.AlphaMAE(alpha=2.0, **options)
+        self.seen = [[] for _ in range(SIZE)]
+        self.losses = []
+
+    def training_step(self, batch, batch_idx):
+        points, labels, index = batch
+        if batch_idx == self.skipped:
+            return None
+        scores = self.layer(points)
+        for row, label, example in zip(scores.tolist(), labels.tolist(), index.tolist(), strict=True):
+            self.seen[example].append(row[label] - max(value for k, value in enumerate(row) if k != label))
+        loss = self.loss(scores, labels)
+        self.losses.append((scores.dtype, loss.dtype, float(loss.detach())))
+        return {"loss": loss, "scores": scores, "labels": labels, "index": index}
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.lr)
+
+    def means(self):
+        return torch.tensor([sum(each) / len(each) for each in self.seen if each])
+
+
+class Writing(MarginCallback):
+    """Writes what it knows at the end into a file for each process."""
+
+    def __init__(self, examples, path):
+        super().__init__(examples)
+        self.path, self.visits = path, 0
+
+    def on_train_batch_end(self, trainer, module, outputs, *others):
+        super().on_train_batch_end(trainer, module, outputs, *others)
+        self.visits += len(outputs["index"])
+
+    def on_fit_end(self, trainer, module):
+        found = self.means()
+        arrays = torch.from_numpy(found.positions), torch.from_numpy(found.margin)
+        torch.save((*arrays, self.visits), f"{self.path}{trainer.global_rank}")
+
+
+class Stopping(lightning.Callback):
+    """Writes a checkpoint in the middle of an epoch, after so many batches, and stops."""
+
+    def __init__(self, path, batches):
+        self.path, self.batches = path, batches
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.fit_loop.total_batch_idx + 1 == self.batches:
+            trainer.save_checkpoint(self.path)
+            trainer.should_stop = True
+
+
+def points():
+    random = torch.Generator().manual_seed(1)
+    return TensorDataset(torch.randn(SIZE, 3, generator=random), torch.randint(CLASSES, (SIZE,), generator=random))
+
+
+def loader(**options):
+    return DataLoader(WithIndex(points()), batch_size=16, **options)
+
+
+def trainer(*callbacks, **options):
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    options = {"max_epochs": 2, "enable_checkpointing": False, **options}
+    return lightning.Trainer(accelerator="cpu", callbacks=list(callbacks), **quiet, **options)
+
+
+def kept(callback):
+    return torch.from_numpy(callback.means().margin)
+
+
+def test_margins_are_the_means_over_epochs():
+    net, margins = Net(), MarginCallback(SIZE)
+    trainer(margins, accumulate_grad_batches=2).fit(net, loader(shuffle=True))
+    found = margins.means()
+    assert (found.positions.tolist(), found.epochs) == (list(range(SIZE)), 2)
+    assert all(len(each) == 2 for each in net.seen)
+    assert_close(kept(margins), net.means(), 1e-6)
+    assert kept(margins).std() > 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.*training_step. returned .None.")
+def test_a_batch_that_is_skipped_has_no_margins():
+    net, margins = Net(skipped=1), MarginCallback(SIZE)
+    trainer(margins).fit(net, loader())
+    assert margins.means().positions.tolist() == [*range(16), *range(32, SIZE)]
+    assert_close(kept(margins), net.means(), 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:You're resuming from a checkpoint that ended before the epoch ended")
+def test_a_checkpoint_in_the_middle_of_an_epoch_goes_on(tmp_path):
+    """The batches before the checkpoint and those after it make the mean: here 3 of one epoch, and two more epochs."""
+    path, margins, net = tmp_path / "half.ckpt", MarginCallback(SIZE), Net()
+    trainer(margins, Stopping(path, 3)).fit(net, loader())
+    assert margins.means().positions.tolist() == list(range(48))
+    half = MarginCallback(SIZE)
+    half.on_load_checkpoint(None, None, torch.load(path, weights_only=True))
+    assert_close(kept(half), net.means(), 1e-6)
+
+    whole, second = MarginCallback(SIZE), Net()
+    second.seen = net.seen
+    trainer(whole, max_epochs=2).fit(second, loader(), ckpt_path=path)
+    assert max(map(len, second.seen)) == 3
+    assert_close(kept(whole), second.means(), 1e-6)
+
+    last = tmp_path / "last.ckpt"
+    runs = trainer(whole, max_epochs=3)
+    runs.fit(second, loader(), ckpt_path=path)
+    runs.save_checkpoint(last)
+    half.on_load_checkpoint(None, None, torch.load(last, weights_only=True))
+    assert half.means().epochs == 3
+
+
+def test_a_checkpoint_of_others_is_refused_and_one_without_margins_is_not():
+    margins = MarginCallback(7)
+    checkpoint = {}
+    MarginCallback(8).on_save_checkpoint(trainer(), None, checkpoint)
+    with refused(ValueError, "examples must be 8 as in the checkpoint", "got 7"):
+        margins.on_load_checkpoint(None, None, checkpoint)
+    margins.on_load_checkpoint(None, None, {})
+    with refused(ValueError, "margins must be of at least one example", "none so far"):
+        margins.audit(np.zeros(7, int), np.ones((7, 2)))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_two_processes_keep_what_one_keeps(tmp_path):
+    """Each sees half of the examples, and one is seen twice. As the learning rate is 0, both have the same scores."""
+    one, two = MarginCallback(SIZE), Writing(SIZE, tmp_path / "two.pt")
+    net = Net(lr=0.0)
+    trainer(one).fit(net, loader())
+    trainer(two, devices=2, strategy="ddp_fork").fit(net, loader())
+    for rank in range(2):
+        positions, margin, visits = torch.load(tmp_path / f"two.pt{rank}", weights_only=True)
+        assert visits == SIZE + 1
+        assert torch.equal(positions, torch.arange(SIZE))
+        assert_close(margin, kept(one), 1e-6)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
+def test_a_loss_of_half_precision_scores_is_in_float32(precision, dtype):
+    net = Net()
+    before = net.layer.weight.detach().clone()
+    trainer(precision=precision, max_epochs=20).fit(net, loader())
+    assert {each[:2] for each in net.losses} == {(dtype, torch.float32)}
+    assert sum(each[2] for each in net.losses[-4:]) < sum(each[2] for each in net.losses[:4]) - 0.1
+    assert not torch.equal(net.layer.weight, before)
+
+
+def test_class_weights_are_no_part_of_a_checkpoint(tmp_path):
+    net = Net(weight=torch.tensor([1.0, 2.0, 1.0, 1.0]))
+    runs = trainer(max_epochs=1)
+    runs.fit(net, loader())
+    runs.save_checkpoint(tmp_path / "weighted.ckpt")
+    loaded = Net.load_from_checkpoint(tmp_path / "weighted.ckpt", weights_only=True)
+    assert torch.equal(loaded.layer.weight, net.layer.weight)
+    assert loaded.loss.weight is None
+    theirs = torch.nn.ModuleDict({"loss": torch.nn.CrossEntropyLoss(weight=torch.ones(4))}).state_dict()
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        torch.nn.ModuleDict({"loss": torch.nn.CrossEntropyLoss()}).load_state_dict(theirs)
+
+
+def batch(**changed):
+    step = {"scores": torch.eye(2), "labels": torch.tensor([0, 1]), "index": torch.tensor([0, 2])}
+    return step | changed
+
+
+@pytest.mark.parametrize(
+    ("outputs", "exception", "ingredients"),
+    [
+        (torch.tensor(1.0), ValueError, ["training_step must return a dictionary with loss, index, scores, labels"]),
+        ({"loss": 1, "scores": 2}, ValueError, ["got the keys ['loss', 'scores']"]),
+        (batch(index=torch.tensor([0, 3])), IndexError, ["index must be 0 to 2 for 3 examples", "[0, 3]"]),
+        (batch(index=torch.tensor([-1, 0])), IndexError, ["index must be 0 to 2 for 3 examples", "[-1, 0]"]),
+        (batch(index=torch.tensor([1])), ValueError, ["index and labels (M,)", "index (1,) of torch.int64"]),
+        (batch(labels=torch.eye(2)), ValueError, ["index and labels (M,)", "labels (2, 2) of torch.float32"]),
+        (batch(labels=torch.ones(2)), ValueError, ["(M,) whole numbers", "labels (2,) of torch.float32"]),
+        (batch(scores=torch.eye(2)[0]), ValueError, ["scores must be (M, C)", "scores (2,)"]),
+    ],
+)
+def test_what_training_step_must_return(outputs, exception, ingredients):
+    with refused(exception, *ingredients):
+        MarginCallback(3).on_train_batch_end(None, None, outputs, None, 0)
+
+
+def test_the_audit_has_the_examples_that_were_seen():
+    margins = MarginCallback(3)
+    margins.on_train_batch_end(None, None, batch(labels=torch.tensor([0, 0])), None, 0)
+    chances = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
+    found = margins.audit(torch.tensor([0, 1, 0]), chances)
+    assert found.positions.tolist() == [0, 2]
+    assert found.flagged.tolist() == [False, True]
+    assert found.suggested.tolist() == [0, 1]
+    assert margins.audit([0, 1, 0], chances, n_wrong=0).flagged.sum() == 0
+    with refused(ValueError, "probabilities must be of all 3 examples", "got 2"):
+        margins.audit([0, 1, 0], chances[:2])
+
+
+def test_examples_get_their_index():
+    assert WithIndex([["a", 1], ["b", 0]])[1] == ("b", 0, 1)
+    assert WithIndex([{"x": 5}])[0] == {"x": 5, "index": 0}
+    assert len(WithIndex(["ab"])) == 1
+    with refused(TypeError, "examples must be tuples, lists or dictionaries", "'ab'"):
+        WithIndex(["ab"])[0]
+
+
+def test_how_many_examples():
+    with refused(ValueError, "examples must be a whole number in [1, inf)", "0"):
+        MarginCallback(0)

@@ -1,0 +1,210 @@
+"""sentence-transformers: InfoNCE with any loss, and the losses of theirs that take one of ours."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import pytest
+
+pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+
+import torch
+import transformers
+from conftest import assert_close
+from datasets import Dataset
+from language_models import gradients, moved_by
+from refusals import refused
+from sentence_transformers import (
+    CrossEncoder,
+    CrossEncoderTrainer,
+    CrossEncoderTrainingArguments,
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss, SoftmaxLoss
+from sentence_transformers.util import dot_score
+from text_models import columns, write_bert
+from torch import nn
+
+import symloss
+from symloss.adapters.sentence_transformers import RobustInfoNCE
+from symloss.losses.leaves import MAE
+
+ROWS = 6
+LABELS = [0, 0, 0, 0, 1, 2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture
+def model(folder):
+    return SentenceTransformer(folder, device="cpu")
+
+
+def value_and_gradients(loss, model, texts):
+    model.zero_grad()
+    value = loss([model.preprocess(column) for column in texts], torch.zeros(ROWS))
+    value.backward()
+    return value.detach(), gradients(model)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4], ids=["pairs", "triplets", "two hard negatives"])
+def test_cross_entropy_is_their_ranking_loss(model, count):
+    texts, model = columns(count), model.double()
+    for options in ({}, {"scale": 3.0, "similarity_fct": dot_score}):
+        theirs = value_and_gradients(MultipleNegativesRankingLoss(model, **options), model, texts)
+        ours = value_and_gradients(RobustInfoNCE(model, "ce", **options), model, texts)
+        assert_close(ours, theirs, 1e-12)
+        assert theirs[1].abs().max() > 1e-2
+
+
+def test_another_loss_is_of_the_similarities(model):
+    anchors, positives = columns(2)
+    value, gradient = value_and_gradients(RobustInfoNCE(model, "gce:q=0.5", scale=5.0), model, [anchors, positives])
+    rows, others = (
+        torch.nn.functional.normalize(model.encode(t, convert_to_tensor=True)) for t in (anchors, positives)
+    )
+    probability = (5.0 * rows @ others.T).softmax(1).diagonal()
+    assert_close(value, ((1 - probability.sqrt()) / 0.5).mean(), 1e-6)
+    assert gradient.abs().max() > 1e-3
+
+
+def test_a_loss_can_be_a_text_an_expression_or_a_criterion(model):
+    texts = columns(2)
+    forms = ["mae", "mae:normalize=none", MAE(), symloss.MAE()]
+    values = [value_and_gradients(RobustInfoNCE(model, form), model, texts) for form in forms]
+    for value in values[1:]:
+        assert_close(value, values[0], 1e-7)
+    assert RobustInfoNCE(model, "sgce:q=0.5").criterion.normalize is None
+    assert RobustInfoNCE(model, "unhinged,scale=ce").criterion.scale == "ce"
+
+
+def arguments(cls, folder, **options):
+    """One update of plain gradient descent with the rate 1."""
+    plain = {
+        "learning_rate": 1.0, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 0.0, "max_steps": 1,
+        "use_cpu": True, "seed": 0, "dataloader_pin_memory": False, "per_device_train_batch_size": ROWS,
+        "report_to": "none", "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True,
+    }  # fmt: skip
+    return cls(output_dir=str(folder), **plain | options)
+
+
+def sentence_trainer(model, loss, folder, **data):
+    return SentenceTransformerTrainer(
+        model, arguments(SentenceTransformerTrainingArguments, folder), Dataset.from_dict(data), loss=loss
+    )
+
+
+def test_their_trainer_trains_with_it(model, folder, tmp_path):
+    anchors, positives = columns(2)
+    data = {"anchor": anchors, "positive": positives}
+    moved = moved_by(sentence_trainer(model, RobustInfoNCE(model, "gce:q=0.5"), tmp_path, **data))
+    fresh = SentenceTransformer(folder, device="cpu")
+    loss = RobustInfoNCE(fresh, "gce:q=0.5")
+    loss([fresh.preprocess(anchors), fresh.preprocess(positives)]).backward()
+    expected = torch.cat(
+        [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in fresh.parameters()]
+    )
+    assert_close(moved, expected, 1e-5)
+    assert moved.abs().max() > 1e-2
+
+
+def test_the_model_card_shows_the_loss(model):
+    config = RobustInfoNCE(model, "gce:q=0.5", scale=7).get_config_dict()
+    assert config == {"loss": "GCE(q=0.5)", "scale": 7.0, "similarity_fct": "cos_sim", "gather_across_devices": False}
+
+
+class Given(nn.Module):
+    """Embeddings that are given, as a model."""
+
+    def forward(self, features):
+        return {"sentence_embedding": features}
+
+
+def _half(rank, address, answers, vectors):
+    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    mine = [column.chunk(2)[rank].clone().requires_grad_() for column in vectors]
+    RobustInfoNCE(Given(), "gce:q=0.5", gather_across_devices=True)(mine).backward()
+    answers.put((rank, [column.grad.tolist() for column in mine]))
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*all_gather is deprecated:FutureWarning")
+def test_two_processes_have_the_gradient_of_one(tmp_path):
+    """Each has half of the pairs, and the candidates of both. Gradients are averaged over processes, as DDP does."""
+    vectors = torch.randn(3, 8, 5).unbind()
+    whole = [column.clone().requires_grad_() for column in vectors]
+    RobustInfoNCE(Given(), "gce:q=0.5")(whole).backward()
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    work = [
+        context.Process(target=_half, args=(rank, f"file://{tmp_path}/door", answers, vectors)) for rank in range(2)
+    ]
+    for process in work:
+        process.start()
+    found = dict(answers.get(timeout=30) for _ in work)
+    for process in work:
+        process.join(timeout=60)
+    for number, column in enumerate(whole):
+        both = torch.cat([torch.tensor(found[rank][number]) for rank in range(2)]) / 2
+        assert_close(both, column.grad, 1e-6)
+    assert whole[0].grad.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("options", "exception", "ingredients"),
+    [
+        ({"loss": symloss.SGCE()}, ValueError, ["must have normalize=None here", "divides the scale", "symmetrize"]),
+        ({"loss": "gce:normalize=l2"}, ValueError, ["must have normalize=None here", "GCE(q=0.7)"]),
+        ({"loss": "mae:reduction=none"}, ValueError, ["reduction='mean' or 'sum'", "got reduction='none'"]),
+        ({"loss": nn.L1Loss()}, TypeError, ["loss must be a text such as 'gce:q=0.5'", "L1Loss()"]),
+        ({"loss": "ce", "scale": 0}, ValueError, ["scale must be a number in (0, inf)", "got 0"]),
+    ],
+)
+def test_what_is_refused(options, exception, ingredients):
+    with refused(exception, *ingredients):
+        RobustInfoNCE(Given(), **options)
+
+
+def test_one_column_is_refused():
+    with refused(ValueError, "anchors and positives", "got one column"):
+        RobustInfoNCE(Given(), "ce")([torch.eye(3)])
+
+
+def test_softmax_loss_takes_ours(model, folder, tmp_path):
+    first, second = columns(2)
+
+    def moved(loss_fct):
+        fresh = SentenceTransformer(folder, device="cpu")
+        torch.manual_seed(0)
+        options = {} if loss_fct is None else {"loss_fct": loss_fct}
+        loss = SoftmaxLoss(fresh, 16, 3, **options)
+        return moved_by(sentence_trainer(fresh, loss, tmp_path, first=first, second=second, label=LABELS))
+
+    theirs, same, robust = moved(None), moved(symloss.CE()), moved(symloss.GCE(q=0.7))
+    assert_close(same, theirs, 1e-5)
+    assert robust.abs().max() > 1e-3
+    assert (robust - theirs).abs().max() > 1e-3
+
+
+def test_a_cross_encoder_takes_ours(tmp_path):
+    folder = write_bert(tmp_path / "bert", transformers.BertForSequenceClassification, num_labels=3)
+    first, second = columns(2)
+    data = Dataset.from_dict({"first": first, "second": second, "label": LABELS})
+
+    def moved(criterion):
+        encoder = CrossEncoder(folder, device="cpu")
+        loss = CrossEntropyLoss(encoder)
+        loss.ce_loss = loss.ce_loss if criterion is None else criterion
+        settings = arguments(CrossEncoderTrainingArguments, tmp_path)
+        return moved_by(CrossEncoderTrainer(encoder, settings, data, loss=loss))
+
+    theirs, same, robust = moved(None), moved(symloss.CE()), moved(symloss.GCE(q=0.7))
+    assert_close(same, theirs, 1e-5)
+    assert robust.abs().max() > 1e-3
+    assert (robust - theirs).abs().max() > 1e-3

@@ -1,0 +1,88 @@
+"""skorch: our losses train its classifiers, which return probabilities, can be pickled, and searched over."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("skorch", reason="skorch is not installed")
+
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from skorch import NeuralNetClassifier
+from torch import nn
+
+import symloss
+
+
+def digits():
+    images, labels = load_digits(return_X_y=True)
+    return (images / 16).astype(np.float32), labels
+
+
+def classifier(criterion, **options):
+    options = {"max_epochs": 3, "lr": 0.5, "train_split": None, "verbose": 0, **options}
+    return NeuralNetClassifier(
+        nn.Linear, module__in_features=64, module__out_features=10, criterion=criterion, **options
+    )
+
+
+def test_probabilities_are_the_softmax_of_the_scores():
+    images, labels = digits()
+    net = classifier(symloss.GCE, criterion__q=0.7, max_epochs=8, lr=2.0).fit(images, labels)
+    found = net.predict_proba(images)
+    assert found.sum(1) == pytest.approx(1.0, abs=1e-5)
+    scores = net.forward(images).numpy()
+    expected = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert net.score(images, labels) > 0.8
+
+
+def test_scores_without_cross_entropy_would_stay_scores():
+    """Why ``Criterion`` is a subclass of ``nn.CrossEntropyLoss``: skorch looks for it."""
+
+    class Stranger(nn.Module):
+        def forward(self, input, target):
+            return nn.functional.cross_entropy(input, target)
+
+    images, labels = digits()
+    sums = classifier(Stranger).fit(images, labels).predict_proba(images).sum(1)
+    assert np.abs(sums - 1).max() > 0.1
+
+
+def test_cross_entropy_is_torch_s():
+    images, labels = digits()
+    trained = []
+    for criterion in (nn.CrossEntropyLoss, symloss.CE):
+        torch.manual_seed(0)
+        trained.append(classifier(criterion).fit(images, labels).predict_proba(images))
+    assert trained[1] == pytest.approx(trained[0], abs=1e-5)
+
+
+def test_a_classifier_comes_back_from_a_pickle():
+    images, labels = digits()
+    net = classifier(symloss.SGCE, criterion__q=0.8, criterion__weight=torch.ones(10)).fit(images, labels)
+    again = pickle.loads(pickle.dumps(net))
+    assert np.array_equal(again.predict_proba(images), net.predict_proba(images))
+    assert again.criterion_.loss == net.criterion_.loss
+    again.partial_fit(images, labels)
+    assert not np.array_equal(again.predict_proba(images), net.predict_proba(images))
+
+
+def test_a_grid_search_over_a_parameter_of_the_loss():
+    images, labels = (array[:300] for array in digits())
+    grid = {"criterion__q": [0.2, 0.9]}
+    search = GridSearchCV(classifier(symloss.GCE), grid, cv=2).fit(images, labels)
+    tried = {
+        params["criterion__q"]: score
+        for params, score in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True)
+    }
+    assert set(tried) == {0.2, 0.9}
+    assert tried[0.2] != tried[0.9]
+    best = search.best_estimator_
+    assert best.criterion_.loss == symloss.GCE(q=search.best_params_["criterion__q"]).loss
+    assert clone(best).get_params()["criterion__q"] == best.get_params()["criterion__q"]
