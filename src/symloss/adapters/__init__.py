@@ -2,6 +2,7 @@
 
 A module is imported when it is used, and imports its own library only:
 
+- ``cleanlab``: the audit of a fit for cleanlab, and what cleanlab found as an audit
 - ``hf``: a loss for the Trainer of Hugging Face, and for models that call ``self.loss_function``
 - ``hf_causal``: a Trainer of language models that never holds all scores
 - ``trl``: supervised fine-tuning with any loss of the label's log-probability
@@ -12,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["hf", "hf_causal", "trl"]
+__all__ = ["cleanlab", "hf", "hf_causal", "trl"]
 
 
 def __getattr__(name: str) -> Any:
