@@ -148,6 +148,8 @@ def test_names_without_a_list_are_sorted():
     frame = pd.DataFrame({"is_label_issue": [True, False], "label_quality": [0.1, 0.9]})
     found = ours.audit_from_issues(frame.assign(given_label=["b", "c"], predicted_label=["a", "c"]))
     assert (found.classes, found.given.tolist(), found.suggested.tolist()) == (("a", "b", "c"), [1, 2], [0, 2])
+    kept = ours.audit_from_issues(frame.assign(given_label=["b", "c"], predicted_label=["b", "c"]))
+    assert (kept.flagged.tolist(), kept.suggested.tolist()) == ([True, False], [0, 1])
     numbered = ours.audit_from_issues(frame.assign(given_label=[1, 2], predicted_label=[4, 2]))
     assert (numbered.classes, numbered.suggested.tolist()) == (("0", "1", "2", "3", "4"), [4, 2])
 

@@ -73,4 +73,7 @@ def test_the_browser_has_the_same_examples(tmp_path, browser):
     browser.get(page.as_uri())
     shown = browser.execute_script("return [...document.querySelectorAll('.cells dd')].map(e => e.textContent)")
     assert shown[0] == TEXTS[1]
+    size = "return ['.cells', '.which'].map(e => parseFloat(getComputedStyle(document.querySelector(e)).fontSize))"
+    text, number = browser.execute_script(size)
+    assert text > number  # what a person decides by is not in small print
     assert len(shown) == 2

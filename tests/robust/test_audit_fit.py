@@ -47,8 +47,11 @@ def test_probabilities_for_other_programs_do_not_know_the_label(fitted):
     assert not np.allclose(audit.pred_probs, model.posterior_, atol=0.05)
 
 
-def test_classes_may_have_other_names(fitted):
-    assert audit_fit(fitted[0], classes=["r", "o", "w"]).classes == ("r", "o", "w")
+def test_classes_may_have_other_names_and_rows_other_numbers(fitted):
+    places = np.arange(len(fitted[1])) + 7
+    audit = audit_fit(fitted[0], classes=["r", "o", "w"], positions=places)
+    assert audit.classes == ("r", "o", "w")
+    assert np.array_equal(audit.positions, places)
 
 
 def test_bad_input_is_one_sentence(fitted):

@@ -138,4 +138,5 @@ def _picture(suspect: Suspect, name: str) -> str:
 def _cells(document: AuditDocument, suspect: Suspect) -> str:
     pairs = zip(document.columns, suspect.cells, strict=False)
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(cell) or '-'}</dd></div>" for name, cell in pairs)
-    return f'<dl class="cells">{cells}</dl>' if cells else ""
+    alone = " alone" if len(document.columns) == 1 else ""
+    return f'<dl class="cells{alone}">{cells}</dl>' if cells else ""

@@ -15,7 +15,11 @@ from symloss.robust.classifier import RobustClassifier
 
 
 def audit_fit(
-    model: RobustClassifier, *, classes: Sequence[str] | None = None, truth: ArrayLike | None = None
+    model: RobustClassifier,
+    *,
+    classes: Sequence[str] | None = None,
+    positions: ArrayLike | None = None,
+    truth: ArrayLike | None = None,
 ) -> Audit:
     """Audit the labels that a :class:`symloss.RobustClassifier` was fitted to.
 
@@ -26,6 +30,7 @@ def audit_fit(
     Args:
         model: fitted.
         classes: the names of the classes; None for ``classes_`` of the model, as text.
+        positions: (N,), which examples of a data set these are; None for all, in order.
         truth: (N,), the true labels as those of ``fit`` were written, to measure by; None where they are not known.
 
     >>> from sklearn.datasets import load_iris
@@ -47,6 +52,7 @@ def audit_fit(
         n_wrong=model.n_wrong_,
         interval=(low, high),
         classes=[str(name) for name in names] if classes is None else classes,
+        positions=positions,
         truth=None if truth is None else _numbers(truth, names),
     )
     return replace(found, pred_probs=model.oof_probabilities_.astype(np.float64))
