@@ -192,10 +192,11 @@ def test_decisions_survive_a_reload_and_belong_to_their_audit(opened):
 def downloaded(browser, folder):
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     browser.find_element("css selector", "[data-act=download]").click()
-    deadline = time.monotonic() + 20
-    while not (folder / "corrected.csv").exists() and time.monotonic() < deadline:
+    file, deadline = folder / "corrected.csv", time.monotonic() + 20
+    # The browser makes the file first, and fills it then.
+    while not (file.exists() and file.stat().st_size) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return (folder / "corrected.csv").read_text()
+    return file.read_text()
 
 
 def test_the_csv_holds_what_was_decided(opened, tmp_path):

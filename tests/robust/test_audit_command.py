@@ -12,7 +12,7 @@ from data_helpers import save_image
 from refusals import refused
 from sklearn.metrics import average_precision_score
 
-from symloss.cli.audit_apply import corrections
+from symloss.report import corrections
 from symloss.robust import audit_run, count_wrong, run_audit
 from symloss.runs.margin_file import read_margins
 from symloss.training import resolve, train
@@ -219,10 +219,10 @@ def test_decisions_that_are_none_are_refused(digits, tmp_path, line, message):
 
 def test_a_file_of_decisions_must_be_a_table(digits, tmp_path):
     audit = audit_run(digits[0]).audit
-    with refused(FileNotFoundError, "--decisions must be a CSV that the page wrote; got no file"):
+    with refused(FileNotFoundError, "decisions must be a CSV that the page wrote; got no file"):
         corrections(audit, tmp_path / "none.csv")
     (tmp_path / "bad.csv").write_bytes(b"index\n\xff")
-    with refused(ValueError, "--decisions must be a CSV that the page wrote", "bad.csv"):
+    with refused(ValueError, "decisions must be a CSV that the page wrote", "bad.csv"):
         corrections(audit, tmp_path / "bad.csv")
 
 

@@ -44,6 +44,19 @@ def test_without_a_number_the_negative_scores_count(drawn):
     assert low < found.n_wrong < high
 
 
+def test_flags_of_somebody_else_stand_as_they_are(drawn):
+    given, scores, probabilities, _ = drawn
+    flags = np.arange(SIZE) % 7 == 0
+    found = audit_labels(given, scores, probabilities, flagged=flags)
+    assert np.array_equal(found.flagged, flags)
+    assert (found.n_wrong, found.n_wrong_interval) == (9, (9, 9))
+    for place in np.flatnonzero(flags):
+        others = {k: p for k, p in enumerate(probabilities[place]) if k != given[place]}
+        assert found.suggested[place] == max(others, key=others.get)
+    assert np.array_equal(found.suggested[~flags], given[~flags])
+    assert audit_labels(given, scores, probabilities, flagged=flags, interval=(3, 12)).n_wrong_interval == (3, 12)
+
+
 def test_measures_are_as_by_hand(drawn):
     given, scores, probabilities, truth = drawn
     found = audit_labels(given, scores, probabilities, n_wrong=12, truth=truth)
@@ -94,6 +107,9 @@ def test_what_cannot_be_measured_is_none(drawn):
         ({"label_scores": np.full(SIZE, np.nan)}, "label_scores must be finite, of shape (60,)"),
         ({"probabilities": np.ones((SIZE, 1))}, "probabilities must be finite, of shape (N, C) with C > 1"),
         ({"n_wrong": SIZE + 1}, "n_wrong must be a whole number in [0, 60]; got 61"),
+        ({"flagged": np.zeros(SIZE)}, "flagged must be true or false, of shape (60,); got float64 of (60,)"),
+        ({"flagged": np.zeros(2, bool)}, "flagged must be true or false, of shape (60,); got bool of (2,)"),
+        ({"flagged": np.zeros(SIZE, bool), "n_wrong": 3}, "n_wrong must be left out where flagged is given; got 3"),
         ({"classes": ["a"]}, "classes must have 4 names, one for each column of probabilities; got 1"),
         ({"positions": -np.ones(SIZE, int)}, "positions must be at least 0; got -1 to -1"),
         ({"truth": np.zeros(1, int)}, "truth must be whole numbers of shape (60,)"),

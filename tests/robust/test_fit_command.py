@@ -57,6 +57,8 @@ def test_it_finds_the_wrong_labels(fitted):
     wrong = set(range(0, 180, 5))
     assert len(flagged & wrong) > 0.8 * len(wrong)
     assert len(flagged - wrong) < 10
+    page = (folder / "model" / "audit.html").read_text()
+    assert "The CSV holds those that were made.</p>" in page  # symloss audit reads runs, not fits
 
 
 def test_predict_works_on_it(fitted, run_command):

@@ -3,6 +3,7 @@
 A module is imported when it is used, and imports its own library only:
 
 - ``boosting``: classifiers of XGBoost and LightGBM with any loss
+- ``cleanlab``: the audit of a fit for cleanlab, and what cleanlab found as an audit
 - ``hf``: a loss for the Trainer of Hugging Face, and for models that call ``self.loss_function``
 - ``hf_causal``: a Trainer of language models that never holds all scores
 - ``keras``: a loss for Keras 3 on torch, which is saved and loaded with the model
@@ -19,6 +20,7 @@ from typing import Any
 
 __all__ = [
     "boosting",
+    "cleanlab",
     "hf",
     "hf_causal",
     "keras",

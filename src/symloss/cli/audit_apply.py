@@ -7,55 +7,13 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symloss import checks
 from symloss.data.origins import Origins
 from symloss.report.csv_table import without_formula
 
 if TYPE_CHECKING:
-    from symloss.robust import Audit
     from symloss.runs.settings import Settings
 
 MOVES = "moves.csv"
-ACCEPTED, REJECTED = "accepted", "rejected"
-
-
-def corrections(audit: Audit, decisions: Path | None) -> dict[int, str]:
-    """The new label of each example to change, by its position in the data set.
-
-    Args:
-        audit: of the labels.
-        decisions: the CSV that the page wrote, of which the accepted labels count; None for every suggestion.
-    """
-    if decisions is None:
-        flagged = audit.flagged.nonzero()[0].tolist()
-        return {int(audit.positions[place]): audit.classes[audit.suggested[place]] for place in flagged}
-    names = {without_formula(name): name for name in audit.classes}
-    known = set(audit.positions.tolist())
-    found = {}
-    for number, row in enumerate(_rows(decisions), 2):
-        checks.choice(f"decision in line {number} of {decisions}", row.get("decision"), (ACCEPTED, REJECTED))
-        index, label = row.get("index") or "", row.get("corrected_label") or ""
-        if not index.isascii() or not index.isdigit() or int(index) not in known:
-            raise ValueError(
-                f"index in line {number} of {decisions} must be an example of the audit; got {checks.brief(index)}"
-            )
-        if label not in names:
-            raise ValueError(
-                f"corrected_label in line {number} of {decisions} must be a class; got {checks.brief(label)}"
-            )
-        if row["decision"] == ACCEPTED:
-            found[int(index)] = names[label]
-    return found
-
-
-def _rows(path: Path) -> list[dict[str, str | None]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return list(csv.DictReader(file, restkey="more"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"--decisions must be a CSV that the page wrote; got no file {str(path)!r}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"--decisions must be a CSV that the page wrote; got {error} in {str(path)!r}") from None
 
 
 def target(settings: Settings, out: Path, overwrite: bool) -> Path:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from symloss.report.audit_document import AuditDocument
     from symloss.robust import Audit, RunAudit
 
+READER = "symloss audit RUN --apply --decisions FILE"
+"""What reads the CSV of decisions that the page writes."""
+
 
 @shared({name: WHAT[name] for name in ("data_dir", "skip_bad")})
 def audit(
@@ -41,9 +44,10 @@ def audit(
     Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to look at suspicious labels, and to accept or
     reject suggestions). The data is never changed.
     """
-    from symloss.cli.audit_apply import corrections, target, write_corrected
-    from symloss.cli.audit_files import write_audit
+    from symloss.cli.audit_apply import target, write_corrected
     from symloss.data.origins import origins
+    from symloss.report.audit_decisions import corrections
+    from symloss.report.audit_writing import write_document
     from symloss.robust import audit_run
 
     if decisions is not None and not apply:
@@ -54,7 +58,7 @@ def audit(
     document = _document(run, found, came_from)
     corrected = target(settings, out or run, overwrite) if apply else None
     labels = corrections(found.audit, decisions) if apply else {}
-    files = write_audit(document, found.audit, out or run)
+    files = write_document(document, found.audit, out or run)
     if corrected is not None:
         write_corrected(settings, came_from, labels, corrected)
         files.append(corrected)
@@ -67,7 +71,8 @@ def audit(
 
 
 def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
-    from symloss.cli.audit_files import compose, measured
+    from symloss.cli.audit_files import compose
+    from symloss.report.audit_writing import measured
 
     settings, task = found.settings, found.task
     low, high = found.audit.n_wrong_interval
@@ -85,7 +90,9 @@ def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
         facts.append(("Not audited", f"{len(task.validation):,} labels that were held out for validation"))
     is_table = came_from.rows is not None and len(task.data.input_shape) == 1
     table = Path(settings.data) if is_table else None
-    return compose(found.audit, facts, came_from, inputs=task.train.inputs, table=table, label=settings.label)
+    return compose(
+        found.audit, facts, came_from, inputs=task.train.inputs, table=table, label=settings.label, reader=READER
+    )
 
 
 def _noise(found: RunAudit) -> str:
@@ -96,7 +103,7 @@ def _noise(found: RunAudit) -> str:
 
 def _print(audit: Audit, document: AuditDocument, top: int) -> None:
     """The ranking is the output; the verdict goes beside it, so that a pipe gets rows alone."""
-    from symloss.cli.audit_files import measured, verdict
+    from symloss.report.audit_writing import measured, verdict
 
     low, high = audit.n_wrong_interval
     share = 100 * audit.n_wrong / len(audit)

@@ -112,18 +112,9 @@ def _fitted(model: RobustClassifier, opened: DataSet, noise: str, root: Path | N
 
 
 def _audit(model: RobustClassifier, rows: FitData, opened: DataSet) -> Audit:
-    from symloss.robust import audit_labels
+    from symloss.robust import audit_fit
 
-    low, high = (round(share * len(rows.noisy)) for share in model.noise_rate_interval_)
-    return audit_labels(
-        rows.noisy,
-        model.label_scores_,
-        model.posterior_,
-        n_wrong=model.n_wrong_,
-        interval=(low, high),
-        classes=opened.classes,
-        truth=rows.truth,
-    )
+    return audit_fit(model, classes=opened.classes, truth=rows.truth)
 
 
 def _write(
@@ -136,8 +127,9 @@ def _write(
     noise: str,
     options: dict[str, Any],
 ) -> list[Path]:
-    from symloss.cli.audit_files import compose, measured, write_audit
+    from symloss.cli.audit_files import compose
     from symloss.data.origins import origins
+    from symloss.report.audit_writing import measured, write_document
     from symloss.robust.fit_folder import save_fit
 
     came_from = origins(data, opened, label=options["label"], image=options["image"], skip_bad=options["skip_bad"])
@@ -148,7 +140,7 @@ def _write(
     table = Path(data) if is_table else None
     document = compose(audit, facts, came_from, inputs=opened.train.inputs, table=table, label=options["label"])
     save_fit(folder, model, rows, opened)
-    return write_audit(document, audit, folder)
+    return write_document(document, audit, folder)
 
 
 def _model_in_words(model: RobustClassifier) -> str:
@@ -182,7 +174,7 @@ def _candidates(model: RobustClassifier) -> list[dict[str, Any]]:
 
 
 def _verdict(model: RobustClassifier, audit: Audit, score: float | None) -> list[str]:
-    from symloss.cli.audit_files import measured
+    from symloss.report.audit_writing import measured
 
     low, high = model.noise_rate_interval_
     lines = [

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from symloss.report import csv_table, latex, markdown, page
+from symloss.report.audit_decisions import corrections
+from symloss.report.audit_writing import write_audit
 from symloss.report.compose import compose
 from symloss.report.document import Report
 from symloss.runs import Run, Runs, read_run, read_runs
@@ -15,4 +17,4 @@ FORMATS: dict[str, Callable[[Report], str]] = {
 }
 """The function that writes a report in each format."""
 
-__all__ = ["FORMATS", "Report", "Run", "Runs", "compose", "read_run", "read_runs"]
+__all__ = ["FORMATS", "Report", "Run", "Runs", "compose", "corrections", "read_run", "read_runs", "write_audit"]

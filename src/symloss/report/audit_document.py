@@ -42,6 +42,7 @@ class AuditDocument:
         columns: the names of the suspects' cells.
         rows: the row of each example in its table; None where there is no table.
         files: the file of each example; None where there are none.
+        reader: the command, or the call, that reads the CSV of decisions; empty if nothing does.
     """
 
     title: str
@@ -57,6 +58,7 @@ class AuditDocument:
     columns: tuple[str, ...] = ()
     rows: Sequence[int] | None = None
     files: Sequence[str] | None = None
+    reader: str = ""
 
     def name(self, place: int) -> str:
         """What a person would look for: the file, the row of the table, or the number of the example."""

@@ -60,10 +60,10 @@ def _review(document: AuditDocument) -> Iterator[str]:
         yield '<p class="caption">No label looks wrong.</p></section>'
         return
     part = f"All {shown:,}" if shown == flagged else f"The {shown:,} most suspicious of {flagged:,}"
+    reader = f", for <code>{escape(document.reader)}</code>" if document.reader else ""
     yield (
         f'<p class="caption">{part}, the most suspicious first. Accept a suggestion, or reject it and keep the label. '
-        "The browser remembers decisions. The CSV holds those that were made, for "
-        f"<code>symloss audit RUN --apply --decisions FILE</code>.</p>{_tools(document)}"
+        f"The browser remembers decisions. The CSV holds those that were made{reader}.</p>{_tools(document)}"
     )
     kind = "pictures" if document.suspects[0].picture is not None else "rows" if document.columns else "plain"
     yield f'<div class="suspects {kind}">'
@@ -138,4 +138,5 @@ def _picture(suspect: Suspect, name: str) -> str:
 def _cells(document: AuditDocument, suspect: Suspect) -> str:
     pairs = zip(document.columns, suspect.cells, strict=False)
     cells = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(cell) or '-'}</dd></div>" for name, cell in pairs)
-    return f'<dl class="cells">{cells}</dl>' if cells else ""
+    alone = " alone" if len(document.columns) == 1 else ""
+    return f'<dl class="cells{alone}">{cells}</dl>' if cells else ""

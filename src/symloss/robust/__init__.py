@@ -2,7 +2,17 @@
 
 from symloss.robust.audit import Audit, audit_labels
 from symloss.robust.classifier import RobustClassifier
+from symloss.robust.fit_audit import audit_fit
 from symloss.robust.run_audit import RunAudit, audit_run
 from symloss.robust.wrong_count import WrongCount, count_wrong
 
-__all__ = ["Audit", "RobustClassifier", "RunAudit", "WrongCount", "audit_labels", "audit_run", "count_wrong"]
+__all__ = [
+    "Audit",
+    "RobustClassifier",
+    "RunAudit",
+    "WrongCount",
+    "audit_fit",
+    "audit_labels",
+    "audit_run",
+    "count_wrong",
+]

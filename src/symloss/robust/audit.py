@@ -22,12 +22,12 @@ class Audit:
         given: (N,), the labels, as class numbers.
         suggested: (N,), the most probable other class of each label that is flagged; the label itself of the others.
         label_scores: (N,). Lower is more suspicious.
-        flagged: (N,), whether a label looks wrong: the ``n_wrong`` lowest scores.
+        flagged: (N,), whether a label looks wrong: the ``n_wrong`` lowest scores, or what another program flagged.
         n_wrong: how many labels are wrong, by estimate.
         n_wrong_interval: (low, high), an interval for that number.
         classes: the names of the classes.
         positions: (N,), which examples of the data set the labels belong to.
-        pred_probs: (N, C), the probabilities of the classes; None if they were not kept.
+        pred_probs: (N, C), the probabilities of the classes, without a look at the label; None if they were not kept.
         truth: (N,), the true labels where somebody knows them. They are used to measure, never to flag.
     """
 
@@ -92,6 +92,7 @@ def audit_labels(
     probabilities: ArrayLike,
     *,
     n_wrong: int | None = None,
+    flagged: ArrayLike | None = None,
     interval: tuple[int, int] | None = None,
     classes: Sequence[str] | None = None,
     positions: ArrayLike | None = None,
@@ -104,7 +105,8 @@ def audit_labels(
         label_scores: (N,). Lower is more suspicious; the mean margin of training, for example.
         probabilities: (N, C), of the classes.
         n_wrong: how many to flag; None for :func:`symloss.robust.count_wrong` of the scores, which must be margins.
-        interval: (low, high), an interval for that number; None for ``n_wrong`` itself.
+        flagged: (N,), whether each label looks wrong, if somebody else knows; None for the ``n_wrong`` lowest scores.
+        interval: (low, high), an interval for the number of wrong labels; None for that number itself.
         classes: the names of the C classes; None for their numbers.
         positions: (N,), which examples of a data set these are; None for all, in order.
         truth: (N,), the true labels, to measure by; None where they are not known.
@@ -124,24 +126,41 @@ def audit_labels(
     names = tuple(map(str, range(count) if classes is None else classes))
     if len(names) != count:
         raise ValueError(f"classes must have {count} names, one for each column of probabilities; got {len(names)}")
-    if n_wrong is None:
-        counted = count_wrong(scores)
-        n_wrong, interval = counted.n_wrong, counted.interval if interval is None else interval
-    n_wrong = int(checks.number("n_wrong", n_wrong, f"[0, {size}]", whole=True))
-    flagged = np.zeros(size, dtype=bool)
-    flagged[np.argsort(scores, kind="stable")[:n_wrong]] = True
+    if flagged is not None:
+        flags = _flags(flagged, size, n_wrong)
+    else:
+        if n_wrong is None:
+            counted = count_wrong(scores)
+            n_wrong, interval = counted.n_wrong, counted.interval if interval is None else interval
+        flags = _lowest(scores, int(checks.number("n_wrong", n_wrong, f"[0, {size}]", whole=True)))
+    count_flagged = int(flags.sum())
     return Audit(
         given=labels,
-        suggested=np.where(flagged, _most_probable_other(labels, chances), labels),
+        suggested=np.where(flags, _most_probable_other(labels, chances), labels),
         label_scores=scores,
-        flagged=flagged,
-        n_wrong=n_wrong,
-        n_wrong_interval=(n_wrong, n_wrong) if interval is None else interval,
+        flagged=flags,
+        n_wrong=count_flagged,
+        n_wrong_interval=(count_flagged, count_flagged) if interval is None else interval,
         classes=names,
         positions=np.arange(size) if positions is None else _whole("positions", positions, size),
         pred_probs=chances,
         truth=None if truth is None else _whole("truth", truth, size, count),
     )
+
+
+def _flags(flagged: ArrayLike, size: int, n_wrong: int | None) -> NDArray[np.bool_]:
+    flags: NDArray[Any] = np.asarray(flagged)
+    if n_wrong is not None:
+        raise ValueError(f"n_wrong must be left out where flagged is given; got {checks.brief(n_wrong)}")
+    if flags.shape != (size,) or flags.dtype != bool:
+        raise ValueError(f"flagged must be true or false, of shape ({size},); got {flags.dtype} of {flags.shape}")
+    return flags
+
+
+def _lowest(scores: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
+    flags = np.zeros(len(scores), dtype=bool)
+    flags[np.argsort(scores, kind="stable")[:count]] = True
+    return flags
 
 
 def _most_probable_other(labels: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -90,6 +90,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         noise_rate_: the share of wrong labels, an estimate.
         noise_rate_interval_: an interval for it of 95 %.
         transition_: (C, C). A row for each true class: how probable each label is.
+        given_labels_: (N,), the labels that ``fit`` was given.
         label_scores_: (N,), one for each training row. The lower, the more suspicious is the label.
         suggested_labels_: (N,), the most probable true class.
         n_wrong_: how many labels look wrong.
@@ -278,6 +279,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep_labels(self, explanation: Explanation, noisy: Rows) -> None:
         posterior = explanation.posterior
+        self.given_labels_ = self.classes_[noisy]
         self.transition_ = explanation.calibration.transition.numpy()
         self.suggested_labels_ = self.classes_[posterior.argmax(1)]
         self.noise_rate_ = float(np.mean(1 - self.label_scores_))
