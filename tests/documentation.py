@@ -4,7 +4,10 @@ Long shell lines are shortened by a comment before their block, which readers of
 
     <!-- shorter: train --epochs 1; reproduce --dry-run -->
 
-Each entry adds its options to the lines of one command (of ``symloss``, or another program).
+Each entry adds its options to the lines of one command (of ``symloss``, or another program). A block for libraries of
+another environment has a comment too, and is run there, by ``make frameworks``::
+
+    <!-- environment: frameworks -->
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 FENCED = re.compile(
-    r"(?:^<!-- shorter: (?P<shorter>[^>]*) -->\n+)?^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S
+    r"(?:^<!-- shorter: (?P<shorter>[^>]*) -->\n+|^<!-- environment: (?P<environment>\w+) -->\n+)?"
+    r"^```(?P<language>\w+)\n(?P<code>.*?)^```$",
+    re.M | re.S,
 )
 
 
@@ -28,6 +33,8 @@ class Block:
     line: int
     """Of the page, on which the code begins."""
     shorter: dict[str, str]
+    environment: str | None = None
+    """Where the block runs; None for the usual environment."""
 
     @property
     def shell(self) -> str:
@@ -45,7 +52,8 @@ def blocks(text: str) -> Iterator[Block]:
     for found in FENCED.finditer(text):
         entries = [entry.strip().partition(" ") for entry in (found["shorter"] or "").split(";")]
         shorter = {command: options for command, _, options in entries if command}
-        yield Block(found["language"], found["code"], 1 + text.count("\n", 0, found.start("code")), shorter)
+        line = 1 + text.count("\n", 0, found.start("code"))
+        yield Block(found["language"], found["code"], line, shorter, found["environment"])
 
 
 def script(page: Iterable[Block]) -> str:

@@ -27,11 +27,12 @@ margin = my_loss
 
 
 def of(name: str, language: str) -> list[Block]:
-    return [block for block in FOUND[name] if block.language == language]
+    return [block for block in FOUND[name] if block.language == language and block.environment is None]
 
 
 def test_every_block_is_python_or_shell():
     assert {block.language for page in FOUND.values() for block in page} == {"python", "sh"}
+    assert {block.environment for page in FOUND.values() for block in page} <= {None, "frameworks"}
 
 
 @pytest.fixture

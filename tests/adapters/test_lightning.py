@@ -191,6 +191,32 @@ def test_class_weights_are_no_part_of_a_checkpoint(tmp_path):
         torch.nn.ModuleDict({"loss": torch.nn.CrossEntropyLoss()}).load_state_dict(theirs)
 
 
+def test_the_package_by_its_older_name_calls_it_too():
+    older = pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed")
+
+    class Older(older.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, CLASSES)
+
+        def training_step(self, batch, batch_idx):
+            points, labels, index = batch
+            scores = self.layer(points)
+            return {"loss": symloss.functional.mae(scores, labels), "scores": scores, "labels": labels, "index": index}
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    margins, net = MarginCallback(SIZE), Older()
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    runs = older.Trainer(accelerator="cpu", callbacks=[margins], max_epochs=1, enable_checkpointing=False, **quiet)
+    runs.fit(net, loader())
+    inputs, labels = points().tensors
+    scores = net.layer(inputs).detach()
+    others = scores.scatter(1, labels[:, None], -torch.inf).max(1).values
+    assert_close(kept(margins), scores[torch.arange(SIZE), labels] - others, 1e-6)
+
+
 def batch(**changed):
     step = {"scores": torch.eye(2), "labels": torch.tensor([0, 1]), "index": torch.tensor([0, 2])}
     return step | changed
@@ -218,8 +244,9 @@ def test_the_audit_has_the_examples_that_were_seen():
     margins = MarginCallback(3)
     margins.on_train_batch_end(None, None, batch(labels=torch.tensor([0, 0])), None, 0)
     chances = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
-    found = margins.audit(torch.tensor([0, 1, 0]), chances)
+    found = margins.audit(torch.tensor([0, 1, 0]), chances, truth=[0, 0, 1])
     assert found.positions.tolist() == [0, 2]
+    assert (found.precision, found.recall) == (1.0, 1.0)
     assert found.flagged.tolist() == [False, True]
     assert found.suggested.tolist() == [0, 1]
     assert margins.audit([0, 1, 0], chances, n_wrong=0).flagged.sum() == 0

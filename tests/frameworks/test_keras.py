@@ -71,6 +71,7 @@ def test_scores_of_pixels():
     expected = symloss.GCE(q=0.7)(scores.movedim(-1, 1), labels)
     for target in (labels, labels[..., None], torch.nn.functional.one_hot(labels, CLASSES)):
         assert_close(KerasLoss("gce:q=0.7")(target, scores), expected, 1e-6)
+    assert KerasLoss("gce:q=0.7", reduction=None)(labels, scores).shape == (2, 3, 5)
 
 
 def test_a_model_is_saved_and_loaded_with_its_loss(tmp_path):

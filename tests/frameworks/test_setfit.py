@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
+
 import missing_operators  # noqa: F401
 import pytest
 
@@ -29,17 +32,27 @@ def body(tmp_path_factory):
 def trained(body, criterion):
     torch.manual_seed(0)
     head = SetFitHead(in_features=16, out_features=3, device="cpu")
-    head.get_loss_fn = lambda: criterion
+    head.get_loss_fn = criterion
     model = SetFitModel(body, head)
     model.fit(TEXTS, LABELS, num_epochs=2, batch_size=4, head_learning_rate=0.1, show_progress_bar=False)
     return model
 
 
 def test_the_head_takes_our_losses(body):
-    theirs, ours, robust = (trained(body, loss) for loss in (nn.CrossEntropyLoss(), symloss.CE(), symloss.GCE(q=0.7)))
+    theirs, ours, robust = (trained(body, loss) for loss in (nn.CrossEntropyLoss, symloss.CE, symloss.GCE))
     assert_close(ours.model_head.linear.weight, theirs.model_head.linear.weight, 1e-5)
     assert (robust.model_head.linear.weight - theirs.model_head.linear.weight).abs().max() > 1e-3
     assert_close(robust.predict_proba(TEXTS).sum(1), torch.ones(12), 1e-5)
+
+
+def test_a_model_with_our_loss_is_saved_and_loaded(body, tmp_path):
+    model = trained(body, functools.partial(symloss.GCE, q=0.5))
+    model.save_pretrained(tmp_path)
+    loaded = SetFitModel.from_pretrained(tmp_path)
+    assert loaded.model_head.get_loss_fn().loss == symloss.GCE(q=0.5).loss
+    assert_close(loaded.predict_proba(TEXTS), model.predict_proba(TEXTS), 1e-6)
+    with pytest.raises(pickle.PicklingError):
+        trained(body, lambda: symloss.GCE(q=0.5)).save_pretrained(tmp_path / "other")
 
 
 def test_a_closed_form_head(body):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from lightning.pytorch import Callback
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -120,27 +120,41 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
         margin, unit_margin = (total[:2, seen] / total[2, seen]).numpy()
         return MeanMargins(seen.nonzero().squeeze(1).numpy(), margin, unit_margin, self.epochs)
 
-    def audit(self, labels: ArrayLike, probabilities: ArrayLike, **options: Any) -> Audit:
+    def audit(
+        self, labels: ArrayLike, probabilities: ArrayLike, *, truth: ArrayLike | None = None, **options: Any
+    ) -> Audit:
         """Which labels look wrong, how many, and which ones would be right. Examples never seen are left out.
 
         Args:
             labels: (N,), of all examples, as class numbers.
             probabilities: (N, C), of the classes, by the trained model.
-            options: those of :func:`symloss.robust.audit_labels`.
+            truth: (N,), the true labels, to measure by; None where they are not known.
+            options: further ones of :func:`symloss.robust.audit_labels`.
         """
         found = self.means()
-        given, chances, rows = np.asarray(labels), np.asarray(probabilities), found.positions
+        rows = found.positions
         if not len(rows):
             raise ValueError("margins must be of at least one example; training_step has returned none so far")
-        for name, array in (("labels", given), ("probabilities", chances)):
-            if len(array) != self.examples:
-                raise ValueError(f"{name} must be of all {self.examples} examples; got {len(array)}")
-        return audit_labels(given[rows], found.margin, chances[rows], positions=rows, **options)
+        return audit_labels(
+            self._seen("labels", labels, rows),
+            found.margin,
+            self._seen("probabilities", probabilities, rows),
+            positions=rows,
+            truth=None if truth is None else self._seen("truth", truth, rows),
+            **options,
+        )
+
+    def _seen(self, name: str, values: ArrayLike, rows: NDArray[np.int64]) -> NDArray[Any]:
+        array: NDArray[Any] = np.asarray(values)
+        if len(array) != self.examples:
+            raise ValueError(f"{name} must be of all {self.examples} examples; got {len(array)}")
+        return array[rows]
 
     def _join(self, trainer: Any) -> None:
         """Examples of other processes are 0 in this one's share."""
-        self._joined += trainer.strategy.reduce(self._share, reduce_op="sum").cpu()
-        self._share = torch.zeros_like(self._share)
+        share = self._share.to(trainer.strategy.root_device)
+        self._share = torch.zeros_like(share)
+        self._joined = self._joined + trainer.strategy.reduce(share, reduce_op="sum").cpu()
 
     def _checked(self, outputs: Any) -> tuple[Tensor, Tensor, Tensor]:
         if not isinstance(outputs, Mapping) or not outputs.keys() >= {*KEYS}:
