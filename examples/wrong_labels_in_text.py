@@ -144,25 +144,36 @@ LEARNERS: dict[str, Callable[[Part], Learned]] = {
 }
 
 
+HEAD = ("", "clean accuracy, %", "behind the first", "average precision", "flagged, % of the wrong", "seconds")
+
+
 def compare(x: np.ndarray, labels: np.ndarray, seeds: int) -> None:
     """Print a table for each noise."""
     for noise in NOISES:
         parts = [part(x, labels, noise, seed) for seed in range(seeds)]
         wrong = [each.noisy != each.clean for each in parts]
         print(f"{noise}: {100 * np.mean(wrong):.0f} % of {len(wrong[0])} labels are wrong; {seeds} seeds\n")
-        print(
-            "| | clean accuracy, % | average precision | flagged, % of the wrong | seconds |\n|---|---:|---:|---:|---:|"
-        )
+        print(f"| {' | '.join(HEAD)} |\n|---|{'---:|' * (len(HEAD) - 1)}")
+        first: list[float] = []
         for name, learner in LEARNERS.items():
             started = time.process_time()
             found = [learner(each) for each in parts]
             seconds = (time.process_time() - started) / seeds
-            right = [100 * np.mean(f.predicted == p.test_labels) for f, p in zip(found, parts, strict=True)]
+            right = [100 * float(np.mean(f.predicted == p.test_labels)) for f, p in zip(found, parts, strict=True)]
+            first = first or right
             ranked = [average_precision_score(w, -f.label_scores) for f, w in zip(found, wrong, strict=True)]
             counts = [100 * f.flagged / w.sum() for f, w in zip(found, wrong, strict=True) if f.flagged is not None]
-            cells = (spread(right, 1), spread(ranked, 3), spread(counts, 0), f"{seconds:.1f}")
+            cells = (spread(right, 1), behind(first, right), spread(ranked, 3), spread(counts, 0), f"{seconds:.1f}")
             print(f"| {name} | {' | '.join(cells)} |", flush=True)
         print()
+
+
+def behind(first: list[float], values: list[float]) -> str:
+    """Points below the first method on the same seeds, and their standard error."""
+    gaps = [one - other for one, other in zip(first, values, strict=True)]
+    if values is first or len(gaps) < 2:
+        return "-"
+    return f"{statistics.fmean(gaps):+.1f} ± {statistics.stdev(gaps) / len(gaps) ** 0.5:.1f}"
 
 
 def spread(values: list[float], digits: int) -> str:

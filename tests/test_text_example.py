@@ -59,8 +59,10 @@ def test_tables_know_who_is_better(example, monkeypatch, capsys):
         line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith(("| log", "| Clean"))
     ]
     assert len(lines) == 4
-    assert {(line[1], line[2]) for line in lines} == {("100.0 ± 0.0", "1.000 ± 0.000")}
-    assert [line[3] for line in lines] == ["-", "-", "100 ± 0", "100 ± 0"]
+    assert {(line[1], line[3]) for line in lines} == {("100.0 ± 0.0", "1.000 ± 0.000")}
+    assert [line[2] for line in lines] == ["-", "+0.0 ± 0.0", "+0.0 ± 0.0", "+0.0 ± 0.0"]
+    assert [line[4] for line in lines] == ["-", "-", "100 ± 0", "100 ± 0"]
+    assert example.behind([80.0, 90.0], [79.0, 87.0]) == "+2.0 ± 1.0"
     example.compare(np.random.default_rng(1).normal(size=(120, 3)), labels, seeds=2)
     accuracies = [float(line.split(" | ")[1].split()[0]) for line in capsys.readouterr().out.splitlines()
                   if line.startswith(("| log", "| Clean"))]  # fmt: skip
