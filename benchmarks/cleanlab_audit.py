@@ -56,7 +56,8 @@ class Cell:
 
     def clean_learning(self, learner: object) -> Found:
         """cleanlab's own loop: five folds, flags, and a last fit without what was flagged."""
-        cleaned = CleanLearning(learner, seed=self.seed).fit(self.data.features, self.data.noisy)
+        cleaned = CleanLearning(learner, seed=self.seed, find_label_issues_kwargs={"n_jobs": 1})
+        cleaned.fit(self.data.features, self.data.noisy)
         audit = cleanlab.audit_from_issues(cleaned.get_label_issues(), truth=self.data.clean)
         return Found(audit, cleaned.predict(self.data.test))
 

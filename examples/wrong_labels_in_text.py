@@ -129,7 +129,8 @@ def _clean_learning(estimator: Any, data: Part) -> Learned:
     from cleanlab.classification import CleanLearning  # noqa: PLC0415 (an extra)
 
     names, numbers = np.unique(data.noisy, return_inverse=True)
-    cleaned = CleanLearning(estimator, seed=data.seed).fit(data.x, numbers)
+    one_process = {"n_jobs": 1}  # processes that it forks do not end where Ray runs
+    cleaned = CleanLearning(estimator, seed=data.seed, find_label_issues_kwargs=one_process).fit(data.x, numbers)
     issues = cleaned.get_label_issues()
     flagged = int(issues["is_label_issue"].sum())
     return Learned(names[cleaned.predict(data.test)], issues["label_quality"].to_numpy(), flagged)

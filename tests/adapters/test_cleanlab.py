@@ -27,6 +27,8 @@ from symloss.robust import audit_fit, audit_labels
 
 NAMES = ("Barolo", "Grignolino", "Barbera")
 LEARNERS = {"learners": ["closed-form", "logistic"], "budget": 1}
+ONE_PROCESS = {"find_label_issues_kwargs": {"n_jobs": 1}}
+"""Processes that cleanlab forks do not end where another test has started Ray."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def same(one, other, *, but=()):
 
 def test_cleanlab_gets_held_out_probabilities_and_its_flags_come_back(model, audit, wine):
     found = ours.find_label_issues(model)
-    assert np.array_equal(found.flagged, find_label_issues(wine.noisy, model.oof_probabilities_))
+    assert np.array_equal(found.flagged, find_label_issues(wine.noisy, model.oof_probabilities_, n_jobs=1))
     assert np.array_equal(found.label_scores, get_label_quality_scores(wine.noisy, model.oof_probabilities_))
     assert found.n_wrong == found.flagged.sum() > 30
     assert np.array_equal(found.suggested[found.flagged], model.oof_probabilities_.argmax(1)[found.flagged])
@@ -76,7 +78,9 @@ def test_names_positions_and_truth_of_an_audit_stay(audit):
 
 def test_options_are_cleanlabs(model, wine):
     few = ours.find_label_issues(model, frac_noise=0.5)
-    assert np.array_equal(few.flagged, find_label_issues(wine.noisy, model.oof_probabilities_, frac_noise=0.5))
+    assert np.array_equal(
+        few.flagged, find_label_issues(wine.noisy, model.oof_probabilities_, frac_noise=0.5, n_jobs=1)
+    )
     assert few.n_wrong < ours.find_label_issues(model).n_wrong
     ranked = ours.find_label_issues(model, return_indices_ranked_by="self_confidence")
     assert same(ranked, ours.find_label_issues(model))
@@ -107,7 +111,7 @@ def test_clean_learning_leaves_out_what_we_flagged(audit, wine):
 @pytest.mark.slow
 def test_clean_learning_around_our_estimators_and_its_table_as_an_audit(wine):
     for learner in (CalibratedClassifierCV(UnhingedClassifier(), cv=3), RobustClassifier(**LEARNERS, rounds=1)):
-        cleaned = CleanLearning(learner, cv_n_folds=3, seed=0).fit(wine.features, wine.noisy)
+        cleaned = CleanLearning(learner, cv_n_folds=3, seed=0, **ONE_PROCESS).fit(wine.features, wine.noisy)
         issues = cleaned.get_label_issues()
         found = ours.audit_from_issues(issues, truth=wine.clean)
         assert np.array_equal(found.given, wine.noisy)
@@ -127,7 +131,9 @@ def test_datalab_reads_our_probabilities_and_its_issues_come_back(audit, wine):
         lab = Datalab({"label": labels}, label_name="label", verbosity=0)
         # Datalab numbers names by the alphabet.
         columns = slice(None) if labels.dtype.kind == "i" else np.argsort(NAMES)
-        lab.find_issues(pred_probs=audit.pred_probs[:, columns], issue_types={"label": {}})
+        lab.find_issues(
+            pred_probs=audit.pred_probs[:, columns], issue_types={"label": {"clean_learning_kwargs": ONE_PROCESS}}
+        )
         issues = lab.get_issues("label")
         found = ours.audit_from_issues(issues, classes=NAMES, pred_probs=audit.pred_probs, truth=wine.clean)
         assert found.n_wrong == lab.get_issue_summary("label")["num_issues"].item()

@@ -135,7 +135,7 @@ def _cleanlab(place: Place, cell: NoisyCell, tuning: Tuning, folder: Path) -> Ro
     best = max(rivals, key=lambda row: row["noisy_accuracy"])
     estimator = with_probabilities(tuning.estimator(best["method"], best["setting"]))
     cleaned = quietly_fitted(
-        CleanLearning(estimator, cv_n_folds=len(tuning.splits), seed=cell.seed),
+        CleanLearning(estimator, cv_n_folds=len(tuning.splits), seed=cell.seed, find_label_issues_kwargs={"n_jobs": 1}),
         tuning.features(best["method"]),
         cell.noisy,
     )
