@@ -150,8 +150,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 class RobustXGBClassifier(BoostedClassifier):
     """XGBoost with any loss of the catalogue.
 
-    All scores start equal (``base_score=0.5``). With ``loss="ce"`` the trees are those of XGBoost's own loss with the
-    same start.
+    All scores start equal. With ``loss="ce"`` the trees are those of XGBoost's own loss with ``base_score=0.5``.
 
     Args:
         loss: a text such as ``"gce:q=0.7"``, or a loss of symloss with ``normalize=None``.
@@ -172,7 +171,7 @@ class RobustXGBClassifier(BoostedClassifier):
     def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:  # noqa: N803
         # XGBoost doubles the Hessian of more than two classes, and its other defaults are made for that.
         objective = Objective(criterion, curvature=2.0 if len(self.classes_) > 2 else 1.0)
-        parameters = {"base_score": 0.5, "eval_metric": objective.loss} | self._parameters()
+        parameters = {"eval_metric": objective.loss} | self._parameters()
         return self._library().XGBClassifier(**parameters, objective=objective).fit(X, labels, **options)
 
     def _scores(self, X: Any, options: dict[str, Any]) -> Floats:  # noqa: N803
@@ -183,8 +182,8 @@ class RobustXGBClassifier(BoostedClassifier):
 class RobustLGBMClassifier(BoostedClassifier):
     """LightGBM with any loss of the catalogue.
 
-    The scores start at 0. With ``loss="ce"`` the trees are those of LightGBM's own loss with
-    ``boost_from_average=False``.
+    All scores start equal. With ``loss="ce"`` the trees are those of LightGBM's own loss with
+    ``boost_from_average=False`` and ``feature_pre_filter=False``.
 
     Args:
         loss: a text such as ``"gce:q=0.7"``, or a loss of symloss with ``normalize=None``.
@@ -208,7 +207,7 @@ class RobustLGBMClassifier(BoostedClassifier):
         objective = Objective(criterion, curvature=classes / (classes - 1) if classes > 2 else 1.0)
         _refuse_metrics_of_probabilities(parameters.get("metric"), options.get("eval_metric"))
         options = {"eval_metric": objective.named_loss} | options
-        # Without this, LightGBM has no feature left and stops if a custom loss meets few rows.
+        # LightGBM drops features that no leaf can use, and stops with an error if none is left and the loss is custom.
         parameters = {"feature_pre_filter": False} | parameters
         model = self._library().LGBMModel(**parameters, objective=objective, num_class=classes if classes > 2 else 1)
         if options["eval_set"] and "eval_X" in inspect.signature(model.fit).parameters:  # since 4.7
