@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import symloss
 from symloss import RobustClassifier
 from symloss.adapters.boosting import RobustLGBMClassifier, RobustXGBClassifier
-from symloss.adapters.boosting_objective import FLOOR, Objective, criterion_of_raw_scores, gradient_and_hessian
+from symloss.adapters.boosting_objective import FLOOR, Objective, criterion_of_trees, gradient_and_hessian
 from symloss.losses.leaves import CE
 from symloss.noise import corrupt
 from symloss.robust import learners
@@ -60,7 +60,7 @@ def digits():
 
 @pytest.mark.parametrize("name", ["ce", "gce", "mae", "sgce", "unhinged", "nce+rce", "anl-ce"])
 def test_gradient_and_hessian_against_plain_formulas(name):
-    gradient, hessian = gradient_and_hessian(criterion_of_raw_scores(name), SCORES, LABELS)
+    gradient, hessian = gradient_and_hessian(criterion_of_trees(name), SCORES, LABELS)
     for z, y, g, h in zip(SCORES.tolist(), LABELS.tolist(), gradient, hessian, strict=True):
         exact = reference.gradient(name, z, y)
         p = [float(each) for each in reference.softmax(tuple(map(reference.mpf, z)))]
@@ -75,9 +75,9 @@ def test_cross_entropy_has_its_exact_hessian_and_gce_one_that_is_not_negative():
         pairs = zip(SCORES, LABELS, strict=True)
         return torch.stack([hessian(functools.partial(loss, target=y), z).diagonal() for z, y in pairs])
 
-    _, of_ce = gradient_and_hessian(criterion_of_raw_scores("ce"), SCORES, LABELS)
+    _, of_ce = gradient_and_hessian(criterion_of_trees("ce"), SCORES, LABELS)
     torch.testing.assert_close(of_ce, exact(symloss.CE()))
-    _, of_gce = gradient_and_hessian(criterion_of_raw_scores("gce"), SCORES, LABELS)
+    _, of_gce = gradient_and_hessian(criterion_of_trees("gce"), SCORES, LABELS)
     assert (exact(symloss.GCE()) < 0).any()
     assert (of_gce > 0.999 * exact(symloss.GCE())).all()
     assert (of_gce > 1e-6).all()
@@ -87,16 +87,16 @@ def test_a_certain_label_keeps_its_digits():
     """In float32, p_y is 1 here, and 1 - p_y would be 0."""
     scores, labels = torch.tensor([[30.0, 0.0, 1.0]]), torch.tensor([0])
     assert scores.softmax(1)[0, 0] == 1
-    _, hessian = gradient_and_hessian(criterion_of_raw_scores("ce"), scores, labels)
+    _, hessian = gradient_and_hessian(criterion_of_trees("ce"), scores, labels)
     p = [float(each) for each in reference.softmax((reference.mpf(30), reference.mpf(0), reference.mpf(1)))]
     others = p[1] + p[2]
     assert hessian[0].tolist() == pytest.approx([p[0] * others, p[1], p[2]], rel=1e-5)
-    _, hessian = gradient_and_hessian(criterion_of_raw_scores("unhinged"), 10 * scores, labels)
+    _, hessian = gradient_and_hessian(criterion_of_trees("unhinged"), 10 * scores, labels)
     assert hessian[0].tolist() == pytest.approx([2 / 3, 2 / 3 * np.exp(-10), 2 / 3], rel=1e-4)
 
 
 def test_a_hessian_that_would_be_negative_is_cut():
-    _, hessian = gradient_and_hessian(criterion_of_raw_scores(-1.0 * CE()), SCORES, LABELS)
+    _, hessian = gradient_and_hessian(criterion_of_trees(-1.0 * CE()), SCORES, LABELS)
     assert (hessian == FLOOR).all()
 
 
@@ -106,7 +106,7 @@ def test_every_loss_of_the_catalogue_can_be_boosted():
         for classes in (2, 3, 10):
             scores = torch.randn(40, classes, generator=draw) * torch.tensor([0.0, 1, 10, 100]).repeat(10)[:, None]
             labels = torch.randint(classes, (40,), generator=draw)
-            gradient, hessian = gradient_and_hessian(criterion_of_raw_scores(name), scores, labels)
+            gradient, hessian = gradient_and_hessian(criterion_of_trees(name), scores, labels)
             assert gradient.isfinite().all(), name
             assert gradient.abs().max() > 0, name
             assert hessian.isfinite().all(), name
@@ -114,7 +114,7 @@ def test_every_loss_of_the_catalogue_can_be_boosted():
 
 
 def test_an_objective_weighs_examples_and_has_one_score_for_two_classes():
-    objective = Objective(criterion_of_raw_scores("gce"), curvature=2.0)
+    objective = Objective(criterion_of_trees("gce"), curvature=2.0)
     labels, margins, weights = np.array([0.0, 1.0]), np.array([0.5, -1.5]), np.array([1.0, 3.0], np.float32)
     gradient, hessian = objective(labels, margins, weights)
     p = 1 / (1 + np.exp(-margins))

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 )
 
 from symloss import checks
-from symloss.adapters.boosting_objective import Floats, Objective, columns, criterion_of_raw_scores
+from symloss.adapters.boosting_objective import Floats, Objective, columns, criterion_of_trees
 from symloss.adapters.criterion_of import AnyCriterion
 from symloss.fitting import all_or_nothing
 from symloss.losses.criterion import Criterion
@@ -73,7 +73,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
             options: those of the library's own ``fit``.
         """
         validate_data(self, X, skip_check_array=True)
-        criterion = criterion_of_raw_scores(self.loss)
+        criterion = criterion_of_trees(self.loss)
         for name in self.parameters.keys() & OF_BUILT_IN_LOSSES:
             given = f"{name}={checks.brief(self.parameters[name])}"
             raise ValueError(f"{name} must be left out, because only losses of {self.library} read it; got {given}")

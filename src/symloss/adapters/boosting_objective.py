@@ -9,11 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symloss import checks
-from symloss.adapters.criterion_of import AnyCriterion, criterion_of
-from symloss.losses.create import create_loss
+from symloss.adapters.criterion_of import AnyCriterion, criterion_of_raw_scores
 from symloss.losses.criterion import Criterion
-from symloss.losses.spec import parse
 
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
@@ -21,25 +18,17 @@ FLOOR = 1e-16
 """The smallest Hessian. XGBoost's own objectives have the same."""
 
 
-def criterion_of_raw_scores(loss: AnyCriterion) -> Criterion:
-    """The criterion that adds up the losses of all examples, for scores that are not normalised.
-
-    A text such as ``"sgce"`` means raw scores here, also where the loss divides scores by their norm elsewhere: trees
-    start at scores of 0, where a norm has no direction.
+def criterion_of_trees(loss: AnyCriterion) -> Criterion:
+    """The criterion that adds up the losses of all examples.
 
     Args:
-        loss: what the user has passed.
+        loss: what the user has passed. A text means raw scores, also where the loss divides scores by their norm
+            elsewhere.
 
-    >>> criterion_of_raw_scores("sgce").normalize is None
+    >>> criterion_of_trees("sgce").normalize is None
     True
     """
-    open_text = isinstance(loss, str) and "normalize" not in parse(loss)[1]
-    criterion = create_loss(str(loss), normalize=None) if open_text else copy.copy(criterion_of(loss))
-    if criterion.normalize is not None:
-        raise ValueError(
-            f"loss must have normalize=None in gradient boosting, where scores start at 0 and have no direction; got "
-            f"{checks.brief(criterion.loss)} with normalize={checks.brief(criterion.normalize)}"
-        )
+    criterion = copy.copy(criterion_of_raw_scores(loss, "trees start at scores of 0, where a norm has no direction"))
     criterion.reduction, criterion.overwrite = "sum", False
     return criterion
 
@@ -60,7 +49,7 @@ def gradient_and_hessian(
         weights: (N,), what each example counts; None if all count the same.
 
     >>> scores = torch.tensor([[0.0, 0.0]])
-    >>> gradient_and_hessian(criterion_of_raw_scores("ce"), scores, torch.tensor([1]))
+    >>> gradient_and_hessian(criterion_of_trees("ce"), scores, torch.tensor([1]))
     (tensor([[ 0.5000, -0.5000]]), tensor([[0.2500, 0.2500]]))
     """
     z = scores.detach().requires_grad_()

@@ -8,6 +8,7 @@ from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion
 from symloss.losses.flat_scores import MANY
 from symloss.losses.scores import UnitScores
+from symloss.losses.spec import parse
 
 AnyCriterion = str | Loss | Criterion
 """A text such as ``"gce:q=0.5"``, an expression of the algebra, or a criterion."""
@@ -29,6 +30,26 @@ def criterion_of(loss: AnyCriterion) -> Criterion:
     if isinstance(loss, Loss):
         return Criterion(loss)
     raise TypeError(f"loss must be a text such as 'gce:q=0.5', or a loss of symloss; got {checks.brief(loss)}")
+
+
+def criterion_of_raw_scores(loss: AnyCriterion, because: str) -> Criterion:
+    """The criterion for scores that must not be divided by their norm. A text such as ``"sgce"`` means raw ones here.
+
+    Args:
+        loss: what the user has passed.
+        because: why not, for the message.
+
+    >>> criterion_of_raw_scores("sgce", "trees start at 0").normalize is None
+    True
+    """
+    is_open = isinstance(loss, str) and "normalize" not in parse(loss)[1]
+    criterion = create_loss(str(loss), normalize=None) if is_open else criterion_of(loss)
+    if criterion.normalize is not None:
+        raise ValueError(
+            f"loss must have normalize=None here, because {because}; got {checks.brief(criterion.loss)} "
+            f"with normalize={checks.brief(criterion.normalize)}"
+        )
+    return criterion
 
 
 def refuse_flat_scores(criterion: Criterion, classes: int) -> None:

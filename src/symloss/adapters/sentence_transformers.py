@@ -10,11 +10,8 @@ from sentence_transformers.util import all_gather_with_grad, cos_sim
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.adapters.criterion_of import AnyCriterion, criterion_of
-from symloss.losses.create import create_loss
+from symloss.adapters.criterion_of import AnyCriterion, criterion_of_raw_scores
 from symloss.losses.criterion import Criterion
-from symloss.losses.scores import UnitScores
-from symloss.losses.spec import parse
 
 
 class RobustInfoNCE(nn.Module):
@@ -77,15 +74,7 @@ class RobustInfoNCE(nn.Module):
 
 
 def _criterion(loss: AnyCriterion) -> Criterion:
-    if isinstance(loss, str):
-        name, options = parse(loss)
-        loss = create_loss(name, **{"normalize": None, **options})
-    criterion = criterion_of(loss)
-    if isinstance(criterion.score_map, UnitScores):
-        raise ValueError(
-            f"{criterion.loss!r} must have normalize=None here, because normalize='l2' divides the scale of the "
-            "similarities away"
-        )
+    criterion = criterion_of_raw_scores(loss, "a norm divides the scale of the similarities away")
     if criterion.reduction == "none":
         raise ValueError("loss must have reduction='mean' or 'sum'; got reduction='none'")
     return criterion
