@@ -1,6 +1,6 @@
 """Wrong labels of digits: the audit of ``RobustClassifier``, cleanlab, and both together.
 
-    OMP_NUM_THREADS=1 python benchmarks/cleanlab_audit.py                                        # about 20 minutes
+    OMP_NUM_THREADS=1 python benchmarks/cleanlab_audit.py                                        # about 15 minutes
     OMP_NUM_THREADS=1 python benchmarks/cleanlab_audit.py --noise asym:0.4 --seeds 1 --methods logistic
 
 A table for each noise: how good the ranking and the flags are, how many labels are flagged in per cent of those that

