@@ -1,7 +1,7 @@
 """A small language model on a text with wrong bytes: cross-entropy, GCE and MAE, measured on clean text.
 
     python benchmarks/noisy_tokens.py --out docs/results/tokens     # 75 minutes of one core
-    python benchmarks/noisy_tokens.py --out /tmp/tokens --tiny      # whether it runs
+    python benchmarks/noisy_tokens.py --out tokens --tiny                  # whether it runs
 
 The text is the source code of symloss. A model of bytes learns it with 30 % of the bytes replaced by others, from the
 start ("scratch") or after it has learnt another part of the text without noise ("tuned"). Rows that are finished are

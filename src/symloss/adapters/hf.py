@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from symloss.adapters.criterion_of import AnyCriterion, criterion_of, refuse_flat_scores
+from symloss.adapters.language_head import without_adapter
 from symloss.losses.criterion import Criterion
 
 IGNORED = -100
@@ -93,7 +94,7 @@ def install(model: Any, loss: AnyCriterion) -> Any:
     >>> 0 < model(tokens, labels=tokens).loss < 1
     tensor(True)
     """
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    inner = without_adapter(model)
     kind, name = getattr(inner, "loss_type", None), type(inner).__name__
     if "self.loss_function" not in inspect.getsource(type(inner).forward):
         raise ValueError(
@@ -132,9 +133,23 @@ class ModelLoss:
     ) -> Tensor:
         if shift_labels is None:
             assert labels is not None
-            shift_labels = F.pad(labels, (0, 1), value=IGNORED)[..., 1:] if self.shift else labels
+            shift_labels = next_labels(labels) if self.shift else labels
         scores = logits if pooled_logits is None else pooled_logits
         return mean_over(self.criterion, scores, shift_labels, num_items_in_batch)
+
+
+def next_labels(labels: Tensor) -> Tensor:
+    """The label (N, T) that follows each position, as causal models predict it. None follows the last one.
+
+    >>> next_labels(torch.tensor([[4, 5, 6]]))
+    tensor([[   5,    6, -100]])
+    """
+    return F.pad(labels, (0, 1), value=IGNORED)[..., 1:]
+
+
+def number_of(labels: Tensor) -> Tensor:
+    """How many labels count, and 1 if none does, so that a sum can be divided by it."""
+    return (labels != IGNORED).sum().clamp(min=1)
 
 
 def summed(loss: AnyCriterion) -> Criterion:
@@ -175,7 +190,7 @@ def mean_over(criterion: Criterion, scores: Tensor, labels: Tensor, num_items: A
     targets = labels.to(scores.device).reshape(-1, *labels.shape[scores.dim() - 1 :])
     total: Tensor = criterion.to(scores.device)(scores.reshape(-1, classes), targets)
     if num_items is None:
-        return total / (len(targets) if is_soft else (targets != IGNORED).sum().clamp(min=1))
+        return total / (len(targets) if is_soft else number_of(targets))
     count = torch.as_tensor(num_items, device=scores.device)
     count = count.flatten()[0] * count.numel()
     return total / (count / classes if is_soft else count)  # the Trainer counts probabilities as labels

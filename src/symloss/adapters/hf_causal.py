@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
 from transformers import Trainer
 from transformers.modeling_outputs import CausalLMOutput
 
-from symloss.adapters.criterion_of import AnyCriterion, criterion_of, refuse_flat_scores
-from symloss.adapters.hf import IGNORED, summed
+from symloss.adapters.criterion_of import AnyCriterion, refuse_flat_scores
+from symloss.adapters.hf import next_labels, number_of, summed
 from symloss.adapters.language_head import LanguageHead
 from symloss.functional import linear_loss
 from symloss.losses.criterion import Criterion
@@ -77,7 +76,7 @@ def without_scores(
     """
     head = LanguageHead.of(model)
     inner = head.model
-    criterion = _checked(summed(criterion_of(loss)), inner)
+    criterion = _checked(summed(loss), inner)
     forward = inner.forward
 
     @functools.wraps(type(inner).forward)
@@ -91,16 +90,16 @@ def without_scores(
         if shift_labels is None:
             if labels is None:
                 return forward(*args, **kwargs)
-            shift_labels = F.pad(labels, (0, 1), value=IGNORED)[..., 1:]
+            shift_labels = next_labels(labels)
         states = inner.base_model(*args, **{**kwargs, "use_cache": False}).last_hidden_state
         weight, bias = head.parameters()
         targets = shift_labels.to(weight.device)
-        items = (targets != IGNORED).sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
+        items = number_of(targets) if num_items_in_batch is None else num_items_in_batch
         value = linear_loss(
             criterion.loss,
-            head.factor * states.to(weight.device),
+            head.scaled(states.to(weight.device)),
             weight,
-            None if bias is None else head.factor * bias,
+            None if bias is None else head.scaled(bias),
             targets,
             normalize=criterion.normalize,
             temperature=criterion.temperature,

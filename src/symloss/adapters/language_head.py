@@ -39,7 +39,7 @@ class LanguageHead:
         Args:
             model: a causal model of transformers, perhaps in an adapter of PEFT.
         """
-        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        inner = without_adapter(model)
         layer, name = inner.get_output_embeddings(), type(inner).__name__
         if not isinstance(layer, nn.Linear):
             kind = type(layer).__name__
@@ -72,11 +72,20 @@ class LanguageHead:
         weight, bias = (_whole(p) if isinstance(p, DTensor) else p for p in (layer.weight, layer.bias))
         return weight, bias
 
+    def scaled(self, values: Tensor) -> Tensor:
+        """The values times the factor. Most models have none, and need no second tensor."""
+        return values if self.factor == 1 else self.factor * values
+
     def scores(self, states: Tensor) -> Tensor:
         """The scores (..., C) of hidden states (..., d)."""
         weight, bias = self.parameters()
-        scores = self.factor * F.linear(states.to(weight.dtype), weight, bias)
+        scores = self.scaled(F.linear(states.to(weight.dtype), weight, bias))
         return scores if self.softcap is None else SoftCap(self.softcap)(scores)
+
+
+def without_adapter(model: Any) -> Any:
+    """The model itself, if it is inside an adapter of PEFT."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _whole(parameter: DTensor) -> Tensor:
