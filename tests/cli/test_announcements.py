@@ -60,9 +60,10 @@ def test_a_size_is_chosen_or_given_and_prediction_follows(run_command, photos):
     (photos / "new.png").rename(photos / "new" / "one.png")
     rows = run_command("predict", "run", "new", cwd=photos).stdout.splitlines()
     assert len(rows) == 2
-    refusal = run_command("train", "--data", "digits", "--size", "12", cwd=photos)
+    refusal = run_command("train", "--data", "digits", "--size", "12", "--out", "no", cwd=photos)
     assert refusal.returncode == 2
-    assert "size must be left out for digits" in refusal.stderr
+    assert "size must divide the 8 pixels of digits, as 1, 2, 4, 8 do; got 12" in refusal.stderr
+    assert not (photos / "no").exists()
 
 
 def test_code_of_ones_own_is_not_run_to_be_timed(tmp_path, monkeypatch, capsys):

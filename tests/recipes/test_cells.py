@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from symloss.cli import app
 from symloss.lab import find_cell, list_tables, load_table, plan
 from symloss.recipes.cells import cells_matching
-from symloss.recipes.profiles import profiles
+from symloss.recipes.profiles import changes, profiles
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,15 @@ def by_key():
     found = {}
     for table in list_tables():
         for profile in profiles():
-            for cell in plan(table, profile=profile):
-                found.setdefault(cell.settings.key, []).append(cell)
+            if any(changes(profile, column.protocol) is not None for column in load_table(table).datasets):
+                for cell in plan(table, profile=profile):
+                    found.setdefault(cell.settings.key, []).append(cell)
     return found
 
 
 def test_the_keys_of_all_runs_are_those_of_version_0_1(by_key):
-    assert hashlib.sha256(" ".join(sorted(by_key)).encode()).hexdigest()[:16] == "fe37b74ce0855334"
+    old = sorted(key for key, cells in by_key.items() if cells[0].settings.profile in ("full", "mini"))
+    assert hashlib.sha256(" ".join(old).encode()).hexdigest()[:16] == "eb3fb882d9580996"
 
 
 def test_the_cells_of_a_run_are_those_with_its_key(by_key):
@@ -135,12 +137,24 @@ def test_one_draw_of_noise_for_all_trials_of_the_replication():
 
 
 def test_a_mini_cell_is_marked_and_never_the_published_one():
-    full, mini = (find_cell("table1/cifar10/sgce/sym:0.8", profile=profile) for profile in ("full", "mini"))
+    full, mini = (find_cell("table1/cifar100/sgce/sym:0.8", profile=profile) for profile in ("full", "mini"))
     assert (mini.settings.profile, full.settings.profile) == ("mini", "full")
-    assert mini.settings.subset == 5000
+    assert mini.settings.subset == 10000
     assert mini.sources["subset"] == "profile mini"
     assert mini.settings.key != full.settings.key
     assert mini.settings.weight_decay == full.settings.weight_decay
+
+
+def test_a_profile_leaves_out_data_sets_that_it_has_no_form_of():
+    assert {cell.dataset for cell in plan("table1", profile="mini")} == {"cifar100"}
+    assert {cell.dataset for cell in plan("table1", profile="scale16")} == {"cifar10"}
+
+
+def test_the_scale_model_keeps_learning_rate_times_steps():
+    full, model = (find_cell("table1/cifar10/sgce/sym:0.6", profile=name).settings for name in ("full", "scale16"))
+    assert model.lr * model.subset == full.lr * 50_000
+    reduced = {name for name, value in full.to_dict().items() if model.to_dict()[name] != value}
+    assert reduced == {"model", "subset", "size", "lr", "channels_last", "profile"}
 
 
 def test_no_two_cells_of_a_table_share_a_run_unless_they_are_tested_on_something_else():
@@ -166,7 +180,12 @@ def test_a_part_of_a_table():
         ({"losses": ["gse"]}, "table1 has no loss 'gse'; did you mean"),
         ({"noise": ["sym:0.5"]}, "table1 has no noise 'sym:0.5'"),
         ({"seeds": 0}, "seeds must be a whole number"),
-        ({"profile": "tiny"}, "profile must be one of 'full', 'mini'"),
+        ({"profile": "tiny"}, "profile must be one of 'full', 'mini', 'scale16'"),
+        (
+            {"profile": "mini", "datasets": ["cifar100", "cifar10"]},
+            "profile of cifar10 in table1 must be full or scale16; got 'mini'",
+        ),
+        ({"profile": "scale16", "datasets": ["cifar100"]}, "profile of cifar100 in table1 must be full or mini"),
     ],
 )
 def test_what_is_not_in_the_table_is_refused(given, said):

@@ -86,12 +86,12 @@ def test_weight_decay_after_one_step_is_the_papers():
     assert set(load_protocol("cifar100-step").losses) == set(found)
 
 
-@pytest.mark.parametrize("profile", profiles())
-def test_every_table_is_complete(profile):
+def test_every_table_is_complete():
     for name in list_tables():
         for column in load_table(name).datasets:
             load_protocol(column.protocol)
-            assert profile == "full" or column.protocol in profiles()[profile], f"{profile} says nothing of {name}"
+            reduced = [profile for profile, protocols in profiles().items() if column.protocol in protocols]
+            assert reduced, f"no profile has a reduced form of {name}"
 
 
 GOOD = """

@@ -12,7 +12,7 @@ from symloss.recipes.published_tables import load_table
 import symloss.recipes.cells, symloss.recipes.search_grids
 
 assert presets_of("sgce")["cifar10"].values == {"q": 0.8}
-assert profiles()["mini"]["cifar10"]["subset"] == 5000
+assert profiles()["scale16"]["cifar10"]["subset"] == 10000
 assert load_protocol("cifar10").losses["sgce"].values == {"weight_decay": 5e-3}
 assert load_table("table1").published("cifar10", "sgce", "sym:0.8").text == "61.06(1.60)"
 print(sorted({"torch", "lightning_fabric", "PIL"} & sys.modules.keys()))

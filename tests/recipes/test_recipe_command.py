@@ -49,11 +49,11 @@ def test_a_parameter_that_nobody_published_is_the_default():
 
 
 def test_a_cell_says_what_its_profile_overrides():
-    found = json.loads(recipe("table1/cifar10/sgce/sym:0.8", "--profile", "mini", "--json"))
-    epochs = found["settings"]["epochs"]
-    assert (epochs["value"], epochs["source"], epochs["layer"]) == (80, "profile mini", "profile mini")
+    found = json.loads(recipe("table1/cifar10/sgce/sym:0.8", "--profile", "scale16", "--json"))
+    lr = found["settings"]["lr"]
+    assert (lr["value"], lr["source"], lr["layer"]) == (0.05, "profile scale16", "profile scale16")
     # The protocol sets it; the paper prints it for this loss.
-    assert epochs["overrides"][0] == {"layer": "protocol cifar10", "value": 120, "source": "the paper, table 5"}
+    assert lr["overrides"][0] == {"layer": "protocol cifar10", "value": 0.01, "source": "the paper, table 5"}
     assert found["published"]["text"] == "61.06(1.60)"
 
 

@@ -77,8 +77,8 @@ def test_photos_of_several_sizes_have_a_size_with_a_source(tmp_path):
     as_before = explain(photos, "mae", size=224).settings
     assert as_before.size is None, "so that runs of version 0.1 keep their names"
     assert resolve(images(tmp_path / "even"), "mae").size is None
-    with refused(ValueError, "size must be left out for cifar10", "got 40"):
-        resolve("cifar10", "mae", size=40)
+    known = explain("cifar10", "mae", size=16)
+    assert (known.settings.size, known.sources["size"]) == (16, "as given")
 
 
 def test_the_kind_is_seen_by_opening_it(tmp_path):

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from symloss.recipes.resolve import Resolved
 
 Profile = Annotated[
-    str, typer.Option(help="full: as published; mini: model, data and schedule shrunk for a CPU, and marked so.")
+    str,
+    typer.Option(
+        help="full: as published. Reduced, and marked so: scale16, a scale model of CIFAR-10; mini, all others."
+    ),
 ]
 
 

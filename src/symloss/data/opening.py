@@ -22,6 +22,7 @@ from symloss.data.image_size import Size
 from symloss.data.image_table import image_column, open_manifest
 from symloss.data.names import KNOWN, VOUCHED
 from symloss.data.parquet_file import ParquetTable
+from symloss.data.shrunk_images import shrunk
 from symloss.data.table_file import TableFile
 from symloss.data.webvision import open_webvision
 from symloss.environment import data_root
@@ -64,6 +65,7 @@ def open_data(
         categorical: columns whose values are categories, although they are numbers.
         keep: columns to use as features, although they look like ids.
         size: image files are brought to this many pixels on each side; see :func:`symloss.data.image_size.chosen_size`.
+            Images of a published data set are shrunk to it; see :func:`symloss.data.shrunk_images.shrunk`.
         skip_bad: leave out files that are no images, class folders without images and rows without a label.
         on_bad: called with the path of each one that is left out, and what is wrong with it.
 
@@ -77,8 +79,8 @@ def open_data(
         choice.refuse(spec)
         if test is not None:
             raise ValueError(f"test must be left out for {spec}, which brings its own test data; got {str(test)!r}")
-        _refuse_size(spec, size)
         found = _open_known(spec, data_root() if root is None else root, bad)
+        found = shrunk(found, size) if isinstance(size, int) else found
     else:
         path = existing(spec)
         clean = None if test is None else _existing_test(test, path)

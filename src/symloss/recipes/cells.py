@@ -12,7 +12,7 @@ from symloss import checks
 from symloss.noise.asymmetric import plain_kind
 from symloss.noise.noise_spec import parse
 from symloss.recipes import profiles as profiles_file
-from symloss.recipes.profiles import FULL, profiles
+from symloss.recipes.profiles import FULL, changes, profiles
 from symloss.recipes.published_tables import (
     FOLDER,
     Published,
@@ -81,7 +81,8 @@ def plan(
 
     Args:
         table: name of a table.
-        datasets, losses, noise: names of the table's data sets, rows and noise; all by default.
+        datasets, losses, noise: names of the table's data sets, rows and noise; all by default. A profile leaves out
+            data sets that it has no form of.
         seeds: runs of each cell; as many as were published by default.
         profile: "full", or one that shrinks the runs.
 
@@ -92,7 +93,7 @@ def plan(
     checks.choice("profile", profile, profiles())
     if seeds is not None:
         checks.number("seeds", seeds, "[1, inf)", whole=True)
-    columns = _chosen("data set", datasets, {column.name: column for column in loaded.datasets}, table)
+    columns = _columns(loaded, datasets, profile)
     rows = _chosen("loss", losses, {row.name: row for row in loaded.rows}, table)
     every_noise = {spec: spec for column in columns for spec in column.noise}
     wanted = set(_chosen("noise", noise, every_noise, table))
@@ -153,7 +154,7 @@ def _similar(table: PublishedTable, settings: Settings) -> Iterator[tuple[TableC
     """Column, row and noise of the cells that may have these settings. Only fields of the table are compared."""
     loss = settings.loss.partition(":")[0]
     rows = [row for row in table.rows if row.simple_loss in (loss, None)]
-    for column in table.datasets:
+    for column in _of_profile(table.datasets, settings.profile):
         if column.data == settings.data:
             noises = [spec for spec in column.noise if str(parse(spec)) == settings.noise]
             yield from ((column, row, noise) for row in rows for noise in noises)
@@ -167,6 +168,21 @@ def _chosen(what: str, wanted: Iterable[str] | None, known: dict[str, Any], tabl
         if name not in known:
             raise ValueError(f"{table} has no {what} {name!r}; {checks.nearest(name, known)}")
     return [value for name, value in known.items() if name in wanted]
+
+
+def _columns(table: PublishedTable, datasets: Iterable[str] | None, profile: str) -> list[TableColumn]:
+    """The data sets of a table that are wanted, or else all those that the profile has a form of."""
+    chosen = _chosen("data set", datasets, {column.name: column for column in table.datasets}, table.name)
+    possible = _of_profile(chosen, profile)
+    if possible and (datasets is None or possible == chosen):
+        return possible
+    missing = next(column for column in chosen if column not in possible)
+    others = " or ".join(name for name in profiles() if changes(name, missing.protocol) is not None)
+    raise ValueError(f"profile of {missing.name} in {table.name} must be {others}; got {profile!r}")
+
+
+def _of_profile(columns: Iterable[TableColumn], profile: str) -> list[TableColumn]:
+    return [column for column in columns if changes(profile, column.protocol) is not None]
 
 
 def _cell(table: PublishedTable, column: TableColumn, row: TableRow, noise: str, seed: int, profile: str) -> Cell:
@@ -189,7 +205,7 @@ def _recipe_layer(table: PublishedTable, column: TableColumn, row: TableRow, noi
 
 def _profile_layer(profile: str, protocol: str, source: str) -> Layer:
     name = f"profile {profile}"
-    values = {"profile": profile, **profiles()[profile].get(protocol, {})}
+    values = {"profile": profile, **(changes(profile, protocol) or {})}
     return Layer(name, values, name, sources={"profile": source}, file=profiles_file.FILE)
 
 

@@ -17,7 +17,16 @@ FULL = "full"
 def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     """The settings that each profile changes, by protocol.
 
-    >>> profiles()["mini"]["cifar10"]["subset"], profiles()["full"]
-    (5000, {})
+    >>> profiles()["scale16"]["cifar10"]["subset"], profiles()["full"]
+    (10000, {})
     """
     return {FULL: {}} | tomllib.loads(resources.files("symloss.recipes").joinpath(FILE).read_text())
+
+
+def changes(profile: str, protocol: str) -> Mapping[str, Any] | None:
+    """The settings that a profile changes in a protocol; None if it has no form of this protocol.
+
+    >>> changes("full", "cifar10"), changes("mini", "cifar10")
+    ({}, None)
+    """
+    return {} if profile == FULL else profiles()[profile].get(protocol)

@@ -120,7 +120,7 @@ class Settings:
         categorical: columns whose values are categories, although they are numbers.
         keep: columns to use as features, although they look like ids.
         size: the user's image files are brought to this many pixels on each side. None: images of one size stay as they
-            are, and others are brought to 224 pixels.
+            are, and others are brought to 224 pixels. The images of a published data set are shrunk to it.
         fingerprint: a checksum of files that may change: the user's own data, published data that is not as published,
             a noise matrix. None where there are no such files.
         profile: the name of the reduced form of a recipe. It changes nothing by itself, but every report prints it.

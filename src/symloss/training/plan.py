@@ -64,12 +64,10 @@ def explain(
     """
     data = str(data)
     columns = {name: given[name] for name in COLUMNS if name in given}
-    size = given.pop("size", None)
+    size = None if data in KNOWN else given.pop("size", None)
     users = None
     if data not in KNOWN:
         users = opened or open_for_training(data, root, skip_bad=skip_bad, size=size or "fit", **columns)
-    elif size is not None:
-        raise ValueError(f"size must be left out for {data}, which has its own; got {size}")
     protocol = trained_as(data) if users is None else protocol_for(users, given.get("model"))
     marks = {"fingerprint": fingerprint(data, users, given.get("noise") or "clean", root)}
     sizes = [] if users is None or not users.size_is_chosen else [_size_layer(users.size, size is not None)]
