@@ -151,3 +151,24 @@ def test_a_table_that_does_not_exist_is_refused_with_a_hint():
         load_table("tabel1")
     with refused(ValueError, "there is no table 'profiles'"):
         load_table("profiles")
+
+
+def test_a_grid_has_a_row_for_every_combination_and_shared_ones_once():
+    grids = """
+[grids.one]
+loss = "sgce"
+q = [0.5, 1.0]
+weight_decay = [0.01]
+[grids.other]
+loss = "sgce"
+q = [0.5]
+weight_decay = [0.01, 0.1]
+"""
+    rows = {row.name: row for row in read_table("mine", GOOD + grids).rows[2:]}
+    assert {name: (row.loss, row.changes) for name, row in rows.items()} == {
+        "sgce q=0.5 weight_decay=0.01": ("sgce:q=0.5", {"weight_decay": 0.01}),
+        "sgce q=1 weight_decay=0.01": ("sgce:q=1", {"weight_decay": 0.01}),
+        "sgce q=0.5 weight_decay=0.1": ("sgce:q=0.5", {"weight_decay": 0.1}),
+    }
+    with refused(ValueError, "recipe mine: grid one must have a loss, and a list of values for each axis"):
+        read_table("mine", GOOD + "[grids.one]\nloss = 'sgce'\nq = 0.5\n")

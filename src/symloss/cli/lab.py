@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from symloss.lab.events import Event, Events
     from symloss.lab.sweep import Survey
     from symloss.lab.work import Work
+    from symloss.runs.result import Result
 
 Datasets = Annotated[
     str | None, typer.Option("--dataset", help="Only these data sets of the table, by commas.", show_default="all")
@@ -46,6 +47,10 @@ def reproduce(
     cpus: Annotated[float, typer.Option(help="Cores of each cell, on Ray.", min=0)] = 1,
     gpus: Annotated[float, typer.Option(help="GPUs of each cell, on Ray.", min=0)] = 0,
     retries: Annotated[int, typer.Option(help="How often a cell that lost its machine is tried again.", min=0)] = 3,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="A file (.jsonl) of results: what is in it counts as done, and new results are added to it."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and what it would take.", show_default=OFF)
     ] = False,
@@ -67,19 +72,40 @@ def reproduce(
         table, datasets=_names(dataset), losses=_names(losses), noise=_names(noise), seeds=seeds, profile=profile
     )
     cells = with_fingerprints(chosen, root)
-    surveyed = survey(cells, runs, root, where)
+    kept = _kept(keep)
+    surveyed = survey(cells, runs, root, where, kept)
     _announce(table, profile, surveyed)
     _say_cost(surveyed, jobs, root, on_ray=ray is not None and not dry_run)
     if dry_run:
         return
-    failed = _follow(_events(surveyed.todo, jobs, ray, (cpus, gpus, retries)), len(surveyed.todo))
-    _print_outcome(cells, runs, table, as_json)
+    try:
+        failed = _follow(_events(surveyed.todo, jobs, ray, (cpus, gpus, retries)), len(surveyed.todo))
+    finally:  # what was finished before an interruption is kept too
+        _keep([*surveyed.done, *surveyed.todo], keep)
+    _print_outcome(cells, runs, kept, table, as_json)
     for sentence, works in surveyed.missing.items():
         _say(f"{len(works)} runs cannot start: {sentence}")
     for event in failed:
         _say(f"{'failed' if event.kind == 'failed' else 'missing'}: {event.work.name}: {event.reason}")
     if failed or surveyed.missing:
         raise typer.Exit(1)
+
+
+def _kept(file: Path | None) -> dict[str, Result]:
+    from symloss.runs.kept_results import SUFFIX, read_kept
+
+    if file is not None and file.suffix != SUFFIX:
+        raise ValueError(f"--keep must be a file that ends in {SUFFIX}; got {str(file)!r}")
+    return {} if file is None else read_kept(file)
+
+
+def _keep(works: list[Work], file: Path | None) -> None:
+    from symloss.runs.kept_results import keep
+
+    if file is None:
+        return
+    results = (work.result() for work in works if not work.evaluate)
+    keep(file, [result for result in results if result is not None])
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -98,8 +124,8 @@ def _announce(table: str, profile: str, surveyed: Survey) -> None:
     cannot = sum(len(works) for works in surveyed.missing.values())
     begun = f" ({surveyed.begun} of them begun)" if surveyed.begun else ""
     _say(
-        f"{table}, {displayed_profile(profile)}: {len(surveyed.done)} runs are done, {len(surveyed.todo)} to do{begun}"
-        + (f", {cannot} without data" if cannot else "")
+        f"{table}, {displayed_profile(profile)}: {len(surveyed.done) + surveyed.kept} runs are done, "
+        f"{len(surveyed.todo)} to do{begun}" + (f", {cannot} without data" if cannot else "")
     )
 
 
@@ -160,11 +186,11 @@ def _follow(events: Events, total: int) -> list[Event]:
     return failed
 
 
-def _print_outcome(cells: list[Cell], runs: Path, table: str, as_json: bool) -> None:
+def _print_outcome(cells: list[Cell], runs: Path, kept: dict[str, Result], table: str, as_json: bool) -> None:
     from symloss.lab.outcome import outcome
     from symloss.runs.settings import displayed_profile
 
-    rows = outcome(cells, runs)
+    rows = outcome(cells, runs, kept)
     if as_json:
         print_json(rows)
         return

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from symloss.recipes.cells import Cell
 from symloss.runs.folder_names import run_path
-from symloss.runs.result import spread
+from symloss.runs.result import Result, spread
 from symloss.runs.run_folder import RunFolder
 
 
-def accuracy(cell: Cell, runs: Path) -> float | None:
+def accuracy(cell: Cell, runs: Path, kept: Mapping[str, Result]) -> float | None:
     """The accuracy of a run after its last epoch, on the data that its cell reports; None if it is not finished."""
     folder = RunFolder(run_path(runs, cell.settings))
     if cell.evaluate is not None:
         return folder.evaluation(cell.evaluate)
-    result = folder.result()
+    result = folder.result() or kept.get(cell.settings.key)
     return None if result is None else result.last.test_accuracy
 
 
-def outcome(cells: Iterable[Cell], runs: Path) -> list[dict[str, Any]]:
-    """A row for each cell of the table, in the order of the cells."""
+def outcome(cells: Iterable[Cell], runs: Path, kept: Mapping[str, Result] | None = None) -> list[dict[str, Any]]:
+    """A row for each cell of the table, in the order of the cells.
+
+    Args:
+        cells: the runs of a table.
+        runs: the folder of all runs.
+        kept: results of runs without a folder, by the key of their settings.
+    """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.name, []).append(cell)
-    return [_row(name, group, runs) for name, group in groups.items()]
+    return [_row(name, group, runs, kept or {}) for name, group in groups.items()]
 
 
-def _row(name: str, group: list[Cell], runs: Path) -> dict[str, Any]:
-    ours = spread(accuracy(cell, runs) for cell in group)
+def _row(name: str, group: list[Cell], runs: Path, kept: Mapping[str, Result]) -> dict[str, Any]:
+    ours = spread(accuracy(cell, runs, kept) for cell in group)
     published = group[0].published
     return {
         "cell": name,

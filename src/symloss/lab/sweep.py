@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ class Survey:
 
     done: list[Work] = field(default_factory=list)
     """Finished runs."""
+    kept: int = 0
+    """The number of finished runs of which only the result was kept. They are not in ``done``."""
     todo: list[Work] = field(default_factory=list)
     """Runs to train."""
     missing: dict[str, list[Work]] = field(default_factory=dict)
@@ -47,7 +49,13 @@ def with_fingerprints(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
     return marked
 
 
-def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str, Any] | None = None) -> Survey:
+def survey(
+    cells: Iterable[Cell],
+    runs: Path,
+    root: Path | None,
+    where: dict[str, Any] | None = None,
+    kept: Container[str] = (),
+) -> Survey:
     """Survey the runs of cells. Cells that share a run are one piece of work.
 
     Args:
@@ -55,6 +63,7 @@ def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str
         runs: the folder of all runs.
         root: the folder of data sets.
         where: accelerator, devices, nodes and workers.
+        kept: the keys of runs whose results were kept in a file. They need no folder.
     """
     surveyed = Survey()
     needs: dict[tuple[str, tuple[str, ...], str], str | None] = {}
@@ -65,6 +74,9 @@ def survey(cells: Iterable[Cell], runs: Path, root: Path | None, where: dict[str
         work = Work.of(group, runs, root, where or {})
         if work.result() is not None:
             surveyed.done.append(work)
+            continue
+        if not work.evaluate and work.settings.key in kept:
+            surveyed.kept += 1
             continue
         need = (work.settings.data, work.evaluate, _human(work.settings.noise))
         if need not in needs:

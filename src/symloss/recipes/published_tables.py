@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 import re
 import tomllib
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from typing import Any
 
 from symloss import checks
 from symloss.noise import noise_spec
+from symloss.runs.settings import Settings
 
 FOLDER = "tables"
 SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
@@ -160,6 +163,7 @@ def _table(name: str, fields: dict[str, Any]) -> PublishedTable:
     checks.choice("spread", fields["spread"], SPREADS)
     variants = fields.get("variants", {})
     rows = tuple(_row(row, variants.get(row, {"loss": row})) for row in _distinct("rows", fields["rows"]))
+    rows += _grid_rows(fields.get("grids", {}))
     unused = set(variants) - {row.name for row in rows}
     if unused:
         raise ValueError(f"a variant must be one of the rows; got {sorted(unused)[0]!r}")
@@ -172,7 +176,7 @@ def _table(name: str, fields: dict[str, Any]) -> PublishedTable:
     return PublishedTable(name, title, source, rows, datasets, seeds, fields["spread"], settings)
 
 
-_OF_A_TABLE = ("title", "source", "rows", "noise", "seeds", "spread", "settings", "variants", "datasets")
+_OF_A_TABLE = ("title", "source", "rows", "noise", "seeds", "spread", "settings", "variants", "grids", "datasets")
 _OF_A_DATASET = ("data", "protocol", "noise", "evaluate", "published")
 
 
@@ -197,6 +201,27 @@ def _row(name: str, variant: dict[str, Any]) -> TableRow:
         raise ValueError(f"variant {name} must have a loss; got {', '.join(changes) or 'nothing'}")
     loss = changes.pop("loss")
     return TableRow(name, loss, changes)
+
+
+def _grid_rows(grids: dict[str, dict[str, Any]]) -> tuple[TableRow, ...]:
+    """A row for every combination of the values in a grid. A row that several grids share is there once.
+
+    >>> [row.name for row in _grid_rows({"a": {"loss": "sgce", "q": [0.5, 1], "weight_decay": [0]}})]
+    ['sgce q=0.5 weight_decay=0', 'sgce q=1 weight_decay=0']
+    """
+    settings = {each.name for each in dataclasses.fields(Settings)}
+    rows: dict[str, TableRow] = {}
+    for name, grid in grids.items():
+        axes = {key: values for key, values in grid.items() if key != "loss"}
+        if "loss" not in grid or not axes or not all(isinstance(values, list) and values for values in axes.values()):
+            raise ValueError(f"grid {name} must have a loss, and a list of values for each axis; got {sorted(grid)}")
+        for values in itertools.product(*axes.values()):
+            point = dict(zip(axes, values, strict=True))
+            title = " ".join((grid["loss"], *(f"{key}={value:g}" for key, value in point.items())))
+            of_the_loss = ",".join(f"{key}={value:g}" for key, value in point.items() if key not in settings)
+            changes = {key: value for key, value in point.items() if key in settings}
+            rows[title] = TableRow(title, f"{grid['loss']}:{of_the_loss}".rstrip(":"), changes)
+    return tuple(rows.values())
 
 
 def _column(name: str, fields: dict[str, Any], usual: list[str], rows: set[str]) -> TableColumn:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from symloss import checks
 from symloss.noise.manifest import MANIFEST_FILE
+from symloss.runs.kept_results import SUFFIX, read_kept
 from symloss.runs.result import EpochRow, Result
 from symloss.runs.run_folder import DATA, FAILURE, SETTINGS, RunFolder
 from symloss.runs.settings import Settings
@@ -113,13 +114,22 @@ class Runs:
 
 
 def read_runs(folder: Path | str) -> Runs:
-    """Every run below a folder, or in it. A damaged one, or one of a newer version, is refused in one sentence."""
+    """Every run below a folder, or in it, or every result in a file of kept results (``.jsonl``).
+
+    A damaged run, or one of a newer version, is refused in one sentence.
+    """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"RUNS must be a folder of runs; got {str(folder)!r}, which is none")
-    runs = [read_run(path, folder) for path in _folders(folder)]
+    if folder.is_file() and folder.suffix == SUFFIX:
+        runs = [_kept_run(result, folder) for result in read_kept(folder).values()]
+    elif folder.is_dir():
+        runs = [read_run(path, folder) for path in _folders(folder)]
+    else:
+        raise FileNotFoundError(
+            f"RUNS must be a folder of runs, or a file of results that ends in {SUFFIX}; got {str(folder)!r}, "
+            "which is neither"
+        )
     if not runs:
-        raise FileNotFoundError(f"RUNS must be a folder of runs; got {str(folder)!r} without any run in it")
+        raise FileNotFoundError(f"RUNS must hold a run; got {str(folder)!r} without any run in it")
     # A finished run stands for all with its settings.
     first: dict[str, Run] = {}
     repeated = []
@@ -131,6 +141,14 @@ def read_runs(folder: Path | str) -> Runs:
     once = sorted(first.values(), key=lambda run: run.name)
     finished = tuple(run for run in once if run.finished)
     return Runs(folder, finished, tuple(run for run in once if not run.finished), tuple(repeated))
+
+
+def _kept_run(result: Result, file: Path) -> Run:
+    """A run of which only the result is left. Its folder does not exist, so that it has no curves."""
+    from symloss.runs.folder_names import folder_name  # noqa: PLC0415 (it knows losses, and with them comes torch)
+
+    name = folder_name(result.settings)
+    return Run(file.with_suffix("") / name, name, result.settings, result, None)
 
 
 def _folders(folder: Path) -> list[Path]:
