@@ -8,10 +8,11 @@ import math
 import numpy as np
 import pytest
 from report_helpers import write_run
+from scipy import stats
 
 from symloss.recipes.published_tables import Published
 from symloss.report.curves import learning_curve, thinned
-from symloss.report.difference import difference, published_deviation, signed
+from symloss.report.difference import difference, published_deviation, signed, welch
 from symloss.report.transitions import realised
 from symloss.runs.reading import read_run
 from symloss.runs.result import in_percent
@@ -56,6 +57,26 @@ def test_one_run_has_no_deviation_and_none_no_figure():
 def test_difference_is_in_standard_deviations_of_one_run_of_each(ours, printed, spread, expected):
     found = difference(in_percent(ours), Published.parse(printed), spread, runs=3)
     assert found == (None if expected is None else pytest.approx(expected, rel=1e-9))
+
+
+@pytest.mark.parametrize("spread", ["standard deviation", "standard error"])
+def test_welch_is_scipys(spread):
+    for ours, printed, runs in (([0.87, 0.88, 0.89], "89.50(0.75)", 3), ([0.9, 0.91], "98.0(0.0)", 5)):
+        published = Published.parse(printed)
+        std = (published.spread or 0.05) * (math.sqrt(runs) if spread == "standard error" else 1)
+        percent = 100 * np.array(ours)
+        known = stats.ttest_ind_from_stats(
+            percent.mean(), percent.std(ddof=1), len(ours), published.value, std, runs, equal_var=False
+        )
+        assert welch(in_percent(ours), published, spread, runs) == pytest.approx(known.pvalue, rel=1e-9)
+
+
+def test_welch_needs_two_runs_and_a_spread_on_both_sides():
+    three, printed = in_percent([0.87, 0.88, 0.89]), Published.parse("89.50(0.75)")
+    assert welch(in_percent([0.9]), printed, "standard deviation", 3) is None
+    assert welch(three, Published.parse("89.50"), "none", 3) is None
+    assert welch(three, printed, "standard deviation", 1) is None
+    assert welch(three, printed, "standard deviation", 3) is not None
 
 
 def test_standard_error_becomes_a_deviation():

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from refusals import refused
 from report_helpers import HOSTILE, SCRIPT, result, write_cell, write_run
+from scipy import stats
 
 from symloss.lab import load_table, plan
 from symloss.report import FORMATS, compose, read_runs
@@ -117,7 +118,10 @@ def test_markdown_has_ours_published_and_difference(part_of_table1):
             column = [m for (d, _, n), (m, *_) in wanted.items() if (d, n) == (dataset, noise)]
             assert ours == (f"**{text(mean, std)}**" if mean == max(column) else text(mean, std))
             assert printed == (f"**{published.text}**" if published.bold else published.text)
-            assert float(far.removesuffix(" sd")) == pytest.approx(z, abs=0.0501)
+            distance, _, chance = far.partition(" sd, p ")
+            assert float(distance) == pytest.approx(z, abs=0.0501)
+            p = stats.ttest_ind_from_stats(mean, std, 3, published.value, published.spread, 3, equal_var=False).pvalue
+            assert float(chance.removeprefix("< ")) == pytest.approx(max(p, 0.001), abs=0.0051)
             seen += 1
     assert seen == len(wanted)
     assert "n = 3" in content
@@ -155,7 +159,8 @@ def test_latex_has_the_same_figures(part_of_table1):
         if title == "published":
             assert cells == [bold(wanted[dataset, row, n][2].text, wanted[dataset, row, n][2].bold) for n in noises]
         elif title == "difference":
-            far = [float(cell.strip("$")) for cell in cells]
+            assert all(re.fullmatch(r"\$[+-]?\d+\.\d\$ \(\$p=[01]\.\d{3}\$\)", cell) for cell in cells)
+            far = [float(cell.split("$")[1]) for cell in cells]
             assert far == pytest.approx([wanted[dataset, row, n][3] for n in noises], abs=0.0501)
         else:
             row = title.replace("$\\alpha$", "alpha").lower()

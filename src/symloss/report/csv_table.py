@@ -16,8 +16,8 @@ from symloss.runs.settings import displayed_noise, displayed_profile
 COLUMNS = (
     "table", "profile", "dataset", "loss", "title", "noise", "status", "measure", "n", "seeds", "mean", "std",
     "best_epoch_mean", "best_epoch_std", "memorised_mean", "memorised_std", "published", "published_spread",
-    "published_spread_kind", "published_bold", "difference", "top", "lr", "weight_decay", "validation_labels", "model",
-    "epochs", "subset", "runs",
+    "published_spread_kind", "published_bold", "difference", "p_value", "top", "lr", "weight_decay",
+    "validation_labels", "model", "epochs", "subset", "runs",
 )  # fmt: skip
 # The first characters of a formula in a cell. Some spreadsheets accept full-width ones too.
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
@@ -68,7 +68,8 @@ def _row(section: Section, line: LossRow, head: ColumnHead, cell: ReportCell) ->
         "table": section.name, "profile": displayed_profile(section.profile), "dataset": head.dataset,
         "loss": line.loss, "title": line.title, "noise": head.noise_text,
         "status": "finished" if cell.runs else "not run",
-        "measure": section.measure, "n": len(cell.runs), "difference": cell.difference, "top": int(cell.top),
+        "measure": section.measure, "n": len(cell.runs), "difference": cell.difference,
+        "p_value": cell.p_value, "top": int(cell.top),
     }  # fmt: skip
     row |= _pair("mean", "std", cell.last) | _pair("best_epoch_mean", "best_epoch_std", cell.best)
     row |= _pair("memorised_mean", "memorised_std", cell.memorised)

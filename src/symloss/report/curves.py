@@ -101,7 +101,7 @@ def sensitivities(table: ReportTable) -> list[Sensitivity]:
 
     The parameters with the most values come first.
     """
-    parameters = _parameters(table)
+    parameters = parameters_of(table)
     accuracies: dict[tuple[str, str, str], dict[str, dict[float, list[float]]]] = {}
     for row, head, cell in table.cells():
         if cell.last is None:
@@ -130,7 +130,7 @@ def sensitivities(table: ReportTable) -> list[Sensitivity]:
     return sorted(charts, key=lambda chart: -max(len(curve.points) for curve in chart.curves))
 
 
-def _parameters(table: ReportTable) -> dict[str, tuple[str, dict[str, Any]]]:
+def parameters_of(table: ReportTable) -> dict[str, tuple[str, dict[str, Any]]]:
     """The name and the parameters of every loss of a table.
 
     If two rows of a loss name different parameters, the defaults of the others are filled in.

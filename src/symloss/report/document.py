@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field, replace
 
 from symloss.recipes.published_tables import Published, PublishedTable
 from symloss.runs.reading import Run, Runs
@@ -36,6 +36,8 @@ class ReportCell:
     published: Published | None = None
     difference: float | None = None
     """Ours minus published, in standard deviations."""
+    p_value: float | None = None
+    """Of Welch's test of our mean against the published one."""
     top: bool = False
     """Whether our figure is the best of its column."""
 
@@ -63,6 +65,10 @@ class ReportTable:
         """All runs of the table, each once, in the order of the rows."""
         by_name = {run.name: run for row in self.rows for cell in row.cells for run in cell.runs}
         return list(by_name.values())
+
+    def without(self, lines: Container[int]) -> ReportTable:
+        """The table without the rows of these numbers."""
+        return replace(self, rows=tuple(row for number, row in enumerate(self.rows) if number not in lines))
 
     def cells(self) -> Iterator[tuple[LossRow, ColumnHead, ReportCell]]:
         """Every cell with its row and its column, row by row."""

@@ -88,7 +88,7 @@ def _table(section: Section) -> Iterator[str]:
 def _caption(section: Section) -> str:
     sentences = [escape(f"{section.title}. {section.caption}"), *(escape(fact) for fact in section.facts)]
     if section.has_published:
-        sentences.append("Differences are in standard deviations.")
+        sentences.append("Differences are in standard deviations; $p$ is of Welch's test.")
     return " ".join(sentences)
 
 
@@ -161,4 +161,7 @@ def _published(cell: ReportCell) -> str:
 
 
 def _difference(cell: ReportCell) -> str:
-    return "-" if cell.difference is None else f"${signed(cell.difference)}$"
+    if cell.difference is None:
+        return "-"
+    chance = "" if cell.p_value is None else f" ($p={cell.p_value:.3f}$)"
+    return f"${signed(cell.difference)}${chance}"

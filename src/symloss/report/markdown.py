@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from symloss.report import provenance
-from symloss.report.difference import signed
+from symloss.report.difference import in_words
 from symloss.report.document import Report, ReportCell, ReportTable, Section
+from symloss.report.sensitivity_maps import SensitivityMap, rows_in_maps, sensitivity_maps
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]#|!~$])")
 
@@ -47,8 +48,12 @@ def _section(section: Section) -> Iterator[str]:
         if len(section.tables) > 1:
             yield f"### {escape(table.title)}" + (f" - {escape(section.full_title)}" if section.reduced else "")
             yield ""
-        yield from _table(table, section)
-        yield ""
+        rest = table.without(rows_in_maps(table))
+        if rest.rows:
+            yield from _table(rest, section)
+            yield ""
+        for each in sensitivity_maps(table):
+            yield from _map(each)
 
 
 def _table(table: ReportTable, section: Section) -> Iterator[str]:
@@ -60,6 +65,19 @@ def _table(table: ReportTable, section: Section) -> Iterator[str]:
     for line in table.rows:
         cells = [_cell(cell, section) for cell in line.cells]
         yield _row([escape(line.title), *(escape(value) for value in line.settings.values()), *cells])
+
+
+def _map(shown: SensitivityMap) -> Iterator[str]:
+    yield f"### {escape(shown.title)}"
+    yield ""
+    yield _row([escape(f"{shown.down}, {shown.across} →"), *(f"{value:g}" for value in shown.columns)])
+    yield _row(["--:"] * (1 + len(shown.columns)))
+    best = f"{shown.extent[1]:.2f}"
+    for value in shown.rows:
+        figures = [shown.cells[value, column].last for column in shown.columns]
+        texts = ["-" if figure is None else figure.text for figure in figures]
+        yield _row([f"{value:g}", *(f"**{text}**" if text.startswith(best) else text for text in texts)])
+    yield ""
 
 
 def _row(cells: list[str]) -> str:
@@ -76,7 +94,7 @@ def _cell(cell: ReportCell, section: Section) -> str:
     if section.has_published:
         shown = cell.published
         parts.append("-" if shown is None else f"**{shown.text}**" if shown.bold else shown.text)
-        parts.append("-" if cell.difference is None else f"{signed(cell.difference)} sd")
+        parts.append(in_words(cell.difference, cell.p_value))
     if section.has_best:
         parts.append("-" if cell.best is None else f"best {cell.best.text}")
     return "<br>".join(parts)

@@ -13,6 +13,7 @@ from symloss.report.document import Report, ReportTable, Section
 from symloss.report.heatmap import CELLS, heat_map
 from symloss.report.html_document import html_document
 from symloss.report.page_tables import main_table, runs_table
+from symloss.report.sensitivity_maps import picture, rows_in_maps, sensitivity_maps
 from symloss.report.transitions import realised
 
 LINES = 14
@@ -66,10 +67,12 @@ def _section(section: Section, alone: bool) -> str:
     several = len(section.tables) > 1
     for table in section.tables:
         parts += [f"<h3>{escape(table.title)}</h3>"] if several else []
-        parts.append(main_table(table, section))
+        rest = table.without(rows_in_maps(table))
+        parts += [main_table(rest, section)] if rest.rows else []
     for table in section.tables:
         where = f"{table.title}: " if several else ""
-        parts += [_curves(table, section, where), _noise(table, section, where), _sensitivity(table, section, where)]
+        parts += [_curves(table, section, where), _noise(table, section, where)]
+        parts += [_maps(table, section, where), _sensitivity(table, section, where)]
     parts.append(runs_table(section))
     return "\n".join(part for part in parts if part) + "\n</section>"
 
@@ -158,6 +161,21 @@ def _noise(table: ReportTable, section: Section, where: str) -> str:
     return (
         f'<div class="noise"><h3>{escape(where)}What became of the labels{_reduced(section)}</h3>'
         f'<p class="caption">{note}</p><div class="multiples wide">{"".join(figures)}</div></div>'
+    )
+
+
+def _maps(table: ReportTable, section: Section, where: str) -> str:
+    maps = sensitivity_maps(table)
+    if not maps:
+        return ""
+    note = (
+        f"Accuracy in % after the last epoch on {section.measure}, over two settings; other settings the same. "
+        "The shade goes from the least to the largest accuracy of a map."
+    )
+    figures = [f"<figure><figcaption>{escape(each.title)}</figcaption>{picture(each)}</figure>" for each in maps]
+    return (
+        f'<div class="noise"><h3>{escape(where)}Sensitivity to two settings{_reduced(section)}</h3>'
+        f'<p class="caption">{escape(note)}</p><div class="multiples wide">{"".join(figures)}</div></div>'
     )
 
 

@@ -8,14 +8,11 @@ from typing import Any
 
 from symloss.report import provenance
 from symloss.report.charts import breakable
-from symloss.report.difference import signed
+from symloss.report.difference import FAR, RARE, in_words, is_far
 from symloss.report.document import LossRow, ReportCell, ReportTable, Section
 from symloss.runs.reading import Run
 from symloss.runs.result import Spread
 from symloss.runs.settings import displayed_noise
-
-FAR = 2.0
-"""Differences beyond this many standard deviations are marked."""
 
 
 def main_table(table: ReportTable, section: Section) -> str:
@@ -65,7 +62,7 @@ def _key(section: Section) -> str:
     parts = ['<span class="ours">ours</span>']
     if section.has_published:
         parts.append("published, as printed")
-        parts.append(f"difference in standard deviations (▲▼ beyond {FAR:g})")
+        parts.append(f"difference in standard deviations (▲▼ beyond {FAR:g}, or with p below {RARE:g})")
     if section.has_best:
         parts.append("best epoch")
     if _shows_memorised(section) and any(cell.memorised for table in section.tables for *_, cell in table.cells()):
@@ -88,7 +85,7 @@ def _lines(cell: ReportCell, section: Section) -> Iterator[str]:
     if cell.published is not None:
         bold = " top" if cell.published.bold else ""
         yield f'<div class="published{bold}" title="published">{escape(cell.published.text)}</div>'
-        yield _difference(cell.difference)
+        yield _difference(cell)
     if cell.best is not None:
         yield f'<div class="aside" title="best epoch">best {_figure(cell.best)}</div>'
     if cell.memorised is not None and _shows_memorised(section):
@@ -106,11 +103,13 @@ def _figure(figure: Spread) -> str:
     return f"{figure.mean:.2f}{std}"
 
 
-def _difference(value: float | None) -> str:
+def _difference(cell: ReportCell) -> str:
+    value = cell.difference
     if value is None:
         return '<div class="difference" title="no spread to measure by">-</div>'
-    beyond = "" if abs(value) <= FAR else " above" if value > 0 else " below"
-    return f'<div class="difference{beyond}" title="difference in standard deviations">{signed(value)} sd</div>'
+    mark = "" if not is_far(value, cell.p_value) else " above" if value > 0 else " below"
+    title = "difference in standard deviations" + ("" if cell.p_value is None else ", and p of Welch's test")
+    return f'<div class="difference{mark}" title="{escape(title)}">{escape(in_words(value, cell.p_value))}</div>'
 
 
 def runs_table(section: Section) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from symloss.recipes.cells import Cell, cells_matching
 from symloss.recipes.published_tables import SPREADS, PublishedTable, TableColumn, load_table
-from symloss.report.difference import difference
+from symloss.report.difference import difference, welch
 from symloss.report.document import ColumnHead, LossRow, ReportCell, ReportTable, Section
 from symloss.runs.reading import Run
 from symloss.runs.result import in_percent
@@ -109,11 +109,12 @@ class TableRuns:
         by_seed = sorted(self.runs.get(position, []), key=lambda pair: pair[0].settings.seed)
         ours = in_percent(accuracy for _, accuracy in by_seed)
         runs = tuple(run for run, _ in by_seed)
-        distance = None
+        distance = p_value = None
         if ours is not None and published is not None:
-            distance = difference(ours, published, self.table.spread, self.table.seeds)
+            theirs = published, self.table.spread, self.table.seeds
+            distance, p_value = difference(ours, *theirs), welch(ours, *theirs)
         memorised = in_percent(run.result.last.memorised for run in runs)
-        return ReportCell(runs, last=ours, memorised=memorised, published=published, difference=distance)
+        return ReportCell(runs, ours, memorised=memorised, published=published, difference=distance, p_value=p_value)
 
 
 def gather(runs: Iterable[Run], tables: list[str]) -> list[TableRuns]:
