@@ -1,0 +1,79 @@
+"""Whether the learning rate should grow as the steps of a training become fewer.
+
+    python benchmarks/lr_times_steps.py --data digits
+    python benchmarks/lr_times_steps.py --data mnist --data-dir FOLDER
+
+A part of the data is trained for as many epochs as the whole, so in fewer steps: with the learning rate of the whole,
+with one that is higher by the same factor (learning rate times steps stays the same), and with one in between. Finished
+runs are kept in docs/results/lr-times-steps.jsonl and are not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from symloss.runs.kept_results import keep, read_kept
+from symloss.runs.result import Result, in_percent
+from symloss.runs.settings import Settings
+from symloss.training import resolve, train
+
+KEPT = Path(__file__).parents[1] / "docs" / "results" / "lr-times-steps.jsonl"
+FACTORS = {"digits": 4, "mnist": 10}
+"""By how much the part is smaller than the whole."""
+SIZES = {"digits": 1437, "mnist": 60_000}
+LOSSES = ("ce", "gce", "mae", "unhinged", "sgce", "alpha-mae")
+
+
+def settings_of(data: str, loss: str, noise: str, seed: int, power: float) -> Settings:
+    """A run on the part of the data, with the learning rate of the whole times factor ** power."""
+    usual = resolve(data, loss)
+    factor = FACTORS[data]
+    return resolve(
+        data, loss, noise=noise, seed=seed, validation=0.0, subset=SIZES[data] // factor, lr=usual.lr * factor**power
+    )
+
+
+def trained(settings: Settings, data_dir: Path | None) -> Result:
+    """The result of a run, which is trained if it was not kept."""
+    kept = read_kept(KEPT).get(settings.key)
+    if kept is not None:
+        return kept
+    with tempfile.TemporaryDirectory() as folder:
+        result = train(settings, Path(folder) / "run", root=data_dir, accelerator="cpu")
+    keep(KEPT, [result])
+    return result
+
+
+def lines(data: str, noises: list[str], seeds: int, data_dir: Path | None) -> Iterator[str]:
+    """A line of a Markdown table for each loss and noise: the accuracy for each learning rate."""
+    factor = FACTORS[data]
+    yield f"| {data}, 1/{factor} | noise | lr | lr x {math.sqrt(factor):.3g} | lr x {factor} |"
+    yield "|---|---|---:|---:|---:|"
+    for noise in noises:
+        for loss in LOSSES:
+            cells = []
+            for power in (0.0, 0.5, 1.0):
+                runs = [trained(settings_of(data, loss, noise, seed, power), data_dir) for seed in range(seeds)]
+                spread = in_percent(run.last.test_accuracy for run in runs)
+                assert spread is not None
+                cells.append(spread.text)
+            yield f"| {loss} | {noise} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", choices=list(FACTORS), default="digits", help="which data (digits)")
+    parser.add_argument("--noise", default="clean,sym:0.4", help="separated by commas (clean,sym:0.4)")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each cell (3)")
+    parser.add_argument("--data-dir", type=Path, help="where MNIST is")
+    given = parser.parse_args()
+    for line in lines(given.data, given.noise.split(","), given.seeds, given.data_dir):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
