@@ -8,6 +8,7 @@ from closed_form_helpers import blobs, relative
 from refusals import refused
 
 from symloss.closed_form import KernelUnhingedClassifier, UnhingedClassifier, refit_head
+from symloss.closed_form.sums import class_sums
 
 CLASSIFIERS = {
     "direct": lambda **options: UnhingedClassifier(fit_intercept=False, **options),
@@ -76,6 +77,17 @@ def test_rounding_of_the_frequencies_does_not_outweigh_small_features(make):
     linear = {} if make is UnhingedClassifier else {"kernel": "linear"}
     with_intercept, without = (make(fit_intercept=on, **linear).fit(x, y, weights) for on in (True, False))
     assert relative(with_intercept.decision_function(x), without.decision_function(x)) < 1e-9
+
+
+@pytest.mark.parametrize("classes", [7, 1023, 1024, 1025, 50_000])
+def test_sums_for_fewer_and_for_more_classes_than_a_block_has_rows(classes):
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((3000, 2)).astype(np.float32)
+    codes, weights = rng.integers(classes, size=3000), rng.uniform(size=3000)
+    for weight in (None, weights):
+        expected = np.zeros((classes, 2))
+        np.add.at(expected, codes, features if weight is None else weight[:, None] * features)
+        np.testing.assert_allclose(class_sums(features, codes, classes, weight).sums, expected, atol=1e-4)
 
 
 def test_streams_of_large_features_are_one_fit():

@@ -117,7 +117,7 @@ def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None)
 
 def _in_float64(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
     if scipy.sparse.issparse(features):
-        product = _indicator(codes, len(counts), weights, slice(0, len(codes)), np.dtype(np.float64)) @ features
+        product = _indicator(codes, len(counts), weights, np.dtype(np.float64)) @ features
         return product.toarray(), ROUNDING[np.dtype(np.float64)] * float(np.abs(features.data).max(initial=0.0))
     wide = np.dtype(np.float64)
     sums, largest = _block_by_block(_array(features), codes, len(counts), weights, wide, None)
@@ -149,24 +149,36 @@ def _block_by_block(
     shift: NDArray[np.float32] | None,
 ) -> tuple[Floats, float]:
     """The sums of features minus ``shift``, in blocks of precision ``wide``; and the largest feature of a sample."""
-    # The product with a sparse indicator costs the same for any number of classes, and runs in one thread: on a busy
-    # machine the small products of BLAS's threads take many times longer.
+    # The product with a sparse indicator runs in one thread. On a busy machine the small products of BLAS's threads
+    # take many times longer.
     count, width = features.shape
     size = max(1, min(ROWS, BLOCK // width))
     sums, largest = np.zeros((classes, width)), 0.0
     for start in range(0, count, size):
         rows = slice(start, min(start + size, count))
         part = features[rows] if shift is None else features[rows] - shift
-        sums += _indicator(codes, classes, weights, rows, wide) @ part
+        present, local = _classes_of(codes[rows], classes)
+        weight = None if weights is None else weights[rows]
+        sums[present] += _indicator(local, len(present), weight, wide) @ part
         largest = max(largest, float(np.abs(part[::SAMPLED], dtype=wide).max()))
     return sums, largest
 
 
-def _indicator(codes: Codes, classes: int, weights: Floats | None, rows: slice, wide: np.dtype[Any]) -> Any:
+def _classes_of(codes: Codes, classes: int) -> tuple[Codes, Codes]:
+    """Classes to sum over, and the position of each label among them.
+
+    If there are more classes than labels, only those that occur: else a block would add to every class each time.
+    """
+    if classes <= len(codes):
+        return np.arange(classes), codes
+    present, local = np.unique(codes, return_inverse=True)
+    return present, local
+
+
+def _indicator(codes: Codes, classes: int, weights: Floats | None, wide: np.dtype[Any]) -> Any:
     """A matrix with a row for each class, which holds the weights of its examples."""
-    chosen = codes[rows]
-    values = np.ones(len(chosen), wide) if weights is None else weights[rows]
-    return scipy.sparse.csc_array((values, chosen, np.arange(len(chosen) + 1)), shape=(classes, len(chosen)))
+    values = np.ones(len(codes), wide) if weights is None else weights
+    return scipy.sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=(classes, len(codes)))
 
 
 def device_sums(features: Tensor, codes: Codes, classes: int, weights: Floats | None) -> tuple[Floats, float]:
