@@ -12,7 +12,7 @@ from scipy import stats
 
 from symloss.recipes.published_tables import Published
 from symloss.report.curves import learning_curve, thinned
-from symloss.report.difference import difference, published_deviation, signed, welch
+from symloss.report.difference import difference, published_deviation, rank_correlation, signed, welch
 from symloss.report.transitions import realised
 from symloss.runs.reading import read_run
 from symloss.runs.result import in_percent
@@ -77,6 +77,14 @@ def test_welch_needs_two_runs_and_a_spread_on_both_sides():
     assert welch(three, Published.parse("89.50"), "none", 3) is None
     assert welch(three, printed, "standard deviation", 1) is None
     assert welch(three, printed, "standard deviation", 3) is not None
+
+
+def test_rank_correlation_is_scipys_also_with_ties():
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        ours, theirs = rng.integers(0, 6, size=(2, 9)).astype(float)
+        pairs = list(zip(ours, theirs, strict=True))
+        assert rank_correlation(pairs) == pytest.approx(stats.spearmanr(ours, theirs).statistic, abs=1e-12)
 
 
 def test_standard_error_becomes_a_deviation():

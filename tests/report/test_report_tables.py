@@ -451,3 +451,19 @@ def test_html_of_any_names_has_no_element_of_theirs(tmp_path):
     for element in ("<img", "<i>", "<u>", "<b>,", 'onerror="'):
         assert element not in content, element
     assert "&lt;img src=x onerror=&quot;window.hacked=1&quot;&gt;" in content
+
+
+def test_a_reduced_table_compares_the_order_of_losses_and_not_their_figures(tmp_path):
+    accuracies = {"ce": 0.5, "mae": 0.7, "gce": 0.6, "sgce": 0.65}
+    for profile in ("full", "scale16"):
+        for cell in plan(
+            "table1", datasets=["cifar10"], losses=accuracies, noise=["sym:0.6"], seeds=1, profile=profile
+        ):
+            write_cell(tmp_path / profile, cell, accuracies[cell.row])
+        rows = lines_of_csv(written(tmp_path / profile, "csv"))
+        assert len(rows) == 4
+        assert all(bool(row["difference"]) == (profile == "full") for row in rows)
+        printed = [load_table("table1").published("cifar10", loss, "sym:0.6").value for loss in accuracies]
+        rho = stats.spearmanr(list(accuracies.values()), printed).statistic
+        said = f"Rank correlation (Spearman) of ours and the published losses, cifar10 sym:0.6: {rho:.2f} of 4 losses."
+        assert said in written(tmp_path / profile, "markdown")

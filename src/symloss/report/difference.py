@@ -1,8 +1,10 @@
-"""The distance between our mean accuracy and a published one."""
+"""The distance between our mean accuracies and the published ones, and whether they rank losses alike."""
 
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 
 from symloss.recipes.published_tables import Published
 from symloss.runs.result import Spread
@@ -115,3 +117,18 @@ def in_words(difference: float | None, p: float | None) -> str:
         return "-"
     chance = "" if p is None else ", p < 0.001" if p < 0.001 else f", p {p:.3f}" if p < 0.01 else f", p {p:.2f}"
     return f"{signed(difference)} sd{chance}"
+
+
+def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    """Spearman's rank correlation of pairs of numbers; equal numbers share their mean rank.
+
+    >>> rank_correlation([(1, 10), (2, 30), (3, 20), (4, 40)])
+    0.8
+    """
+    ranks = [[_rank(value, side) for value in side] for side in zip(*pairs, strict=True)]
+    return statistics.correlation(*ranks)
+
+
+def _rank(value: float, values: Sequence[float]) -> float:
+    below, equal = (sum(test) for test in ([v < value for v in values], [v == value for v in values]))
+    return below + (equal + 1) / 2

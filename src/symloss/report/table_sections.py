@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from symloss.recipes.cells import Cell, cells_matching
 from symloss.recipes.published_tables import SPREADS, PublishedTable, TableColumn, load_table
-from symloss.report.difference import difference, welch
+from symloss.report.difference import difference, rank_correlation, welch
 from symloss.report.document import ColumnHead, LossRow, ReportCell, ReportTable, Section
 from symloss.runs.reading import Run
 from symloss.runs.result import in_percent
-from symloss.runs.settings import displayed_noise
+from symloss.runs.settings import FULL, displayed_noise
+
+FEWEST = 4
+"""Losses that a column must have for a rank correlation."""
 
 
 class Position(NamedTuple):
@@ -61,7 +64,20 @@ class TableRuns:
         printed = (
             f"in their brackets the {table.spread} ({short}) of {table.seeds} runs" if short else "without a spread"
         )
-        return (f"Published figures: {table.source}; {printed}.",)
+        return (f"Published figures: {table.source}; {printed}.", *self._correlations())
+
+    def _correlations(self) -> Iterator[str]:
+        """A sentence for each column that has enough figures on both sides."""
+        for column in self.table.datasets:
+            for noise in column.noise:
+                positions = [Position(column.name, row.name, noise) for row in self.table.rows]
+                cells = [cell for cell in map(self._cell, positions) if cell.last and cell.published]
+                if len(cells) >= FEWEST:
+                    pairs = [(cell.last.mean, cell.published.value) for cell in cells if cell.last and cell.published]
+                    yield (
+                        f"Rank correlation (Spearman) of ours and the published losses, {column.name} "
+                        f"{displayed_noise(column.data, noise)}: {rank_correlation(pairs):.2f} of {len(pairs)} losses."
+                    )
 
     def _command(self) -> str:
         """The command that runs the same cells again."""
@@ -110,7 +126,8 @@ class TableRuns:
         ours = in_percent(accuracy for _, accuracy in by_seed)
         runs = tuple(run for run, _ in by_seed)
         distance = p_value = None
-        if ours is not None and published is not None:
+        # A reduced run is another experiment: only the order of the losses may be compared.
+        if ours is not None and published is not None and self.profile == FULL:
             theirs = published, self.table.spread, self.table.seeds
             distance, p_value = difference(ours, *theirs), welch(ours, *theirs)
         memorised = in_percent(run.result.last.memorised for run in runs)
