@@ -1,0 +1,95 @@
+"""The written pages of the site: docs/, and the few of the repository that lie outside it.
+
+Links in these pages work on GitHub, where they are relative to the file. In the site one rule changes them: a link to
+a page of the site leads to that page, a link to any other file of the repository to a copy of it, and a link to a
+folder becomes plain text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+OUTSIDE = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "benchmarks/RESULTS.md": "benchmarks.md",
+}
+"""Files outside docs that are pages of the site, and their names there."""
+ELSEWHERE = {
+    "README.md": "index.md",
+    "docs/atlas.md": "atlas-guide.md",  # atlas.html is the atlas itself
+}
+"""Files that have another page in the site, or another name."""
+
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^()\s]+)\)")
+ADDRESS = re.compile(r"[a-z]+:|#")
+
+
+def pages() -> dict[str, str | Path]:
+    """Every page by its name in the site: text, or a file to copy."""
+    found: dict[str, str | Path] = {}
+    written = [path.relative_to(ROOT).as_posix() for path in sorted(DOCS.rglob("*.md"))]
+    for name in [*written, *OUTSIDE]:
+        page = site_name(name)
+        found[page] = _with_links_of_the_site((ROOT / name).read_text(), name, page, found)
+    return found
+
+
+def site_name(name: str) -> str:
+    """The name in the site of a file of the repository: docs is its root, other files are in ``repository``."""
+    known = OUTSIDE | ELSEWHERE
+    return known.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else f"repository/{name}")
+
+
+def _with_links_of_the_site(text: str, name: str, page: str, found: dict[str, str | Path]) -> str:
+    """The text with changed links. Files that it links to are added to those found."""
+
+    def changed(link: re.Match[str]) -> str:
+        target, _, anchor = link["target"].partition("#")
+        if ADDRESS.match(link["target"]) or target == "atlas.html":
+            return _plain_address(link) if target == "atlas.html" else link[0]
+        goal = os.path.normpath(PurePosixPath(name).parent / target)
+        if not (ROOT / goal).exists():
+            raise FileNotFoundError(f"{name} links to {link['target']}, which is not there")
+        if (ROOT / goal).is_dir():
+            return link["text"]
+        there = site_name(goal)
+        if not goal.endswith(".md") or there.startswith("repository/"):
+            found[there] = ROOT / goal
+        anchor = f"#{anchor}" if anchor and there != "index.md" else ""
+        return f"{link['image']}[{link['text']}]({os.path.relpath(there, PurePosixPath(page).parent)}{anchor})"
+
+    def outside_fences(text: str) -> str:
+        return LINK.sub(changed, text)
+
+    parts, end = [], 0
+    for fence in FENCE.finditer(text):
+        parts += [outside_fences(text[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, outside_fences(text[end:])])
+
+
+def _plain_address(link: re.Match[str]) -> str:
+    """A link to a page that Sphinx does not know."""
+    return f'<a class="reference external" href="{link["target"]}">{link["text"]}</a>'
+
+
+def write(folder: Path, pages: dict[str, str | Path]) -> None:
+    """Write the pages, and remove others. A page that is unchanged is left alone, so that Sphinx need not read it."""
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        if path.relative_to(folder).as_posix() not in pages:
+            path.unlink()
+    for name, content in pages.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, Path):
+            shutil.copy2(content, path)
+        elif not path.exists() or path.read_text() != content:
+            path.write_text(content)
