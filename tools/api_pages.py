@@ -44,7 +44,8 @@ def _file(name: str) -> str:
 
 
 def _contents(listed: list[str]) -> str:
-    lines = [_heading("API"), "Every public name, from its docstring.", "", ".. toctree::", "   :maxdepth: 1", ""]
+    text = "Every public name, from its docstring: by :ref:`the alphabet <genindex>`, or by :ref:`modules <modindex>`."
+    lines = [_heading("API"), text, "", ".. toctree::", "   :maxdepth: 1", ""]
     return "\n".join([*lines, *(f"   {page}" for page in listed), ""])
 
 

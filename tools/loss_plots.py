@@ -16,7 +16,7 @@ from symloss.losses.catalogue import RECORDS
 
 CLASSES = 10
 CAPTION = (
-    f"At its defaults, with {CLASSES} classes of raw scores, of which all but the label are equally likely. "
+    f"At its defaults, with {CLASSES} classes; those besides the label are equally likely, and the scores are log p. "
     "Left: the value. Right: the gradient weight, which says how strongly an example pulls up the score of its label "
     f"(minus the derivative in that score). Dashed: cross-entropy, scaled to the same weight at p = 1/{CLASSES}."
 )
@@ -44,8 +44,7 @@ def value_and_weight(loss: Loss, p: Tensor) -> tuple[Tensor, Tensor]:
         p: probabilities of the label, shape (N,).
     """
     others = ((1 - p) / (CLASSES - 1)).expand(CLASSES - 1, -1)
-    log_p = torch.vstack([p[None], others]).T.log()
-    scores = (log_p - log_p.mean(1, keepdim=True)).requires_grad_()
+    scores = torch.vstack([p[None], others]).T.log().requires_grad_()
     values = loss.per_class(scores)[:, 0]
     (slope,) = torch.autograd.grad(values.sum(), scores)
     return values.detach(), -slope[:, 0]

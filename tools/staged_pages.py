@@ -7,6 +7,7 @@ folder becomes plain text.
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shutil
@@ -27,7 +28,7 @@ ELSEWHERE = {
 }
 """Files that have another page in the site, or another name."""
 
-FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^()\s]+)\)")
 ADDRESS = re.compile(r"[a-z]+:|#")
 
@@ -53,8 +54,10 @@ def _with_links_of_the_site(text: str, name: str, page: str, found: dict[str, st
 
     def changed(link: re.Match[str]) -> str:
         target, _, anchor = link["target"].partition("#")
-        if ADDRESS.match(link["target"]) or target == "atlas.html":
-            return _plain_address(link) if target == "atlas.html" else link[0]
+        if target == "atlas.html":  # Sphinx does not know this page
+            return f'<a class="reference" href="{html.escape(link["target"])}">{link["text"]}</a>'
+        if ADDRESS.match(link["target"]):
+            return link[0]
         goal = os.path.normpath(PurePosixPath(name).parent / target)
         if not (ROOT / goal).exists():
             raise FileNotFoundError(f"{name} links to {link['target']}, which is not there")
@@ -66,19 +69,9 @@ def _with_links_of_the_site(text: str, name: str, page: str, found: dict[str, st
         anchor = f"#{anchor}" if anchor and there != "index.md" else ""
         return f"{link['image']}[{link['text']}]({os.path.relpath(there, PurePosixPath(page).parent)}{anchor})"
 
-    def outside_fences(text: str) -> str:
-        return LINK.sub(changed, text)
-
-    parts, end = [], 0
-    for fence in FENCE.finditer(text):
-        parts += [outside_fences(text[end : fence.start()]), fence[0]]
-        end = fence.end()
-    return "".join([*parts, outside_fences(text[end:])])
-
-
-def _plain_address(link: re.Match[str]) -> str:
-    """A link to a page that Sphinx does not know."""
-    return f'<a class="reference external" href="{link["target"]}">{link["text"]}</a>'
+    parts = FENCE.split(text)
+    parts[::2] = [LINK.sub(changed, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def write(folder: Path, pages: dict[str, str | Path]) -> None:
