@@ -16,6 +16,7 @@ html_title = f"symloss {release}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design", "sphinx_copybutton"]
 extensions += ["api_names", "docstring_markup"]  # ours, in tools/
 
+smartquotes = False  # two dashes before an option stay two
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # the anchors that GitHub makes, so that page.md#a-heading works there and here
 suppress_warnings = ["myst.header"]  # a page that symloss report wrote begins with a heading of level 2
