@@ -16,7 +16,7 @@ html_title = f"symloss {release}"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design", "sphinx_copybutton"]
 extensions += ["api_names", "docstring_markup"]  # ours, in tools/
 
-smartquotes = False  # two dashes before an option stay two
+smartquotes_action = "D"  # dashes only: quotes stay as they are written
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # the anchors that GitHub makes, so that page.md#a-heading works there and here
 suppress_warnings = ["myst.header"]  # a page that symloss report wrote begins with a heading of level 2
@@ -33,7 +33,8 @@ requests = (
 )  # scikit-learn adds these methods, with its own docs
 autodoc_default_options = {"exclude-members": ", ".join(f"set_{each}_request" for each in requests)}
 autodoc_typehints_format = "short"
-autodoc_type_aliases = {"LossName": "LossName"}  # not the forty names that it stands for
+short = ("AnyCriterion", "AnyLoss", "AnyMarginFunction", "ArrayLike", "LossName", "Prior", "ScoreMap", "Temperature")
+autodoc_type_aliases = {name: name for name in short}  # not what they stand for, which is long
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
