@@ -24,13 +24,8 @@ suppress_warnings = ["myst.header"]  # a page that symloss report wrote begins w
 # The libraries of adapters take half a minute to import, and not all of them are installed everywhere.
 autodoc_mock_imports = ["cleanlab", "keras", "lightgbm", "lightning", "mmengine", "sentence_transformers"]
 autodoc_mock_imports += ["transformers", "trl", "xgboost"]
-requests = (
-    "fit",
-    "partial_fit",
-    "predict",
-    "predict_proba",
-    "score",
-)  # scikit-learn adds these methods, with its own docs
+# scikit-learn adds methods to estimators, such as set_fit_request, whose docstrings refer to its own site.
+requests = ("fit", "partial_fit", "predict", "predict_proba", "score")
 autodoc_default_options = {"exclude-members": ", ".join(f"set_{each}_request" for each in requests)}
 autodoc_typehints_format = "short"
 short = ("AnyCriterion", "AnyLoss", "AnyMarginFunction", "ArrayLike", "LossName", "Prior", "ScoreMap", "Temperature")
