@@ -5,7 +5,7 @@ PIN = .venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-c
 FRAMEWORKS := pytest torchvision timm keras fastai segmentation-models-pytorch setfit mmpretrain mmcv-lite mmengine ultralytics
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint frameworks bench generate clean
+.PHONY: help demo test quick lint frameworks bench generate docs clean
 
 help:  ## List these targets.
 	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ bench: .venv/ready  ## What losses and heads cost against torch, and how much of
 
 generate: .venv/ready  ## Write the generated files: the list of losses in the docs, the types of the package.
 	$(BIN)/python tools/write_generated.py
+
+docs: .venv/ready  ## The site, in build/docs/html: pages, losses, API and atlas (under a minute, no network).
+	$(BIN)/python tools/build_site.py
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("symloss needs Python 3.11 or newer; got " + sys.version) if sys.version_info < (3, 11) else None'

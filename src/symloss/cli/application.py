@@ -12,6 +12,7 @@ import typer
 from symloss import __version__
 from symloss.cli.audit_command import audit
 from symloss.cli.bench import bench
+from symloss.cli.cite import cite
 from symloss.cli.data import data
 from symloss.cli.fit_command import fit
 from symloss.cli.lab import reproduce
@@ -50,6 +51,7 @@ def _root(
 
 app.command()(losses)
 app.command()(certify)
+app.command()(cite)
 app.command(cls=Trains)(train)
 app.command(cls=Trains)(compare)
 app.command()(fit)

@@ -285,7 +285,7 @@ def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> L
         p_min: A is the loss of a label with this probability. The loss must depend on nothing else.
         bound: A itself, for any loss.
 
-    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 
     >>> from symloss.losses.leaves import MAE
     >>> complement(MAE(), bound=1.0).per_class(torch.zeros(4))
@@ -308,7 +308,8 @@ def relative(loss: Loss) -> Loss:
     Args:
         loss: an expression of the algebra whose values are at least 0.
 
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
+    ICML.
 
     >>> from symloss.losses.leaves import CE
     >>> relative(CE()).per_class(torch.zeros(4))

@@ -128,7 +128,7 @@ class JS(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Englesson, Azizpour: Generalized Jensen-Shannon divergence loss for noisy labels. NeurIPS.
+    Reference: Englesson, Azizpour: Generalized Jensen-Shannon divergence loss for learning with noisy labels. NeurIPS.
 
     >>> import torch, symloss
     >>> symloss.JS(pi=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))

@@ -20,7 +20,8 @@ class NCE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
+    ICML.
 
     >>> import torch, symloss
     >>> symloss.NCE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -48,7 +49,8 @@ class NFL(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
+    ICML.
 
     >>> import torch, symloss
     >>> symloss.NFL(gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -77,7 +79,8 @@ class NGCE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
+    ICML.
 
     >>> import torch, symloss
     >>> symloss.NGCE(q=0.7)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -107,7 +110,7 @@ class NNCE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 
     >>> import torch, symloss
     >>> symloss.NNCE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -137,7 +140,7 @@ class NNFL(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 
     >>> import torch, symloss
     >>> symloss.NNFL(gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))

@@ -25,7 +25,7 @@ class ANLCE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 
     >>> import torch, symloss
     >>> symloss.ANLCE(alpha=1.0, beta=1.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -58,7 +58,7 @@ class ANLFL(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 
     >>> import torch, symloss
     >>> symloss.ANLFL(alpha=1.0, beta=1.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))

@@ -120,8 +120,8 @@ class GCE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Zhang, Sabuncu: Generalized cross entropy loss for deep neural networks with noisy labels. NeurIPS.
-    For q above 1: Li, Qiu, Chen, Ji, Tong: Beyond log likelihood (arXiv 2510.00526).
+    Reference: Zhang, Sabuncu: Generalized cross entropy loss for training deep neural networks with noisy labels.
+    NeurIPS. For q above 1: Li, Qiu, Chen, Ji, Tong: Beyond log likelihood (arXiv 2510.00526).
 
     >>> import torch, symloss
     >>> symloss.GCE(q=0.7)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))

@@ -1,23 +1,178 @@
-"""The publications in which the losses were introduced, by the keys that records use."""
+"""The publications in which the losses were introduced, by the keys that records use, and the software itself."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+VENUES = {
+    "AAAI": "Proceedings of the AAAI Conference on Artificial Intelligence",
+    "ICCV": "Proceedings of the International Conference on Computer Vision",
+    "ICLR": "International Conference on Learning Representations",
+    "ICML": "Proceedings of the International Conference on Machine Learning",
+    "IJCAI": "Proceedings of the International Joint Conference on Artificial Intelligence",
+    "NeurIPS": "Advances in Neural Information Processing Systems",
+}
+"""The proceedings of each conference."""
+ACCENTS = {"\N{COMBINING ACUTE ACCENT}": "'", "\N{COMBINING GRAVE ACCENT}": "`"}
+"""The accents in names of authors, and how LaTeX writes them."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What a reference needs: authors as "Family, Given", the title in lower case, the conference if there was one."""
+
+    authors: tuple[str, ...]
+    title: str
+    year: int | None = None
+    venue: str | None = None
+    """A key of ``VENUES``."""
+    note: str | None = None
+
+    @property
+    def text(self) -> str:
+        """One line for people: family names, title and conference."""
+        families = ", ".join(author.partition(",")[0] for author in self.authors)
+        ending = "" if self.title.endswith("?") else "."
+        return f"{families}: {self.title}" + (f"{ending} {self.venue}" if self.venue else "")
+
+    @property
+    def key(self) -> str:
+        """The first family name and the year, such as ``ghosh2017``."""
+        family = re.sub("[^a-z]", "", self.authors[0].partition(",")[0].lower())
+        return f"{family}{self.year}"
+
+    def bibtex(self, key: str | None = None) -> str:
+        """The entry of a bibliography. Capitals of the title stay as they are.
+
+        >>> print(PUBLICATIONS["Ghosh 2017"].bibtex())
+        @inproceedings{ghosh2017,
+          author = {Ghosh, Aritra and Kumar, Himanshu and Sastry, P. S.},
+          title = {{Robust loss functions under label noise for deep neural networks}},
+          booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
+          year = {2017},
+        }
+        """
+        fields = {
+            "author": " and ".join(a if "," in a else f"{{{a}}}" for a in self.authors),
+            "title": f"{{{self.title}}}",
+            "booktitle": VENUES[self.venue] if self.venue else None,
+            "year": self.year,
+            "note": self.note,
+        }
+        lines = [f"  {name} = {{{_latex(str(value))}}}," for name, value in fields.items() if value is not None]
+        kind = "inproceedings" if self.venue else "misc"
+        return "\n".join([f"@{kind}{{{key or self.key},", *lines, "}"])
+
+
+def _latex(text: str) -> str:
+    """Letters with an accent as LaTeX writes them, because old versions of BibTeX read nothing else."""
+    decomposed = unicodedata.normalize("NFD", text)
+    return re.sub(f"(.)([{''.join(ACCENTS)}])", lambda found: f"{{\\{ACCENTS[found[2]]}{found[1]}}}", decomposed)
+
 
 PAPER = "Lemire Paquin 2026"
-SOURCES = {
-    PAPER: "Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural "
-    "networks in the presence of noisy labels",
-    "Ghosh 2017": "Ghosh, Kumar, Sastry: Robust loss functions under label noise for deep neural networks. AAAI",
-    "Lin 2017": "Lin, Goyal, Girshick, He, Dollár: Focal loss for dense object detection. ICCV",
-    "Zhang 2018": "Zhang, Sabuncu: Generalized cross entropy loss for deep neural networks with noisy labels. NeurIPS",
-    "Amid 2019": "Amid, Warmuth, Anil, Koren: Robust bi-tempered logistic loss based on Bregman divergences. NeurIPS",
-    "Wang 2019": "Wang, Ma, Chen, Luo, Yi, Bailey: Symmetric cross entropy for robust learning with noisy labels. ICCV",
-    "Feng 2020": "Feng, Shu, Lin, Lv, Li, An: Can cross entropy loss be robust to label noise? IJCAI",
-    "Ma 2020": "Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML",
-    "Menon 2020": "Menon, Rawat, Reddi, Kumar: Can gradient clipping mitigate label noise? ICLR",
-    "Englesson 2021": "Englesson, Azizpour: Generalized Jensen-Shannon divergence loss for noisy labels. NeurIPS",
-    "Zhou 2021": "Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML",
-    "Wei 2022": "Wei, Liu, Liu, Niu, Sugiyama, Liu: To smooth or not? When label smoothing meets noisy labels. ICML",
-    "Ye 2023": "Ye, Li, Dai, Jia, Yin: Active negative loss functions for learning with noisy labels. NeurIPS",
-    "Zhu 2023": "Zhu, Ying, Yang: Label distributionally robust losses for multi-class classification: consistency, "
-    "robustness and adaptivity. ICML",
-    "Wang 2025": "Wang, Liu, Zhou, Hu, Zhai, Jiang, Ji: Joint asymmetric loss for learning with noisy labels. ICCV",
-    "textbook": "the negative log-likelihood",
+PUBLICATIONS = {
+    PAPER: Publication(
+        ("Lemire Paquin, Alexandre", "Chaib-draa, Brahim", "Giguère, Philippe"),
+        "Symmetrization of loss functions for robust training of neural networks in the presence of noisy labels",
+        2026,
+    ),
+    "Ghosh 2017": Publication(
+        ("Ghosh, Aritra", "Kumar, Himanshu", "Sastry, P. S."),
+        "Robust loss functions under label noise for deep neural networks",
+        2017,
+        "AAAI",
+    ),
+    "Lin 2017": Publication(
+        ("Lin, Tsung-Yi", "Goyal, Priya", "Girshick, Ross", "He, Kaiming", "Dollár, Piotr"),
+        "Focal loss for dense object detection",
+        2017,
+        "ICCV",
+    ),
+    "Zhang 2018": Publication(
+        ("Zhang, Zhilu", "Sabuncu, Mert R."),
+        "Generalized cross entropy loss for training deep neural networks with noisy labels",
+        2018,
+        "NeurIPS",
+    ),
+    "Amid 2019": Publication(
+        ("Amid, Ehsan", "Warmuth, Manfred K.", "Anil, Rohan", "Koren, Tomer"),
+        "Robust bi-tempered logistic loss based on Bregman divergences",
+        2019,
+        "NeurIPS",
+    ),
+    "Wang 2019": Publication(
+        ("Wang, Yisen", "Ma, Xingjun", "Chen, Zaiyi", "Luo, Yuan", "Yi, Jinfeng", "Bailey, James"),
+        "Symmetric cross entropy for robust learning with noisy labels",
+        2019,
+        "ICCV",
+    ),
+    "Feng 2020": Publication(
+        ("Feng, Lei", "Shu, Senlin", "Lin, Zhuoyi", "Lv, Fengmao", "Li, Li", "An, Bo"),
+        "Can cross entropy loss be robust to label noise?",
+        2020,
+        "IJCAI",
+    ),
+    "Ma 2020": Publication(
+        ("Ma, Xingjun", "Huang, Hanxun", "Wang, Yisen", "Romano, Simone", "Erfani, Sarah", "Bailey, James"),
+        "Normalized loss functions for deep learning with noisy labels",
+        2020,
+        "ICML",
+    ),
+    "Menon 2020": Publication(
+        ("Menon, Aditya Krishna", "Rawat, Ankit Singh", "Reddi, Sashank J.", "Kumar, Sanjiv"),
+        "Can gradient clipping mitigate label noise?",
+        2020,
+        "ICLR",
+    ),
+    "Englesson 2021": Publication(
+        ("Englesson, Erik", "Azizpour, Hossein"),
+        "Generalized Jensen-Shannon divergence loss for learning with noisy labels",
+        2021,
+        "NeurIPS",
+    ),
+    "Zhou 2021": Publication(
+        ("Zhou, Xiong", "Liu, Xianming", "Jiang, Junjun", "Gao, Xin", "Ji, Xiangyang"),
+        "Asymmetric loss functions for learning with noisy labels",
+        2021,
+        "ICML",
+    ),
+    "Wei 2022": Publication(
+        ("Wei, Jiaheng", "Liu, Hangyu", "Liu, Tongliang", "Niu, Gang", "Sugiyama, Masashi", "Liu, Yang"),
+        "To smooth or not? When label smoothing meets noisy labels",
+        2022,
+        "ICML",
+    ),
+    "Ye 2023": Publication(
+        ("Ye, Xichen", "Li, Xiaoqiang", "Dai, Songmin", "Liu, Tong", "Sun, Yan", "Tong, Weiqin"),
+        "Active negative loss functions for learning with noisy labels",
+        2023,
+        "NeurIPS",
+    ),
+    "Zhu 2023": Publication(
+        ("Zhu, Dixian", "Ying, Yiming", "Yang, Tianbao"),
+        "Label distributionally robust losses for multi-class classification: consistency, robustness and adaptivity",
+        2023,
+        "ICML",
+    ),
+    "Wang 2025": Publication(
+        (
+            "Wang, Jialiang", "Liu, Xianming", "Zhou, Xiong", "Hu, Gangfeng", "Zhai, Deming", "Jiang, Junjun",
+            "Ji, Xiangyang",
+        ),
+        "Joint asymmetric loss for learning with noisy labels",
+        2025,
+        "ICCV",
+    ),
+}  # fmt: skip
+SOURCES = {name: publication.text for name, publication in PUBLICATIONS.items()} | {
+    "textbook": "the negative log-likelihood"
 }
+"""The source of each loss, as one line."""
+SOFTWARE = Publication(
+    ("the symloss authors",),
+    "symloss: losses for PyTorch that stay right when the labels are wrong",
+)
+"""The entry of ``CITATION.cff``, which is not installed with the package."""

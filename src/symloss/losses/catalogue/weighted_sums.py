@@ -68,7 +68,8 @@ class NCEandMAE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
+    ICML.
 
     >>> import torch, symloss
     >>> symloss.NCEandMAE(alpha=1.0, beta=1.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -98,7 +99,8 @@ class NCEandRCE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
+    ICML.
 
     >>> import torch, symloss
     >>> symloss.NCEandRCE(alpha=1.0, beta=1.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -129,7 +131,8 @@ class NFLandMAE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
+    ICML.
 
     >>> import torch, symloss
     >>> symloss.NFLandMAE(alpha=1.0, beta=1.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -162,7 +165,8 @@ class NFLandRCE(Criterion):
 
     Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML.
+    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
+    ICML.
 
     >>> import torch, symloss
     >>> symloss.NFLandRCE(alpha=1.0, beta=1.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))

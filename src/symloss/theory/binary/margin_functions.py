@@ -135,6 +135,7 @@ MARGIN_FUNCTIONS: dict[str, type[MarginFunction]] = {
     "hinge": HingeMargin,
     "exponential": ExponentialMargin,
 }
+"""The margin losses that have a name, by that name."""
 
 
 def margin_function(phi: AnyMarginFunction) -> MarginFunction:

@@ -1,0 +1,46 @@
+"""``symloss cite`` prints BibTeX: of the paper and the software, or of what introduced a loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from symloss import __version__
+from symloss.cli.output import print_data
+
+
+def cite(
+    losses: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LOSS",
+            help="Losses such as sgce or nce+rce (symloss losses lists them). Without any: symloss and its paper.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print BibTeX: the publication that introduced each LOSS, or, without one, the paper and the software.
+
+    Add it to a bibliography with: symloss cite sgce gce >> references.bib
+    """
+    from symloss.losses.catalogue.references import PAPER, PUBLICATIONS, SOFTWARE
+
+    if losses is None:
+        software = replace(SOFTWARE, note=f"Version {__version__}")
+        entries = [PUBLICATIONS[PAPER].bibtex(), software.bibtex("symloss")]
+    else:
+        entries = list(dict.fromkeys(map(_entry, losses)))
+    print_data("\n\n".join(entries) + "\n")
+
+
+def _entry(loss: str) -> str:
+    from symloss.losses.catalogue.references import PUBLICATIONS, SOURCES
+    from symloss.losses.create import find
+    from symloss.losses.spec import parse
+
+    record = find(parse(loss)[0])
+    if record.source in PUBLICATIONS:
+        return PUBLICATIONS[record.source].bibtex()
+    return f"% {record.name} is {SOURCES[record.source]}, which is in every textbook: there is nothing to cite."

@@ -1,0 +1,82 @@
+"""``symloss cite``: BibTeX of the paper, the software and the sources of the losses."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import symloss
+from symloss.cli import app
+from symloss.losses.catalogue import RECORDS
+from symloss.losses.catalogue.references import PAPER, PUBLICATIONS, SOFTWARE, VENUES
+
+ROOT = Path(__file__).parents[2]
+ENTRY = re.compile(r"@(?P<kind>\w+)\{(?P<key>\w+),\n(?P<fields>(?:  \w+ = \{.*\},\n)+)\}")
+
+
+def cited(*losses):
+    done = CliRunner().invoke(app, ["cite", *losses], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def entries(text):
+    """The entries of a bibliography by their keys; nothing but comments may be left between them."""
+    left = [line for line in ENTRY.sub("", text).splitlines() if line and not line.startswith("%")]
+    assert left == []
+    return {e["key"]: dict(re.findall(r"  (\w+) = \{(.*)\},", e["fields"])) for e in ENTRY.finditer(text)}
+
+
+def test_the_paper_and_the_software_are_those_of_the_citation_file():
+    found = entries(cited())
+    assert list(found) == ["lemirepaquin2026", "symloss"]
+    assert found["lemirepaquin2026"]["author"].endswith(r"and Gigu{\`e}re, Philippe")
+    assert found["symloss"]["note"] == f"Version {symloss.__version__}"
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert SOFTWARE.title == citation["title"]
+    assert list(SOFTWARE.authors) == [author["name"] for author in citation["authors"]]
+    paper, preferred = PUBLICATIONS[PAPER], citation["preferred-citation"]
+    assert paper.title.lower() == preferred["title"].lower()
+    assert paper.year == preferred["year"]
+    assert list(paper.authors) == [f"{a['family-names']}, {a['given-names']}" for a in preferred["authors"]]
+
+
+@pytest.mark.parametrize(
+    ("loss", "key", "words"),
+    [
+        ("sgce:q=0.8", "lemirepaquin2026", "Symmetrization of loss functions"),
+        ("mae", "ghosh2017", "Sastry, P. S."),
+        ("focal", "lin2017", r"Doll{\'a}r, Piotr"),
+        ("nce+rce", "ma2020", "Proceedings of the International Conference on Machine Learning"),
+    ],
+)
+def test_a_loss_is_cited_by_what_introduced_it(loss, key, words):
+    (found,) = entries(cited(loss)).items()
+    assert found[0] == key
+    assert words in " ".join(found[1].values())
+
+
+def test_every_loss_can_be_cited_in_one_bibliography():
+    """Two entries with one key would be an error of BibTeX; letters beyond ASCII one of old versions."""
+    text = cited(*RECORDS)
+    assert text.isascii()
+    assert len(re.findall("^@", text, re.MULTILINE)) == len(entries(text)) == len(PUBLICATIONS)
+    assert text.count("% ce is the negative log-likelihood") == 1
+
+
+def test_a_reference_is_complete():
+    for name, publication in PUBLICATIONS.items():
+        family, year = name.rsplit(" ", 1)
+        assert publication.authors[0].startswith(f"{family}, ")
+        assert publication.year == int(year)
+        assert all(re.fullmatch(r"[^,]+, [^,]+", author) for author in publication.authors)
+        assert (publication.venue is None) == (name == PAPER)
+        assert publication.venue is None or publication.venue in VENUES
+
+
+def test_an_unknown_loss_is_refused_with_the_nearest_name(run_command):
+    done = run_command("cite", "sgze")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "symloss: there is no loss named 'sgze'; did you mean 'sgce'?\n"

@@ -1,0 +1,160 @@
+"""The site, built from the repository with warnings as errors, as ``make docs`` does, and then looked at.
+
+All checks are one test, so that the site is built once, and not by each process of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+import symloss
+from symloss.losses.catalogue import RECORDS
+from symloss.public_names import MODULES
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ROOT / "tools"
+FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href", "object": "data"}
+"""Elements whose address a browser fetches by itself."""
+ATLAS = "atlas.html"
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    """Run Python without a network: whoever asks for one is sent to a proxy that is not there."""
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    path = os.pathsep.join([str(TOOLS), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | nowhere | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    arguments = [sys.executable, *map(str, command)]
+    return subprocess.run(arguments, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+class Page(HTMLParser):
+    """The text, addresses and anchors of a page."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.text = ""
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if FETCHED.get(tag) in found:
+            self.fetched.append(found[FETCHED[tag]])
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        self.anchors |= {found["id"]} if "id" in found else set()
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.slow
+def test_the_site(tmp_path):
+    pytest.importorskip("sphinx")
+    built = run(TOOLS / "build_site.py", tmp_path)
+    assert (built.returncode, built.stderr) == (0, "")
+    html = tmp_path / "html"
+    pages = {path.relative_to(html).as_posix(): Page(path) for path in sorted(html.rglob("*.html"))}
+    nothing_is_fetched_from_elsewhere(html, pages)
+    every_page_is_reached_from_the_index(pages)
+    no_link_is_dead(html, pages)
+    every_public_name_has_an_anchor(pages)
+    every_loss_has_a_page(pages)
+    the_search_index_holds_known_words(html)
+    what_is_forgotten_fails_the_build(tmp_path)
+
+
+def nothing_is_fetched_from_elsewhere(html: Path, pages: dict[str, Page]) -> None:
+    remote = re.compile(r"(?:\w+:)?//")
+    assert not [(name, url) for name, page in pages.items() for url in page.fetched if remote.match(url)]
+    in_styles = re.compile(r"(?:@import|url\()\s*[\"']?(?:https?:)?//")
+    assert not [path for path in html.rglob("*.css") if in_styles.search(path.read_text())]
+    assert sum(len(page.fetched) for page in pages.values()) > 500
+    assert list(html.rglob("*.css"))
+
+
+def goes_to(name: str, link: str) -> str | None:
+    """The file that a link leads to; None outside the site."""
+    address, _ = urldefrag(link)
+    if re.match(r"\w+:", address):
+        return None
+    return os.path.normpath(Path(name).parent / unquote(address)) if address else name
+
+
+def every_page_is_reached_from_the_index(pages: dict[str, Page]) -> None:
+    seen: set[str] = set()
+    waiting = ["index.html", "search.html"]  # a form leads to the search
+    while waiting:
+        name = waiting.pop()
+        if name not in seen and name in pages:
+            seen.add(name)
+            waiting += [goal for link in pages[name].links if (goal := goes_to(name, link))]
+    assert set(pages) - seen == set()
+    written = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert written - seen == set()
+
+
+def no_link_is_dead(html: Path, pages: dict[str, Page]) -> None:
+    for name, page in pages.items():
+        for link in page.links:
+            goal = goes_to(name, link)
+            if goal is None or name == ATLAS:
+                continue
+            assert (html / goal).exists(), f"{name} links to {link}"
+            anchor = unquote(urldefrag(link)[1])
+            made_by_script = goal == ATLAS or anchor == ""
+            assert made_by_script or goal not in pages or anchor in pages[goal].anchors, f"{name} links to {link}"
+
+
+def every_public_name_has_an_anchor(pages: dict[str, Page]) -> None:
+    """What people can type after ``import symloss``."""
+    anchors = {anchor for name, page in pages.items() if name.startswith("api/") for anchor in page.anchors}
+    names = {f"symloss.{name}" for name in dir(symloss) if name not in MODULES and not name.startswith("_")}
+    for module in (getattr(symloss, name) for name in MODULES):
+        names |= {f"{module.__name__}.{name}" for name in getattr(module, "__all__", ())}
+        names.add(f"module-{module.__name__}")
+    names -= {f"symloss.adapters.{name}" for name in symloss.adapters.__all__}
+    names |= {f"module-symloss.adapters.{name}" for name in symloss.adapters.__all__}
+    assert len(names) > 200
+    assert sorted(names - anchors) == []
+
+
+def every_loss_has_a_page(pages: dict[str, Page]) -> None:
+    for name, record in RECORDS.items():
+        page = pages[f"losses/{name.replace('+', '-')}.html"]
+        assert record.formula in page.text
+        assert f"symloss cite {name}" in page.text
+        assert f"../{ATLAS}#loss={name.replace('+', '%2B')}" in page.links
+        assert any(address.endswith(".svg") for address in page.fetched)
+        assert all(p.meaning in page.text and p.interval in page.text for p in record.parameters)
+    assert "At q = 1 it is mae, up to a constant." in pages["losses/sgce.html"].text
+    assert "It is made of nce and rce" in pages["losses/nce-rce.html"].text
+
+
+def the_search_index_holds_known_words(html: Path) -> None:
+    index = (html / "searchindex.js").read_text()
+    assert all(f'"{word}"' in index or f"{word}:" in index for word in ("unhinged", "cleanlab", "losses/sgce"))
+
+
+def what_is_forgotten_fails_the_build(folder: Path) -> None:
+    """A public name that no page documents, and a page in no list."""
+    page, entry = folder / "source" / "api" / "closed_form.rst", ".. autofunction:: symloss.closed_form.refit_head\n"
+    assert entry in page.read_text()
+    page.write_text(page.read_text().replace(entry, ""))
+    (folder / "source" / "forgotten.md").write_text("# Forgotten\n\nNobody links to it.\n")
+    done = run("-c", f"import build_site, pathlib, sys; sys.exit(build_site.run_sphinx(pathlib.Path({str(folder)!r})))")
+    assert done.returncode != 0
+    said = done.stderr.splitlines()
+    assert len([line for line in said if "WARNING" in line]) == 2, done.stderr
+    assert any("the API pages must document symloss.closed_form.refit_head; it is missing" in line for line in said)
+    assert any("forgotten.md" in line and "isn't included in any toctree" in line for line in said)
