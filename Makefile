@@ -5,7 +5,7 @@ PIN = .venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-c
 FRAMEWORKS := pytest torchvision timm keras fastai segmentation-models-pytorch setfit mmpretrain mmcv-lite mmengine ultralytics
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint frameworks bench generate docs clean
+.PHONY: help demo test quick lint frameworks bench generate figures docs clean
 
 help:  ## List these targets.
 	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -36,7 +36,10 @@ bench: .venv/ready  ## What losses and heads cost against torch, and how much of
 generate: .venv/ready  ## Write the generated files: the list of losses in the docs, the types of the package.
 	$(BIN)/python tools/write_generated.py
 
-docs: .venv/ready  ## The site, in build/docs/html: pages, losses, API and atlas (under a minute, no network).
+figures: .venv/ready  ## Make every figure of the documentation, from the library and from measured results.
+	$(BIN)/python docs/figures/make.py
+
+docs: .venv/ready  ## The site, in build/docs/html: pages, losses, API and atlas (a minute or two, no network).
 	$(BIN)/python tools/build_site.py
 
 .venv/ready: pyproject.toml constraints.txt
