@@ -1,7 +1,6 @@
 // The choice of a loss, its facts and the sliders of its parameters.
 const FACT_WORDS = {
-  symmetric: ["symmetric", "not symmetric"], non_increasing: ["falls as the label’s score rises", "may rise with the label’s score"],
-  convex: ["convex", "not convex"], bounded: ["bounded", "not bounded"],
+  symmetric: ["symmetric", "not symmetric"], non_increasing: ["non-increasing", "can increase"], convex: ["convex", "not convex"], bounded: ["bounded", "not bounded"],
 };
 
 function node(name, properties = {}, ...children) {

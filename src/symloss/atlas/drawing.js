@@ -8,9 +8,10 @@ function svgElement(name, attributes = {}, text = null) {
   return made;
 }
 
-function inWords(number) {
+// A number with three digits. What is rounding next to numbers of size `unit` is 0.
+function inWords(number, unit = 0) {
   const size = Math.abs(number);
-  if (size === 0) return "0";
+  if (size <= 1e-12 * unit) return "0";
   if (size < 1e-3 || size >= 1e5) return number.toExponential(1).replace("e+", "e").replaceAll("-", "−");
   return String(Number(number.toPrecision(3))).replace("-", "−");
 }

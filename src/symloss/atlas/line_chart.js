@@ -46,7 +46,7 @@ class Frame {
       this.add("line", { class: tick === 0 ? "rule zero" : "rule", x1: FRAME.left, x2: this.width - FRAME.right, y1: this.y(tick), y2: this.y(tick) });
       this.add("text", { class: "end", x: FRAME.left - 7, y: this.y(tick) + 4 }, inWords(tick));
     }
-    this.add("text", { class: "end", x: this.width - FRAME.right, y: this.base + 30 }, xTitle);
+    this.add("text", { class: "mid", x: (FRAME.left + this.width - FRAME.right) / 2, y: this.base + 30 }, xTitle);
   }
 
   line(xs, ys, kind) {

@@ -37,7 +37,7 @@ def margins(classes: int) -> Tensor:
     low, high = PROBABILITIES
     p = low + (high - low) * angles.sin() ** 2
     even = torch.linspace(*MARGINS, 41, dtype=torch.float64)
-    return torch.cat([even, torch.logit(p) + math.log(classes - 1)]).unique()
+    return torch.cat([even, torch.logit(p) + math.log(classes - 1)]).sort().values
 
 
 def probabilities(classes: int) -> Tensor:

@@ -1,6 +1,6 @@
 // The page: reads the data, follows the controls, and draws.
 const page = { data: JSON.parse(document.getElementById("data").textContent), numbers: null, state: null, frames: {} };
-const CURVES = { value: "Value", weight: "Gradient weight", sum: "Sum over labels" };
+const CURVES = { value: "Value", weight: "Gradient weight", sum: "Sum over labels, relative," };
 
 function shownSides() {
   return SIDES.filter((name) => page.state[name]).map((name) => ({ name, ...page.state[name] }));
@@ -12,10 +12,10 @@ function curvesOf(side) {
   const found = Object.fromEntries(Object.keys(CURVES).map((name) => [name, numbers.array(setting, `${name} ${classes}`)]));
   const slope = state.scaled ? side.loss.slopes[setting - side.loss.first]?.[state.classes] : 1;
   if (!state.scaled || !slope) return found;
-  const equal = data.margins[state.classes].findIndex((margin) => Math.abs(margin) < 1e-9);
+  const equal = equalScores();
   const origin = { value: found.value.values[equal], weight: 0, sum: found.sum.values[equal] };
   for (const [name, curve] of Object.entries(found)) {
-    found[name] = { values: curve.values.map((value) => (value - origin[name]) / slope), span: curve.span / Math.abs(slope) };
+    found[name] = { values: curve.values.map((value) => (value - origin[name]) / slope) };
   }
   return found;
 }
@@ -32,8 +32,8 @@ function drawAllCurves() {
       const inside = xs.map((_, i) => i).filter((i) => xs[i] >= kept[0] - 1e-9 && xs[i] <= kept[1] + 1e-9);
       const of = (array) => inside.map((i) => array[i]);
       const series = sides.map(({ name, loss, curves }) => {
-        const values = of(curves.value.values), room = what === "sum" ? Math.max(...values) - Math.min(...values) : 0;
-        return { side: name, name: loss.name, xs: of(xs), ys: of(curves[what].values), room };
+        const ys = what === "sum" ? bendOf(curves) : curves[what].values;
+        return { side: name, name: loss.name, xs: of(xs), ys: of(ys), room: what === "sum" ? 1 : 0 };
       });
       const id = `${what}-${axis}`;
       page.frames[id] = drawCurves(document.getElementById(id), series, { ...rest, title: `${title} against ${axis}` });
@@ -42,19 +42,35 @@ function drawAllCurves() {
   showReadout(sides, ps);
 }
 
+// How much numbers differ where p is on the axis.
+function rangeOf(values) {
+  const ps = page.data.probabilities[page.state.classes], [low, high] = page.data.ranges.p;
+  const inside = Array.from(values).filter((_, i) => ps[i] >= low - 1e-9 && ps[i] <= high + 1e-9);
+  return Math.max(...inside) - Math.min(...inside);
+}
+
+// The sum over labels less that at equal scores, in ranges of the value. Losses of every size fit on one axis.
+function bendOf(curves) {
+  const range = rangeOf(curves.value.values) || 1, origin = curves.sum.values[equalScores()];
+  return curves.sum.values.map((sum) => (sum - origin) / range);
+}
+
+function equalScores() {
+  return page.data.margins[page.state.classes].findIndex((margin) => Math.abs(margin) < 1e-9);
+}
+
 function marginAt(p) {
   return Math.log(p / (1 - p)) + Math.log(page.data.classes[page.state.classes] - 1);
 }
 
 function showReadout(sides, ps) {
-  const table = document.getElementById("readout"), [low, high] = page.data.ranges.p;
+  const table = document.getElementById("readout");
   table.querySelector("thead span").textContent = inWords(page.state.p);
   const rows = sides.map(({ name, loss, curves }) => {
-    const cells = Object.keys(CURVES).map((what) => inWords(interpolated(ps, curves[what].values, page.state.p)));
-    const inside = (array) => Array.from(array).filter((_, i) => ps[i] >= low - 1e-9 && ps[i] <= high + 1e-9);
-    const span = (array) => Math.max(...inside(array)) - Math.min(...inside(array));
+    const range = rangeOf(curves.value.values);
+    const cells = Object.keys(CURVES).map((what) => inWords(interpolated(ps, curves[what].values, page.state.p), range));
     const head = node("th", { scope: "row" }, node("span", { className: `swatch ${name}` }), loss.name);
-    return node("tr", {}, head, ...[...cells, variation(span(curves.sum.values), span(curves.value.values))].map((cell) => node("td", { textContent: cell })));
+    return node("tr", {}, head, ...[...cells, variation(rangeOf(curves.sum.values), range)].map((cell) => node("td", { textContent: cell })));
   });
   table.tBodies[0].replaceChildren(...rows);
 }
@@ -76,10 +92,10 @@ function drawAllMaps() {
     const common = { steps, at, span: 0 }, where = `at p = (${p.map((each) => each.toFixed(2)).join(", ")})`;
     const spec = specOf(side);
     const first = document.getElementById(`map-${name}`).closest("figure"), second = document.getElementById(`sum-${name}`).closest("figure");
-    const here = drawMap(first, { ...common, ...value, label: state.label, title: `${spec}: value for label ${state.label + 1}` });
-    first.querySelector(".reading").textContent = `${where}: ${inWords(here)}`;
-    const total = drawMap(second, { ...common, ...sum, label: 0, span: value.span, title: `${spec}: sum over labels` });
-    second.querySelector(".reading").textContent = `${where}: ${inWords(total)}. Over the triangle it varies by ${variation(sum.span, value.span)}.`;
+    const here = drawMap(first, { ...common, ...value, label: state.label, chosen: state.label, title: `${spec}: value for label ${state.label + 1}` });
+    first.querySelector(".reading").textContent = `${where}: ${inWords(here, value.span)}`;
+    const total = drawMap(second, { ...common, ...sum, label: 0, chosen: null, span: value.span, title: `${spec}: sum over labels` });
+    second.querySelector(".reading").textContent = `${where}: ${inWords(total, value.span)}. Over the triangle it varies by ${variation(sum.span, value.span)}.`;
     for (const figure of [first, second]) {
       const map = figure.querySelector(".map");
       map.setAttribute("aria-label", `${figure.querySelector("b").textContent}. Arrow keys move the point.`);
@@ -137,10 +153,11 @@ function set(changes) {
   page.waiting = true;
   requestAnimationFrame(() => {
     page.waiting = false;
-    page.hash = hashOf(page.data, page.state);
-    history.replaceState(null, "", page.hash);
     show();
   });
+  // Browsers allow the address to change a few times a second only.
+  clearTimeout(page.address);
+  page.address = setTimeout(() => history.replaceState(null, "", hashOf(page.data, page.state)), 300);
 }
 
 function read() {
@@ -161,7 +178,7 @@ function movePoint(key) {
 }
 
 function pointAt(map, event) {
-  const box = map.querySelector(".map canvas, canvas").getBoundingClientRect(), steps = page.data.simplex.steps;
+  const box = map.querySelector("canvas").getBoundingClientRect(), steps = page.data.simplex.steps;
   const shares = sharesAt(((event.clientX - box.left) / box.width) * 320, Math.min(1, Math.max(0, (event.clientY - box.top) / box.height)) * 277);
   const left = Math.round(shares[1] * steps), right = Math.min(Math.round(shares[2] * steps), steps - left);
   set({ at: [steps - left - right, left, right] });
@@ -175,6 +192,7 @@ function listen() {
     fillChoices(select, data, name === "second");
     select.addEventListener("change", () => set({ [name]: select.value === "none" ? null : startOf(lossNamed(data, select.value)) }));
   }
+  [byId("probe").min, byId("probe").max] = data.ranges.p;
   byId("classes").max = data.classes.length - 1;
   byId("noise").max = data.threshold.noise.length - 1;
   for (const [id, key] of [["classes", "classes"], ["probe", "p"], ["noise", "noise"]]) {
@@ -193,12 +211,15 @@ function listen() {
     }
   }
   for (const map of document.querySelectorAll(".map")) {
+    const reading = map.closest("figure").querySelector(".reading");
+    map.addEventListener("focus", () => reading.setAttribute("aria-live", "polite"));
+    map.addEventListener("blur", () => reading.removeAttribute("aria-live"));
     map.addEventListener("keydown", (event) => { if (movePoint(event.key)) event.preventDefault(); });
     map.addEventListener("pointermove", (event) => pointAt(map, event));
     map.addEventListener("pointerdown", (event) => pointAt(map, event));
   }
   for (const canvas of document.querySelectorAll(".scale canvas")) paintScale(canvas);
-  window.addEventListener("hashchange", () => { if (location.hash !== page.hash) read(); });
+  window.addEventListener("hashchange", read);
   window.addEventListener("resize", () => set({}));
 }
 

@@ -92,24 +92,31 @@ function paintScale(canvas) {
   context.putImageData(image, 0, 0);
 }
 
-// Draw one map. `span` is the least span of its colours, and `spread` is how much its values differ.
-function drawMap(figure, { values, low, high, steps, label, span, at, title }) {
+// Contour lines, the triangle, the numbers of its corners, and the point, which is moved later.
+function drawLines(svg, grid, levels, chosen) {
+  svg.replaceChildren();
+  for (const d of levels.map((level) => grid.contour(level)).filter(Boolean)) {
+    svg.append(svgElement("path", { class: "contour under", d }), svgElement("path", { class: "contour", d }));
+  }
+  svg.append(svgElement("path", { class: "outline", d: `${pathOf(TRIANGLE)}Z` }));
+  [[160, -7], [-2, 295], [322, 295]].forEach(([x, y], k) => {
+    svg.append(svgElement("text", { class: k === chosen ? "mid chosen" : "mid", x, y }, String(k + 1)));
+  });
+  for (const kind of ["point under", "point"]) svg.append(svgElement("circle", { class: kind, r: 6 }));
+}
+
+// Draw one map, if it is not there yet, and its point. `span` is the least span of its colours.
+function drawMap(figure, { values, low, high, steps, label, chosen, span, at, title }) {
   const grid = new SimplexGrid(values, steps, label), missing = Math.max(0, span - (high - low)) / 2;
   const range = [low - missing, high + missing];
   if (range[0] === range[1]) range.splice(0, 2, low - 1, high + 1);
-  paint(figure.querySelector(".map canvas"), grid, range);
-  const svg = figure.querySelector("svg"), flat = high - low < 1e-9 * (range[1] - range[0]);
-  svg.replaceChildren();
-  for (const level of flat ? [] : marks(...range, LEVELS)) {
-    const d = grid.contour(level);
-    if (d) svg.append(svgElement("path", { class: "contour under", d }), svgElement("path", { class: "contour", d }));
+  if (figure.dataset.drawn !== title) {
+    figure.dataset.drawn = title;
+    paint(figure.querySelector(".map canvas"), grid, range);
+    drawLines(figure.querySelector("svg"), grid, high - low < 1e-9 * (range[1] - range[0]) ? [] : marks(...range, LEVELS), chosen);
   }
-  svg.append(svgElement("path", { class: "outline", d: `${pathOf(TRIANGLE)}Z` }));
-  [[160, -7, "mid"], [-2, 295, "mid"], [322, 295, "mid"]].forEach(([x, y, kind], k) => {
-    svg.append(svgElement("text", { class: k === label ? `${kind} chosen` : kind, x, y }, String(k + 1)));
-  });
   const [x, y] = placeOf(at);
-  svg.append(svgElement("circle", { class: "point under", cx: x, cy: y, r: 6 }), svgElement("circle", { class: "point", cx: x, cy: y, r: 6 }));
+  for (const circle of figure.querySelectorAll("circle")) circle.setAttribute("transform", `translate(${x} ${y})`);
   const [least, most] = figure.querySelectorAll(".scale span");
   least.textContent = inWords(range[0]);
   most.textContent = inWords(range[1]);

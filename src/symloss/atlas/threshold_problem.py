@@ -11,6 +11,7 @@ Under symmetric noise a label becomes each of the nine other classes equally oft
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ CLASSES = 10
 HEIGHT = 3.0
 CENTRES = (-1.5, 1.5)
 DEVIATION = 0.6
-SHARES = (0.75, 0.25)
+SHARES = torch.tensor([0.75, 0.25], dtype=torch.float64)
 NOISE = tuple(round(0.05 * i, 2) for i in range(17))
 """The rates of noise at which the minimum is sought."""
 STEP = 0.05
@@ -69,7 +70,7 @@ def _weights() -> Tensor:
     """The share of the examples of each class at each difference, for each theta: (2, thetas, differences)."""
     x = THETAS[:, None] + DIFFERENCES
     density = torch.stack([(-0.5 * ((x - centre) / DEVIATION) ** 2).exp() for centre in CENTRES])
-    return torch.tensor(SHARES).reshape(2, 1, 1) * density / density.sum(-1, keepdim=True)
+    return SHARES.reshape(2, 1, 1) * density / density.sum(-1, keepdim=True)
 
 
 def _argmin(risk: Tensor) -> Tensor:
@@ -78,16 +79,22 @@ def _argmin(risk: Tensor) -> Tensor:
     if lowest in (0, len(risk) - 1):
         return THETAS[lowest]
     before, here, after = risk[lowest - 1 : lowest + 2]
-    return THETAS[lowest] + 0.5 * STEP * (before - after) / (before - 2 * here + after)
+    bottom: Tensor = THETAS[lowest] + 0.5 * STEP * (before - after) / (before - 2 * here + after)
+    return bottom
 
 
 def accuracy() -> Tensor:
     """The share of examples on the right side of each theta, by their true classes."""
     left, right = ((THETAS - centre) / DEVIATION for centre in CENTRES)
-    return SHARES[0] * torch.special.ndtr(left) + SHARES[1] * torch.special.ndtr(-right)
+    return SHARES @ torch.stack([_normal(left), _normal(-right)])
+
+
+def _normal(x: Tensor) -> Tensor:
+    """The distribution function of the standard normal distribution."""
+    return 0.5 * torch.erfc(-x / math.sqrt(2))
 
 
 def densities() -> Tensor:
     """How frequent the examples of A and of B are at each x of ``THETAS``, (2, thetas)."""
     x = torch.stack([(THETAS - centre) / DEVIATION for centre in CENTRES])
-    return torch.tensor(SHARES)[:, None] * (-0.5 * x**2).exp()
+    return SHARES[:, None] * (-0.5 * x**2).exp()
