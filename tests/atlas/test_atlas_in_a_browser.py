@@ -115,10 +115,10 @@ def test_the_page_reads_the_numbers_of_the_library(opened):
             " name => [name, [...page.numbers.array(settingOf(side), name).values]]))",
             spec,
         )
-        assert list(found) == list(expected)
+        assert set(found) == set(expected)
         for field, numbers in expected.items():
             error = np.abs(np.array(found[field]) - numbers).max()
-            assert error <= 1.01 * np.ptp(numbers) / 131070 + 2e-7 * np.abs(numbers).max(), (name, field)
+            assert error <= 1.01 * np.ptp(numbers) / 131070 + 1e-12, (name, field)
 
 
 def test_the_numbers_under_the_curves_are_those_at_p(opened):
@@ -145,17 +145,15 @@ def test_a_slider_moves_by_key(opened):
     assert before[0] != after[0]
     assert before[1] != after[1]
     assert path_of(browser, "value-p", "first") == path_of(browser, "value-p", "second")  # at q = 1 it is MAE
-    assert "✓" not in text(browser, "#first .facts")
-    symmetric = browser.find_elements("css selector", "#first .facts .yes.symmetric")
-    assert [each.text for each in symmetric] == ["✓ symmetric"] or symmetric[0].text == "symmetric"
+    assert text(browser, "#first .facts .yes") == "symmetric"
     press(browser, "#first-q", LEFT)
-    assert browser.find_elements("css selector", "#first .facts .yes.symmetric") == []
+    assert text(browser, "#first .facts .no") == "not symmetric"
 
 
 def test_one_sees_symmetry(opened):
     browser = opened("#loss=sgce&with=ce")
     for axis in ("p", "margin"):
-        assert len(set(heights(browser, f"sum-{axis}", "first"))) == 1
+        assert np.ptp(heights(browser, f"sum-{axis}", "first")) <= 0.11  # the tenths of a pixel are rounded
         assert np.ptp(heights(browser, f"sum-{axis}", "second")) > 50
     colours = browser.execute_script(
         "return ['first', 'second'].map(side => { const c = document.querySelector(`#sum-${side} canvas`);"
@@ -180,6 +178,13 @@ def test_a_prior_makes_cross_entropy_symmetric_at_one_alpha(opened):
         press(browser, "#first-alpha", LEFT)
     assert rows(browser)[0][4].startswith("nothing: constant to ")
     assert rows(browser)[0][1:3] == rows(browser)[1][1:3]
+
+
+def test_a_constant_is_drawn_as_a_line_in_the_middle(opened):
+    """Its rounding is not stretched over the chart."""
+    browser = opened("#loss=unhinged&with=none")
+    assert np.ptp(heights(browser, "weight-p", "first")) <= 0.11
+    assert len(browser.find_elements("css selector", "#weight-p .end")) >= 3
 
 
 def test_the_number_of_classes_moves_the_curves(opened):
@@ -286,10 +291,10 @@ def test_the_maps_obey_arrow_keys_and_the_label(opened):
     press(browser, "#map-first", UP)
     assert text(browser, reading).startswith("at p = (0.38, 0.38, 0.24): 0.96")
     press(browser, "#map-first", RIGHT)
-    assert text(browser, reading).startswith("at p = (0.38, 0.34, 0.29): 0.96")
+    assert text(browser, reading).startswith("at p = (0.38, 0.33, 0.29): 0.96")
     press(browser, "[name=label][value='0']", RIGHT)
     assert text(browser, "figure:has(#map-first) b") == "ce: value for label 2"
-    assert text(browser, reading).startswith("at p = (0.38, 0.34, 0.29): 1.09")
+    assert text(browser, reading).startswith("at p = (0.38, 0.33, 0.29): 1.1")
     for _ in range(40):
         press(browser, "#map-first", LEFT)
     assert text(browser, reading).startswith("at p = (0.38, 0.6")  # the edge
@@ -302,7 +307,7 @@ def test_pointing_reads_the_numbers(opened):
     chart = browser.find_element("id", "value-p")
     ActionChains(browser).move_to_element(chart).perform()
     drawn(browser)
-    assert 0.45 < float(text(browser, "output[for=probe]")) < 0.6
+    assert 0.4 < float(text(browser, "output[for=probe]")) < 0.5
     assert float(text(browser, "#readout thead span")) == float(text(browser, "output[for=probe]"))
 
 

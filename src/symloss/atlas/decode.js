@@ -23,26 +23,27 @@ class Numbers {
   }
 }
 
-function bytesOf(base64) {
-  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+async function bytesOf(base64) {
+  const packed = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 // Each code is the difference to the one before. All low bytes come first.
 async function codesOf(base64) {
-  const stream = new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const bytes = await bytesOf(base64);
   const count = bytes.length / 2, codes = new Uint16Array(count);
   for (let i = 0, code = 0; i < count; i++) codes[i] = code = (code + bytes[i] + 256 * bytes[count + i]) & 65535;
   return codes;
 }
 
-function floatsOf(base64) {
-  const view = new DataView(bytesOf(base64).buffer);
-  return Float32Array.from({ length: view.byteLength / 4 }, (_, i) => view.getFloat32(4 * i, true));
+async function floatsOf(base64) {
+  const view = new DataView((await bytesOf(base64)).buffer);
+  return Float64Array.from({ length: view.byteLength / 8 }, (_, i) => view.getFloat64(8 * i, true));
 }
 
 async function numbersOf(data) {
-  return new Numbers(data.fields, floatsOf(data.scales), await codesOf(data.codes));
+  return new Numbers(data.fields, await floatsOf(data.scales), await codesOf(data.codes));
 }
 
 // The number at x between the points of a rising grid.

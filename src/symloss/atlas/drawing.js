@@ -25,9 +25,11 @@ function marks(low, high, parts) {
   return found;
 }
 
-// A range that is never empty, with some room at both ends.
+// A range with some room at both ends. It is never empty, and rounding of a constant does not fill it.
 function roomy(low, high, share = 0.06) {
-  const span = high - low || Math.abs(high) || 1;
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  if (high - low <= 1e-9 * size) return [low - (size || 1) / 2, high + (size || 1) / 2];
+  const span = high - low;
   return [low - share * span, high + share * span];
 }
 

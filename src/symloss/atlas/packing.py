@@ -16,21 +16,21 @@ Array = NDArray[np.float64]
 
 
 def pack(arrays: Sequence[Array]) -> tuple[str, str]:
-    """The scales and the codes of all arrays, in order, as base64.
+    """The scales and the codes of all arrays, in order, compressed by zlib, as base64.
 
     Neighbours are alike, so each code is stored as the difference to the one before it, modulo 65536. All low bytes
-    come first, then all high bytes, and zlib makes them small.
+    come first, then all high bytes.
 
     Args:
         arrays: of finite numbers.
 
     Returns:
-        The scales as float32: the least number and the step of each array, little-endian. And the codes.
+        The scales as float64: the least number and the step of each array, little-endian. And the codes.
     """
-    scales = np.array([_scale(array) for array in arrays], "<f4").reshape(-1, 2)
-    codes = np.concatenate([_codes(array, *scale) for array, scale in zip(arrays, scales.astype(float), strict=True)])
+    scales = np.array([_scale(array) for array in arrays], "<f8").reshape(-1, 2)
+    codes = np.concatenate([_codes(array, *scale) for array, scale in zip(arrays, scales, strict=True)])
     bytewise = np.diff(codes, prepend=codes.dtype.type(0)).view(np.uint8).reshape(-1, 2).T
-    return _base64(scales.tobytes()), _base64(zlib.compress(bytewise.tobytes(), 9))
+    return _small(scales.tobytes()), _small(bytewise.tobytes())
 
 
 def unpack(scales: str, codes: str, lengths: Sequence[int]) -> list[Array]:
@@ -40,8 +40,8 @@ def unpack(scales: str, codes: str, lengths: Sequence[int]) -> list[Array]:
         scales, codes: as :func:`pack` returns them.
         lengths: of the arrays.
     """
-    pairs = np.frombuffer(base64.b64decode(scales), "<f4").reshape(-1, 2).astype(float)
-    low, high = np.frombuffer(zlib.decompress(base64.b64decode(codes)), np.uint8).reshape(2, -1).astype("<u2")
+    pairs = np.frombuffer(_bytes(scales), "<f8").reshape(-1, 2)
+    low, high = np.frombuffer(_bytes(codes), np.uint8).reshape(2, -1).astype("<u2")
     parts = np.split(np.cumsum(low + 256 * high, dtype="<u2"), np.cumsum(lengths)[:-1])
     return [least + step * part for (least, step), part in zip(pairs, parts, strict=True)]
 
@@ -57,5 +57,9 @@ def _codes(array: Array, low: float, step: float) -> NDArray[np.uint16]:
     return np.clip(np.rint(steps), 0, LAST).astype("<u2")
 
 
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+def _small(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

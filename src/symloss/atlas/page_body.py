@@ -94,7 +94,7 @@ of a grid and draws; it knows no formula.</li>
 <li>Losses of raw scores: the option <code>normalize</code> is off, also where a loss has it on by default. The
 scores are log p, which matters to the two cosine losses alone.</li>
 <li>Numbers are stored in 16 bits. The error of a stored number is at most 1/131,070 of the range of its curve or
-map, and what float32 rounds.</li>
+map.</li>
 <li>The gradient weight is &minus;∂L/∂z of the label&rsquo;s score. For cross-entropy it is 1 &minus; p.</li>
 <li>The address of this page holds what you see, so you can link to it.</li></ul></section>"""
 

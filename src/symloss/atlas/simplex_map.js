@@ -78,7 +78,7 @@ function paint(canvas, grid, [low, high]) {
   for (let y = 0, i = 0; y < canvas.height; y++) {
     for (let x = 0; x < canvas.width; x++, i += 4) {
       const share = (grid.at(sharesAt(x + 0.5, y + 0.5)) - low) / (high - low);
-      const colour = COLOURS[Math.max(0, Math.min(255, Math.round(255 * share)))];
+      const colour = COLOURS[Math.max(0, Math.min(255, Math.floor(255.999 * share)))];
       image.data.set(colour, i);
       image.data[i + 3] = 255;
     }
