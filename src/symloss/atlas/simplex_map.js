@@ -27,16 +27,21 @@ function sharesAt(x, y) {
 class SimplexGrid {
   // label: the class that the values are for. The library gives them for class 0; a permutation of p gives the others.
   constructor(values, steps, label = 0) {
-    this.values = values;
     this.steps = steps;
-    this.label = label;
+    this.values = new Float64Array((steps + 1) ** 2);
+    for (let left = 0; left <= steps; left++) {
+      for (let right = 0; left + right <= steps; right++) {
+        const counts = [steps - left - right, left, right];
+        [counts[0], counts[label]] = [counts[label], counts[0]];
+        const row = steps - counts[0];
+        this.values[left * (steps + 1) + right] = values[(row * (row + 1)) / 2 + counts[2]];
+      }
+    }
   }
 
+  // The value at a point of the grid, by its counts of the classes 2 and 3.
   corner(left, right) {
-    const counts = [this.steps - left - right, left, right];
-    [counts[0], counts[this.label]] = [counts[this.label], counts[0]];
-    const row = this.steps - counts[0];
-    return this.values[(row * (row + 1)) / 2 + counts[2]];
+    return this.values[left * (this.steps + 1) + right];
   }
 
   at(shares) {
