@@ -151,10 +151,12 @@ def test_a_slider_moves_by_key(opened):
 
 
 def test_one_sees_symmetry(opened):
-    browser = opened("#loss=sgce&with=ce")
-    for axis in ("p", "margin"):
-        assert np.ptp(heights(browser, f"sum-{axis}", "first")) <= 0.11  # the tenths of a pixel are rounded
-        assert np.ptp(heights(browser, f"sum-{axis}", "second")) > 50
+    for hash in ("#loss=sgce&with=none", "#loss=sgce&with=ce"):
+        browser = opened(hash)
+        for axis in ("p", "margin"):
+            assert np.ptp(heights(browser, f"sum-{axis}", "first")) <= 0.11  # the tenths of a pixel are rounded
+    assert np.ptp(heights(browser, "sum-p", "second")) > 50
+    assert np.ptp(heights(browser, "sum-margin", "second")) > 50
     colours = browser.execute_script(
         "return ['first', 'second'].map(side => { const c = document.querySelector(`#sum-${side} canvas`);"
         " const d = c.getContext('2d').getImageData(0, 0, 320, 277).data; const seen = new Set();"
@@ -182,7 +184,7 @@ def test_a_prior_makes_cross_entropy_symmetric_at_one_alpha(opened):
 
 def test_a_constant_is_drawn_as_a_line_in_the_middle(opened):
     """Its rounding is not stretched over the chart."""
-    browser = opened("#loss=unhinged&with=none")
+    browser = opened("#loss=dirichlet-ce:alpha=0.6667&with=none&classes=3")
     assert np.ptp(heights(browser, "weight-p", "first")) <= 0.11
     assert len(browser.find_elements("css selector", "#weight-p .end")) >= 3
 
@@ -218,6 +220,8 @@ def test_noise_moves_the_minimum_of_cross_entropy_and_not_of_a_symmetric_loss(op
     assert minimum(browser, "second") == pytest.approx(clean["second"], abs=0.05)
     assert "The minimum moves from θ = 0.1" in text(browser, "figure:has(#noise-first) .reading")
     assert "The minimum stays at θ = 0.2" in text(browser, "figure:has(#noise-second) .reading")
+    titles = [text(browser, f"figure:has(#noise-{side}) figcaption") for side in ("first", "second")]
+    assert titles == ["ce not symmetric with 10 classes", "sgce symmetric with 10 classes"]
 
 
 def test_stretched_all_curves_of_a_symmetric_loss_are_one(opened):

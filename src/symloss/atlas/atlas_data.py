@@ -78,6 +78,7 @@ def _grids() -> dict[str, Any]:
         "ranges": {"p": loss_curves.PROBABILITIES, "margin": loss_curves.MARGINS},
         "simplex": {"steps": simplex.STEPS, "edge": simplex.EDGE},
         "threshold": {
+            "classes": problem.CLASSES,
             "thetas": _short(problem.THETAS),
             "noise": problem.NOISE,
             "accuracy": _short(problem.accuracy()),

@@ -10,7 +10,7 @@ function node(name, properties = {}, ...children) {
 }
 
 function fillChoices(select, data, optional) {
-  const all = data.classes.indexOf(10);
+  const all = data.classes.indexOf(data.threshold.classes);
   const symmetric = (loss) => Boolean(parseInt(loss.facts[loss.positions[startOf(loss).position.join(",")]][all], 16) & 1);
   const option = (loss) => node("option", { value: loss.name, textContent: loss.name });
   if (optional) select.append(node("option", { value: "none", textContent: "none" }));
@@ -65,7 +65,7 @@ function showChoice(box, data, state, name, change) {
     row.querySelector("output").textContent = replaced ? "not used" : words;
     input.setAttribute("aria-valuetext", replaced ? `${slider.name} is not used` : `${slider.name} ${words}`);
   });
-  const notes = [`${side.loss.reference}.`];
+  const notes = [`${side.loss.reference[0].toUpperCase()}${side.loss.reference.slice(1)}.`];
   if (!side.loss.together) notes.unshift("One of these moves at a time: the others go back to their defaults.");
   if (side.loss.normalize) notes.push("In training the library divides the scores by their norm for this loss; not here.");
   box.querySelector(".note").textContent = notes.join(" ");

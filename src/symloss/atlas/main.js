@@ -112,7 +112,9 @@ function drawAllRisks() {
     const array = (field) => numbers.array(settingOf(side), `risk ${field}`);
     const risk = { clean: array("clean"), noisy: array("noisy"), minima: array("minima") }, spec = specOf(side);
     drawRisk(figure.querySelector("svg"), { thetas, densities, noise, chosen: state.noise, risk, stretched: state.stretched, name: spec });
+    const symmetric = factsOf(data, side, data.classes.indexOf(data.threshold.classes)).some(([fact, holds]) => fact === "symmetric" && holds);
     figure.querySelector("b").textContent = spec;
+    figure.querySelector("figcaption span").textContent = `${symmetric ? "" : "not "}symmetric with ${data.threshold.classes} classes`;
     figure.querySelector(".reading").textContent = riskInWords(risk, state.noise, (theta) => interpolated(thetas, accuracy, theta));
   }
 }

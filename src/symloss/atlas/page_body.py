@@ -83,7 +83,8 @@ some losses that are not symmetric hardly move on this problem. Only θ can move
 scores answers noise by doubt as well.</p></section>"""
 
 NOISE_FIGURE = (
-    '<figure class="{side}"><figcaption><b></b></figcaption><svg class="chart" role="img" id="noise-{side}"></svg>'
+    '<figure class="{side}"><figcaption><b></b> <span></span></figcaption>'
+    '<svg class="chart" role="img" id="noise-{side}"></svg>'
     '<p class="small reading" aria-live="polite"></p></figure>'
 )  # fmt: skip
 

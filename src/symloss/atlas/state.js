@@ -13,7 +13,7 @@ function usual(data) {
   const first = lossNamed(data, "sgce") ?? data.losses[0], second = lossNamed(data, "ce");
   return {
     first: startOf(first), second: second && second !== first ? startOf(second) : null,
-    classes: Math.max(0, data.classes.indexOf(10)), p: 0.3, label: 0, noise: 0, scaled: false, stretched: false, at: [6, 9, 6],
+    classes: Math.max(0, data.classes.indexOf(data.threshold.classes)), p: 0.3, label: 0, noise: 0, scaled: false, stretched: false, at: [6, 9, 6],
   };
 }
 
