@@ -9,10 +9,10 @@ FILES = {path.relative_to(HOUSE).as_posix(): path for path in sorted(HOUSE.rglob
 TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 
 # Everybody may use the ground floor. A room may use every floor below its own, and no other room of its own floor.
-GROUND = {"checks", "environment", "fitting", "loss_names", "own_code", "writing", "__version__"}
+GROUND = {"checks", "environment", "fitting", "html_page", "loss_names", "own_code", "writing", "__version__"}
 FLOORS = [
     {"losses", "noise"},
-    {"theory", "closed_form", "data", "models", "functional"},
+    {"theory", "closed_form", "data", "models", "functional", "atlas"},
     {"runs"},
     {"recipes"},  # a recipe resolves to the settings of a run
     {"training"},

@@ -1,5 +1,6 @@
 # Written by tools/write_generated.py.
 from symloss import adapters as adapters
+from symloss import atlas as atlas
 from symloss import closed_form as closed_form
 from symloss import data as data
 from symloss import functional as functional

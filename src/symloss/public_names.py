@@ -28,6 +28,7 @@ HOMES = {
 }
 MODULES = {
     "adapters": "symloss.adapters",
+    "atlas": "symloss.atlas",
     "closed_form": "symloss.closed_form",
     "data": "symloss.data",
     "functional": "symloss.functional",

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from symloss import __version__
+from symloss.cli.atlas import atlas
 from symloss.cli.audit_command import audit
 from symloss.cli.bench import bench
 from symloss.cli.cite import cite
@@ -52,6 +53,7 @@ def _root(
 app.command()(losses)
 app.command()(certify)
 app.command()(cite)
+app.command()(atlas)
 app.command(cls=Trains)(train)
 app.command(cls=Trains)(compare)
 app.command()(fit)

@@ -1,13 +1,11 @@
-"""An HTML page in one file: style, script and pictures are inside it, and nothing else may run or be asked for."""
+"""The HTML pages of this folder: its style sheets and scripts in a page that stands alone."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from html import escape
 from importlib import resources
 
+from symloss.html_page import html_page
 from symloss.report import provenance
 
 
@@ -20,21 +18,8 @@ def html_document(title: str, body: str, styles: Sequence[str], script: str) -> 
         styles: the files of this folder with the style.
         script: the file of this folder with the script.
     """
-    style, code = "".join(map(_asset, styles)), _asset(script)
-    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    # A name on a page may hold anything. The policy allows no script but ours, and no request.
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        f"<footer>Written by {provenance.maker()}.</footer>\n<script>{code}</script>\n</body>\n</html>\n"
-    )
+    style = "".join(map(_asset, styles))
+    return html_page(title, body, style, _asset(script), f"Written by {provenance.maker()}.")
 
 
 def _asset(name: str) -> str:

@@ -1,0 +1,33 @@
+"""An HTML page in one file: style and script are inside it, and nothing else may run or be asked for."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from html import escape
+
+
+def html_page(title: str, body: str, style: str, script: str, footer: str) -> str:
+    """The text of an HTML file.
+
+    Args:
+        title: as plain text.
+        body: as HTML, with every name in it escaped.
+        style: the style sheet.
+        script: the code of the page.
+        footer: as plain text.
+    """
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # A name on a page may hold anything. The policy allows no script but ours, and no request.
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
+        f"<footer>{escape(footer)}</footer>\n<script>{script}</script>\n</body>\n</html>\n"
+    )

@@ -1,0 +1,75 @@
+"""``symloss atlas``: the file it writes, and what it refuses in one sentence."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from symloss.atlas import atlas_page, write_atlas
+from symloss.atlas.atlas_data import atlas_data, known_losses
+
+SCRIPT = "</script><script>window.hacked=2</script>"
+
+
+@pytest.mark.slow
+def test_the_whole_page_is_small_and_asks_for_nothing(run_command, tmp_path):
+    done = run_command("atlas", "--out", tmp_path / "new" / "atlas.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (tmp_path / "new" / "atlas.html").read_text()
+    assert done.stdout == f"written to {tmp_path / 'new' / 'atlas.html'} ({len(page.encode()) / 1e6:.1f} MB)\n"
+    assert len(page.encode()) < 2_000_000
+    assert [each.name for each in (tmp_path / "new").iterdir()] == ["atlas.html"]
+    words = re.sub(r'"(scales|codes)":"[^"]*"', "", page)
+    assert len(words) < 300_000
+    assert not re.search(r"https?:|[\"'(]//|\burl\(|@import|\bfetch\(|XMLHttp|src=|data:(?![,; ])", words)
+
+
+def test_only_the_losses_asked_for(run_command, tmp_path):
+    done = run_command("atlas", "--out", tmp_path / "a.html", "--losses", "ce, mae")
+    assert done.returncode == 0
+    assert '"name":"mae"' in (tmp_path / "a.html").read_text()
+    assert '"name":"sgce"' not in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--losses", "sgze"], "losses must be names of the catalogue; got 'sgze', did you mean 'sgce'?"),
+        (["--losses", ","], "losses must name at least one loss; got none"),
+        (["--out", "."], "the atlas must be written to a file such as atlas.html; got the folder '.'"),
+        (
+            ["--out", "file/atlas.html"],
+            "file/atlas.html cannot be written (File exists); what was there before is kept",
+        ),
+    ],
+)
+def test_bad_input_gets_one_sentence(run_command, tmp_path, arguments, sentence):
+    (tmp_path / "file").write_text("")
+    done = run_command("atlas", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"symloss: {sentence}\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_error_leaves_the_old_page(tmp_path, monkeypatch):
+    path = tmp_path / "atlas.html"
+    path.write_text("old")
+
+    def fail(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atlas(path, ["ce"], fail)
+    assert path.read_text() == "old"
+    counted: list[int] = []
+    write_atlas(path, ["ce", "mae"], counted.append)
+    assert counted == [1, 2]
+    assert path.read_text() != "old"
+
+
+def test_no_text_of_the_data_ends_the_script():
+    data = atlas_data(known_losses(["ce"]))
+    data["losses"][0]["reference"] = SCRIPT
+    page = atlas_page.render(data)
+    assert page.count("</script") == 2
+    assert SCRIPT not in page

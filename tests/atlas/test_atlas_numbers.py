@@ -1,0 +1,228 @@
+"""What the atlas holds is what plain formulas give: curves, maps and risks, as they come out of the page again."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import reference
+from conftest import every_loss
+from scipy import integrate, optimize, stats
+
+from symloss.atlas import loss_curves, parameter_points, simplex, threshold_problem
+from symloss.atlas.atlas_data import FACTS, arrays, atlas_data, known_losses
+from symloss.atlas.packing import pack, unpack
+from symloss.checks import Interval
+from symloss.losses.catalogue import RECORDS
+
+STEP = 1 / 131070
+"""Half a step of 16 bits: the promised error, in ranges of the array."""
+
+
+def at_defaults(name: str, **values: float) -> dict[str, np.ndarray]:
+    """The numbers of a loss, packed and unpacked."""
+    numbers = arrays(RECORDS[name].loss(**values))
+    lengths = [len(array) for array in numbers.values()]
+    return dict(zip(numbers, unpack(*pack(list(numbers.values())), lengths), strict=True))
+
+
+def assert_stored(stored: np.ndarray, places: list[int], expected: list[float]) -> None:
+    error = 1.01 * STEP * np.ptp(stored) + 1e-12 * max(1, np.abs(stored).max())
+    assert np.abs(stored[places] - expected).max() <= error
+
+
+def on_the_line(p: float, classes: int) -> list[float]:
+    return [math.log(p), *[math.log((1 - p) / (classes - 1))] * (classes - 1)]
+
+
+def spread_out(count: int) -> list[int]:
+    return [0, count // 3, 2 * count // 3, count - 1]
+
+
+@every_loss
+@pytest.mark.parametrize("classes", [2, 10])
+def test_curves_are_the_plain_formulas(name, classes):
+    stored, p = at_defaults(name), loss_curves.probabilities(classes).tolist()
+    places = [i for i in spread_out(len(p)) if 1e-4 < p[i] < 1 - 1e-4]
+    scores = [on_the_line(p[i], classes) for i in places]
+    assert len(places) >= 2
+    assert_stored(stored[f"value {classes}"], places, [reference.value(name, z, 0) for z in scores])
+    assert_stored(stored[f"weight {classes}"], places, [-reference.gradient(name, z, 0, [0])[0] for z in scores])
+    others = [reference.value(name, z, 0) + (classes - 1) * reference.value(name, z, 1) for z in scores]
+    assert_stored(stored[f"sum {classes}"], places, others)
+
+
+@pytest.mark.parametrize("spec", [("gce", {"q": 0.3}), ("alpha-mae", {"kappa": 5.0}), ("agce", {"a": 2.5, "q": 0.3})])
+def test_parameters_reach_the_curves(spec):
+    name, values = spec
+    stored, p = at_defaults(name, **values), loss_curves.probabilities(3).tolist()
+    places = spread_out(len(p))[1:3]
+    expected = [reference.value(name, on_the_line(p[i], 3), 0, **values) for i in places]
+    assert_stored(stored["value 3"], places, expected)
+    assert np.abs(at_defaults(name)["value 3"][places] - expected).max() > 1e-3
+
+
+def test_the_line_serves_both_axes():
+    for classes in loss_curves.CLASSES:
+        margins, p = loss_curves.margins(classes).numpy(), loss_curves.probabilities(classes).numpy()
+        assert np.allclose(margins, np.log(p / (1 - p) * (classes - 1)))
+        for grid, (low, high), widest in ((margins, (-8, 12), 0.51), (p, (0.002, 0.998), 0.06)):
+            inside = grid[(grid >= low - 1e-9) & (grid <= high + 1e-9)]
+            assert (inside[0], inside[-1]) == pytest.approx((low, high))
+            assert 0 <= np.diff(inside).min() <= np.diff(inside).max() < widest
+        assert 0 in margins
+
+
+@every_loss
+def test_the_triangle_holds_the_plain_formulas(name):
+    stored = at_defaults(name)
+    n, edge = simplex.STEPS, simplex.EDGE
+    order = [(n - row, row - k, k) for row in range(n + 1) for k in range(row + 1)]
+    counts = [(n, 0, 0), (7, 7, 7), (2, 18, 1), (0, 0, n)]
+    places = [order.index(each) for each in counts]
+    scores = [[math.log(edge + (1 - 3 * edge) * count / n) for count in each] for each in counts]
+    assert len(stored["simplex value"]) == len(order)
+    assert_stored(stored["simplex value"], places, [reference.value(name, z, 0) for z in scores])
+    sums = [sum(reference.value(name, z, y) for y in range(3)) for z in scores]
+    assert_stored(stored["simplex sum"], places, sums)
+
+
+@functools.cache
+def plain_risk(name: str, theta: float, rate: float) -> float:
+    """The risk, from plain formulas and adaptive quadrature."""
+
+    def scores(x: float) -> list[float]:
+        return [3 * math.tanh(theta - x), 3 * math.tanh(x - theta), *[-3.0] * 8]
+
+    def plain(z: list[float], y: int) -> float:
+        p = np.exp(z) / np.exp(z).sum()
+        q = 0.7
+        return {"ce": -np.log(p[y]), "mae": 1 - p[y], "sgce": ((p**q).mean() - p[y] ** q) / q}[name]
+
+    def expected(x: float, true: int) -> float:
+        z = scores(x)
+        return (1 - rate) * plain(z, true) + rate / 9 * sum(plain(z, y) for y in range(10) if y != true)
+
+    parts = [(0, 0.75, stats.norm(-1.5, 0.6)), (1, 0.25, stats.norm(1.5, 0.6))]
+    return sum(
+        share
+        * integrate.quad(lambda x, k=k, d=d: expected(x, k) * d.pdf(x), d.mean() - 5, d.mean() + 5, epsabs=1e-7)[0]
+        for k, share, d in parts
+    )
+
+
+@pytest.mark.parametrize("name", ["ce", "mae", "sgce"])
+def test_the_risk_is_the_integral_of_plain_formulas(name):
+    stored, thetas = at_defaults(name), threshold_problem.THETAS.tolist()
+    places = [10, 60, 100]
+    for field, rate in (("clean", 0.0), ("noisy", 0.8)):
+        assert_stored(stored[f"risk {field}"], places, [plain_risk(name, thetas[i], rate) for i in places])
+    # In between the page draws a straight line from rate to rate.
+    between = (stored["risk clean"] + stored["risk noisy"]) / 2
+    assert between[places] == pytest.approx([plain_risk(name, thetas[i], 0.4) for i in places], abs=1e-4)
+
+
+@pytest.mark.parametrize(("name", "rate"), [("ce", 0.0), ("ce", 0.6), ("mae", 0.6)])
+def test_the_minimum_is_where_the_integral_is_least(name, rate):
+    stored = at_defaults(name)["risk minima"][threshold_problem.NOISE.index(rate)]
+    found = optimize.minimize_scalar(
+        lambda theta: plain_risk(name, theta, rate), bounds=(-2.0, 1.0), method="bounded", options={"xatol": 1e-3}
+    )
+    assert stored == pytest.approx(found.x, abs=0.01)
+
+
+def test_the_share_on_the_right_side():
+    theta = threshold_problem.THETAS.numpy()
+    left, right = stats.norm(-1.5, 0.6).cdf(theta), stats.norm(1.5, 0.6).cdf(theta)
+    assert threshold_problem.accuracy().numpy() == pytest.approx(0.75 * left + 0.25 * (1 - right))
+    densities = threshold_problem.densities().numpy()
+    shape = stats.norm(1.5, 0.6).pdf(theta) / stats.norm(1.5, 0.6).pdf(1.5)
+    assert densities[1] == pytest.approx(0.25 * shape)
+    assert densities[0].max() == pytest.approx(0.75)
+
+
+@every_loss
+def test_noise_moves_no_minimum_of_a_symmetric_loss(name):
+    record, minima = RECORDS[name], arrays(RECORDS[name].loss())["risk minima"]
+    if record.facts.at(10, **record.defaults)["symmetric"]:
+        assert np.ptp(minima) < 1e-9
+    elif name in ("ce", "focal", "mse", "label-smoothing", "ldr-kl", "bi-tempered", "sce"):
+        assert np.ptp(minima) > 1
+
+
+def test_packing_keeps_sixteen_bits():
+    generator = np.random.default_rng(0)
+    given = [
+        generator.normal(size=50),
+        1e-15 * generator.normal(size=3),
+        np.full(4, 7.25),
+        1e9 + generator.normal(size=9),
+    ]
+    found = unpack(*pack(given), [50, 3, 4, 9])
+    for one, other in zip(given, found, strict=True):
+        assert np.abs(one - other).max() <= 1.001 * STEP * np.ptp(one) + 2e-16 * np.abs(one).max()
+    assert (found[2] == 7.25).all()
+    assert not (found[0] == given[0]).all()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_numbers_that_are_none_are_refused(bad):
+    with pytest.raises(ValueError, match="the numbers must be finite"):
+        pack([np.array([1.0, bad])])
+
+
+@every_loss
+def test_sliders_stop_at_allowed_values(name):
+    record = RECORDS[name]
+    places = parameter_points.positions(record)
+    assert len(places) == len(set(places)) <= 60
+    assert {p.name for p in record.parameters} == {each.parameter.name for each in parameter_points.sliders(record)}
+    for slider in parameter_points.sliders(record):
+        numbers = [point for point in slider.points if point is not None]
+        assert numbers == sorted(set(numbers))
+        assert len(numbers) >= 5
+        assert all(point in Interval(slider.parameter.interval) for point in numbers)
+        assert slider.points[slider.default] == slider.parameter.default
+    rest = tuple(each.default for each in parameter_points.sliders(record))
+    assert rest in places
+    several = [sum(i != k for i, k in zip(place, rest, strict=True)) for place in places]
+    assert max(several) == min(len(rest), 2 if parameter_points.moves_together(record) else 1)
+
+
+def test_a_parameter_of_an_unknown_name_has_a_slider(monkeypatch):
+    monkeypatch.setattr(parameter_points, "POINTS", {})
+    points = parameter_points.sliders(RECORDS["gce"])[0].points
+    assert points == (0.0875, 0.175, 0.35, 0.7, 1.4, 2.8, 5.6)
+
+
+def test_kappa_stands_in_the_place_of_alpha():
+    record = RECORDS["alpha-mae"]
+    found = [parameter_points.values_at(record, place) for place in parameter_points.positions(record)]
+    assert {"alpha": 2.0, "kappa": None} in found
+    assert {"alpha": None, "kappa": 5.0} in found
+    assert all((values["alpha"] is None) != (values["kappa"] is None) for values in found)
+
+
+@pytest.mark.slow
+def test_the_sum_is_flat_where_a_loss_is_symmetric_and_nowhere_else():
+    data = atlas_data(known_losses(None))
+    names, lengths = list(data["fields"]), list(data["fields"].values())
+    settings = sum(len(entry["positions"]) for entry in data["losses"])
+    stored = unpack(data["scales"], data["codes"], lengths * settings)
+    seen = {True: 0, False: 0}
+    for entry in data["losses"]:
+        for place, digits in zip(entry["positions"].values(), entry["facts"], strict=True):
+            start = (entry["first"] + place) * len(names)
+            fields = dict(zip(names, stored[start : start + len(names)], strict=True))
+            for classes, digit in zip(data["classes"], digits, strict=True):
+                symmetric = bool(int(digit, 16) >> FACTS.index("symmetric") & 1)
+                pairs = [(f"sum {classes}", f"value {classes}")] + [("simplex sum", "simplex value")] * (classes == 3)
+                for total, value in pairs:
+                    share = np.ptp(fields[total]) / max(np.ptp(fields[value]), 1e-12)
+                    assert share < 1e-9 if symmetric else share > 1e-6, (entry["name"], place, classes, share)
+                    seen[symmetric] += 1
+                if classes == threshold_problem.CLASSES and symmetric:
+                    assert np.ptp(fields["risk minima"]) < 1e-6, (entry["name"], place)
+    assert min(seen.values()) > 1000
