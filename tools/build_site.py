@@ -5,7 +5,6 @@ Usage: python tools/build_site.py [FOLDER]. The site is then in FOLDER/html; FOL
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import loss_pages
 import staged_pages
 from sphinx.cmd.build import main as sphinx
 
+from symloss.atlas import write_atlas
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -21,8 +22,8 @@ def build(folder: Path) -> int:
     """Build the site; the exit code of Sphinx."""
     staged_pages.write(folder / "source", staged_pages.pages() | api_pages.pages() | loss_pages.pages())
     code = run_sphinx(folder)
-    if code == 0 and importlib.util.find_spec("symloss.atlas"):
-        importlib.import_module("symloss.atlas").write_atlas(folder / "html" / "atlas.html")
+    if code == 0:
+        write_atlas(folder / "html" / "atlas.html")
     return code
 
 
