@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,9 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / module).write_text(OWN)
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "examples", "benchmarks"):
         (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "docs" / "results").mkdir(parents=True)
+    for kept in (ROOT / "docs" / "results").glob("*.jsonl"):  # copies: a command of a page may add to them
+        shutil.copy(kept, tmp_path / "docs" / "results")
     return tmp_path
 
 

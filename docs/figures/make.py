@@ -12,6 +12,7 @@ import appendices
 import deviating_gradients
 import noise_matrices
 import published
+import sensitivity
 import symmetry
 import unit_scores
 
@@ -22,7 +23,7 @@ def main() -> None:
     """Write all figures."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
     folder.mkdir(parents=True, exist_ok=True)
-    for script in (symmetry, published, noise_matrices, unit_scores, deviating_gradients, appendices):
+    for script in (symmetry, published, noise_matrices, unit_scores, deviating_gradients, sensitivity, appendices):
         script.draw(folder)
 
 

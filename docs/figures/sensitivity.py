@@ -26,9 +26,8 @@ def draw(folder: Path) -> None:
         axes = figure.subplots(len(noises), len(across), squeeze=False)
         for each in shown:
             _map(axes[noises.index(each.noise)][across.index(each.across)], each)
-        figure.suptitle(
-            f"{loss}: accuracy in %, mean of {maps[0].cells[maps[0].rows[0], maps[0].columns[0]].last.n} seeds"
-        )
+        runs = min(len(cell.runs) for each in shown for cell in each.cells.values())
+        figure.suptitle(f"{loss}: accuracy in % on clean digits, mean of {runs} seeds")
         save(figure, folder / f"sensitivity-{loss}.svg")
 
 
