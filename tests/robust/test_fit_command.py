@@ -44,6 +44,7 @@ def test_it_says_what_it_found(fitted):
     assert "of the labels look wrong" in done.stdout
     assert "clean, estimated" in done.stdout
     assert "symloss predict model DATA" in done.stdout
+    assert "noise" not in done.stderr  # none was added, and the labels are not clean
     kept = {path.name for path in (folder / "model").iterdir()}
     assert {"model.json", "model.npz", "networks.pt", "columns.json", "audit.csv", "audit.html"} <= kept
     assert "unfinished" not in kept
@@ -59,6 +60,26 @@ def test_it_finds_the_wrong_labels(fitted):
     assert len(flagged - wrong) < 10
     page = (folder / "model" / "audit.html").read_text()
     assert "The CSV holds those that were made.</p>" in page  # symloss audit reads runs, not fits
+
+
+def test_it_prints_the_most_suspicious_labels(fitted):
+    folder, done = fitted
+    with (folder / "model" / "audit.csv").open() as file:
+        flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+    flagged.sort(key=lambda row: float(row["label_score"]))
+    lines = done.stdout.splitlines()
+    start = lines.index("The 10 most suspicious labels; all are in audit.csv:")
+    assert lines[start + 1].split() == ["example", "given", "suggested", "score"]
+    printed = [line.split() for line in lines[start + 2 : start + 12]]
+    assert [int(words[1]) for words in printed] == [int(row["row"]) for row in flagged[:10]]
+    assert [words[2:4] for words in printed] == [[row["given_label"], row["predicted_label"]] for row in flagged[:10]]
+
+
+def test_audit_says_that_a_fit_is_audited_already(fitted, run_command):
+    folder, _ = fitted
+    done = run_command("audit", "model", cwd=folder)
+    assert done.returncode == 2
+    assert "got a fit, 'model': symloss fit has audited its labels, audit.html and audit.csv are there" in done.stderr
 
 
 def test_predict_works_on_it(fitted, run_command):

@@ -103,6 +103,7 @@ def _noise(found: RunAudit) -> str:
 
 def _print(audit: Audit, document: AuditDocument, top: int) -> None:
     """The ranking is the output; the verdict goes beside it, so that a pipe gets rows alone."""
+    from symloss.cli.audit_files import row
     from symloss.report.audit_writing import measured, verdict
 
     low, high = audit.n_wrong_interval
@@ -112,20 +113,12 @@ def _print(audit: Audit, document: AuditDocument, top: int) -> None:
     if truth is not None:
         say(truth, err=True)
     if top:
-        print_rows([_row(document, int(place)) for place in audit.order[:top]])
-
-
-def _row(document: AuditDocument, place: int) -> dict[str, Any]:
-    names = document.classes
-    return {
-        "example": document.name(place),
-        "given": names[document.given[place]],
-        "suggested": names[document.predicted[place]],
-        "score": f"{document.label_scores[place]:.3g}",
-    }
+        print_rows([row(document, int(place)) for place in audit.order[:top]])
 
 
 def _as_json(found: RunAudit, document: AuditDocument, top: int, files: list[Path]) -> dict[str, Any]:
+    from symloss.cli.audit_files import row
+
     audit = found.audit
     return {
         "labels": len(audit),
@@ -138,7 +131,7 @@ def _as_json(found: RunAudit, document: AuditDocument, top: int, files: list[Pat
         "recall": audit.recall,
         "right_suggestions": audit.right_suggestions,
         "top": [
-            {"index": int(document.index[place])} | _row(document, int(place)) for place in audit.order[:top].tolist()
+            {"index": int(document.index[place])} | row(document, int(place)) for place in audit.order[:top].tolist()
         ],
         "files": [str(file) for file in files],
     }

@@ -17,6 +17,7 @@ from symloss.cli.training import open_from
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
+    from symloss.report.audit_document import AuditDocument
     from symloss.robust import Audit, RobustClassifier
     from symloss.robust.fit_data import FitData
 
@@ -46,6 +47,7 @@ def fit(
         str | None,
         typer.Option(help="Address of a Ray cluster that shares the learners, or auto.", show_default="this machine"),
     ] = None,
+    top: Annotated[int, typer.Option(min=0, help="How many of the labels that look wrong to print.")] = 10,
     simple: Annotated[bool, typer.Option("--simple", help="One learner instead of the mean of the leaders.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the model.", show_default="fits/ and the data's name")
@@ -80,7 +82,8 @@ def fit(
     with contextlib.nullcontext() if ray is None else joblib_on_ray(ray):
         rows = _fitted(classifier, opened, noise, options["data_dir"])
     audit = _audit(classifier, rows, opened)
-    files = _write(folder, classifier, rows, audit, opened, data, noise, options)
+    document = _document(classifier, audit, opened, data, noise, options)
+    files = _write(folder, classifier, rows, opened, document, audit)
     shutil.rmtree(folder / WORK, ignore_errors=True)
     score = _test_accuracy(classifier, opened)
     if as_json:
@@ -89,6 +92,7 @@ def fit(
     print_rows(_candidates(classifier))
     for line in _verdict(classifier, audit, score):
         say(line)
+    _print_suspicious(document, audit, top)
     say(f"took {time.perf_counter() - started:.0f} s; look at {visible(str(files[-1]))}, predict with:")
     say(f"  symloss predict {visible(str(folder))} DATA")
 
@@ -106,7 +110,8 @@ def _fitted(model: RobustClassifier, opened: DataSet, noise: str, root: Path | N
     from symloss.robust.fit_data import fit_data
 
     rows = fit_data(opened, noise, model.random_state, root)
-    say(f"{len(rows.noisy):,} examples of {len(opened.classes)} classes; noise {noise}", err=True)
+    added = f"; noise {noise}" if noise != "clean" else ""
+    say(f"{len(rows.noisy):,} examples of {len(opened.classes)} classes{added}", err=True)
     model.fit(rows.features, rows.noisy)
     return rows
 
@@ -117,30 +122,46 @@ def _audit(model: RobustClassifier, rows: FitData, opened: DataSet) -> Audit:
     return audit_fit(model, classes=opened.classes, truth=rows.truth)
 
 
-def _write(
-    folder: Path,
-    model: RobustClassifier,
-    rows: FitData,
-    audit: Audit,
-    opened: DataSet,
-    data: str,
-    noise: str,
-    options: dict[str, Any],
-) -> list[Path]:
+def _document(
+    model: RobustClassifier, audit: Audit, opened: DataSet, data: str, noise: str, options: dict[str, Any]
+) -> AuditDocument:
     from symloss.cli.audit_files import compose
     from symloss.data.origins import origins
-    from symloss.report.audit_writing import measured, write_document
-    from symloss.robust.fit_folder import save_fit
+    from symloss.report.audit_writing import measured
+    from symloss.runs.settings import displayed_noise
 
     came_from = origins(data, opened, label=options["label"], image=options["image"], skip_bad=options["skip_bad"])
-    facts = [("Data", f"{data}, noise {noise}"), ("Model", _model_in_words(model)), ("Ranked by", "probability")]
+    facts = [
+        ("Data", f"{data}, labels {displayed_noise(data, noise)}"),
+        ("Model", _model_in_words(model)),
+        ("Ranked by", "probability"),
+    ]
     truth = measured(audit)
     facts += [("Measured", truth)] if truth is not None else []
     is_table = came_from.rows is not None and len(opened.input_shape) == 1
     table = Path(data) if is_table else None
-    document = compose(audit, facts, came_from, inputs=opened.train.inputs, table=table, label=options["label"])
+    return compose(audit, facts, came_from, inputs=opened.train.inputs, table=table, label=options["label"])
+
+
+def _write(
+    folder: Path, model: RobustClassifier, rows: FitData, opened: DataSet, document: AuditDocument, audit: Audit
+) -> list[Path]:
+    from symloss.report.audit_writing import write_document
+    from symloss.robust.fit_folder import save_fit
+
     save_fit(folder, model, rows, opened)
     return write_document(document, audit, folder)
+
+
+def _print_suspicious(document: AuditDocument, audit: Audit, top: int) -> None:
+    """The flagged labels, the most suspicious first."""
+    from symloss.cli.audit_files import row
+    from symloss.report.audit_writing import suspicious
+
+    shown = suspicious(audit)[:top]
+    if shown:
+        say(f"The {len(shown)} most suspicious labels; all are in audit.csv:")
+        print_rows([row(document, place) for place in shown])
 
 
 def _model_in_words(model: RobustClassifier) -> str:
