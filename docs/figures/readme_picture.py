@@ -1,16 +1,16 @@
-"""The picture of the README, from the measured rows in docs/results/fit: python docs/figures/readme_picture.py
+"""The picture of the README, from measured rows: python docs/figures/readme_picture.py [FOLDER]
 
 Left: accuracy on clean test data against the share of wrong labels. Right: how good the list of wrong labels is, by
-average precision. Both for digits, from the rows of `symloss bench fit`: mean and standard deviation over the seeds.
-The colours follow the reader's light or dark mode.
+average precision. Both for digits, from the rows of `symloss bench fit` in docs/results/fit: mean and standard
+deviation over the seeds. The colours follow the reader's light or dark mode.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 DOCS = Path(__file__).parents[1]
-PICTURE = DOCS / "images" / "fit-and-audit.svg"
+PICTURE = "fit-and-audit.svg"
 PAPER, INK, FAINT = "#ffffff", "#1f2328", "#d1d9e0"
 DARK = {PAPER: "#0d1117", INK: "#e6edf3", FAINT: "#3d444d"}
 METHODS = {
@@ -37,9 +37,16 @@ KINDS = {
 }
 
 
-def rows(results: Path) -> list[dict[str, Any]]:
+def draw(folder: Path) -> None:
+    """Write the picture."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        (folder / PICTURE).write_text(svg(panels(rows())))
+
+
+def rows() -> list[dict[str, Any]]:
     """All rows of digits that are finished."""
-    return [json.loads(path.read_text()) for path in sorted((results / "digits").glob("*.json"))]
+    return [json.loads(path.read_text()) for path in sorted((DOCS / "results" / "fit" / "digits").glob("*.json"))]
 
 
 def mean_and_spread(found: list[dict[str, Any]], method: str, noise: str, column: str) -> tuple[float, float]:
@@ -50,9 +57,8 @@ def mean_and_spread(found: list[dict[str, Any]], method: str, noise: str, column
     return statistics.mean(values), statistics.stdev(values)
 
 
-def draw(results: Path) -> Figure:
-    """The two panels."""
-    found = rows(results)
+def panels(found: list[dict[str, Any]]) -> Figure:
+    """Accuracy on the left, average precision on the right."""
     figure = Figure(figsize=(9.2, 3.7), layout="constrained", facecolor=PAPER)
     left, right = figure.subplots(1, 2)
     for place, (method, (name, colour, marker)) in enumerate(METHODS.items()):
@@ -104,14 +110,5 @@ def svg(figure: Figure) -> str:
     return "\n".join(line.rstrip() for line in f"{head}{style}\n {tag}{rest}".splitlines()) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, default=DOCS / "results" / "fit", help="the folder of measured rows")
-    parser.add_argument("--out", type=Path, default=PICTURE)
-    chosen = parser.parse_args()
-    chosen.out.write_text(svg(draw(chosen.results)))
-    print(chosen.out)
-
-
 if __name__ == "__main__":
-    main()
+    draw(Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "images")

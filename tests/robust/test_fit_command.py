@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -58,8 +59,6 @@ def test_it_finds_the_wrong_labels(fitted):
     wrong = set(range(0, 180, 5))
     assert len(flagged & wrong) > 0.8 * len(wrong)
     assert len(flagged - wrong) < 10
-    page = (folder / "model" / "audit.html").read_text()
-    assert "The CSV holds those that were made.</p>" in page  # symloss audit reads runs, not fits
 
 
 def test_it_prints_the_most_suspicious_labels(fitted):
@@ -75,11 +74,67 @@ def test_it_prints_the_most_suspicious_labels(fitted):
     assert [words[2:4] for words in printed] == [[row["given_label"], row["predicted_label"]] for row in flagged[:10]]
 
 
-def test_audit_says_that_a_fit_is_audited_already(fitted, run_command):
-    folder, _ = fitted
-    done = run_command("audit", "model", cwd=folder)
+def test_audit_lists_the_labels_of_a_fit(fitted, run_command):
+    folder, done = fitted
+    page = (folder / "model" / "audit.html").read_bytes()
+    listed = run_command("audit", "model", "--top", "10", cwd=folder)
+    assert listed.returncode == 0, listed.stderr
+    printed = done.stdout.splitlines()
+    start = printed.index("The 10 most suspicious labels; all are in audit.csv:")
+    assert [line.split() for line in listed.stdout.splitlines()[:11]] == [
+        line.split() for line in printed[start + 1 : start + 12]
+    ]
+    assert (folder / "model" / "audit.html").read_bytes() == page  # the browser knows decisions by it
+
+
+def test_apply_corrects_what_was_accepted(fitted, run_command, tmp_path):
+    """Every suggestion, and those that a person accepted on the page; the table itself stays as it was."""
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    table = (tmp_path / "bugs.csv").read_bytes()
+    with (tmp_path / "model" / "audit.csv").open() as file:
+        flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+    assert "symloss audit model --apply --decisions FILE" in (tmp_path / "model" / "audit.html").read_text()
+    every = changed_labels(tmp_path, run_command)
+    assert every == {int(row["row"]): row["predicted_label"] for row in flagged}
+    accepted, rejected = flagged[0], flagged[1]
+    (tmp_path / "corrected.csv").write_text(
+        "index,decision,corrected_label\n"
+        f"{accepted['index']},accepted,{accepted['predicted_label']}\n"
+        f"{rejected['index']},rejected,{rejected['given_label']}\n"
+    )
+    one = changed_labels(tmp_path, run_command, "--overwrite", "--decisions", "corrected.csv")
+    assert one == {int(accepted["row"]): accepted["predicted_label"]}
+    assert (tmp_path / "bugs.csv").read_bytes() == table
+
+
+def changed_labels(folder, run_command, *options):
+    done = run_command("audit", "model", "--apply", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    texts = [(folder / name).read_text() for name in ("bugs.csv", "bugs-corrected.csv")]
+    before, after = (list(csv.DictReader(text.splitlines())) for text in texts)
+    return {k: new["label"] for k, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
+
+
+def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_command, tmp_path):
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    table = (tmp_path / "bugs.csv").read_text()
+    (tmp_path / "bugs.csv").write_text(table.replace(",bee\n", ",cat\n", 1))
+    assert "bugs.csv must have the labels that model learned from; got others" in refusal(tmp_path, run_command)
+    (tmp_path / "bugs.csv").write_text(table)
+    assert "--model must be left out for model, a fit" in refusal(tmp_path, run_command, "--model", "mlp")
+    (tmp_path / "model" / "audit.npz").write_bytes(b"PK damaged")
+    assert "audit.npz must be the audit that symloss fit wrote" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "source.json").write_text('{"data": 3, "noise": "clean"}')
+    assert "source.json must hold data as a text; got 3" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "source.json").unlink()
+    assert "which older versions did not write; fit again; got model" in refusal(tmp_path, run_command)
+
+
+def refusal(folder, run_command, *options):
+    done = run_command("audit", "model", *options, cwd=folder)
     assert done.returncode == 2
-    assert "got a fit, 'model': symloss fit has audited its labels, audit.html and audit.csv are there" in done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
 
 
 def test_predict_works_on_it(fitted, run_command):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from symloss.report.audit_document import AuditDocument
     from symloss.robust import Audit, RobustClassifier
     from symloss.robust.fit_data import FitData
+    from symloss.robust.saved_audit import LabelSource
 
 WORK = "unfinished"
 """The folder, inside that of the fit, for what was found so far. The same command goes on with it after a kill."""
@@ -63,7 +65,9 @@ def fit(
     """
     from symloss.lab.on_ray import joblib_on_ray
     from symloss.models.factory import is_built_in
+    from symloss.report.audit_writing import write_document
     from symloss.robust import RobustClassifier
+    from symloss.robust.fit_folder import save_fit
 
     if model != "auto" and not is_built_in(model):
         raise ValueError(f"--model must be a network of symloss or timm, which predict can build; got {model!r}")
@@ -82,8 +86,10 @@ def fit(
     with contextlib.nullcontext() if ray is None else joblib_on_ray(ray):
         rows = _fitted(classifier, opened, noise, options["data_dir"])
     audit = _audit(classifier, rows, opened)
-    document = _document(classifier, audit, opened, data, noise, options)
-    files = _write(folder, classifier, rows, opened, document, audit)
+    source = _source(data, noise, options)
+    document = _document(folder, classifier, audit, opened, source)
+    save_fit(folder, classifier, rows, opened, audit, source)
+    files = write_document(document, audit, folder)
     shutil.rmtree(folder / WORK, ignore_errors=True)
     score = _test_accuracy(classifier, opened)
     if as_json:
@@ -122,17 +128,25 @@ def _audit(model: RobustClassifier, rows: FitData, opened: DataSet) -> Audit:
     return audit_fit(model, classes=opened.classes, truth=rows.truth)
 
 
+def _source(data: str, noise: str, options: dict[str, Any]) -> LabelSource:
+    from symloss.robust.saved_audit import LabelSource
+
+    names = ("label", "image", "drop", "categorical", "keep", "skip_bad")
+    return LabelSource(data, noise, **{name: options[name] for name in names})
+
+
 def _document(
-    model: RobustClassifier, audit: Audit, opened: DataSet, data: str, noise: str, options: dict[str, Any]
+    folder: Path, model: RobustClassifier, audit: Audit, opened: DataSet, source: LabelSource
 ) -> AuditDocument:
     from symloss.cli.audit_files import compose
     from symloss.data.origins import origins
     from symloss.report.audit_writing import measured
     from symloss.runs.settings import displayed_noise
 
-    came_from = origins(data, opened, label=options["label"], image=options["image"], skip_bad=options["skip_bad"])
+    label, data = source.label, source.data
+    came_from = origins(data, opened, label=label, image=source.image, skip_bad=source.skip_bad)
     facts = [
-        ("Data", f"{data}, labels {displayed_noise(data, noise)}"),
+        ("Data", f"{data}, labels {displayed_noise(data, source.noise)}"),
         ("Model", _model_in_words(model)),
         ("Ranked by", "probability"),
     ]
@@ -140,17 +154,9 @@ def _document(
     facts += [("Measured", truth)] if truth is not None else []
     is_table = came_from.rows is not None and len(opened.input_shape) == 1
     table = Path(data) if is_table else None
-    return compose(audit, facts, came_from, inputs=opened.train.inputs, table=table, label=options["label"])
-
-
-def _write(
-    folder: Path, model: RobustClassifier, rows: FitData, opened: DataSet, document: AuditDocument, audit: Audit
-) -> list[Path]:
-    from symloss.report.audit_writing import write_document
-    from symloss.robust.fit_folder import save_fit
-
-    save_fit(folder, model, rows, opened)
-    return write_document(document, audit, folder)
+    own = not opened.labels_are_true
+    reader = f"symloss audit {shlex.quote(str(folder))} --apply --decisions FILE" if own else ""
+    return compose(audit, facts, came_from, inputs=opened.train.inputs, table=table, label=label, reader=reader)
 
 
 def _print_suspicious(document: AuditDocument, audit: Audit, top: int) -> None:

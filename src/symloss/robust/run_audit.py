@@ -15,7 +15,6 @@ from symloss.data.dataset import Examples
 from symloss.noise.manifest import MANIFEST_FILE
 from symloss.noise.margins import margins
 from symloss.robust.audit import Audit, audit_labels
-from symloss.robust.saved_fit import is_saved_fit
 from symloss.robust.wrong_count import WrongCount, count_wrong
 from symloss.runs.margin_file import MARGINS, read_margins
 from symloss.runs.run_folder import RunFolder
@@ -60,11 +59,6 @@ def audit_run(
     folder = RunFolder(run)
     settings = folder.settings()
     if settings is None or folder.result() is None:
-        if is_saved_fit(run):
-            raise ValueError(
-                f"RUN must be the folder of a finished run; got a fit, {str(run)!r}: symloss fit has audited its "
-                "labels, audit.html and audit.csv are there"
-            )
         state = "no run" if settings is None else "one that is not finished (the command that began it goes on)"
         raise ValueError(f"RUN must be the folder of a finished run; got {state}, {str(run)!r}")
     network = trained(run, model=model)
