@@ -4,11 +4,13 @@ import csv
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from symloss.cli import fit_command
 from symloss.cli.application import app
 from symloss.robust import fit_data
 from symloss.robust.saved_fit import load_predictor
@@ -168,6 +170,12 @@ def test_a_damaged_model_is_refused(fitted, tmp_path):
     (tmp_path / "model.npz").write_bytes(b"PK damaged")
     with pytest.raises(ValueError, match="must hold a model that symloss fit wrote"):
         load_predictor(tmp_path)
+
+
+def test_the_folder_is_called_after_the_data():
+    """Labels of unknown quality are not called clean."""
+    assert fit_command._folder("my photos/", "clean", 0, None, False) == Path("fits/my-photos-0")
+    assert fit_command._folder("digits", "sym:0.3", 1, None, False) == Path("fits/digits-sym-0.3-1")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,8 @@ def fit(
 def _folder(data: str, noise: str, seed: int, out: Path | None, overwrite: bool) -> Path:
     from symloss.robust.saved_fit import is_saved_fit
 
-    folder = out or Path("fits") / re.sub(r"[^\w.-]+", "-", f"{Path(data).stem}-{noise}-{seed}")
+    added = f"-{noise}" if noise != "clean" else ""
+    folder = out or Path("fits") / re.sub(r"[^\w.-]+", "-", f"{Path(data).stem}{added}-{seed}")
     if is_saved_fit(folder) and not overwrite:
         raise ValueError(f"--out must be a folder without a model; got {str(folder)!r}: --overwrite replaces its model")
     return folder
