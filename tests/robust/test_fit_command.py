@@ -172,6 +172,17 @@ def test_a_damaged_model_is_refused(fitted, tmp_path):
         load_predictor(tmp_path)
 
 
+def test_it_says_what_a_large_share_may_mean(fitted, tmp_path, run_command):
+    """Features that say nothing of the class: every label is doubtful, and the list is worth nothing."""
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.normal():.3f},{rng.normal():.3f},{CLASSES[k % 3]}" for k in range(150)]
+    (tmp_path / "blind.csv").write_text("\n".join(["length,width,label", *lines, ""]))
+    done = run_command("fit", "--data", "blind.csv", "--budget", "0.5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "If you expect far fewer, these learners cannot tell your classes apart" in done.stdout
+    assert "If you expect far fewer" not in fitted[1].stdout
+
+
 def test_the_folder_is_called_after_the_data():
     """Labels of unknown quality are not called clean."""
     assert fit_command._folder("my photos/", "clean", 0, None, False) == Path("fits/my-photos-0")

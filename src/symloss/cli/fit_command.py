@@ -27,6 +27,8 @@ WORK = "unfinished"
 """The folder, inside that of the fit, for what was found so far. The same command goes on with it after a kill."""
 SHOWN = 8
 """How many candidates are printed."""
+MANY = 0.3
+"""The share of wrong labels above which the command says what else it may mean."""
 OPTIONS = ("label", "image", "test", "drop", "categorical", "keep", "size", "data_dir", "skip_bad")
 
 
@@ -210,6 +212,11 @@ def _verdict(model: RobustClassifier, audit: Audit, score: float | None) -> list
         f"About {100 * model.noise_rate_:.0f} % of the labels look wrong ({100 * low:.0f} to {100 * high:.0f} %): "
         f"{model.n_wrong_:,} of {len(audit):,}.",
     ]
+    if audit.truth is None and model.noise_rate_ > MANY:
+        lines.append(
+            "If you expect far fewer, these learners cannot tell your classes apart, and doubtful examples look wrong: "
+            "check some on the page before you trust the list."
+        )
     plain = _plain_network(model)
     if plain is not None:
         lines.append(f"A network with cross-entropy, stopped in time, would be right in about {100 * plain:.1f} %.")
