@@ -177,8 +177,9 @@ def test_it_says_what_a_large_share_may_mean(fitted, tmp_path, run_command):
     rng = np.random.default_rng(0)
     lines = [f"{rng.normal():.3f},{rng.normal():.3f},{CLASSES[k % 3]}" for k in range(150)]
     (tmp_path / "blind.csv").write_text("\n".join(["length,width,label", *lines, ""]))
-    done = run_command("fit", "--data", "blind.csv", "--budget", "0.5", cwd=tmp_path)
+    done = run_command("fit", "--data", "blind.csv", "--budget", "0.5", "--out", "my fit", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert "symloss predict 'my fit' DATA" in done.stdout  # to be pasted
     assert "If you expect far fewer, these learners cannot tell your classes apart" in done.stdout
     assert "If you expect far fewer" not in fitted[1].stdout
 

@@ -102,7 +102,7 @@ def fit(
         say(line)
     _print_suspicious(document, audit, top)
     say(f"took {time.perf_counter() - started:.0f} s; look at {visible(str(files[-1]))}, predict with:")
-    say(f"  symloss predict {visible(str(folder))} DATA")
+    say(f"  symloss predict {visible(shlex.quote(str(folder)))} DATA")
 
 
 def _folder(data: str, noise: str, seed: int, out: Path | None, overwrite: bool) -> Path:
