@@ -46,6 +46,8 @@ def folder(tmp_path, monkeypatch):
     for module in ("mylosses.py", "mypackage/losses.py"):
         (tmp_path / module).parent.mkdir(exist_ok=True)
         (tmp_path / module).write_text(OWN)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "activate").touch()  # the environment of the tests is active already
     for name in ("Makefile", "pyproject.toml", "constraints.txt", "examples", "benchmarks"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "docs" / "results").mkdir(parents=True)

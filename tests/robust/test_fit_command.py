@@ -3,11 +3,14 @@
 import csv
 import dataclasses
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from symloss.cli import fit_command
 from symloss.cli.application import app
 from symloss.robust import fit_data
 from symloss.robust.saved_fit import load_predictor
@@ -44,6 +47,7 @@ def test_it_says_what_it_found(fitted):
     assert "of the labels look wrong" in done.stdout
     assert "clean, estimated" in done.stdout
     assert "symloss predict model DATA" in done.stdout
+    assert "noise" not in done.stderr  # none was added, and the labels are not clean
     kept = {path.name for path in (folder / "model").iterdir()}
     assert {"model.json", "model.npz", "networks.pt", "columns.json", "audit.csv", "audit.html"} <= kept
     assert "unfinished" not in kept
@@ -57,8 +61,82 @@ def test_it_finds_the_wrong_labels(fitted):
     wrong = set(range(0, 180, 5))
     assert len(flagged & wrong) > 0.8 * len(wrong)
     assert len(flagged - wrong) < 10
-    page = (folder / "model" / "audit.html").read_text()
-    assert "The CSV holds those that were made.</p>" in page  # symloss audit reads runs, not fits
+
+
+def test_it_prints_the_most_suspicious_labels(fitted):
+    folder, done = fitted
+    with (folder / "model" / "audit.csv").open() as file:
+        flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+    flagged.sort(key=lambda row: float(row["label_score"]))
+    lines = done.stdout.splitlines()
+    start = lines.index("The 10 most suspicious labels; all are in audit.csv:")
+    assert lines[start + 1].split() == ["example", "given", "suggested", "score"]
+    printed = [line.split() for line in lines[start + 2 : start + 12]]
+    assert [int(words[1]) for words in printed] == [int(row["row"]) for row in flagged[:10]]
+    assert [words[2:4] for words in printed] == [[row["given_label"], row["predicted_label"]] for row in flagged[:10]]
+
+
+def test_audit_lists_the_labels_of_a_fit(fitted, run_command):
+    folder, done = fitted
+    page = (folder / "model" / "audit.html").read_bytes()
+    listed = run_command("audit", "model", "--top", "10", cwd=folder)
+    assert listed.returncode == 0, listed.stderr
+    printed = done.stdout.splitlines()
+    start = printed.index("The 10 most suspicious labels; all are in audit.csv:")
+    assert [line.split() for line in listed.stdout.splitlines()[:11]] == [
+        line.split() for line in printed[start + 1 : start + 12]
+    ]
+    assert (folder / "model" / "audit.html").read_bytes() == page  # the browser knows decisions by it
+
+
+def test_apply_corrects_what_was_accepted(fitted, run_command, tmp_path):
+    """Every suggestion, and those that a person accepted on the page; the table itself stays as it was."""
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    table = (tmp_path / "bugs.csv").read_bytes()
+    with (tmp_path / "model" / "audit.csv").open() as file:
+        flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+    assert "symloss audit model --apply --decisions FILE" in (tmp_path / "model" / "audit.html").read_text()
+    every = changed_labels(tmp_path, run_command)
+    assert every == {int(row["row"]): row["predicted_label"] for row in flagged}
+    accepted, rejected = flagged[0], flagged[1]
+    (tmp_path / "corrected.csv").write_text(
+        "index,decision,corrected_label\n"
+        f"{accepted['index']},accepted,{accepted['predicted_label']}\n"
+        f"{rejected['index']},rejected,{rejected['given_label']}\n"
+    )
+    one = changed_labels(tmp_path, run_command, "--overwrite", "--decisions", "corrected.csv")
+    assert one == {int(accepted["row"]): accepted["predicted_label"]}
+    assert (tmp_path / "bugs.csv").read_bytes() == table
+
+
+def changed_labels(folder, run_command, *options):
+    done = run_command("audit", "model", "--apply", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    texts = [(folder / name).read_text() for name in ("bugs.csv", "bugs-corrected.csv")]
+    before, after = (list(csv.DictReader(text.splitlines())) for text in texts)
+    return {k: new["label"] for k, (old, new) in enumerate(zip(before, after, strict=True)) if old != new}
+
+
+def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_command, tmp_path):
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    table = (tmp_path / "bugs.csv").read_text()
+    (tmp_path / "bugs.csv").write_text(table.replace(",bee\n", ",cat\n", 1))
+    assert "bugs.csv must have the labels that model learned from; got others" in refusal(tmp_path, run_command)
+    (tmp_path / "bugs.csv").write_text(table)
+    assert "--model must be left out for model, a fit" in refusal(tmp_path, run_command, "--model", "mlp")
+    (tmp_path / "model" / "audit.npz").write_bytes(b"PK damaged")
+    assert "audit.npz must be the audit that symloss fit wrote" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "source.json").write_text('{"data": 3, "noise": "clean"}')
+    assert "source.json must hold data as a text; got 3" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "source.json").unlink()
+    assert "which older versions did not write; fit again; got model" in refusal(tmp_path, run_command)
+
+
+def refusal(folder, run_command, *options):
+    done = run_command("audit", "model", *options, cwd=folder)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
 
 
 def test_predict_works_on_it(fitted, run_command):
@@ -92,6 +170,24 @@ def test_a_damaged_model_is_refused(fitted, tmp_path):
     (tmp_path / "model.npz").write_bytes(b"PK damaged")
     with pytest.raises(ValueError, match="must hold a model that symloss fit wrote"):
         load_predictor(tmp_path)
+
+
+def test_it_says_what_a_large_share_may_mean(fitted, tmp_path, run_command):
+    """Features that say nothing of the class: every label is doubtful, and the list is worth nothing."""
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.normal():.3f},{rng.normal():.3f},{CLASSES[k % 3]}" for k in range(150)]
+    (tmp_path / "blind.csv").write_text("\n".join(["length,width,label", *lines, ""]))
+    done = run_command("fit", "--data", "blind.csv", "--budget", "0.5", "--out", "my fit", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "symloss predict 'my fit' DATA" in done.stdout  # to be pasted
+    assert "If you expect far fewer, these learners cannot tell your classes apart" in done.stdout
+    assert "If you expect far fewer" not in fitted[1].stdout
+
+
+def test_the_folder_is_called_after_the_data():
+    """Labels of unknown quality are not called clean."""
+    assert fit_command._folder("my photos/", "clean", 0, None, False) == Path("fits/my-photos-0")
+    assert fit_command._folder("digits", "sym:0.3", 1, None, False) == Path("fits/digits-sym-0.3-1")
 
 
 @pytest.mark.parametrize(

@@ -11,25 +11,26 @@ from symloss.data.origins import Origins
 from symloss.report.csv_table import without_formula
 
 if TYPE_CHECKING:
-    from symloss.runs.settings import Settings
+    from symloss.robust.saved_audit import LabelSource
 
 MOVES = "moves.csv"
 
 
-def target(settings: Settings, out: Path, overwrite: bool) -> Path:
+def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     """The file that will be written: a table beside the original, or the moves of a folder of images."""
+    from symloss.data.names import KNOWN
     from symloss.data.opening import TABLES
     from symloss.runs.settings import displayed_noise
 
-    data = Path(settings.data)
-    own = not settings.data_is_published
+    data = Path(source.data)
+    own = source.data not in KNOWN
     is_table = own and data.suffix.lower() in TABLES and data.is_file()
     if not is_table and not (own and data.is_dir()):
-        raise ValueError(f"--apply must be for a table or a folder of images of your own; got {settings.data}")
-    if settings.noise != "clean":
+        raise ValueError(f"--apply must be for a table or a folder of images of your own; got {source.data}")
+    if source.noise != "clean":
         raise ValueError(
             "--apply must be for labels as they are in the data; got a run that added noise to them, "
-            f"{displayed_noise(settings.data, settings.noise)}"
+            f"{displayed_noise(source.data, source.noise)}"
         )
     path = data.with_stem(f"{data.stem}-corrected") if is_table else out / MOVES
     if path.exists() and not overwrite:
@@ -37,11 +38,11 @@ def target(settings: Settings, out: Path, overwrite: bool) -> Path:
     return path
 
 
-def write_corrected(settings: Settings, origins: Origins, labels: dict[int, str], path: Path) -> None:
+def write_corrected(source: LabelSource, origins: Origins, labels: dict[int, str], path: Path) -> None:
     """Write the corrected table, or the moves of files, to a path.
 
     Args:
-        settings: of the run.
+        source: of the labels.
         origins: where all examples of the data set came from.
         labels: the new label of each example to change, by its position in the data set.
         path: see :func:`target`.
@@ -50,10 +51,10 @@ def write_corrected(settings: Settings, origins: Origins, labels: dict[int, str]
     from symloss.data.image_moves import image_moves
     from symloss.writing import write_whole
 
-    data = Path(settings.data)
+    data = Path(source.data)
     if origins.rows is not None:
         rows = {origins.rows[position]: label for position, label in labels.items()}
-        write_whole(path, corrected_table(data, settings.label, rows))
+        write_whole(path, corrected_table(data, source.label, rows))
         return
     assert origins.files is not None
     text = io.StringIO()

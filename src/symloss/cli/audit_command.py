@@ -1,9 +1,10 @@
-"""``symloss audit`` finds the labels of a run that look wrong."""
+"""``symloss audit`` finds the labels of a run that look wrong, and lists those of a fit."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -11,8 +12,10 @@ from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 
 if TYPE_CHECKING:
+    from symloss.data.origins import Origins
     from symloss.report.audit_document import AuditDocument
     from symloss.robust import Audit, RunAudit
+    from symloss.robust.saved_audit import LabelSource
 
 READER = "symloss audit RUN --apply --decisions FILE"
 """What reads the CSV of decisions that the page writes."""
@@ -20,7 +23,7 @@ READER = "symloss audit RUN --apply --decisions FILE"
 
 @shared({name: WHAT[name] for name in ("data_dir", "skip_bad")})
 def audit(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run, or of a fit.", show_default=False)],
     top: Annotated[int, typer.Option(min=0, help="How many of the most suspicious labels to print.")] = 10,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the files.", show_default="the run's folder")
@@ -42,32 +45,76 @@ def audit(
     """Rank the labels that a run was trained on, say how many are wrong, flag them, and suggest the right ones.
 
     Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to look at suspicious labels, and to accept or
-    reject suggestions). The data is never changed.
+    reject suggestions). A fit has these files already; its labels are listed. The data is never changed.
     """
     from symloss.cli.audit_apply import target, write_corrected
-    from symloss.data.origins import origins
     from symloss.report.audit_decisions import corrections
     from symloss.report.audit_writing import write_document
-    from symloss.robust import audit_run
+    from symloss.robust.saved_fit import is_saved_fit
 
     if decisions is not None and not apply:
         raise ValueError("--decisions must come with --apply; got it alone")
-    found = audit_run(run, model=model, root=options["data_dir"], skip_bad=options["skip_bad"])
-    settings, data = found.settings, found.task.data
-    came_from = origins(settings.data, data, label=settings.label, image=settings.image, skip_bad=options["skip_bad"])
-    document = _document(run, found, came_from)
-    corrected = target(settings, out or run, overwrite) if apply else None
+    fit = is_saved_fit(run)
+    if fit and model is not None:
+        raise ValueError(f"--model must be left out for {run}, a fit; got {model!r}")
+    found = _of_fit(run, options) if fit else _of_run(run, model, options)
+    corrected = target(found.source, out or run, overwrite) if apply else None
     labels = corrections(found.audit, decisions) if apply else {}
-    files = write_document(document, found.audit, out or run)
+    files = [] if fit else write_document(found.document, found.audit, out or run)
     if corrected is not None:
-        write_corrected(settings, came_from, labels, corrected)
+        write_corrected(found.source, found.origins, labels, corrected)
         files.append(corrected)
     if as_json:
-        print_json(_as_json(found, document, top, files))
+        print_json(_as_json(found, top, files))
         return
-    _print(found.audit, document, top)
+    _print(found.audit, found.document, top)
     for file in files:
         say(f"written to {visible(str(file))}", err=True)
+
+
+class Found(NamedTuple):
+    """The audit of a run or a fit, and where its labels came from."""
+
+    audit: Audit
+    document: AuditDocument
+    source: LabelSource
+    origins: Origins
+    method: str
+    """How the wrong labels were counted."""
+
+
+def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
+    from symloss.data.origins import origins
+    from symloss.robust import audit_run
+    from symloss.robust.saved_audit import LabelSource
+
+    skip_bad = options["skip_bad"]
+    found = audit_run(run, model=model, root=options["data_dir"], skip_bad=skip_bad)
+    settings = found.settings
+    source = LabelSource(settings.data, settings.noise, settings.label, settings.image, skip_bad=skip_bad)
+    came_from = origins(source.data, found.task.data, label=source.label, image=source.image, skip_bad=skip_bad)
+    return Found(found.audit, _document(run, found, came_from), source, came_from, found.count.method)
+
+
+def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
+    """The labels as they were when the fit learned from them; others are refused."""
+    from symloss.data.origins import origins
+    from symloss.report.audit_writing import audit_document
+    from symloss.robust.saved_audit import load_audit, load_source
+    from symloss.training.task import open_for_training
+
+    source, audit = load_source(folder), load_audit(folder)
+    columns = {name: getattr(source, name) for name in ("label", "image", "drop", "categorical", "keep", "skip_bad")}
+    data = open_for_training(source.data, options["data_dir"], size="fit", **columns)
+    labels = data.train.labels.numpy()
+    if source.noise == "clean" and (data.classes != audit.classes or labels.tolist() != audit.given.tolist()):
+        raise ValueError(
+            f"{source.data} must have the labels that {folder} learned from; got others, so they have changed since"
+        )
+    audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
+    came_from = origins(source.data, data, label=source.label, image=source.image, skip_bad=source.skip_bad)
+    document = audit_document(audit, (), (), rows=came_from.rows, files=came_from.files)
+    return Found(audit, document, source, came_from, "the fit")
 
 
 def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
@@ -103,6 +150,7 @@ def _noise(found: RunAudit) -> str:
 
 def _print(audit: Audit, document: AuditDocument, top: int) -> None:
     """The ranking is the output; the verdict goes beside it, so that a pipe gets rows alone."""
+    from symloss.cli.audit_files import row
     from symloss.report.audit_writing import measured, verdict
 
     low, high = audit.n_wrong_interval
@@ -112,33 +160,25 @@ def _print(audit: Audit, document: AuditDocument, top: int) -> None:
     if truth is not None:
         say(truth, err=True)
     if top:
-        print_rows([_row(document, int(place)) for place in audit.order[:top]])
+        print_rows([row(document, int(place)) for place in audit.order[:top]])
 
 
-def _row(document: AuditDocument, place: int) -> dict[str, Any]:
-    names = document.classes
-    return {
-        "example": document.name(place),
-        "given": names[document.given[place]],
-        "suggested": names[document.predicted[place]],
-        "score": f"{document.label_scores[place]:.3g}",
-    }
+def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
+    from symloss.cli.audit_files import row
 
-
-def _as_json(found: RunAudit, document: AuditDocument, top: int, files: list[Path]) -> dict[str, Any]:
-    audit = found.audit
+    audit, document = found.audit, found.document
     return {
         "labels": len(audit),
         "n_wrong": audit.n_wrong,
         "n_wrong_interval": list(audit.n_wrong_interval),
-        "method": found.count.method,
+        "method": found.method,
         "really_wrong": audit.really_wrong,
         "average_precision": audit.average_precision,
         "precision": audit.precision,
         "recall": audit.recall,
         "right_suggestions": audit.right_suggestions,
         "top": [
-            {"index": int(document.index[place])} | _row(document, int(place)) for place in audit.order[:top].tolist()
+            {"index": int(document.index[place])} | row(document, int(place)) for place in audit.order[:top].tolist()
         ],
         "files": [str(file) for file in files],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symloss.data.dataset import Inputs
 from symloss.data.origins import Origins
@@ -54,6 +54,17 @@ def compose(
             break
         suspects.append(Suspect(place, picture, cells.get(rows[place], ()) if rows else ()))
     return audit_document(audit, facts, suspects, columns, rows=rows, files=files, reader=reader)
+
+
+def row(document: AuditDocument, place: int) -> dict[str, Any]:
+    """One label as the commands print it: the file or row, what it is called, what it should be, and the score."""
+    names = document.classes
+    return {
+        "example": document.name(place),
+        "given": names[document.given[place]],
+        "suggested": names[document.predicted[place]],
+        "score": f"{document.label_scores[place]:.3g}",
+    }
 
 
 def _picture(inputs: Inputs, position: int) -> bytes | None:

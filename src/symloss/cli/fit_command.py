@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -17,13 +18,17 @@ from symloss.cli.training import open_from
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
+    from symloss.report.audit_document import AuditDocument
     from symloss.robust import Audit, RobustClassifier
     from symloss.robust.fit_data import FitData
+    from symloss.robust.saved_audit import LabelSource
 
 WORK = "unfinished"
 """The folder, inside that of the fit, for what was found so far. The same command goes on with it after a kill."""
 SHOWN = 8
 """How many candidates are printed."""
+MANY = 0.3
+"""The share of wrong labels above which the command says what else it may mean."""
 OPTIONS = ("label", "image", "test", "drop", "categorical", "keep", "size", "data_dir", "skip_bad")
 
 
@@ -46,6 +51,7 @@ def fit(
         str | None,
         typer.Option(help="Address of a Ray cluster that shares the learners, or auto.", show_default="this machine"),
     ] = None,
+    top: Annotated[int, typer.Option(min=0, help="How many of the labels that look wrong to print.")] = 10,
     simple: Annotated[bool, typer.Option("--simple", help="One learner instead of the mean of the leaders.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the model.", show_default="fits/ and the data's name")
@@ -61,7 +67,9 @@ def fit(
     """
     from symloss.lab.on_ray import joblib_on_ray
     from symloss.models.factory import is_built_in
+    from symloss.report.audit_writing import write_document
     from symloss.robust import RobustClassifier
+    from symloss.robust.fit_folder import save_fit
 
     if model != "auto" and not is_built_in(model):
         raise ValueError(f"--model must be a network of symloss or timm, which predict can build; got {model!r}")
@@ -80,7 +88,10 @@ def fit(
     with contextlib.nullcontext() if ray is None else joblib_on_ray(ray):
         rows = _fitted(classifier, opened, noise, options["data_dir"])
     audit = _audit(classifier, rows, opened)
-    files = _write(folder, classifier, rows, audit, opened, data, noise, options)
+    source = _source(data, noise, options)
+    document = _document(folder, classifier, audit, opened, source)
+    save_fit(folder, classifier, rows, opened, audit, source)
+    files = write_document(document, audit, folder)
     shutil.rmtree(folder / WORK, ignore_errors=True)
     score = _test_accuracy(classifier, opened)
     if as_json:
@@ -89,14 +100,16 @@ def fit(
     print_rows(_candidates(classifier))
     for line in _verdict(classifier, audit, score):
         say(line)
+    _print_suspicious(document, audit, top)
     say(f"took {time.perf_counter() - started:.0f} s; look at {visible(str(files[-1]))}, predict with:")
-    say(f"  symloss predict {visible(str(folder))} DATA")
+    say(f"  symloss predict {visible(shlex.quote(str(folder)))} DATA")
 
 
 def _folder(data: str, noise: str, seed: int, out: Path | None, overwrite: bool) -> Path:
     from symloss.robust.saved_fit import is_saved_fit
 
-    folder = out or Path("fits") / re.sub(r"[^\w.-]+", "-", f"{Path(data).stem}-{noise}-{seed}")
+    added = f"-{noise}" if noise != "clean" else ""
+    folder = out or Path("fits") / re.sub(r"[^\w.-]+", "-", f"{Path(data).stem}{added}-{seed}")
     if is_saved_fit(folder) and not overwrite:
         raise ValueError(f"--out must be a folder without a model; got {str(folder)!r}: --overwrite replaces its model")
     return folder
@@ -106,7 +119,8 @@ def _fitted(model: RobustClassifier, opened: DataSet, noise: str, root: Path | N
     from symloss.robust.fit_data import fit_data
 
     rows = fit_data(opened, noise, model.random_state, root)
-    say(f"{len(rows.noisy):,} examples of {len(opened.classes)} classes; noise {noise}", err=True)
+    added = f"; noise {noise}" if noise != "clean" else ""
+    say(f"{len(rows.noisy):,} examples of {len(opened.classes)} classes{added}", err=True)
     model.fit(rows.features, rows.noisy)
     return rows
 
@@ -117,30 +131,46 @@ def _audit(model: RobustClassifier, rows: FitData, opened: DataSet) -> Audit:
     return audit_fit(model, classes=opened.classes, truth=rows.truth)
 
 
-def _write(
-    folder: Path,
-    model: RobustClassifier,
-    rows: FitData,
-    audit: Audit,
-    opened: DataSet,
-    data: str,
-    noise: str,
-    options: dict[str, Any],
-) -> list[Path]:
+def _source(data: str, noise: str, options: dict[str, Any]) -> LabelSource:
+    from symloss.robust.saved_audit import LabelSource
+
+    names = ("label", "image", "drop", "categorical", "keep", "skip_bad")
+    return LabelSource(data, noise, **{name: options[name] for name in names})
+
+
+def _document(
+    folder: Path, model: RobustClassifier, audit: Audit, opened: DataSet, source: LabelSource
+) -> AuditDocument:
     from symloss.cli.audit_files import compose
     from symloss.data.origins import origins
-    from symloss.report.audit_writing import measured, write_document
-    from symloss.robust.fit_folder import save_fit
+    from symloss.report.audit_writing import measured
+    from symloss.runs.settings import displayed_noise
 
-    came_from = origins(data, opened, label=options["label"], image=options["image"], skip_bad=options["skip_bad"])
-    facts = [("Data", f"{data}, noise {noise}"), ("Model", _model_in_words(model)), ("Ranked by", "probability")]
+    label, data = source.label, source.data
+    came_from = origins(data, opened, label=label, image=source.image, skip_bad=source.skip_bad)
+    facts = [
+        ("Data", f"{data}, labels {displayed_noise(data, source.noise)}"),
+        ("Model", _model_in_words(model)),
+        ("Ranked by", "probability"),
+    ]
     truth = measured(audit)
     facts += [("Measured", truth)] if truth is not None else []
     is_table = came_from.rows is not None and len(opened.input_shape) == 1
     table = Path(data) if is_table else None
-    document = compose(audit, facts, came_from, inputs=opened.train.inputs, table=table, label=options["label"])
-    save_fit(folder, model, rows, opened)
-    return write_document(document, audit, folder)
+    own = not opened.labels_are_true
+    reader = f"symloss audit {shlex.quote(str(folder))} --apply --decisions FILE" if own else ""
+    return compose(audit, facts, came_from, inputs=opened.train.inputs, table=table, label=label, reader=reader)
+
+
+def _print_suspicious(document: AuditDocument, audit: Audit, top: int) -> None:
+    """The flagged labels, the most suspicious first."""
+    from symloss.cli.audit_files import row
+    from symloss.report.audit_writing import suspicious
+
+    shown = suspicious(audit)[:top]
+    if shown:
+        say(f"The {len(shown)} most suspicious labels; all are in audit.csv:")
+        print_rows([row(document, place) for place in shown])
 
 
 def _model_in_words(model: RobustClassifier) -> str:
@@ -182,6 +212,11 @@ def _verdict(model: RobustClassifier, audit: Audit, score: float | None) -> list
         f"About {100 * model.noise_rate_:.0f} % of the labels look wrong ({100 * low:.0f} to {100 * high:.0f} %): "
         f"{model.n_wrong_:,} of {len(audit):,}.",
     ]
+    if audit.truth is None and model.noise_rate_ > MANY:
+        lines.append(
+            "If you expect far fewer, these learners cannot tell your classes apart, and doubtful examples look wrong: "
+            "check some on the page before you trust the list."
+        )
     plain = _plain_network(model)
     if plain is not None:
         lines.append(f"A network with cross-entropy, stopped in time, would be right in about {100 * plain:.1f} %.")

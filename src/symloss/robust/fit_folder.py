@@ -11,7 +11,9 @@ from symloss.data.bad_files import BadFiles, warn
 from symloss.data.dataset import DataSet
 from symloss.data.table_encoder import TableEncoder
 from symloss.data.unlabelled import Wanted, open_inputs
+from symloss.robust.audit import Audit
 from symloss.robust.fit_data import FitData, features_of
+from symloss.robust.saved_audit import LabelSource, save_audit
 from symloss.robust.saved_fit import load_predictor, save_predictor
 from symloss.runs.run_folder import COLUMNS, DATA, DataDescription, RunFolder
 from symloss.training.prediction import Predictions
@@ -21,14 +23,18 @@ if TYPE_CHECKING:
     from symloss.robust.classifier import RobustClassifier
 
 
-def save_fit(path: Path, model: RobustClassifier, rows: FitData, data: DataSet) -> None:
-    """Write the model of a fit, and all that predictions on other data need.
+def save_fit(
+    path: Path, model: RobustClassifier, rows: FitData, data: DataSet, audit: Audit, source: LabelSource
+) -> None:
+    """Write the model of a fit, its audit, and all that predictions on other data need.
 
     Args:
         path: the folder. It is made if it does not exist.
         model: the estimator after its fit.
         rows: what it was fitted to.
         data: the data set of the rows.
+        audit: of its labels.
+        source: where they came from.
     """
     with clear_write_errors(path):
         path.mkdir(parents=True, exist_ok=True)
@@ -37,6 +43,7 @@ def save_fit(path: Path, model: RobustClassifier, rows: FitData, data: DataSet) 
     if data.encoder is not None:
         folder.write(COLUMNS, data.encoder.to_document())
     rows.corruption.save(path)
+    save_audit(audit, source, path)
     features = rows.features.reshape(len(rows.noisy), -1)
     save_predictor(model.predictor_, features, model.trained_labels_, None, model.seed_, path)
 

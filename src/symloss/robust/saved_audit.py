@@ -1,0 +1,81 @@
+"""The audit of a fit on disk, so that the labels can be listed and corrected later."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from symloss import checks
+from symloss.robust.audit import Audit
+from symloss.runs.run_folder import DATA, RunFolder
+from symloss.writing import write_whole
+
+SOURCE, LABELS = "source.json", "audit.npz"
+_ARRAYS = {"given": np.int64, "suggested": np.int64, "label_scores": np.float64, "flagged": np.bool_}
+
+
+@dataclass(frozen=True)
+class LabelSource:
+    """Where labels came from, and what opens them again.
+
+    Args:
+        data: the name or path of the data.
+        noise: that was added to the labels; "clean" if none was.
+        label, image: the columns of a table.
+        drop, categorical, keep: columns of a table, separated by commas.
+        skip_bad: whether bad files and rows were left out.
+    """
+
+    data: str
+    noise: str
+    label: str = "label"
+    image: str | None = None
+    drop: str | None = None
+    categorical: str | None = None
+    keep: str | None = None
+    skip_bad: bool = False
+
+
+def save_audit(audit: Audit, source: LabelSource, path: Path) -> None:
+    """Write an audit and the source of its labels into the folder of a fit."""
+    content = io.BytesIO()
+    np.savez_compressed(content, interval=audit.n_wrong_interval, **{name: getattr(audit, name) for name in _ARRAYS})
+    write_whole(path / LABELS, content.getvalue())
+    RunFolder(path).write(SOURCE, asdict(source))
+
+
+def load_source(path: Path) -> LabelSource:
+    """Read the source of the labels of a fit. The folder may be somebody else's, so every value is checked."""
+    document = RunFolder(path).read(SOURCE, needs=("data", "noise"))
+    if document is None:
+        raise ValueError(f"RUN must be a fit with {SOURCE}, which older versions did not write; fit again; got {path}")
+    for name, value in document.items():
+        if not isinstance(value, bool if name == "skip_bad" else str | None):
+            raise ValueError(f"{path / SOURCE} must hold {name} as a text; got {checks.brief(value)}")
+    known = {field.name for field in fields(LabelSource)}
+    return LabelSource(**{name: value for name, value in document.items() if name in known})
+
+
+def load_audit(path: Path) -> Audit:
+    """Read the audit of a fit."""
+    description = RunFolder(path).data()
+    try:
+        if description is None:
+            raise ValueError(f"no {DATA}")
+        classes = tuple(description.classes)
+        with np.load(path / LABELS, allow_pickle=False) as file:
+            arrays: dict[str, Any] = {name: file[name].astype(kind) for name, kind in _ARRAYS.items()}
+            low, high = map(int, file["interval"])
+        if len({each.shape for each in arrays.values()}) > 1 or arrays["given"].ndim != 1:
+            raise ValueError("arrays of different shapes")
+        numbers = np.concatenate([arrays["given"], arrays["suggested"]])
+        if not ((numbers >= 0) & (numbers < len(classes))).all():
+            raise ValueError(f"labels beyond the {len(classes)} classes")
+    except Exception as error:
+        raise ValueError(f"{path / LABELS} must be the audit that symloss fit wrote; got {error}") from error
+    count, places = int(arrays["flagged"].sum()), np.arange(len(arrays["given"]))
+    return Audit(**arrays, n_wrong=count, n_wrong_interval=(low, high), classes=classes, positions=places)
