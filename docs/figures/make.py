@@ -12,18 +12,29 @@ import appendices
 import deviating_gradients
 import noise_matrices
 import published
+import readme_picture
 import sensitivity
 import symmetry
 import unit_scores
 
 IMAGES = Path(__file__).parents[1] / "images"
+SCRIPTS = (
+    readme_picture,
+    symmetry,
+    published,
+    noise_matrices,
+    unit_scores,
+    deviating_gradients,
+    sensitivity,
+    appendices,
+)
 
 
 def main() -> None:
     """Write all figures."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
     folder.mkdir(parents=True, exist_ok=True)
-    for script in (symmetry, published, noise_matrices, unit_scores, deviating_gradients, sensitivity, appendices):
+    for script in SCRIPTS:
         script.draw(folder)
 
 
