@@ -49,7 +49,10 @@ def reproduce(
     retries: Annotated[int, typer.Option(help="How often a cell that lost its machine is tried again.", min=0)] = 3,
     keep: Annotated[
         Path | None,
-        typer.Option(help="A file (.jsonl) of results: what is in it counts as done, and new results are added to it."),
+        typer.Option(
+            help="A file (.jsonl) of results: what is in it counts as done, and new results are added to it.",
+            show_default="none",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and what it would take.", show_default=OFF)
