@@ -19,7 +19,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def build(folder: Path) -> int:
-    """Build the site; the exit code of Sphinx."""
+    """Build the site; the exit code of Sphinx. Files of an earlier build that are no pages any more are removed."""
+    if (folder / "source").exists() and not (folder / "source" / "api.rst").exists():
+        sys.exit(f"FOLDER must be new, or hold an earlier build; got {folder}, whose source folder is something else")
     staged_pages.write(folder / "source", staged_pages.pages() | api_pages.pages() | loss_pages.pages())
     code = run_sphinx(folder)
     if code == 0:

@@ -59,6 +59,14 @@ class Interval:
         return self.text
 
 
+def _finite(value: float) -> bool:
+    """Whether a number is finite, also as a float: a whole number may have any number of digits."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def number(argument: str, value: object, interval: str | Interval, whole: bool = False) -> float:
     """Check that a value is a number in an interval, and return it.
 
@@ -76,6 +84,6 @@ def number(argument: str, value: object, interval: str | Interval, whole: bool =
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{allowed}; got {brief(value)}")
     interval = interval if isinstance(interval, Interval) else Interval(interval)
-    if not math.isfinite(value) or value not in interval or (whole and value != int(value)):
-        raise ValueError(f"{allowed}; got {value!r}")
+    if not _finite(value) or value not in interval or (whole and value != int(value)):
+        raise ValueError(f"{allowed}; got {brief(value)}")
     return int(value) if whole else float(value)

@@ -34,6 +34,8 @@ def test_other_sizes_and_other_data_are_refused():
     digits = open_data("digits")
     with refused(ValueError, "size must divide the 8 pixels of digits, as 1, 2, 4, 8 do", "got 3"):
         shrunk(digits, 3)
+    with refused(TypeError, "size must be a whole number in [1, 4096]; got True"):
+        open_data("digits", size=True)
     rows = dataclasses.replace(digits.train, inputs=digits.train.inputs.flatten(1))
     with refused(ValueError, "size must be left out for digits, which has no square images in memory", "got 2"):
         shrunk(dataclasses.replace(digits, train=rows), 2)

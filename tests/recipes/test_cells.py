@@ -181,6 +181,7 @@ def test_a_part_of_a_table():
     [
         ({"datasets": ["cifar1O"]}, "table1 has no data set 'cifar1O'"),
         ({"losses": ["gse"]}, "table1 has no loss 'gse'; did you mean"),
+        ({"datasets": []}, "datasets must name at least one data set of table1; got none"),
         ({"noise": ["sym:0.5"]}, "table1 has no noise 'sym:0.5'"),
         ({"seeds": 0}, "seeds must be a whole number"),
         ({"profile": "tiny"}, "profile must be one of 'full', 'mini', 'scale16'"),

@@ -23,6 +23,7 @@ from symloss.runs.folder_names import run_path
 from symloss.runs.settings import Settings, displayed_profile
 
 MINI = "mini (reduced: not the published protocol)"
+DIFFERENCE = re.compile(r"\$[+-]?\d+\.\d\$ \(\$p (< 0\.001|0\.00[1-9]|[01]\.\d\d)\$\)")
 PREAMBLE = r"""\documentclass[11pt]{article}
 \usepackage[margin=1in]{geometry}
 \usepackage{times}\usepackage{latexsym}\usepackage{amsmath,amssymb,amsthm}\usepackage{graphicx}\usepackage{natbib}
@@ -159,7 +160,7 @@ def test_latex_has_the_same_figures(part_of_table1):
         if title == "published":
             assert cells == [bold(wanted[dataset, row, n][2].text, wanted[dataset, row, n][2].bold) for n in noises]
         elif title == "difference":
-            assert all(re.fullmatch(r"\$[+-]?\d+\.\d\$ \(\$p=[01]\.\d{3}\$\)", cell) for cell in cells)
+            assert all(DIFFERENCE.fullmatch(cell) for cell in cells)
             far = [float(cell.split("$")[1]) for cell in cells]
             assert far == pytest.approx([wanted[dataset, row, n][3] for n in noises], abs=0.0501)
         else:
@@ -451,6 +452,20 @@ def test_html_of_any_names_has_no_element_of_theirs(tmp_path):
     for element in ("<img", "<i>", "<u>", "<b>,", 'onerror="'):
         assert element not in content, element
     assert "&lt;img src=x onerror=&quot;window.hacked=1&quot;&gt;" in content
+
+
+def test_losses_that_are_all_alike_have_no_rank_correlation(tmp_path):
+    for cell in plan("table1", datasets=["cifar10"], losses=["ce", "mae", "gce", "sgce"], noise=["sym:0.8"], seeds=1):
+        write_cell(tmp_path, cell, 0.1)
+    assert "Rank correlation" not in written(tmp_path, "markdown")
+
+
+def test_rows_of_a_grid_have_names_of_their_own_and_the_command_can_be_pasted(tmp_path):
+    losses = ["sgce q=0.1 temperature=1 weight_decay=0.001", "sgce q=0.9 temperature=1 weight_decay=0.001"]
+    for cell in plan("sensitivity", losses=losses, noise=["sym:0.6"], seeds=1):
+        write_cell(tmp_path, cell, 0.5)
+    assert [row["title"] for row in lines_of_csv(written(tmp_path, "csv"))] == losses
+    assert f"--losses '{','.join(losses)}'" in written(tmp_path, "markdown")
 
 
 def test_a_reduced_table_compares_the_order_of_losses_and_not_their_figures(tmp_path):

@@ -54,7 +54,18 @@ def test_without_a_combination_there_is_no_map(tmp_path):
 
 def test_a_noise_that_lacks_a_run_has_no_map_and_the_other_has(tmp_path):
     write_grid(tmp_path, left_out=[(0.5, 0.01, "asym:0.4")])
-    assert [each.noise for each in sensitivity_maps(the_table(tmp_path))] == ["sym:0.6"]
+    table = the_table(tmp_path)
+    assert [each.noise for each in sensitivity_maps(table)] == ["sym:0.6"]
+    assert not rows_in_maps(table), "the figures of the other noise are on no map"
+    assert f"{100 * accuracy(0.9, 0.1, 'asym:0.4'):.2f}" in FORMATS["markdown"](compose(read_runs(tmp_path)))
+
+
+def test_runs_with_other_scores_are_in_no_common_map(tmp_path):
+    for number, (q, decay) in enumerate(itertools.product(QS, DECAYS)):
+        scores = "l2" if q < 0.9 else "batch-norm"
+        settings = Settings(loss=f"sgce:q={q}", weight_decay=decay, scores=scores, validation=0.0, epochs=2)
+        write_run(tmp_path / str(number), settings, 0.5)
+    assert not sensitivity_maps(the_table(tmp_path))
 
 
 def test_page_and_markdown_show_maps_instead_of_rows_and_csv_has_all(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import subprocess
 import sys
 
@@ -42,7 +43,9 @@ def test_results_come_back_as_they_were_and_are_not_replaced(kept):
     assert kept.read_text() == before, "the first result of a run counts"
     last = next(cell for cell in CELLS if (cell.row, cell.seed) == ("mae", 1))
     keep(kept, [a_result(last, 0.8)])
-    assert set(before.splitlines()) < set(kept.read_text().splitlines()), "a new result is one new line"
+    after = kept.read_text().splitlines()
+    assert len(after) == 4
+    assert set(before.splitlines()) < set(after), "a new result is one new line, and the others stay as they are"
     assert read_kept(kept.parent / "none.jsonl") == {}
 
 
@@ -70,12 +73,39 @@ def test_a_report_reads_a_file_in_every_format(kept):
         ("{", "line 4, must hold a result as JSON"),
         ("[1]", "line 4, must hold a result as a JSON object; got list"),
         ('{"last": 1}', "line 4, must hold a result with a last epoch"),
+        ({"settings": [1]}, "line 4, holds no settings of a run; settings must be a JSON object; got [1]"),
+        ({"seconds": 10**400}, "line 4, must hold seconds as a number"),
+        ({"validation_labels": [1]}, "line 4, must hold validation_labels as a text; got [1]"),
+        ({"settings": {"lr": 10**400}}, "line 4, holds no settings of a run; lr must be a number in (0, inf)"),
     ],
 )
 def test_a_damaged_line_is_named(kept, line, said):
-    kept.write_text(kept.read_text() + line + "\n")
+    first = json.loads(kept.read_text().splitlines()[0])
+    text = line if isinstance(line, str) else json.dumps(first | line)
+    kept.write_text(kept.read_text() + text + "\n")
     with refused(ValueError, "rows.jsonl", said):
         read_kept(kept)
+
+
+def test_a_loss_that_cannot_be_read_is_named_with_the_file(kept):
+    first = json.loads(kept.read_text().splitlines()[0])
+    kept.write_text(json.dumps(first | {"settings": {"loss": "(("}}) + "\n")
+    with refused(ValueError, kept, "holds a result whose loss cannot be read"):
+        read_runs(kept)
+
+
+def keep_one(path, number):
+    keep(path, [a_result(CELLS[number], 0.5)])
+
+
+def test_two_processes_may_add_at_once(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    workers = [multiprocessing.get_context("spawn").Process(target=keep_one, args=(path, k)) for k in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(read_kept(path)) == 4
 
 
 def test_other_files_are_refused(tmp_path):
@@ -109,4 +139,4 @@ def test_the_command_adds_what_it_trains_and_trains_nothing_twice(tmp_path):
     assert "1 runs are done, 0 to do" in said
     assert not (tmp_path / "another").exists()
     code, said = command("one", "--keep", "rows.txt")
-    assert (code, "--keep must be a file that ends in .jsonl; got 'rows.txt'" in said) == (2, True)
+    assert (code, "--keep must be a file that ends in .jsonl and can be written; got 'rows.txt'" in said) == (2, True)

@@ -77,8 +77,8 @@ function drawCurves(svg, series, { xRange, xTitle, at, title }) {
   const frame = new Frame(svg, xRange, roomy(Math.min(...ends.map((e) => e[0])), Math.max(...ends.map((e) => e[1]))));
   frame.axes(xTitle);
   if (at >= xRange[0] && at <= xRange[1]) frame.upright(at, "probe");
-  for (const { xs, ys, side } of inside.toReversed()) frame.line(xs, ys, side);
-  for (const { xs, ys, side } of inside.toReversed()) if (at >= xRange[0] && at <= xRange[1]) frame.dot(at, interpolated(xs, ys, at), side);
+  for (const { xs, ys, side } of [...inside].reverse()) frame.line(xs, ys, side);
+  for (const { xs, ys, side } of [...inside].reverse()) if (at >= xRange[0] && at <= xRange[1]) frame.dot(at, interpolated(xs, ys, at), side);
   const words = inside.map(({ name, xs, ys }) => `${name} goes from ${inWords(ys[0])} to ${inWords(ys[ys.length - 1])}`);
   svg.setAttribute("aria-label", `${title}: ${words.join("; ")}`);
   return frame;

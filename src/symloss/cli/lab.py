@@ -95,11 +95,12 @@ def reproduce(
 
 
 def _kept(file: Path | None) -> dict[str, Result]:
-    from symloss.runs.kept_results import SUFFIX, read_kept
+    from symloss.runs.kept_results import read_kept, require_writable
 
-    if file is not None and file.suffix != SUFFIX:
-        raise ValueError(f"--keep must be a file that ends in {SUFFIX}; got {str(file)!r}")
-    return {} if file is None else read_kept(file)
+    if file is None:
+        return {}
+    require_writable(file)
+    return read_kept(file)
 
 
 def _keep(works: list[Work], file: Path | None) -> None:

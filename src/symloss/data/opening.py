@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from symloss import checks
 from symloss.checks import nearest
 from symloss.data.arrays import open_arrays
 from symloss.data.bad_files import BadFiles
@@ -80,7 +81,8 @@ def open_data(
         if test is not None:
             raise ValueError(f"test must be left out for {spec}, which brings its own test data; got {str(test)!r}")
         found = _open_known(spec, data_root() if root is None else root, bad)
-        found = shrunk(found, size) if isinstance(size, int) else found
+        if size is not None and size != "fit":
+            found = shrunk(found, int(checks.number("size", size, "[1, 4096]", whole=True)))
     else:
         path = existing(spec)
         clean = None if test is None else _existing_test(test, path)

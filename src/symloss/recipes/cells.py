@@ -173,6 +173,8 @@ def _chosen(what: str, wanted: Iterable[str] | None, known: dict[str, Any], tabl
 def _columns(table: PublishedTable, datasets: Iterable[str] | None, profile: str) -> list[TableColumn]:
     """The data sets of a table that are wanted, or else all those that the profile has a form of."""
     chosen = _chosen("data set", datasets, {column.name: column for column in table.datasets}, table.name)
+    if not chosen:
+        raise ValueError(f"datasets must name at least one data set of {table.name}; got none")
     possible = _of_profile(chosen, profile)
     if possible and (datasets is None or possible == chosen):
         return possible

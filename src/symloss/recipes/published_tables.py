@@ -68,6 +68,8 @@ class TableRow:
         >>> TableRow("ce-clipped", "ce", {"clip": 0.1}).title, TableRow("alpha-mae", "alpha-mae:alpha=2").title
         ('CE (clip 0.1)', 'alpha-MAE')
         """
+        if "=" in self.name:  # rows of a grid are told apart by their values
+            return self.name
         name = self.simple_loss
         written = self.loss if name is None else TITLES.get(name, name.upper())
         changed = ", ".join(f"{key} {value}" for key, value in self.changes.items())

@@ -115,8 +115,16 @@ def in_words(difference: float | None, p: float | None) -> str:
     """
     if difference is None:
         return "-"
-    chance = "" if p is None else ", p < 0.001" if p < 0.001 else f", p {p:.3f}" if p < 0.01 else f", p {p:.2f}"
-    return f"{signed(difference)} sd{chance}"
+    return f"{signed(difference)} sd" + ("" if p is None else f", p {chance(p)}")
+
+
+def chance(p: float) -> str:
+    """A p-value with as many digits as mean something.
+
+    >>> chance(0.234), chance(0.0042), chance(1e-9)
+    ('0.23', '0.004', '< 0.001')
+    """
+    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.01 else f"{p:.2f}"
 
 
 def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from symloss.noise.noise_spec import parse as parse_noise
 from symloss.report import provenance
-from symloss.report.difference import signed
+from symloss.report.difference import chance, signed
 from symloss.report.document import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section
 
 SPECIAL = {
@@ -163,5 +163,5 @@ def _published(cell: ReportCell) -> str:
 def _difference(cell: ReportCell) -> str:
     if cell.difference is None:
         return "-"
-    chance = "" if cell.p_value is None else f" ($p={cell.p_value:.3f}$)"
-    return f"${signed(cell.difference)}${chance}"
+    p = "" if cell.p_value is None else f" ($p {chance(cell.p_value)}$)"
+    return f"${signed(cell.difference)}${p}"

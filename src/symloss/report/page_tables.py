@@ -62,7 +62,7 @@ def _key(section: Section) -> str:
     parts = ['<span class="ours">ours</span>']
     if section.has_published:
         parts.append("published, as printed")
-        parts.append(f"difference in standard deviations (▲▼ beyond {FAR:g}, or with p below {RARE:g})")
+        parts.append(f"difference in standard deviations (▲▼ where p is below {RARE:g}; without a p, beyond {FAR:g})")
     if section.has_best:
         parts.append("best epoch")
     if _shows_memorised(section) and any(cell.memorised for table in section.tables for *_, cell in table.cells()):

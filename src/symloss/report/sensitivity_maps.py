@@ -20,7 +20,9 @@ WIDE, HIGH, LEFT, TOP = 58, 30, 74, 44
 """Width and height of a cell, and the room for the names of rows and columns, in pixels."""
 
 Point = tuple[tuple[str, float], ...]
-"""Values of settings by name, sorted by name."""
+"""Values of settings by name: parameters of the loss first."""
+Kind = tuple[str, str, float]
+"""The name of a loss, how its scores are changed, and the penalty: the same in all cells of a map."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,14 @@ def sensitivity_maps(table: ReportTable) -> list[SensitivityMap]:
 
 
 def rows_in_maps(table: ReportTable) -> set[int]:
-    """The numbers of the rows that a map shows."""
-    return {line for *_, lines in _grids(table) for line in lines.values()}
+    """The numbers of the rows whose every figure is on a map."""
+    columns = range(len(table.heads))
+    return {
+        line
+        for *_, lines in _grids(table)
+        for line in lines.values()
+        if all(table.rows[number].cells[column].last for number in lines.values() for column in columns)
+    }
 
 
 Grid = tuple[str, tuple[str, str], Point, dict[tuple[float, float], int]]
@@ -72,9 +80,9 @@ Grid = tuple[str, tuple[str, str], Point, dict[tuple[float, float], int]]
 
 def _grids(table: ReportTable) -> Iterator[Grid]:
     points = _points(table)
-    losses = dict.fromkeys(loss for loss, _ in points.values())
-    for loss in losses:
-        of_loss = {line: dict(point) for line, (name, point) in points.items() if name == loss}
+    for kind in dict.fromkeys(kind for kind, _ in points.values()):
+        loss, *_ = kind
+        of_loss = {line: dict(point) for line, (other, point) in points.items() if other == kind}
         names = list(dict.fromkeys(name for point in of_loss.values() for name in point))
         for pair in itertools.combinations(names, 2):
             yield from _full_grids(loss, pair, of_loss)
@@ -93,8 +101,8 @@ def _full_grids(loss: str, pair: tuple[str, str], points: dict[int, dict[str, fl
             yield loss, pair, rest, lines
 
 
-def _points(table: ReportTable) -> dict[int, tuple[str, Point]]:
-    """The loss of each row that was run, and its numbers: parameters of the loss first, then other settings."""
+def _points(table: ReportTable) -> dict[int, tuple[Kind, Point]]:
+    """The kind of each row that was run, and its numbers: parameters of the loss first, then other settings."""
     parameters = parameters_of(table)
     points = {}
     for number, row in enumerate(table.rows):
@@ -102,9 +110,13 @@ def _points(table: ReportTable) -> dict[int, tuple[str, Point]]:
         if run is None:
             continue
         loss, values = parameters[row.loss]
-        numbers = {name: float(v) for name, v in values.items() if isinstance(v, (int, float)) and v is not True}
+        numbers = {
+            name: float(value)
+            for name, value in values.items()
+            if isinstance(value, (int, float)) and not isinstance(value, bool)
+        }
         numbers |= {TITLES[name]: getattr(run.settings, name) for name in ("weight_decay", "lr")}
-        points[number] = loss, tuple(numbers.items())
+        points[number] = (loss, run.settings.scores, run.settings.penalty), tuple(numbers.items())
     return points
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -71,9 +72,10 @@ class TableRuns:
         for column in self.table.datasets:
             for noise in column.noise:
                 positions = [Position(column.name, row.name, noise) for row in self.table.rows]
-                cells = [cell for cell in map(self._cell, positions) if cell.last and cell.published]
-                if len(cells) >= FEWEST:
-                    pairs = [(cell.last.mean, cell.published.value) for cell in cells if cell.last and cell.published]
+                cells = [self._cell(position) for position in positions]
+                pairs = [(cell.last.mean, cell.published.value) for cell in cells if cell.last and cell.published]
+                # Where all losses are alike, there is no order to compare.
+                if len(pairs) >= FEWEST and all(len(set(side)) > 1 for side in zip(*pairs, strict=True)):
                     yield (
                         f"Rank correlation (Spearman) of ours and the published losses, {column.name} "
                         f"{displayed_noise(column.data, noise)}: {rank_correlation(pairs):.2f} of {len(pairs)} losses."
@@ -91,7 +93,7 @@ class TableRuns:
         words = ["symloss reproduce", table.name]
         for option, (every, used) in options.items():
             if used != set(every):
-                words.append(f"--{option} {','.join(name for name in every if name in used)}")
+                words.append(f"--{option} {shlex.quote(','.join(name for name in every if name in used))}")
         seeds = max(len(runs) for runs in self.runs.values())
         words += [f"--seeds {seeds}"] if seeds != table.seeds else []
         words += [f"--profile {self.profile}"] if self.profile != "full" else []

@@ -6,12 +6,15 @@ table needs.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from symloss.runs.result import Result
-from symloss.writing import write_whole
+from symloss.writing import clear_write_errors, write_whole
 
 SUFFIX = ".jsonl"
 
@@ -19,7 +22,7 @@ SUFFIX = ".jsonl"
 def read_kept(path: Path) -> dict[str, Result]:
     """The results in a file, by the key of their settings; none if there is no such file.
 
-    A damaged line is refused in one sentence. Of two results with the same settings the later one counts.
+    A damaged line is refused in one sentence. Of two results with the same settings the first one counts.
     """
     try:
         lines = path.read_text().splitlines()
@@ -27,12 +30,11 @@ def read_kept(path: Path) -> dict[str, Result]:
         return {}
     except UnicodeDecodeError:
         raise ValueError(f"{path} must hold results as JSON, a line each; got bytes that are no text") from None
-    results = [_result(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
-    return {result.settings.key: result for result in results}
+    results = [_result(line, f"{path}, line {number},") for number, line in enumerate(lines, 1) if line.strip()]
+    return {result.settings.key: result for result in reversed(results)}
 
 
-def _result(line: str, path: Path, number: int) -> Result:
-    place = path.with_name(f"{path.name}, line {number},")
+def _result(line: str, place: str) -> Result:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -42,20 +44,41 @@ def _result(line: str, path: Path, number: int) -> Result:
     return Result.from_json(document, place)
 
 
+def require_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before hours are spent on what it is to hold."""
+    existing = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if path.suffix != SUFFIX or path.is_dir() or not os.access(existing, os.W_OK):
+        raise ValueError(f"--keep must be a file that ends in {SUFFIX} and can be written; got {str(path)!r}")
+
+
 def keep(path: Path, results: Iterable[Result]) -> None:
     """Add results to a file, which is made if need be. A result whose settings are there already is left out.
+
+    Several processes may do so at the same time.
 
     Args:
         path: the file. It is sorted by data, noise, loss and seed, so that a new result is one new line.
         results: of finished runs.
     """
-    kept = read_kept(path)
-    new = {result.settings.key: result for result in results if result.settings.key not in kept}
-    if not new:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    every = sorted((kept | new).values(), key=_order)
-    write_whole(path, "".join(json.dumps(result.to_json()) + "\n" for result in every).encode())
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path.parent):
+        kept = read_kept(path)
+        new = {result.settings.key: result for result in results if result.settings.key not in kept}
+        if new:
+            every = sorted((kept | new).values(), key=_order)
+            write_whole(path, "".join(json.dumps(result.to_json()) + "\n" for result in every).encode())
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time. The lock goes with the process, however that ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _order(result: Result) -> tuple[str, ...]:

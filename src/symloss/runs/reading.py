@@ -144,11 +144,14 @@ def read_runs(folder: Path | str) -> Runs:
 
 
 def _kept_run(result: Result, file: Path) -> Run:
-    """A run of which only the result is left. Its folder does not exist, so that it has no curves."""
+    """A run of which only the result is left. Nobody makes a folder of its name, so that it has no curves."""
     from symloss.runs.folder_names import folder_name  # noqa: PLC0415 (it knows losses, and with them comes torch)
 
-    name = folder_name(result.settings)
-    return Run(file.with_suffix("") / name, name, result.settings, result, None)
+    try:
+        name = folder_name(result.settings)
+    except ValueError as error:
+        raise ValueError(f"{file} holds a result whose loss cannot be read; {error}") from None
+    return Run(file.with_name(f"{file.name}.folders") / name, name, result.settings, result, None)
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -124,8 +123,8 @@ class Result:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any], path: Path) -> Result:
-        """Check the document of the file at ``path`` and read it. A damaged one is refused in one sentence."""
+    def from_json(cls, document: Mapping[str, Any], path: Path | str) -> Result:
+        """Check a document and read it. A damaged one is refused in one sentence, which names its place ``path``."""
         for name in ("last", "best"):
             _check_epoch(document.get(name), name, path)
         _check_numbers(document, path)
@@ -149,7 +148,7 @@ _OPTIONAL = ("versions", "smoothed")
 _REQUIRED = tuple(each.name for each in dataclasses.fields(Result) if each.name not in _OPTIONAL)
 
 
-def _check_epoch(document: object, name: str, path: Path) -> None:
+def _check_epoch(document: object, name: str, path: Path | str) -> None:
     if not isinstance(document, dict):
         raise ValueError(f"{path} must hold a result with a {name} epoch; got {checks.brief(document)}")
     for metric in (*MEASURES, "memorised"):
@@ -157,21 +156,25 @@ def _check_epoch(document: object, name: str, path: Path) -> None:
             checked_share(path, f"{metric} of the {name} epoch", document[metric])
 
 
-def _check_numbers(document: Mapping[str, Any], path: Path) -> None:
+def _check_numbers(document: Mapping[str, Any], path: Path | str) -> None:
     seconds = document.get("seconds", 0.0)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
-        raise ValueError(f"{path} must hold seconds as a number; got {checks.brief(seconds)}")
+    try:
+        checks.number("seconds", seconds, "(-inf, inf)")
+    except (TypeError, ValueError):
+        raise ValueError(f"{path} must hold seconds as a number; got {checks.brief(seconds)}") from None
     for name in ("train", "validation", "test"):
         if name in document and type(document[name]) is not int:
             raise ValueError(f"{path} must hold {name} as a whole number; got {checks.brief(document[name])}")
     for name in ("noise_rate", "smoothed"):
         if type(document.get(name)) not in (int, float, NoneType):
             raise ValueError(f"{path} must hold {name} as a number or nothing; got {document[name]!r}")
+    if not isinstance(document.get("validation_labels", ""), str):
+        raise ValueError(f"{path} must hold validation_labels as a text; got {document['validation_labels']!r}")
     if not isinstance(document.get("versions", {}), dict):
         raise ValueError(f"{path} must hold versions as a JSON object; got {checks.brief(document['versions'])}")
 
 
-def checked_share(path: Path, name: str, value: object) -> float:
+def checked_share(path: Path | str, name: str, value: object) -> float:
     """A number from 0 to 1 that a file holds, or a refusal that names the file."""
     try:
         return checks.number(name, value, "[0, 1]")

@@ -201,6 +201,8 @@ class Settings:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Settings:
         """Settings by name, as ``to_dict`` returns them. A name that is no setting is refused."""
+        if not isinstance(values, Mapping):
+            raise TypeError(f"settings must be a JSON object; got {checks.brief(values)}")
         known = {field.name for field in dataclasses.fields(cls)}
         for name in values:
             if name not in known:
