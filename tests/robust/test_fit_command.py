@@ -120,14 +120,29 @@ def changed_labels(folder, run_command, *options):
 def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_command, tmp_path):
     shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
     table = (tmp_path / "bugs.csv").read_text()
+    other = "bugs.csv must be the data that model learned from; got other data, or other labels"
     (tmp_path / "bugs.csv").write_text(table.replace(",bee\n", ",cat\n", 1))
-    assert "bugs.csv must have the labels that model learned from; got others" in refusal(tmp_path, run_command)
+    assert other in refusal(tmp_path, run_command)
+    head, *rows = table.splitlines()
+    same = [k for k, row in enumerate(rows) if row.endswith(",bee")][:2]
+    rows[same[0]], rows[same[1]] = rows[same[1]], rows[same[0]]  # the labels stay as they were
+    (tmp_path / "bugs.csv").write_text("\n".join([head, *rows]) + "\n")
+    assert other in refusal(tmp_path, run_command)
     (tmp_path / "bugs.csv").write_text(table)
     assert "--model must be left out for model, a fit" in refusal(tmp_path, run_command, "--model", "mlp")
+    assert "--out must come with --apply for a fit" in refusal(tmp_path, run_command, "--out", "elsewhere")
+    kept = dict(np.load(tmp_path / "model" / "audit.npz"))
+    for damage in ({"label_scores": np.full(len(kept["given"]), np.nan)}, {"interval": [5, -3]}):
+        np.savez(tmp_path / "model" / "audit.npz", **(kept | damage))
+        assert "got scores or an interval that cannot be" in refusal(tmp_path, run_command)
+    np.savez(tmp_path / "model" / "audit.npz", **(kept | {"given": kept["given"].astype(float)}))
+    assert "got numbers of other kinds" in refusal(tmp_path, run_command)
     (tmp_path / "model" / "audit.npz").write_bytes(b"PK damaged")
     assert "audit.npz must be the audit that symloss fit wrote" in refusal(tmp_path, run_command)
     (tmp_path / "model" / "source.json").write_text('{"data": 3, "noise": "clean"}')
     assert "source.json must hold data as a text; got 3" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "source.json").write_text('{"data": "bugs.csv", "noise": "clean", "size": true, "later": 3}')
+    assert "source.json must hold size as a whole number or nothing; got True" in refusal(tmp_path, run_command)
     (tmp_path / "model" / "source.json").unlink()
     assert "which older versions did not write; fit again; got model" in refusal(tmp_path, run_command)
 

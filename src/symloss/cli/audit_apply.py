@@ -49,8 +49,10 @@ def write_corrected(source: LabelSource, origins: Origins, labels: dict[int, str
     """
     from symloss.data.corrected_table import corrected_table
     from symloss.data.image_moves import image_moves
-    from symloss.writing import write_whole
+    from symloss.writing import clear_write_errors, write_whole
 
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     data = Path(source.data)
     if origins.rows is not None:
         rows = {origins.rows[position]: label for position, label in labels.items()}

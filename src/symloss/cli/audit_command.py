@@ -57,6 +57,8 @@ def audit(
     fit = is_saved_fit(run)
     if fit and model is not None:
         raise ValueError(f"--model must be left out for {run}, a fit; got {model!r}")
+    if fit and out is not None and not apply:
+        raise ValueError("--out must come with --apply for a fit, whose other files are there already; got it alone")
     found = _of_fit(run, options) if fit else _of_run(run, model, options)
     corrected = target(found.source, out or run, overwrite) if apply else None
     labels = corrections(found.audit, decisions) if apply else {}
@@ -105,12 +107,11 @@ def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
 
     source, audit = load_source(folder), load_audit(folder)
     columns = {name: getattr(source, name) for name in ("label", "image", "drop", "categorical", "keep", "skip_bad")}
-    data = open_for_training(source.data, options["data_dir"], size="fit", **columns)
+    data = open_for_training(source.data, options["data_dir"], size=source.size or "fit", **columns)
     labels = data.train.labels.numpy()
-    if source.noise == "clean" and (data.classes != audit.classes or labels.tolist() != audit.given.tolist()):
-        raise ValueError(
-            f"{source.data} must have the labels that {folder} learned from; got others, so they have changed since"
-        )
+    as_then = source.fingerprint in (None, data.train.fingerprint()) and data.classes == audit.classes
+    if not as_then or len(labels) != len(audit):
+        raise ValueError(f"{source.data} must be the data that {folder} learned from; got other data, or other labels")
     audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
     came_from = origins(source.data, data, label=source.label, image=source.image, skip_bad=source.skip_bad)
     document = audit_document(audit, (), (), rows=came_from.rows, files=came_from.files)

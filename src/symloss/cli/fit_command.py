@@ -88,10 +88,10 @@ def fit(
     with contextlib.nullcontext() if ray is None else joblib_on_ray(ray):
         rows = _fitted(classifier, opened, noise, options["data_dir"])
     audit = _audit(classifier, rows, opened)
-    source = _source(data, noise, options)
+    source = _source(data, noise, options, opened)
     document = _document(folder, classifier, audit, opened, source)
-    save_fit(folder, classifier, rows, opened, audit, source)
     files = write_document(document, audit, folder)
+    save_fit(folder, classifier, rows, opened, audit, source)  # last: a folder with a model is a finished fit
     shutil.rmtree(folder / WORK, ignore_errors=True)
     score = _test_accuracy(classifier, opened)
     if as_json:
@@ -131,11 +131,13 @@ def _audit(model: RobustClassifier, rows: FitData, opened: DataSet) -> Audit:
     return audit_fit(model, classes=opened.classes, truth=rows.truth)
 
 
-def _source(data: str, noise: str, options: dict[str, Any]) -> LabelSource:
+def _source(data: str, noise: str, options: dict[str, Any], opened: DataSet) -> LabelSource:
+    from symloss.data.names import KNOWN
     from symloss.robust.saved_audit import LabelSource
 
-    names = ("label", "image", "drop", "categorical", "keep", "skip_bad")
-    return LabelSource(data, noise, **{name: options[name] for name in names})
+    names = ("label", "image", "drop", "categorical", "keep", "skip_bad", "size")
+    mark = None if data in KNOWN else opened.train.fingerprint()
+    return LabelSource(data, noise, fingerprint=mark, **{name: options[name] for name in names})
 
 
 def _document(

@@ -16,6 +16,8 @@ from symloss.writing import write_whole
 
 SOURCE, LABELS = "source.json", "audit.npz"
 _ARRAYS = {"given": np.int64, "suggested": np.int64, "label_scores": np.float64, "flagged": np.bool_}
+_STORED = {"given": "iu", "suggested": "iu", "label_scores": "f", "flagged": "b"}
+"""The kinds of numbers that the file may hold."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class LabelSource:
         label, image: the columns of a table.
         drop, categorical, keep: columns of a table, separated by commas.
         skip_bad: whether bad files and rows were left out.
+        size: pixels of a side that image files were brought to; None if it was not given.
+        fingerprint: a checksum of the user's own training data; None for published data.
     """
 
     data: str
@@ -38,6 +42,16 @@ class LabelSource:
     categorical: str | None = None
     keep: str | None = None
     skip_bad: bool = False
+    size: int | None = None
+    fingerprint: str | None = None
+
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("data", "noise", "label"), (str, "a text")),
+    "skip_bad": (bool, "true or false"),
+    "size": (int | None, "a whole number or nothing"),
+}
+"""What each part of a source must be. The others are texts or nothing."""
 
 
 def save_audit(audit: Audit, source: LabelSource, path: Path) -> None:
@@ -53,11 +67,12 @@ def load_source(path: Path) -> LabelSource:
     document = RunFolder(path).read(SOURCE, needs=("data", "noise"))
     if document is None:
         raise ValueError(f"RUN must be a fit with {SOURCE}, which older versions did not write; fit again; got {path}")
-    for name, value in document.items():
-        if not isinstance(value, bool if name == "skip_bad" else str | None):
-            raise ValueError(f"{path / SOURCE} must hold {name} as a text; got {checks.brief(value)}")
-    known = {field.name for field in fields(LabelSource)}
-    return LabelSource(**{name: value for name, value in document.items() if name in known})
+    values = {field.name: document[field.name] for field in fields(LabelSource) if field.name in document}
+    for name, value in values.items():
+        kind, words = _KINDS.get(name, (str | None, "a text or nothing"))
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{path / SOURCE} must hold {name} as {words}; got {checks.brief(value)}")
+    return LabelSource(**values)
 
 
 def load_audit(path: Path) -> Audit:
@@ -68,10 +83,14 @@ def load_audit(path: Path) -> Audit:
             raise ValueError(f"no {DATA}")
         classes = tuple(description.classes)
         with np.load(path / LABELS, allow_pickle=False) as file:
+            if not all(file[name].dtype.kind in kinds for name, kinds in _STORED.items()):
+                raise ValueError("numbers of other kinds")
             arrays: dict[str, Any] = {name: file[name].astype(kind) for name, kind in _ARRAYS.items()}
             low, high = map(int, file["interval"])
         if len({each.shape for each in arrays.values()}) > 1 or arrays["given"].ndim != 1:
             raise ValueError("arrays of different shapes")
+        if not np.isfinite(arrays["label_scores"]).all() or not 0 <= low <= high <= len(arrays["given"]):
+            raise ValueError("scores or an interval that cannot be")
         numbers = np.concatenate([arrays["given"], arrays["suggested"]])
         if not ((numbers >= 0) & (numbers < len(classes))).all():
             raise ValueError(f"labels beyond the {len(classes)} classes")
