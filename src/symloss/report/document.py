@@ -115,6 +115,11 @@ class Section:
         return any(cell.published for table in self.tables for *_, cell in table.cells())
 
     @property
+    def compares(self) -> bool:
+        """Whether figures are compared with the published ones. Those of a reduced recipe only stand beside them."""
+        return self.has_published and self.reduced is None
+
+    @property
     def has_best(self) -> bool:
         """Whether a cell has a figure of the best epoch."""
         return any(cell.best for table in self.tables for *_, cell in table.cells())

@@ -87,7 +87,7 @@ def _table(section: Section) -> Iterator[str]:
 
 def _caption(section: Section) -> str:
     sentences = [escape(f"{section.title}. {section.caption}"), *(escape(fact) for fact in section.facts)]
-    if section.has_published:
+    if section.compares:
         sentences.append("Differences are in standard deviations; $p$ is of Welch's test.")
     return " ".join(sentences)
 
@@ -142,6 +142,7 @@ def _rows(line: LossRow, section: Section) -> Iterator[list[str]]:
     blank = [""] * len(line.settings)
     if any(cell.published for cell in line.cells):
         yield [r"\quad published", *blank, *(_published(cell) for cell in line.cells)]
+    if section.compares and any(cell.published for cell in line.cells):
         yield [r"\quad difference", *blank, *(_difference(cell) for cell in line.cells)]
     if section.has_best:
         yield [r"\quad best epoch", *blank, *("-" if e.best is None else e.best.text for e in line.cells)]

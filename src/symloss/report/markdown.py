@@ -40,7 +40,8 @@ def _section(section: Section) -> Iterator[str]:
     for fact in (section.caption, *section.facts):
         yield escape(fact)
     if section.has_published:
-        yield "Below ours: the published figure as it was printed, and the difference in standard deviations (sd)."
+        difference = ", and the difference in standard deviations (sd)" if section.compares else ""
+        yield f"Below ours: the published figure as it was printed{difference}."
     if section.has_best:
         yield "Below the last epoch: the best one."
     yield ""
@@ -94,7 +95,7 @@ def _cell(cell: ReportCell, section: Section) -> str:
     if section.has_published:
         shown = cell.published
         parts.append("-" if shown is None else f"**{shown.text}**" if shown.bold else shown.text)
-        parts.append(in_words(cell.difference, cell.p_value))
+        parts += [in_words(cell.difference, cell.p_value)] if section.compares else []
     if section.has_best:
         parts.append("-" if cell.best is None else f"best {cell.best.text}")
     return "<br>".join(parts)

@@ -62,6 +62,7 @@ def _key(section: Section) -> str:
     parts = ['<span class="ours">ours</span>']
     if section.has_published:
         parts.append("published, as printed")
+    if section.compares:
         parts.append(f"difference in standard deviations (▲▼ where p is below {RARE:g}; without a p, beyond {FAR:g})")
     if section.has_best:
         parts.append("best epoch")
@@ -85,6 +86,7 @@ def _lines(cell: ReportCell, section: Section) -> Iterator[str]:
     if cell.published is not None:
         bold = " top" if cell.published.bold else ""
         yield f'<div class="published{bold}" title="published">{escape(cell.published.text)}</div>'
+    if cell.published is not None and section.compares:
         yield _difference(cell)
     if cell.best is not None:
         yield f'<div class="aside" title="best epoch">best {_figure(cell.best)}</div>'

@@ -85,7 +85,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
             ("Training time", f"{duration(sum(run.result.seconds for run in shown))} in all"),
             ("Spread", f"standard deviation (n - 1) over runs with different seeds; n = {', '.join(map(str, ns))}"),
         ]
-    if any(section.has_published for section in report.sections):
+    if any(section.compares for section in report.sections):
         pairs.append(("Difference", DIFFERENCE))
     return pairs
 
