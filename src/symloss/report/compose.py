@@ -75,10 +75,11 @@ def _without_repeats(sections: list[Section]) -> list[Section]:
 
 def with_tops(section: Section) -> Section:
     """The same section, with the best of our figures marked in each column that has two or more."""
-    return dataclasses.replace(section, tables=tuple(_marked(table) for table in section.tables))
+    return dataclasses.replace(section, tables=tuple(marked(table) for table in section.tables))
 
 
-def _marked(table: ReportTable) -> ReportTable:
+def marked(table: ReportTable) -> ReportTable:
+    """The same table, with the best of our figures marked in each column that has two or more."""
     columns = list(zip(*(line.cells for line in table.rows), strict=True))
     best = []
     for column in columns:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from symloss.report import provenance
+from symloss.report.compose import marked
 from symloss.report.difference import in_words
 from symloss.report.document import Report, ReportCell, ReportTable, Section
 from symloss.report.sensitivity_maps import SensitivityMap, rows_in_maps, sensitivity_maps
@@ -49,7 +50,7 @@ def _section(section: Section) -> Iterator[str]:
         if len(section.tables) > 1:
             yield f"### {escape(table.title)}" + (f" - {escape(section.full_title)}" if section.reduced else "")
             yield ""
-        rest = table.without(rows_in_maps(table))
+        rest = marked(table.without(rows_in_maps(table)))
         if rest.rows:
             yield from _table(rest, section)
             yield ""

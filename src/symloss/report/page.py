@@ -8,6 +8,7 @@ from html import escape
 
 from symloss.report import provenance
 from symloss.report.charts import extent, legend, line_chart, ticks
+from symloss.report.compose import marked
 from symloss.report.curves import METRICS, Curve, learning_curves, sensitivities, thinned
 from symloss.report.document import Report, ReportTable, Section
 from symloss.report.heatmap import CELLS, heat_map
@@ -67,7 +68,7 @@ def _section(section: Section, alone: bool) -> str:
     several = len(section.tables) > 1
     for table in section.tables:
         parts += [f"<h3>{escape(table.title)}</h3>"] if several else []
-        rest = table.without(rows_in_maps(table))
+        rest = marked(table.without(rows_in_maps(table)))
         parts += [main_table(rest, section)] if rest.rows else []
     for table in section.tables:
         where = f"{table.title}: " if several else ""
