@@ -58,12 +58,22 @@ def test_the_page_of_the_docs_is_up_to_date(run_command):
 def test_certify_card_and_json(run_command):
     card = run_command("certify", "gce:q=0.5", "--classes", "3")
     assert card.returncode == 0, card.stderr
-    assert "gce:q=0.5, 3 classes" in card.stdout
+    assert "gce:q=0.5, 3 classes, raw scores" in card.stdout
     assert "sum over labels" in card.stdout
     assert "(exact to 1e-4)" in card.stdout
     data = json.loads(run_command("certify", "gce:q=0.5", "--classes", "3", "--json").stdout)
     assert data["symmetric"]["holds"] is False
     assert data["slope"] == pytest.approx(3**-0.5)
+
+
+def test_certify_unit_scores(run_command):
+    """On raw scores the unhinged loss is convex and has no bound; of unit scores it is the other way round."""
+    data = json.loads(run_command("certify", "unhinged", "-c", "3", "--normalize", "l2", "--json").stdout)
+    assert data["scores"] == "scores after UnitScores(temperature=1, eps=1e-05)"
+    assert (data["bounded"]["holds"], data["convex"]["holds"], data["symmetric"]["holds"]) == (True, False, True)
+    refused = run_command("certify", "unhinged", "--normalize", "l3")
+    assert refused.returncode == 2
+    assert "l3" in refused.stderr
 
 
 def test_certify_a_loss_of_the_users_own(run_command, tmp_path):

@@ -229,13 +229,18 @@ def test_slow_growth_is_growth():
     assert symloss.certify(lambda z, y: -pick(z, y) / (1 + pick(z, y).abs()), 3).bounded
 
 
-@pytest.mark.parametrize("normalize", ["l2", symloss.EpsSoftmax(3.0)], ids=["l2", "eps-softmax"])
-def test_a_map_of_the_scores_keeps_symmetry(normalize):
+@pytest.mark.parametrize(
+    ("normalize", "said"),
+    [("l2", "UnitScores(temperature=1, eps=1e-05)"), (symloss.EpsSoftmax(3.0), "EpsSoftmax(m=3)")],
+    ids=["l2", "eps-softmax"],
+)
+def test_a_map_of_the_scores_keeps_symmetry(normalize, said):
     """Label-free maps leave the sum over labels constant; convexity they need not keep."""
     certificate = symloss.certify("unhinged", 4, normalize=normalize)
     assert certificate.symmetric
     assert not certificate.convex
     assert not symloss.certify("ce", 4, normalize=normalize).symmetric
+    assert str(certificate).startswith(f"unhinged, 4 classes, scores after {said}\n")
 
 
 def test_what_can_be_certified():

@@ -35,12 +35,15 @@ def certify(
     own: Annotated[
         bool, typer.Option("--own", help="SPEC names a Python function or module of (input, target).")
     ] = False,
+    normalize: Annotated[
+        str | None, typer.Option("--normalize", help="Measure the loss of unit scores: l2.", show_default="raw scores")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure whether a loss of raw scores is symmetric, convex, bounded, smooth ..., with counter-examples."""
+    """Measure whether a loss is symmetric, convex, bounded, smooth ..., with counter-examples."""
     from symloss.theory.certificates import certify as measure
 
-    certificate = measure(_load_user_code(spec) if own else spec, classes)
+    certificate = measure(_load_user_code(spec) if own else spec, classes, normalize=normalize)
     if as_json:
         print_json(certificate.to_dict())
     else:

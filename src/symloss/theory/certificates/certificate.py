@@ -89,12 +89,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The measured properties of a loss of raw scores. Each constant says whether it is exact or a lower bound."""
+    """The measured properties of a loss. Each constant says whether it is exact or a lower bound."""
 
     loss: str
     """The loss, as text."""
     classes: int
     """The number of classes."""
+    scores: str
+    """What the loss was given: raw scores, or the scores after a map such as ``normalize="l2"``."""
     symmetric: Finding
     """Is the sum over labels constant? Measured: its spread."""
     permutation_invariant: Finding
@@ -133,7 +135,7 @@ class Certificate:
         return _plain(dataclasses.asdict(self) | {"constants": sure})  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
-        lines = [f"{self.loss}, {self.classes} classes, raw scores"]
+        lines = [self._title]
         for name, finding in self.findings.items():
             lines.append(
                 f"  {'yes' if finding else 'no ':<4} {name.replace('_', '-'):<22} {_measure(name, finding, self)}"
@@ -142,6 +144,10 @@ class Certificate:
                 lines.append(f"       {finding.counter_example}")
         lines.extend(f"  {name:<27} {value}" for name, value in self.constants.items())
         return "\n".join(lines)
+
+    @property
+    def _title(self) -> str:
+        return f"{self.loss}, {self.classes} classes, {self.scores}"
 
     @property
     def constants(self) -> dict[str, str]:
@@ -163,7 +169,7 @@ class Certificate:
                 table.add_row("", "", Text(str(finding.counter_example), "dim"))
         for name, value in self.constants.items():
             table.add_row("", Text(name, "cyan"), value)
-        return Panel(table, title=f"{self.loss}, {self.classes} classes, raw scores", title_align="left", expand=False)
+        return Panel(table, title=Text(self._title), title_align="left", expand=False)
 
 
 def _measure(name: str, finding: Finding, certificate: Certificate) -> str:

@@ -76,6 +76,7 @@ def certify(
     return Certificate(
         loss=loss if isinstance(loss, str) else repr(expression),
         classes=classes,
+        scores="raw scores" if scores is None else f"scores after {getattr(scores, '__name__', scores)}",
         symmetric=_symmetric(subject, z, y),
         permutation_invariant=_permutation_invariant(subject, z, y),
         non_increasing=_non_increasing(subject, z, y),
