@@ -59,6 +59,14 @@ def test_a_model_with_a_map_of_its_scores_trains(spec, layer):
     assert history[1] < history[0]
 
 
+@pytest.mark.parametrize(("precision", "expected"), [(torch.float64, torch.float64), (torch.bfloat16, torch.float32)])
+def test_the_appended_layer_has_the_models_precision(precision, expected):
+    """Batch normalisation of bfloat16 keeps its sums in float32, as torch does under autocast."""
+    chain = symloss.append_scores(nn.Linear(6, CLASSES, dtype=precision))
+    assert chain(random_scores(16, 6).to(precision)).dtype == precision
+    assert {part.dtype for part in chain.scores.parameters()} == {expected}
+
+
 def test_l1_penalty_is_delta_times_the_sum_of_absolute_values():
     model = nn.Linear(3, 2, dtype=torch.float64)
     with torch.no_grad():

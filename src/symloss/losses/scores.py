@@ -333,7 +333,8 @@ def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequen
 
     Args:
         model: returns scores.
-        layer: maps scores to scores of the same shape; by default :class:`BatchNormScores`.
+        layer: maps scores to scores of the same shape; by default :class:`BatchNormScores`, where the model is, and of
+            its precision.
 
     >>> append_scores(nn.Linear(4, 3), UnitScores(temperature=0.04))
     Sequential(
@@ -342,8 +343,14 @@ def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequen
     )
     """
     chain = nn.Sequential()
-    for argument, name, part in (("model", "model", model), ("layer", "scores", layer or BatchNormScores())):
+    scores = _batch_norm_for(model) if layer is None else layer
+    for argument, name, part in (("model", "model", model), ("layer", "scores", scores)):
         if not isinstance(part, nn.Module):
             raise TypeError(f"{argument} must be a torch.nn.Module; got {type(part).__name__}")
         chain.add_module(name, part)
     return chain
+
+
+def _batch_norm_for(model: nn.Module) -> BatchNormScores:
+    parts = list(model.parameters()) if isinstance(model, nn.Module) else []
+    return BatchNormScores(device=parts[-1].device, dtype=working_type(parts[-1])) if parts else BatchNormScores()
