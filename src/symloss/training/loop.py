@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 import warnings
@@ -25,6 +26,7 @@ from symloss.runs.settings import Schedule, Settings
 from symloss.training.best_epoch import BestEpoch
 from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_checkpoint
 from symloss.training.margin_sums import MarginSums
+from symloss.training.recent_batches import RecentBatches
 from symloss.training.task import Task, augmentation, build_loss, build_model, build_optimizer, require_scores
 
 OnStep = Callable[[int, int], None]
@@ -48,19 +50,19 @@ class Tally:
         self.sums = torch.zeros(6, device=self.fabric.device, dtype=torch.float32)
         self.knows_clean = False
 
-    def add(self, scores: Tensor, loss: Tensor | None, labels: Tensor, clean: Tensor | None) -> None:
-        """Count a batch.
+    def add(self, scores: Tensor, losses: Tensor | None, labels: Tensor, clean: Tensor | None) -> None:
+        """Count a batch, or several as one.
 
         Args:
             scores: (N, C), by the model.
-            loss: the mean over the batch; None in an evaluation.
+            losses: (N,), the mean loss of the batch that each example was in; None in an evaluation.
             labels: (N,), those of the examples, which may be wrong.
             clean: (N,), the true ones; None where they are not known.
         """
         predicted = scores.argmax(1)
         hit = predicted == labels
         rows = [hit.sum(), torch.tensor(len(labels), device=self.sums.device)]
-        rows.append(torch.zeros_like(self.sums[0]) if loss is None else loss * len(labels))
+        rows.append(torch.zeros_like(self.sums[0]) if losses is None else losses.sum())
         if clean is not None:
             wrong = labels != clean
             rows += [(predicted == clean).sum(), wrong.sum(), (hit & wrong).sum()]
@@ -137,6 +139,7 @@ class Trainer:
         torch.manual_seed(_mixed(self.settings.seed, epoch))  # for models that draw, by dropout
         self.forward.train()
         tally, pending = Tally(self.fabric), None
+        recent = RecentBatches(functools.partial(self._count, tally))
         for step, batch in enumerate(self.train_batches.epoch(epoch)):
             lr = self._set_lr(epoch, epoch * len(self.train_batches) + step)
             labels = self.labels[batch.index]
@@ -151,9 +154,8 @@ class Trainer:
             pending = loss
             if self.on_step is not None:
                 self.on_step(step + 1, len(self.train_batches))
-            tally.add(scores, loss, labels, None if self.clean is None else self.clean[batch.index])
-            if self.margins is not None:
-                self.margins.add(batch.index, scores, labels)
+            recent.add(batch.index, scores, loss)
+        recent.count_rest()
         if pending is not None:
             _refuse_nan(pending, epoch, len(self.train_batches) - 1, self.settings.lr)
         if not all(bool(part.isfinite().all()) for part in self.model.parameters()):
@@ -163,6 +165,12 @@ class Trainer:
         if self.margins is not None:
             self.margins.end_epoch()
         return tally.row(epoch + 1, lr)
+
+    def _count(self, tally: Tally, index: Tensor, scores: Tensor, losses: Tensor) -> None:
+        labels = self.labels[index]
+        tally.add(scores, losses, labels, None if self.clean is None else self.clean[index])
+        if self.margins is not None:
+            self.margins.add(index, scores, labels)
 
     def _step(self, inputs: Tensor, labels: Tensor, total: int) -> tuple[Tensor, Tensor]:
         self.stepper.zero_grad(set_to_none=True)
