@@ -24,7 +24,8 @@ def test_everything_is_as_counted_by_hand(tally):
     loss = 0.0
     for seed, size in enumerate((30, 30, 7)):
         scores, labels, clean = drawn(size, seed)
-        tally.add(scores, torch.full((size,), 0.5 + seed), labels, clean)
+        tally.add(scores, labels, clean)
+        tally.add_loss(torch.tensor(0.5 + seed), size)
         loss, total = loss + (0.5 + seed) * size, total + size
         for row, label, true in zip(scores.tolist(), labels.tolist(), clean.tolist(), strict=True):
             found = row.index(max(row))
@@ -45,7 +46,7 @@ def test_everything_is_as_counted_by_hand(tally):
 
 def test_without_true_labels_nothing_is_said_of_them(tally):
     scores, labels, _ = drawn(20, 0)
-    tally.add(scores, None, labels, None)
+    tally.add(scores, labels, None)
     row = tally.row(1, 0.1)
     assert row.clean_accuracy is None
     assert row.memorised is None
@@ -54,7 +55,7 @@ def test_without_true_labels_nothing_is_said_of_them(tally):
 
 def test_without_wrong_labels_none_is_memorised(tally):
     scores, labels, _ = drawn(20, 0)
-    tally.add(scores, None, labels, labels)
+    tally.add(scores, labels, labels)
     row = tally.row(1, 0.1)
     assert row.memorised is None
     assert row.clean_accuracy == row.train_accuracy
@@ -62,7 +63,9 @@ def test_without_wrong_labels_none_is_memorised(tally):
 
 def test_an_empty_share_counts_nothing(tally):
     scores, labels, clean = drawn(10, 0)
-    tally.add(scores, torch.full((len(labels),), 1.5), labels, clean)
+    tally.add(scores, labels, clean)
+    tally.add_loss(torch.tensor(1.5), len(labels))
     before = tally.row(1, 0.1)
-    tally.add(scores[:0], torch.zeros(0), labels[:0], clean[:0])
+    tally.add(scores[:0], labels[:0], clean[:0])
+    tally.add_loss(torch.tensor(0.0), 0)
     assert tally.row(1, 0.1) == before

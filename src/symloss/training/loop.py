@@ -50,19 +50,21 @@ class Tally:
         self.sums = torch.zeros(6, device=self.fabric.device, dtype=torch.float32)
         self.knows_clean = False
 
-    def add(self, scores: Tensor, losses: Tensor | None, labels: Tensor, clean: Tensor | None) -> None:
+    def add_loss(self, loss: Tensor, examples: int) -> None:
+        """Take the mean loss of a batch of so many examples."""
+        self.sums[2] += loss * examples
+
+    def add(self, scores: Tensor, labels: Tensor, clean: Tensor | None) -> None:
         """Count a batch, or several as one.
 
         Args:
             scores: (N, C), by the model.
-            losses: (N,), the mean loss of the batch that each example was in; None in an evaluation.
             labels: (N,), those of the examples, which may be wrong.
             clean: (N,), the true ones; None where they are not known.
         """
         predicted = scores.argmax(1)
         hit = predicted == labels
-        rows = [hit.sum(), torch.tensor(len(labels), device=self.sums.device)]
-        rows.append(torch.zeros_like(self.sums[0]) if losses is None else losses.sum())
+        rows = [hit.sum(), torch.tensor(len(labels), device=self.sums.device), torch.zeros_like(self.sums[0])]
         if clean is not None:
             wrong = labels != clean
             rows += [(predicted == clean).sum(), wrong.sum(), (hit & wrong).sum()]
@@ -154,7 +156,8 @@ class Trainer:
             pending = loss
             if self.on_step is not None:
                 self.on_step(step + 1, len(self.train_batches))
-            recent.add(batch.index, scores, loss)
+            tally.add_loss(loss, len(labels))
+            recent.add(batch.index, scores)
         recent.count_rest()
         if pending is not None:
             _refuse_nan(pending, epoch, len(self.train_batches) - 1, self.settings.lr)
@@ -166,9 +169,9 @@ class Trainer:
             self.margins.end_epoch()
         return tally.row(epoch + 1, lr)
 
-    def _count(self, tally: Tally, index: Tensor, scores: Tensor, losses: Tensor) -> None:
+    def _count(self, tally: Tally, index: Tensor, scores: Tensor) -> None:
         labels = self.labels[index]
-        tally.add(scores, losses, labels, None if self.clean is None else self.clean[index])
+        tally.add(scores, labels, None if self.clean is None else self.clean[index])
         if self.margins is not None:
             self.margins.add(index, scores, labels)
 
@@ -225,7 +228,7 @@ class Trainer:
         labels, tally = examples.labels.to(self.fabric.device), Tally(self.fabric)
         with torch.inference_mode():
             for batch in self._batches(examples, EVALUATION_BATCH, training=False).epoch(0):
-                tally.add(self._forward(batch.inputs), None, labels[batch.index], None)
+                tally.add(self._forward(batch.inputs), labels[batch.index], None)
         return tally.accuracy()
 
     def state(self) -> dict[str, Any]:

@@ -12,25 +12,25 @@ class RecentBatches:
     """Keeps batches until their scores are many, then hands them on as one.
 
     Args:
-        count: is given the numbers of the examples (M,), their scores (M, C), and the loss of each one's batch (M,).
+        count: is given the numbers of the examples (M,) and their scores (M, C).
         most: the number of scores at which they are handed on; a megabyte of float32 by default.
 
-    >>> recent = RecentBatches(lambda index, scores, losses: print(index, losses), most=6)
+    >>> recent = RecentBatches(lambda index, scores: print(index), most=6)
     >>> for first in (0, 2, 4):
-    ...     recent.add(torch.tensor([first, first + 1]), torch.zeros(2, 2), torch.tensor(0.5))
-    tensor([0, 1, 2, 3]) tensor([0.5000, 0.5000, 0.5000, 0.5000])
+    ...     recent.add(torch.tensor([first, first + 1]), torch.zeros(2, 2))
+    tensor([0, 1, 2, 3])
     >>> recent.count_rest()
-    tensor([4, 5]) tensor([0.5000, 0.5000])
+    tensor([4, 5])
     """
 
-    def __init__(self, count: Callable[[Tensor, Tensor, Tensor], None], most: int = 2**18):
+    def __init__(self, count: Callable[[Tensor, Tensor], None], most: int = 2**18):
         self.count, self.most = count, most
-        self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._waiting: list[tuple[Tensor, Tensor]] = []
         self._size = 0
 
-    def add(self, index: Tensor, scores: Tensor, loss: Tensor) -> None:
-        """Take a batch and its mean loss."""
-        self._waiting.append((index, scores, loss.expand(len(index))))
+    def add(self, index: Tensor, scores: Tensor) -> None:
+        """Take a batch."""
+        self._waiting.append((index, scores))
         self._size += scores.numel()
         if self._size >= self.most:
             self.count_rest()
@@ -38,6 +38,6 @@ class RecentBatches:
     def count_rest(self) -> None:
         """Hand on the batches that wait, if any do."""
         if self._waiting:
-            index, scores, losses = (torch.cat(parts) for parts in zip(*self._waiting, strict=True))
-            self.count(index, scores, losses)
+            index, scores = (torch.cat(parts) for parts in zip(*self._waiting, strict=True))
+            self.count(index, scores)
         self._waiting, self._size = [], 0
