@@ -52,7 +52,7 @@ class Tally:
 
     def add_loss(self, loss: Tensor, examples: int) -> None:
         """Take the mean loss of a batch of so many examples."""
-        self.sums[2] += loss * examples
+        self.sums[-1] += loss * examples
 
     def add(self, scores: Tensor, labels: Tensor, clean: Tensor | None) -> None:
         """Count a batch, or several as one.
@@ -64,7 +64,7 @@ class Tally:
         """
         predicted = scores.argmax(1)
         hit = predicted == labels
-        rows = [hit.sum(), torch.tensor(len(labels), device=self.sums.device), torch.zeros_like(self.sums[0])]
+        rows = [hit.sum(), torch.tensor(len(labels), device=self.sums.device)]
         if clean is not None:
             wrong = labels != clean
             rows += [(predicted == clean).sum(), wrong.sum(), (hit & wrong).sum()]
@@ -78,7 +78,7 @@ class Tally:
 
     def row(self, epoch: int, lr: float) -> EpochRow:
         """The metrics of an epoch of training."""
-        hits, count, loss, clean, wrong, memorised = self._totals()
+        hits, count, clean, wrong, memorised, loss = self._totals()
         return EpochRow(
             epoch=epoch,
             lr=lr,
