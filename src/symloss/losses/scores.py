@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
@@ -342,15 +343,17 @@ def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequen
       (scores): UnitScores(temperature=0.04, eps=1e-05)
     )
     """
-    chain = nn.Sequential()
+    _check_module("model", model)
     scores = _batch_norm_for(model) if layer is None else layer
-    for argument, name, part in (("model", "model", model), ("layer", "scores", scores)):
-        if not isinstance(part, nn.Module):
-            raise TypeError(f"{argument} must be a torch.nn.Module; got {type(part).__name__}")
-        chain.add_module(name, part)
-    return chain
+    _check_module("layer", scores)
+    return nn.Sequential(OrderedDict(model=model, scores=scores))
+
+
+def _check_module(argument: str, given: object) -> None:
+    if not isinstance(given, nn.Module):
+        raise TypeError(f"{argument} must be a torch.nn.Module; got {type(given).__name__}")
 
 
 def _batch_norm_for(model: nn.Module) -> BatchNormScores:
-    parts = list(model.parameters()) if isinstance(model, nn.Module) else []
+    parts = list(model.parameters())
     return BatchNormScores(device=parts[-1].device, dtype=working_type(parts[-1])) if parts else BatchNormScores()
