@@ -46,28 +46,40 @@ def percent(table, cell, profile="full", what="test_accuracy"):
     return [100 * getattr(row.last, what) for row in sorted(same, key=lambda row: row.settings.seed)]
 
 
-@pytest.mark.parametrize(
-    ("cell", "said"),
-    [
-        ("gce/sym:0.2", "GCE at 20 % (98.63"),
-        ("gce/sym:0.4", "at 40 % (98.34"),
-        ("phuber-gce/clean", "PHuber-GCE on clean labels (98.82"),
-        ("phuber-gce/sym:0.2", "at 20 % (98.64"),
-    ],
-)
-def test_mean_of_three_seeds_on_mnist(cell, said):
+NAMES = {"CE (clip 0.1)": "ce-clipped"}
+CELL = r"\**([\d.]+)\(([\d.]+)\)\**"
+"""A mean with its standard deviation, bold or not."""
+
+
+def assert_says(text, cell):
+    """A mean and a standard deviation of the page are those of three seeds."""
+    mean, deviation = map(float, re.fullmatch(CELL, text).groups())
     seeds = percent("mnist-lenet5", f"mnist-lenet5/mnist/{cell}")
     assert len(seeds) == 3
-    assert said in " ".join((ROOT / "docs" / "laboratory.md").read_text().split())
-    assert statistics.fmean(seeds) == pytest.approx(float(said.rpartition("(")[2]), abs=0.00501)
+    assert mean == pytest.approx(statistics.fmean(seeds), abs=0.00501)
+    assert deviation == pytest.approx(statistics.stdev(seeds), abs=0.00501)
 
 
-def test_the_seeds_of_clipped_cross_entropy():
-    seeds = percent("mnist-lenet5", "mnist-lenet5/mnist/ce-clipped/sym:0.6")
-    assert (
-        f"({', '.join(f'{value:.1f}' for value in seeds)}; published 94.7)"
-        in (ROOT / "docs" / "laboratory.md").read_text()
-    )
+def test_mnist_against_published_figures():
+    page = (ROOT / "docs" / "laboratory.md").read_text()
+    rows = re.findall(r"^\| ([^|]+), (clean|sym:0\.\d) \| (\S+) \|", page, re.M)
+    assert len(rows) == 5
+    for name, noise, text in rows:
+        assert_says(text, f"{NAMES.get(name, name.lower())}/{noise}")
+
+
+def test_mnist_with_the_losses_of_the_paper():
+    page = (ROOT / "docs" / "laboratory.md").read_text()
+    table = page[page.index("| loss | clean | sym:0.2 |") :].splitlines()[2:6]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert [name for name, *_ in rows] == ["CE", "unhinged", "SGCE", "alpha-MAE"]
+    for name, *cells in rows:
+        for noise, text in zip(("clean", "sym:0.2", "sym:0.4", "sym:0.6"), cells, strict=True):
+            assert_says(text, f"{name.lower()}/{noise}")
+    for loss, said in (("ce", 0.3), ("sgce", 1.2)):
+        learnt = percent("mnist-lenet5", f"mnist-lenet5/mnist/{loss}/sym:0.6", what="memorised")
+        assert statistics.fmean(learnt) == pytest.approx(said, abs=0.0501)
+        assert f"{said} %" in page
 
 
 def test_the_scale_model():
