@@ -98,3 +98,18 @@ def test_the_scale_model():
     behind = [learnt[loss] for loss in ("sce", "unhinged", "nce+agce", "alpha-mae", "nce+rce")]
     assert 8 < min(behind) < max(behind) < 10
     assert round(learnt["ce"]) == 26
+
+
+def test_the_ranks_of_the_papers_losses_on_digits():
+    """The best of unhinged, SGCE and alpha-MAE is fourth, fifth and sixth of ten; SGCE is second at asym:0.4."""
+    losses = ["ce", "mae", "gce", "sce", "nce+rce", "nce+agce", "anl-ce", "unhinged", "sgce", "alpha-mae"]
+
+    def order(noise):
+        means = {loss: statistics.fmean(percent("digits", f"digits/digits/{loss}/{noise}")) for loss in losses}
+        return sorted(means, key=means.__getitem__, reverse=True)
+
+    ours = {"unhinged", "sgce", "alpha-mae"}
+    ranks = [1 + min(order(noise).index(loss) for loss in ours) for noise in ("sym:0.4", "sym:0.6", "sym:0.8")]
+    assert ranks == [4, 5, 6]
+    assert [order(noise)[0] for noise in ("sym:0.4", "sym:0.6", "sym:0.8")] == ["nce+agce", "mae", "mae"]
+    assert order("asym:0.4")[:2] == ["sce", "sgce"]
