@@ -55,18 +55,9 @@ def main() -> None:
     for loss in chosen.losses:
         for noise in chosen.noise:
             runs = [measures(audited(loss, noise, seed)) for seed in range(chosen.seeds)]
-            cells = [
-                _cell(column, digits) for column, digits in zip(zip(*runs, strict=True), (3, 1, 3, 3), strict=True)
-            ]
+            columns = [spread(column) for column in zip(*runs, strict=True)]
+            cells = [known.rounded(n) if known else "" for known, n in zip(columns, (3, 1, 3, 3), strict=True)]
             print(f"| {loss} | {noise} | {' | '.join(cells)} |", flush=True)
-
-
-def _cell(column: tuple[float | None, ...], digits: int) -> str:
-    """Mean and standard deviation."""
-    known = spread(column)
-    if known is None:
-        return ""
-    return f"{known.mean:.{digits}f}" + (f"({known.std:.{digits}f})" if known.std is not None else "")
 
 
 if __name__ == "__main__":

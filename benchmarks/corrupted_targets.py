@@ -1,4 +1,4 @@
-"""Linear regression with corrupted targets: python benchmarks/corrupted_targets.py [--repeats 200]
+"""Linear regression with corrupted targets: OMP_NUM_THREADS=1 python benchmarks/corrupted_targets.py [--repeats 200]
 
 First: 500 examples with 10 white features, y = w x with |w| = 1; 60 % of the targets are replaced by draws of scale 3.
 The figure is the cosine between the weights that were found and w.
@@ -20,6 +20,7 @@ from sklearn.linear_model import HuberRegressor, LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from symloss.runs.result import Spread
 from symloss.theory.regression import LinearFamilyRegressor, UnhingedRegressor
 
 EXAMPLES, FEATURES, CORRUPTED, SCALE = 500, 10, 0.6, 3.0
@@ -73,18 +74,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=200, help="draws of the data (200)")
     repeats = parser.parse_args().repeats
-    print("| | normal draws | Cauchy draws | ms |\n|---|---:|---:|---:|")
+    print("| | normal draws | Cauchy draws | ms of a fit, both |\n|---|---:|---:|---:|")
     for name, model in MODELS.items():
         found = {draws: [cosine(model, draws, seed) for seed in range(repeats)] for draws in ("normal", "Cauchy")}
-        cells = [_mean([value for value, _ in runs], 3) for runs in found.values()]
+        cells = [Spread.of(value for value, _ in runs).rounded(3) for runs in found.values()]
         times = " and ".join(f"{statistics.median(time for _, time in runs):.1f}" for runs in found.values())
         print(f"| {name} | {' | '.join(cells)} | {times} |", flush=True)
-    plain, symmetric = zip(*(slopes(seed) for seed in range(repeats)), strict=True)
-    print(f"\nThe true slope is 2. Least squares: {_mean(plain, 2)}, symmetrized: {_mean(symmetric, 2)}")
-
-
-def _mean(values: list[float] | tuple[float, ...], digits: int) -> str:
-    return f"{statistics.fmean(values):.{digits}f}({statistics.stdev(values):.{digits}f})"
+    plain, symmetric = (Spread.of(column).text for column in zip(*map(slopes, range(repeats)), strict=True))
+    print(f"\nThe true slope is 2. Least squares: {plain}, symmetrized: {symmetric}")
 
 
 if __name__ == "__main__":

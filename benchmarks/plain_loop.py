@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import symloss
 from symloss.noise import corrupt
+from symloss.runs.smoothed_accuracy import reach_of, smoothed
 
 LOSSES = (
     "ce",
@@ -53,26 +54,21 @@ def accuracies(spec: str, noise: str, seed: int, setup: str) -> tuple[float, flo
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
     make, epochs = SETUPS[setup]
     optimizer, loss = make(model.parameters()), symloss.create_loss(spec)
-    noisy, clean = [], []
-    for _ in range(epochs):
+    noisy, clean = {}, {}
+    for epoch in range(1, epochs + 1):
         for batch in train[torch.randperm(len(train))].split(64):
             optimizer.zero_grad()
             loss(model(x[batch]), y[batch]).backward()
             optimizer.step()
-        noisy.append(_accuracy(model, x[held], y[held]))
-        clean.append(_accuracy(model, x_test, y_test))
-    smooth = [_around(noisy, epoch) for epoch in range(epochs)]
-    return clean[-1], clean[max(range(epochs), key=smooth.__getitem__)]
+        noisy[epoch] = _accuracy(model, x[held], y[held])
+        clean[epoch] = _accuracy(model, x_test, y_test)
+    chosen = max(noisy, key=lambda epoch: smoothed(noisy, epoch, reach_of(epoch, epochs)))
+    return clean[epochs], clean[chosen]
 
 
 def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
     with torch.no_grad():
         return 100 * float((model(x).argmax(1) == y).float().mean())
-
-
-def _around(values: list[float], epoch: int) -> float:
-    reach = min(2, epoch, len(values) - 1 - epoch)
-    return statistics.mean(values[epoch - reach : epoch + reach + 1])
 
 
 def main() -> None:

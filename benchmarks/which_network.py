@@ -1,8 +1,8 @@
 """Which network RobustClassifier should take for images: python benchmarks/which_network.py --data-dir FOLDER
 
 1,500 images (digits: 1,437) with wrong labels. The fit may try networks only, and labels are not corrected. The figure
-is the accuracy on 2,000 clean test images (digits: 360); in brackets the seconds of one core. ``--data``, ``--models``
-and ``--seeds`` take other values.
+is the accuracy on the first 2,000 clean test images (digits: 360); in brackets the seconds of one core. ``--data``,
+``--models`` and ``--seeds`` take other values.
 """
 
 from __future__ import annotations

@@ -209,7 +209,11 @@ class Spread:
     @property
     def text(self) -> str:
         """``mean(standard deviation)`` with two decimals."""
-        return f"{self.mean:.2f}" + ("" if self.std is None else f"({self.std:.2f})")
+        return self.rounded(2)
+
+    def rounded(self, decimals: int) -> str:
+        """``mean(standard deviation)``."""
+        return f"{self.mean:.{decimals}f}" + ("" if self.std is None else f"({self.std:.{decimals}f})")
 
     def to_json(self) -> dict[str, float | None]:
         """Mean and standard deviation, for JSON."""
