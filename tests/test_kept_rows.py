@@ -18,7 +18,7 @@ ROW = re.compile(r"^\| (\S+) \| (none|sym:0\.4) \| (.+) \|$", re.M)
 
 
 def test_learning_rate_times_steps():
-    rows = read_kept(RESULTS / "lr-times-steps.jsonl").values()
+    rows = [row for row in read_kept(RESULTS / "lr-times-steps.jsonl").values() if row.settings.data == "digits"]
     page = (ROOT / "docs" / "training.md").read_text()
     shown = ROW.findall(page[page.index("### Fewer steps") :])
     assert len(shown) == 12
@@ -36,6 +36,19 @@ def test_learning_rate_times_steps():
             mean, spread = re.fullmatch(r"\**([\d.]+)\(([\d.]+)\)\**", cell).groups()
             assert abs(float(mean) - statistics.fmean(values)) < 0.0501
             assert abs(float(spread) - statistics.stdev(values)) < 0.0501
+
+
+def test_learning_rate_times_steps_on_mnist():
+    rows = [row for row in read_kept(RESULTS / "lr-times-steps.jsonl").values() if row.settings.data == "mnist"]
+    page = (ROOT / "docs" / "training.md").read_text()
+    for loss in ("CE", "SGCE"):
+        of_loss = [row for row in rows if row.settings.loss.partition(":")[0] == loss.lower()]
+        last = [row.last for row in sorted(of_loss, key=lambda row: row.settings.lr)]
+        accuracies = [100 * epoch.test_accuracy for epoch in last]
+        learnt = [f"({100 * epoch.memorised:.0f} %)" for epoch in last]
+        cells = re.search(rf"^\| {loss} \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page, re.M).groups()
+        assert [float(cell.split()[0].strip("*")) for cell in cells] == pytest.approx(accuracies, abs=0.0501)
+        assert [cell.partition(" ")[2] for cell in cells] == learnt
 
 
 def percent(table, cell, profile="full", what="test_accuracy"):
