@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Iterable
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from torch import Tensor, nn
+from noisy_digits import Optimizer, last_and_chosen, split_digits
 
 import symloss
 from symloss.noise import corrupt
-from symloss.runs.smoothed_accuracy import reach_of, smoothed
 
 LOSSES = (
     "ce",
@@ -32,7 +28,7 @@ LOSSES = (
     "alpha-mae:alpha=2",
 )
 NOISE = ("clean", "sym:0.6", "pair:0.3")
-SETUPS: dict[str, tuple[Callable[[Iterable[Tensor]], torch.optim.Optimizer], int]] = {
+SETUPS: dict[str, tuple[Optimizer, int]] = {
     "sgd-0.01-10": (lambda weights: torch.optim.SGD(weights, lr=0.01, momentum=0.9), 10),
     "sgd-0.1-30": (lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.9), 30),
     "adam-0.001-10": (lambda weights: torch.optim.Adam(weights, lr=0.001), 10),
@@ -43,32 +39,18 @@ SETUPS: dict[str, tuple[Callable[[Iterable[Tensor]], torch.optim.Optimizer], int
 def accuracies(spec: str, noise: str, seed: int, setup: str) -> tuple[float, float]:
     """Clean test accuracy in per cent: of the last epoch, and of the one that held-out noisy labels choose."""
     torch.manual_seed(seed)
-    pixels, labels = load_digits(return_X_y=True)
-    x, x_test, y, y_test = train_test_split(pixels / 16, labels, test_size=360, stratify=labels, random_state=seed)
-    y = corrupt(y, noise, classes=10, seed=seed).labels
-    x, x_test = (torch.tensor(part, dtype=torch.float32) for part in (x, x_test))
-    y, y_test = torch.tensor(y), torch.tensor(y_test)
-    order = torch.randperm(len(y))
-    held, train = order[: len(y) // 10], order[len(y) // 10 :]
-
-    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
-    make, epochs = SETUPS[setup]
-    optimizer, loss = make(model.parameters()), symloss.create_loss(spec)
-    noisy, clean = {}, {}
-    for epoch in range(1, epochs + 1):
-        for batch in train[torch.randperm(len(train))].split(64):
-            optimizer.zero_grad()
-            loss(model(x[batch]), y[batch]).backward()
-            optimizer.step()
-        noisy[epoch] = _accuracy(model, x[held], y[held])
-        clean[epoch] = _accuracy(model, x_test, y_test)
-    chosen = max(noisy, key=lambda epoch: smoothed(noisy, epoch, reach_of(epoch, epochs)))
-    return clean[epochs], clean[chosen]
-
-
-def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    with torch.no_grad():
-        return 100 * float((model(x).argmax(1) == y).float().mean())
+    (x, y), test = split_digits(seed)
+    noisy = torch.tensor(corrupt(y.numpy(), noise, classes=10, seed=seed).labels)
+    optimizer, epochs = SETUPS[setup]
+    return last_and_chosen(
+        (x, noisy),
+        test,
+        outputs=10,
+        optimizer=optimizer,
+        criterion=symloss.create_loss(spec),
+        predict=lambda scores: scores.argmax(1),
+        epochs=epochs,
+    )
 
 
 def main() -> None:

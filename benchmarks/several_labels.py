@@ -15,12 +15,10 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from torch import Tensor, nn
+from noisy_digits import last_and_chosen, split_digits
+from torch import Tensor
 
 from symloss.runs.result import Spread
-from symloss.runs.smoothed_accuracy import reach_of, smoothed
 from symloss.theory.binary import MarginCriterion
 
 LOSSES = ("logistic", "savage", "sigmoid", "ramp", "unhinged")
@@ -39,32 +37,19 @@ SETUPS = {"short": (0.001, 30), "long": (0.003, 100)}
 def right_labels(task: str, setup: str, loss: str, flips: float, seed: int) -> tuple[float, float]:
     """The share of right labels in per cent: after the last epoch, and at the epoch that noisy labels choose."""
     torch.manual_seed(seed)
-    pixels, digits = load_digits(return_X_y=True)
-    parts = train_test_split(pixels / 16, digits, test_size=360, stratify=digits, random_state=seed)
-    x, x_test = (torch.tensor(part, dtype=torch.float32) for part in parts[:2])
-    y, y_test = (TASKS[task](torch.tensor(part)) for part in parts[2:])
-    y = y ^ (torch.rand(y.shape) < flips)
-    order = torch.randperm(len(y))
-    held, train = order[: len(y) // 10], order[len(y) // 10 :]
-
-    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, y.shape[1]))
+    (x, digits), (x_test, digits_test) = split_digits(seed)
+    labels = TASKS[task](digits)
+    noisy = labels ^ (torch.rand(labels.shape) < flips)
     rate, epochs = SETUPS[setup]
-    optimizer, criterion = torch.optim.Adam(model.parameters(), lr=rate), MarginCriterion(loss)
-    noisy, clean = {}, {}
-    for epoch in range(1, epochs + 1):
-        for batch in train[torch.randperm(len(train))].split(64):
-            optimizer.zero_grad()
-            criterion(model(x[batch]), y[batch]).backward()
-            optimizer.step()
-        noisy[epoch] = _right(model, x[held], y[held])
-        clean[epoch] = _right(model, x_test, y_test)
-    chosen = max(noisy, key=lambda epoch: smoothed(noisy, epoch, reach_of(epoch, epochs)))
-    return clean[epochs], clean[chosen]
-
-
-def _right(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    with torch.no_grad():
-        return 100 * float(((model(x) > 0) == y).float().mean())
+    return last_and_chosen(
+        (x, noisy),
+        (x_test, TASKS[task](digits_test)),
+        outputs=labels.shape[1],
+        optimizer=lambda weights: torch.optim.Adam(weights, lr=rate),
+        criterion=MarginCriterion(loss),
+        predict=lambda scores: scores > 0,
+        epochs=epochs,
+    )
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import statistics
@@ -16,10 +17,18 @@ from symloss.training import resolve
 
 RESULTS = ROOT / "docs" / "results"
 ROW = re.compile(r"^\| (\S+) \| (none|sym:0\.4) \| (.+) \|$", re.M)
+CELL = r"\**([\d.]+)\(([\d.]+)\)\**"
+"""A mean with its standard deviation, bold or not."""
+
+
+@functools.cache
+def kept(table):
+    """The rows of a file, which is read once."""
+    return list(read_kept(RESULTS / f"{table}.jsonl").values())
 
 
 def test_learning_rate_times_steps():
-    rows = [row for row in read_kept(RESULTS / "lr-times-steps.jsonl").values() if row.settings.data == "digits"]
+    rows = [row for row in kept("lr-times-steps") if row.settings.data == "digits"]
     page = (ROOT / "docs" / "training.md").read_text()
     shown = ROW.findall(page[page.index("### Fewer steps") :])
     assert len(shown) == 12
@@ -34,13 +43,13 @@ def test_learning_rate_times_steps():
                 and row.settings.lr == usual * factor
             ]
             assert len(values) == 3
-            mean, spread = re.fullmatch(r"\**([\d.]+)\(([\d.]+)\)\**", cell).groups()
+            mean, spread = re.fullmatch(CELL, cell).groups()
             assert abs(float(mean) - statistics.fmean(values)) < 0.0501
             assert abs(float(spread) - statistics.stdev(values)) < 0.0501
 
 
 def test_learning_rate_times_steps_on_mnist():
-    rows = [row for row in read_kept(RESULTS / "lr-times-steps.jsonl").values() if row.settings.data == "mnist"]
+    rows = [row for row in kept("lr-times-steps") if row.settings.data == "mnist"]
     page = (ROOT / "docs" / "training.md").read_text()
     for loss in ("CE", "SGCE"):
         of_loss = [row for row in rows if row.settings.loss.partition(":")[0] == loss.lower()]
@@ -55,16 +64,13 @@ def test_learning_rate_times_steps_on_mnist():
 def percent(table, cell, profile="full", what="test_accuracy"):
     """The figures of a cell, by seed."""
     settings = find_cell(cell, profile=profile).settings
-    rows = read_kept(RESULTS / f"{table}.jsonl").values()
-    same = [row for row in rows if (row.settings.loss, row.settings.noise) == (settings.loss, settings.noise)]
+    same = [row for row in kept(table) if (row.settings.loss, row.settings.noise) == (settings.loss, settings.noise)]
     same = [row for row in same if row.settings.clip == settings.clip]
     return [100 * getattr(row.last, what) for row in sorted(same, key=lambda row: row.settings.seed)]
 
 
 TABLE1 = ("ce", "mae", "gce", "sce", "nce+rce", "nce+agce", "anl-ce", "unhinged", "sgce", "alpha-mae")
 NAMES = {"CE (clip 0.1)": "ce-clipped"}
-CELL = r"\**([\d.]+)\(([\d.]+)\)\**"
-"""A mean with its standard deviation, bold or not."""
 
 
 def laboratory():

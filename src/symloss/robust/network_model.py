@@ -22,7 +22,7 @@ PRETRAINED_RATE = 3e-4
 
 SMALL_CNN = "cnn4:width=0.5"
 SMALLEST_SIDE = 12
-"""Images with fewer pixels a side are flattened: other learners than networks lead on them."""
+"""Images with fewer pixels a side are flattened. On digits other learners than networks lead."""
 
 
 @dataclass(frozen=True)
