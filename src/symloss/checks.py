@@ -21,6 +21,15 @@ def brief(value: object) -> str:
     return text if len(text) <= 100 else text[:97] + "..."
 
 
+def shown_score(score: float) -> str:
+    """A score with three digits. Probabilities below a thousandth are all the same to a reader.
+
+    >>> shown_score(0.05131), shown_score(5.8e-184), shown_score(-1.25)
+    ('0.0513', '<0.001', '-1.25')
+    """
+    return "<0.001" if 0 < score < 0.001 else f"{score:.3g}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest known one, or all of them.
 

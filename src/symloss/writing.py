@@ -1,11 +1,12 @@
-"""Write files wholly or not at all."""
+"""Write files and folders wholly or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -59,3 +60,78 @@ def sync_folder(path: Path) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _beside(path: Path) -> tuple[Path, Path]:
+    """Where the next content of a folder is written, and where the content that it replaces waits to be removed."""
+    return path.with_name(f".{path.name}.symloss-new"), path.with_name(f".{path.name}.symloss-old")
+
+
+@contextlib.contextmanager
+def write_whole_folder(path: Path, drop: Collection[str] = ()) -> Iterator[Path]:
+    """Write a folder wholly or not at all.
+
+    Yields an empty folder beside ``path``. When the block ends without an error, that folder takes the place of
+    ``path``. A process that is killed leaves the old folder, the new one, or neither for :func:`repair_folder` to put
+    back. Other entries of the old folder, such as notes, are carried over.
+
+    Args:
+        path: the folder; it need not exist.
+        drop: the entries of the old folder that are not carried over.
+    """
+    path = Path(os.path.realpath(path))
+    new, old = _beside(path)
+    try:
+        with clear_write_errors(path):
+            repair_folder(path)
+            _remove(new)
+            new.mkdir(parents=True)
+        yield new
+        with clear_write_errors(path):
+            _carry_over(path, new, drop)
+            sync_folder(new)
+            if path.exists():
+                os.rename(path, old)
+            with contextlib.suppress(FileNotFoundError):  # a reader has put it into its place already
+                os.rename(new, path)
+            sync_folder(path.parent)
+    except BaseException:
+        repair_folder(path)
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def repair_folder(path: Path | str) -> None:
+    """Finish what a process that was killed inside :func:`write_whole_folder` left: every reader calls it first."""
+    path = Path(os.path.realpath(path))
+    new, old = _beside(path)
+    if not old.is_dir():
+        return
+    if not path.exists():
+        with contextlib.suppress(FileNotFoundError):  # another process has just done it
+            os.rename(new if new.is_dir() else old, path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _carry_over(old: Path, new: Path, drop: Collection[str]) -> None:
+    for entry in old.iterdir() if old.is_dir() else ():
+        if entry.name in drop or (new / entry.name).exists():
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, new / entry.name, symlinks=True, copy_function=_link)
+        else:
+            _link(entry, new / entry.name)
+
+
+def _link(file: Path | str, copy: Path | str) -> None:
+    """The same file under another name; a copy where the file system has no hard links."""
+    try:
+        os.link(file, copy, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        shutil.copy2(file, copy, follow_symlinks=False)

@@ -89,7 +89,7 @@ def test_a_table_in_another_order_of_columns(tmp_path):
     path = write(tmp_path / "t.csv", [["b", "note", "a"], ["2", "x", "1"], ["4", "y", "3"]])
     found = open_inputs(path, Wanted((2,), columns=("a", "b")))
     assert torch.equal(found.inputs, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    assert list(found.names) == ["0", "1"]
+    assert list(found.names) == ["2", "3"]  # as a spreadsheet counts them
 
 
 def test_a_table_without_a_column_of_the_run(tmp_path):

@@ -97,16 +97,17 @@ def test_ranking_count_and_measures_of_a_run(digits, run_command, tmp_path):
     assert (tmp_path / "new" / "out" / "audit.html").read_text().count("<img") == min(400, found["n_wrong"])
 
 
-def test_a_pipe_gets_the_ranking_and_a_person_the_verdict(digits, run_command, tmp_path):
+def test_a_file_gets_the_verdict_and_the_ranking(digits, run_command, tmp_path):
     done = run_command("audit", str(digits[0]), "--out", str(tmp_path), "--top", "3")
     assert done.returncode == 0
-    lines = done.stdout.splitlines()
+    verdict, truth, *lines = done.stdout.splitlines()
+    assert "labels look wrong (" in verdict
+    assert "95 % interval" in verdict
+    assert "average precision 0.9" in truth
     assert lines[0].split() == ["example", "given", "suggested", "score"]
     assert len(lines) == 4
-    assert "labels look wrong (" in done.stderr
-    assert "95 % interval" in done.stderr
-    assert "average precision 0.9" in done.stderr
-    assert run_command("audit", str(digits[0]), "--out", str(tmp_path), "--top", "0").stdout == ""
+    without = run_command("audit", str(digits[0]), "--out", str(tmp_path), "--top", "0")
+    assert without.stdout.splitlines() == [verdict, truth]
 
 
 def test_the_truth_is_never_looked_at(digits, monkeypatch):
@@ -161,11 +162,15 @@ def test_held_out_labels_that_are_true_do_not_count(tmp_path, monkeypatch, clean
 
 def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_command):
     before = (workplace / "table.csv").read_bytes()
-    done = run_command("audit", "of-table", "--apply", "--skip-bad", "--json", cwd=workplace)
+    done = run_command("audit", "of-table", "--apply", "--all", "--skip-bad", "--json", cwd=workplace)
     assert done.returncode == 0, done.stderr
     assert (workplace / "table.csv").read_bytes() == before
-    audit, old, new = (rows(workplace / name) for name in ("of-table/audit.csv", "table.csv", "table-corrected.csv"))
-    flagged = {int(row["row"]): row["predicted_label"].lstrip("'") for row in audit if row["is_label_issue"] == "True"}
+    audit, old, new = (
+        rows(workplace / name) for name in ("of-table/audit.csv", "table.csv", "of-table/table-corrected.csv")
+    )
+    flagged = {
+        int(row["row"]) - 2: row["predicted_label"].lstrip("'") for row in audit if row["is_label_issue"] == "True"
+    }
     assert flagged
     for number, (one, other) in enumerate(zip(old, new, strict=True)):
         assert other == one | ({"kind": flagged[number]} if number in flagged else {})
@@ -175,10 +180,12 @@ def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_c
     assert page.count('class="suspect"') == len(flagged)
     assert "<dt>c</dt>" in page
     assert "<dt>kind</dt>" not in page
-    again = run_command("audit", "of-table", "--apply", "--skip-bad", cwd=workplace)
+    again = run_command("audit", "of-table", "--apply", "--all", "--skip-bad", cwd=workplace)
     assert again.returncode == 2
-    assert "must not overwrite what is there without --overwrite; got table-corrected.csv" in again.stderr
-    assert run_command("audit", "of-table", "--apply", "--skip-bad", "--overwrite", cwd=workplace).returncode == 0
+    assert "must not overwrite what is there without --overwrite; got of-table/table-corrected.csv" in again.stderr
+    assert (
+        run_command("audit", "of-table", "--apply", "--all", "--skip-bad", "--overwrite", cwd=workplace).returncode == 0
+    )
 
 
 def test_only_what_was_accepted_is_changed(workplace, run_command):
@@ -192,10 +199,10 @@ def test_only_what_was_accepted_is_changed(workplace, run_command):
     )
     arguments = ("audit", "of-table", "--skip-bad", "--decisions", "decided.csv")
     alone = run_command(*arguments, cwd=workplace)
-    assert (alone.returncode, alone.stderr) == (2, "symloss: --decisions must come with --apply; got it alone\n")
+    assert (alone.returncode, alone.stderr) == (2, "symloss: `--decisions` requires `--apply`.\n")
     done = run_command(*arguments, "--apply", cwd=workplace)
     assert done.returncode == 0, done.stderr
-    new = rows(workplace / "table-corrected.csv")
+    new = rows(workplace / "of-table" / "table-corrected.csv")
     assert [number for number, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]] == [accepted]
     assert new[accepted]["kind"] == other
 
@@ -231,7 +238,7 @@ def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, 
         return {path: path.read_bytes() for path in (workplace / "photos").rglob("*.png")}
 
     before = files()
-    assert run_command("audit", "of-photos", "--apply", cwd=workplace).returncode == 0
+    assert run_command("audit", "of-photos", "--apply", "--all", cwd=workplace).returncode == 0
     assert files() == before
     audit, moves = rows(workplace / "of-photos" / "audit.csv"), rows(workplace / "of-photos" / "moves.csv")
     flagged = {row["file"]: row["predicted_label"] for row in audit if row["is_label_issue"] == "True"}
@@ -244,7 +251,7 @@ def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, 
 
 
 def test_apply_is_for_labels_of_ones_own(digits, run_command, tmp_path):
-    done = run_command("audit", str(digits[0]), "--apply", "--out", str(tmp_path / "out"))
+    done = run_command("audit", str(digits[0]), "--apply", "--all", "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert "--apply must be for a table or a folder of images of your own; got digits" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -253,7 +260,16 @@ def test_apply_is_for_labels_of_ones_own(digits, run_command, tmp_path):
 def test_apply_is_not_for_noise_that_was_added(workplace, run_command):
     command = ("train", "--data", "table.csv", "--label", "kind", "--skip-bad", "--noise", "sym:0.2", "--epochs", "1")
     assert run_command(*command, "--out", "noisy", cwd=workplace).returncode == 0
-    done = run_command("audit", "noisy", "--skip-bad", "--apply", cwd=workplace)
+    done = run_command("audit", "noisy", "--skip-bad", "--apply", "--all", cwd=workplace)
     assert (
         "--apply must be for labels as they are in the data; got a run that added noise to them, sym:0.2" in done.stderr
     )
+
+
+@pytest.mark.parametrize("chosen", [[], ["--all", "--above", "0.5"]])
+def test_apply_asks_which_suggestions_are_meant(workplace, run_command, chosen):
+    done = run_command("audit", "of-table", "--skip-bad", "--apply", *chosen, cwd=workplace)
+    assert done.returncode == 2
+    assert "--apply needs one of --decisions FILE" in done.stderr
+    assert f"got {'--above and --all' if chosen else 'neither'}" in done.stderr
+    assert not (workplace / "of-table" / "table-corrected.csv").exists()

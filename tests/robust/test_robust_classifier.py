@@ -165,7 +165,8 @@ def test_tables_with_categories_and_gaps():
     assert model.predict(table.head(2).assign(town="Rom")).shape == (2,)
     with pytest.raises(ValueError, match="town"):
         model.predict(table.drop(columns="town"))
-    assert quick(learners=["k-nn"]).fit(table[["number"]], labels).encoder_ is None
+    with pytest.warns(UserWarning, match="Nothing was learnt from these features"):
+        assert quick(learners=["k-nn"]).fit(table[["number"]], labels).encoder_ is None
 
 
 def test_progress_is_shown(capsys):

@@ -11,15 +11,39 @@ from symloss.data.origins import Origins
 from symloss.report.csv_table import without_formula
 
 if TYPE_CHECKING:
+    from symloss.robust.audit import Audit
     from symloss.robust.saved_audit import LabelSource
 
 MOVES = "moves.csv"
 
 
+def refuse_choice(chosen: list[str], apply: bool) -> None:
+    """Raise ValueError unless ``--apply`` comes with one of the options that say which suggestions are meant."""
+    if chosen and not apply:
+        raise ValueError(f"`{chosen[0]}` requires `--apply`.")
+    if apply and len(chosen) != 1:
+        given = " and ".join(chosen) or "neither"
+        raise ValueError(
+            "--apply needs one of --decisions FILE (what you accepted on the page), --above P (suggestions that are "
+            f"right with at least this probability) and --all (every suggestion); got {given}"
+        )
+
+
+def effect(audit: Audit, labels: dict[int, str]) -> list[str]:
+    """What the corrections are expected to do, in words."""
+    from symloss.report.audit_decisions import expected_effect
+
+    mended, broken = expected_effect(audit, labels)
+    return [
+        f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} and "
+        f"breaks about {broken:.0f}."
+    ]
+
+
 def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
-    """The file that will be written: a table beside the original, or the moves of a folder of images."""
+    """The file that will be written into a folder: the corrected table, or the moves of image files."""
     from symloss.data.names import KNOWN
-    from symloss.data.opening import TABLES
+    from symloss.data.paths import TABLES
     from symloss.runs.settings import displayed_noise
 
     data = Path(source.data)
@@ -32,7 +56,7 @@ def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
             "--apply must be for labels as they are in the data; got a run that added noise to them, "
             f"{displayed_noise(source.data, source.noise)}"
         )
-    path = data.with_stem(f"{data.stem}-corrected") if is_table else out / MOVES
+    path = out / (data.with_stem(f"{data.stem}-corrected").name if is_table else MOVES)
     if path.exists() and not overwrite:
         raise ValueError(f"--apply must not overwrite what is there without --overwrite; got {path}, which exists")
     return path

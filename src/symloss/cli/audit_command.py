@@ -10,6 +10,7 @@ import typer
 
 from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
+from symloss.runs.fit_files import finished_fit, is_saved_fit
 
 if TYPE_CHECKING:
     from symloss.data.origins import Origins
@@ -34,6 +35,14 @@ def audit(
     decisions: Annotated[
         Path | None, typer.Option(help="With --apply: the CSV of the page. Only what it accepts is changed.")
     ] = None,
+    above: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="With --apply: suggestions that are right with at least this probability."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="With --apply: every suggestion.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --apply: although the fit warned that it cannot tell classes apart.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="With --apply: replace an older copy.")] = False,
     model: Annotated[
         str | None, typer.Option(help="The run's module:function again, where the model is yours.")
@@ -47,31 +56,36 @@ def audit(
     Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to look at suspicious labels, and to accept or
     reject suggestions). A fit has these files already; its labels are listed. The data is never changed.
     """
-    from symloss.cli.audit_apply import target, write_corrected
+    from symloss.cli.audit_apply import effect, refuse_choice, target, write_corrected
     from symloss.report.audit_decisions import corrections
     from symloss.report.audit_writing import write_document
-    from symloss.robust.saved_fit import is_saved_fit
 
-    if decisions is not None and not apply:
-        raise ValueError("--decisions must come with --apply; got it alone")
+    choice = {"--decisions": decisions is not None, "--above": above is not None, "--all": everything}
+    refuse_choice([name for name, given in choice.items() if given], apply)
     fit = is_saved_fit(run)
     if fit and model is not None:
         raise ValueError(f"--model must be left out for {run}, a fit; got {model!r}")
     if fit and out is not None and not apply:
         raise ValueError("--out must come with --apply for a fit, whose other files are there already; got it alone")
     found = _of_fit(run, options) if fit else _of_run(run, model, options)
+    if apply and found.document.notice and not force:
+        raise ValueError(f"{run}: {found.document.notice} To apply its suggestions all the same, add --force.")
     corrected = target(found.source, out or run, overwrite) if apply else None
-    labels = corrections(found.audit, decisions) if apply else {}
+    labels = corrections(found.audit, decisions, above=above or 0.0) if apply else {}
     files = [] if fit else write_document(found.document, found.audit, out or run)
     if corrected is not None:
         write_corrected(found.source, found.origins, labels, corrected)
         files.append(corrected)
     if as_json:
         print_json(_as_json(found, top, files))
-        return
-    _print(found.audit, found.document, top)
-    for file in files:
-        say(f"written to {visible(str(file))}", err=True)
+    else:
+        _print(found, top)
+        for line in effect(found.audit, labels) if apply else ():
+            say(line)
+        for file in files:
+            say(f"written to {visible(str(file))}", err=True)
+    if not found.learned:
+        raise typer.Exit(3)
 
 
 class Found(NamedTuple):
@@ -83,6 +97,8 @@ class Found(NamedTuple):
     origins: Origins
     method: str
     """How the wrong labels were counted."""
+    learned: bool = True
+    """Whether the model knows anything of the labels."""
 
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
@@ -102,9 +118,10 @@ def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
     """The labels as they were when the fit learned from them; others are refused."""
     from symloss.data.origins import origins
     from symloss.report.audit_writing import audit_document
-    from symloss.robust.saved_audit import load_audit, load_source
+    from symloss.robust.saved_audit import OF_AUDITS, load_audit, load_source
     from symloss.training.task import open_for_training
 
+    _, result = finished_fit(folder, OF_AUDITS)
     source, audit = load_source(folder), load_audit(folder)
     columns = {name: getattr(source, name) for name in ("label", "image", "drop", "categorical", "keep", "skip_bad")}
     data = open_for_training(source.data, options["data_dir"], size=source.size or "fit", **columns)
@@ -114,8 +131,9 @@ def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
         raise ValueError(f"{source.data} must be the data that {folder} learned from; got other data, or other labels")
     audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
     came_from = origins(source.data, data, label=source.label, image=source.image, skip_bad=source.skip_bad)
-    document = audit_document(audit, (), (), rows=came_from.rows, files=came_from.files)
-    return Found(audit, document, source, came_from, "the fit")
+    notice = result["warning"] or ""
+    document = audit_document(audit, (), (), rows=came_from.rows, files=came_from.files, notice=notice)
+    return Found(audit, document, source, came_from, "the fit", result["learned"])
 
 
 def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
@@ -149,19 +167,22 @@ def _noise(found: RunAudit) -> str:
     return displayed_noise(found.settings.data, found.settings.noise)
 
 
-def _print(audit: Audit, document: AuditDocument, top: int) -> None:
-    """The ranking is the output; the verdict goes beside it, so that a pipe gets rows alone."""
-    from symloss.cli.audit_files import row
+def _print(found: Found, top: int) -> None:
+    from symloss.cli.audit_files import printed, row
     from symloss.report.audit_writing import measured, verdict
 
+    audit, document = found.audit, found.document
+    if not found.learned:
+        say(document.notice)
+        return
     low, high = audit.n_wrong_interval
     share = 100 * audit.n_wrong / len(audit)
-    say(f"{verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})", err=True)
-    truth = measured(audit)
-    if truth is not None:
-        say(truth, err=True)
+    say(f"{verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})")
+    for line in (measured(audit), document.notice):
+        if line:
+            say(line)
     if top:
-        print_rows([row(document, int(place)) for place in audit.order[:top]])
+        print_rows([printed(row(document, int(place))) for place in audit.order[:top]])
 
 
 def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
@@ -170,7 +191,9 @@ def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
     audit, document = found.audit, found.document
     return {
         "labels": len(audit),
-        "n_wrong": audit.n_wrong,
+        "learned": found.learned,
+        "warning": document.notice or None,
+        "n_wrong": audit.n_wrong if found.learned else None,
         "n_wrong_interval": list(audit.n_wrong_interval),
         "method": found.method,
         "really_wrong": audit.really_wrong,
@@ -178,8 +201,6 @@ def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
         "precision": audit.precision,
         "recall": audit.recall,
         "right_suggestions": audit.right_suggestions,
-        "top": [
-            {"index": int(document.index[place])} | row(document, int(place)) for place in audit.order[:top].tolist()
-        ],
+        "top": [row(document, place) for place in audit.order[:top].tolist()] if found.learned else [],
         "files": [str(file) for file in files],
     }

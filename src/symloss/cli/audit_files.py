@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symloss.checks import shown_score
 from symloss.data.dataset import Inputs
 from symloss.data.origins import Origins
 from symloss.report.audit_document import AuditDocument, Suspect
@@ -29,6 +30,8 @@ def compose(
     table: Path | None = None,
     label: str = "label",
     reader: str = "",
+    title: str | None = None,
+    notice: str = "",
 ) -> AuditDocument:
     """What the files of an audit show.
 
@@ -40,6 +43,8 @@ def compose(
         table: the file whose rows the examples are, to show their cells.
         label: the column of the labels in it.
         reader: what reads the CSV of decisions; empty if nothing does.
+        title: what the page says first; None for how many labels look wrong.
+        notice: a warning for the top of the page.
     """
     places = audit.positions.tolist()
     rows, files = ([part[k] for k in places] if part is not None else None for part in (origins.rows, origins.files))
@@ -53,18 +58,27 @@ def compose(
         if left < 0:
             break
         suspects.append(Suspect(place, picture, cells.get(rows[place], ()) if rows else ()))
-    return audit_document(audit, facts, suspects, columns, rows=rows, files=files, reader=reader)
+    return audit_document(
+        audit, facts, suspects, columns, rows=rows, files=files, reader=reader, title=title, notice=notice
+    )
 
 
 def row(document: AuditDocument, place: int) -> dict[str, Any]:
-    """One label as the commands print it: the file or row, what it is called, what it should be, and the score."""
+    """One label: its number from 0, the file or row, what it is called, what it should be, and the score."""
     names = document.classes
     return {
+        "index": int(document.index[place]),
         "example": document.name(place),
         "given": names[document.given[place]],
         "suggested": names[document.predicted[place]],
-        "score": f"{document.label_scores[place]:.3g}",
+        "score": float(document.label_scores[place]),
     }
+
+
+def printed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as the commands print it for people."""
+    shown = {name: value for name, value in row.items() if name != "index"}
+    return shown | {"score": shown_score(row["score"])}
 
 
 def _picture(inputs: Inputs, position: int) -> bytes | None:
@@ -76,7 +90,7 @@ def _picture(inputs: Inputs, position: int) -> bytes | None:
 def _cells(table: Path, label: str, rows: list[int]) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
     """The names of the first columns beside the label, and the cells of some rows."""
     from symloss.data.corrected_table import rows_of_table
-    from symloss.data.opening import open_table
+    from symloss.data.paths import open_table
 
     columns = [column for column in open_table(table).columns if column != label][:COLUMNS]
     found = rows_of_table(table, columns, rows)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import re
 import shlex
-import shutil
 import time
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +18,8 @@ import typer
 from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 from symloss.cli.training import open_from
+from symloss.report.audit_writing import FILES, measured
+from symloss.runs.fit_files import WORK, finished_fit, is_saved_fit, refuse_other_folder, replaced_fit
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
@@ -23,16 +28,12 @@ if TYPE_CHECKING:
     from symloss.robust.fit_data import FitData
     from symloss.robust.saved_audit import LabelSource
 
-WORK = "unfinished"
-"""The folder, inside that of the fit, for what was found so far. The same command goes on with it after a kill."""
 SHOWN = 8
 """How many candidates are printed."""
-MANY = 0.3
-"""The share of wrong labels above which the command says what else it may mean."""
-OPTIONS = ("label", "image", "test", "drop", "categorical", "keep", "size", "data_dir", "skip_bad")
+OPTIONS = ("label", "image", "test", "drop", "categorical", "keep", "size", "skip_bad")
 
 
-@shared({name: WHAT[name] for name in OPTIONS})
+@shared({name: WHAT[name] for name in (*OPTIONS, "data_dir")})
 def fit(
     data: Annotated[str, typer.Option(help="Data as in train: a known set, a folder of images, a table, an .npz.")],
     noise: Annotated[str, typer.Option(help="Noise to add to true labels, for an experiment.")] = "clean",
@@ -54,7 +55,7 @@ def fit(
     top: Annotated[int, typer.Option(min=0, help="How many of the labels that look wrong to print.")] = 10,
     simple: Annotated[bool, typer.Option("--simple", help="One learner instead of the mean of the leaders.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for the model.", show_default="fits/ and the data's name")
+        Path | None, typer.Option("--out", "-o", help="Folder for the model.", show_default="fits/NAME of the data")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model in that folder.")] = False,
     as_json: AsJson = False,
@@ -64,80 +65,159 @@ def fit(
     """Choose a learner, its settings and when to stop by the labels you have, fit it, and list the wrong labels.
 
     No clean labels are needed. Writes the model (for symloss predict), audit.csv, pred_probs.npy and audit.html.
+    The same command again prints the result again. The exit code is 3 if nothing was learnt.
     """
-    from symloss.lab.on_ray import joblib_on_ray
+    folder = out or default_folder(data, noise, seed)
+    refuse_early(data, noise, options, folder)
+    asked = {"data": data, "noise": noise, "seed": seed, "budget": budget, "model": model, "simple": simple}
+    settings = asked | {name: str(each) if isinstance(each := options[name], Path) else each for name in OPTIONS}
+    if is_saved_fit(folder) and not overwrite:
+        result = _finished(folder, settings, options)
+    else:
+        result = _fit(folder, settings, options, jobs=jobs, ray=ray, verbose=not as_json)
+    files = [folder / name for name in FILES]
+    if as_json:
+        print_json(_as_json(result, top, files))
+    else:
+        _print(result, folder, files[-1], top)
+    if not result["learned"]:
+        raise typer.Exit(3)
+
+
+def default_folder(data: str, noise: str, seed: int) -> Path:
+    """The folder of a fit that has no ``--out``.
+
+    >>> str(default_folder("data/bugs.csv", "clean", 0)), str(default_folder("digits", "sym:0.6", 1))
+    ('fits/bugs', 'fits/digits-sym-0.6-1')
+    """
+    parts = [Path(data).stem, *([noise] if noise != "clean" else []), *([str(seed)] if seed else [])]
+    return Path("fits") / re.sub(r"[^\w.-]+", "-", "-".join(parts))
+
+
+def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -> None:
+    """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
+    from symloss.data.paths import check_paths
+    from symloss.noise.noise_spec import parse
+
+    check_paths(data, options["test"], options["label"])
+    parse(noise)
+    refuse_other_folder(folder)
+    nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise OSError(f"{folder} cannot be written: {nearest} is {'read-only' if nearest.is_dir() else 'a file'}")
+
+
+def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The result of a fit with the same settings, and of the same data."""
+    from symloss.robust.saved_audit import SOURCE, load_source
+
+    kept, result = finished_fit(folder, [SOURCE])
+    other = sorted(name for name in settings if kept.get(name) != settings[name])
+    if other:
+        raise ValueError(
+            f"{folder} holds a fit with other settings ({', '.join(other)}); choose another --out, or replace it with "
+            "--overwrite"
+        )
+    source = load_source(folder)
+    if source.fingerprint is not None and source.fingerprint != _open(settings | options).train.fingerprint():
+        raise ValueError(f"{settings['data']} has changed since the fit in {folder}; fit again with --overwrite")
+    say(f"{folder} holds this fit already; --overwrite fits again", err=True)
+    return result
+
+
+def _open(options: dict[str, Any]) -> DataSet:
+    return open_from(options | {"devices": 1, "nodes": 1})
+
+
+def _fit(
+    folder: Path, settings: dict[str, Any], options: dict[str, Any], *, jobs: int, ray: str | None, verbose: bool
+) -> dict[str, Any]:
+    """Fit, write the folder, and return the result."""
     from symloss.models.factory import is_built_in
-    from symloss.report.audit_writing import write_document
+
+    if settings["model"] != "auto" and not is_built_in(settings["model"]):
+        raise ValueError(
+            f"--model must be a network of symloss or timm, which predict can build; got {settings['model']!r}"
+        )
+    opened = _open(settings | options)
+
+    from symloss.lab.on_ray import joblib_on_ray
     from symloss.robust import RobustClassifier
+
+    started = time.perf_counter()
+    rows = _rows(opened, settings, options["data_dir"])
+    classifier = RobustClassifier(
+        model=settings["model"],
+        budget=settings["budget"],
+        random_state=settings["seed"],
+        n_jobs=jobs if ray is None else -1,
+        simple=settings["simple"],
+        memory=folder / WORK,
+        verbose=int(verbose),
+    )
+    with (
+        _work_folder(folder / WORK),
+        warnings.catch_warnings(),
+        contextlib.nullcontext() if ray is None else joblib_on_ray(ray),
+    ):
+        warnings.filterwarnings("ignore", "Nothing was learnt", UserWarning)  # the verdict says it
+        classifier.fit(rows.features, rows.noisy)
+    return write(folder, classifier, rows, opened, settings, started)
+
+
+def write(
+    folder: Path, model: RobustClassifier, rows: FitData, opened: DataSet, settings: dict[str, Any], started: float
+) -> dict[str, Any]:
+    """Write the folder of a fit, wholly or not at all, and return the result."""
+    from symloss.report.audit_writing import write_document
+    from symloss.robust import audit_fit
     from symloss.robust.fit_folder import save_fit
 
-    if model != "auto" and not is_built_in(model):
-        raise ValueError(f"--model must be a network of symloss or timm, which predict can build; got {model!r}")
-    folder = _folder(data, noise, seed, out, overwrite)
-    opened = open_from(options | {"data": data, "devices": 1, "nodes": 1})
-    started = time.perf_counter()
-    classifier = RobustClassifier(
-        model=model,
-        budget=budget,
-        random_state=seed,
-        n_jobs=jobs if ray is None else -1,
-        simple=simple,
-        memory=folder / WORK,
-        verbose=0 if as_json else 1,
-    )
-    with contextlib.nullcontext() if ray is None else joblib_on_ray(ray):
-        rows = _fitted(classifier, opened, noise, options["data_dir"])
-    audit = _audit(classifier, rows, opened)
-    source = _source(data, noise, options, opened)
-    document = _document(folder, classifier, audit, opened, source)
-    files = write_document(document, audit, folder)
-    save_fit(folder, classifier, rows, opened, audit, source)  # last: a folder with a model is a finished fit
-    shutil.rmtree(folder / WORK, ignore_errors=True)
-    score = _test_accuracy(classifier, opened)
-    if as_json:
-        print_json(_as_json(classifier, audit, score, files, time.perf_counter() - started))
-        return
-    print_rows(_candidates(classifier))
-    for line in _verdict(classifier, audit, score):
-        say(line)
-    _print_suspicious(document, audit, top)
-    say(f"took {time.perf_counter() - started:.0f} s; look at {visible(str(files[-1]))}, predict with:")
-    say(f"  symloss predict {visible(shlex.quote(str(folder)))} DATA")
+    audit = audit_fit(model, classes=opened.classes, truth=rows.truth)
+    source = _source(settings, opened)
+    document = _document(folder, model, audit, opened, source)
+    score = _test_accuracy(model, opened)
+    result = _result(model, audit, document, score, time.perf_counter() - started)
+    with replaced_fit(folder) as new:
+        write_document(document, audit, new)
+        save_fit(new, model, rows, opened, audit, source, settings=settings, result=result)
+    return result
 
 
-def _folder(data: str, noise: str, seed: int, out: Path | None, overwrite: bool) -> Path:
-    from symloss.robust.saved_fit import is_saved_fit
+@contextlib.contextmanager
+def _work_folder(path: Path) -> Iterator[None]:
+    """A folder for what is found; nothing is left of it if an error comes before anything was."""
+    from symloss.writing import clear_write_errors
 
-    added = f"-{noise}" if noise != "clean" else ""
-    folder = out or Path("fits") / re.sub(r"[^\w.-]+", "-", f"{Path(data).stem}{added}-{seed}")
-    if is_saved_fit(folder) and not overwrite:
-        raise ValueError(f"--out must be a folder without a model; got {str(folder)!r}: --overwrite replaces its model")
-    return folder
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    with clear_write_errors(path.parent):
+        path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+        raise
 
 
-def _fitted(model: RobustClassifier, opened: DataSet, noise: str, root: Path | None) -> FitData:
+def _rows(opened: DataSet, settings: dict[str, Any], root: Path | None) -> FitData:
     from symloss.robust.fit_data import fit_data
 
-    rows = fit_data(opened, noise, model.random_state, root)
+    noise = settings["noise"]
+    rows = fit_data(opened, noise, settings["seed"], root)
     added = f"; noise {noise}" if noise != "clean" else ""
     say(f"{len(rows.noisy):,} examples of {len(opened.classes)} classes{added}", err=True)
-    model.fit(rows.features, rows.noisy)
     return rows
 
 
-def _audit(model: RobustClassifier, rows: FitData, opened: DataSet) -> Audit:
-    from symloss.robust import audit_fit
-
-    return audit_fit(model, classes=opened.classes, truth=rows.truth)
-
-
-def _source(data: str, noise: str, options: dict[str, Any], opened: DataSet) -> LabelSource:
+def _source(settings: dict[str, Any], opened: DataSet) -> LabelSource:
     from symloss.data.names import KNOWN
     from symloss.robust.saved_audit import LabelSource
 
-    names = ("label", "image", "drop", "categorical", "keep", "skip_bad", "size")
-    mark = None if data in KNOWN else opened.train.fingerprint()
-    return LabelSource(data, noise, fingerprint=mark, **{name: options[name] for name in names})
+    names = ("data", "noise", "label", "image", "drop", "categorical", "keep", "skip_bad", "size")
+    mark = None if settings["data"] in KNOWN else opened.train.fingerprint()
+    return LabelSource(fingerprint=mark, **{name: settings[name] for name in names})
 
 
 def _document(
@@ -145,7 +225,7 @@ def _document(
 ) -> AuditDocument:
     from symloss.cli.audit_files import compose
     from symloss.data.origins import origins
-    from symloss.report.audit_writing import measured
+    from symloss.robust.fit_audit import warning_of_fit
     from symloss.runs.settings import displayed_noise
 
     label, data = source.label, source.data
@@ -155,29 +235,28 @@ def _document(
         ("Model", _model_in_words(model)),
         ("Ranked by", "probability"),
     ]
-    truth = measured(audit)
+    truth = measured(audit) if model.learned_ else None
     facts += [("Measured", truth)] if truth is not None else []
     is_table = came_from.rows is not None and len(opened.input_shape) == 1
     table = Path(data) if is_table else None
     own = not opened.labels_are_true
     reader = f"symloss audit {shlex.quote(str(folder))} --apply --decisions FILE" if own else ""
-    return compose(audit, facts, came_from, inputs=opened.train.inputs, table=table, label=label, reader=reader)
-
-
-def _print_suspicious(document: AuditDocument, audit: Audit, top: int) -> None:
-    """The flagged labels, the most suspicious first."""
-    from symloss.cli.audit_files import row
-    from symloss.report.audit_writing import suspicious
-
-    shown = suspicious(audit)[:top]
-    if shown:
-        say(f"The {len(shown)} most suspicious labels; all are in audit.csv:")
-        print_rows([row(document, place) for place in shown])
+    return compose(
+        audit,
+        facts,
+        came_from,
+        inputs=opened.train.inputs,
+        table=table,
+        label=label,
+        reader=reader,
+        title=None if model.learned_ else "Nothing was learnt from these features",
+        notice=warning_of_fit(model),
+    )
 
 
 def _model_in_words(model: RobustClassifier) -> str:
     count = len(model.predictor_.members)
-    winner = model.candidates_["candidate"][model.candidates_["chosen"]][0]
+    winner = str(model.candidates_["candidate"][model.candidates_["chosen"]][0])
     return winner if count == 1 else f"the mean of {count} learners; the simplest of the best is {winner}"
 
 
@@ -190,72 +269,128 @@ def _test_accuracy(model: RobustClassifier, opened: DataSet) -> float | None:
     return float(model.score(features, opened.test.labels.numpy()))
 
 
-def _candidates(model: RobustClassifier) -> list[dict[str, Any]]:
-    table = model.candidates_
-    percent = {name: [f"{100 * value:.1f}" for value in table[name]] for name in table if table[name].dtype.kind == "f"}
-    return [
-        {
-            "candidate": table["candidate"][k],
-            "epoch": table["epoch"][k] or "",
-            f"noisy {model.measure_}": f"{percent['noisy_accuracy'][k]} ± {percent['standard_error'][k]}",
-            "clean, estimated": percent["clean_accuracy_estimate"][k],
-            "used": "yes" if table["averaged"][k] else "",
-        }
-        for k in range(min(SHOWN, len(table["candidate"])))
-    ]
-
-
-def _verdict(model: RobustClassifier, audit: Audit, score: float | None) -> list[str]:
-    from symloss.report.audit_writing import measured
-
-    low, high = model.noise_rate_interval_
-    lines = [
-        f"Model: {_model_in_words(model)}.",
-        f"About {100 * model.noise_rate_:.0f} % of the labels look wrong ({100 * low:.0f} to {100 * high:.0f} %): "
-        f"{model.n_wrong_:,} of {len(audit):,}.",
-    ]
-    if audit.truth is None and model.noise_rate_ > MANY:
-        lines.append(
-            "If you expect far fewer, these learners cannot tell your classes apart, and doubtful examples look wrong: "
-            "check some on the page before you trust the list."
-        )
-    plain = _plain_network(model)
-    if plain is not None:
-        lines.append(f"A network with cross-entropy, stopped in time, would be right in about {100 * plain:.1f} %.")
-    truth = measured(audit)
-    if truth is not None:
-        lines.append(truth[0].upper() + truth[1:] + ".")
-    if score is not None:
-        lines.append(f"Accuracy on clean test data: {100 * score:.1f} %.")
-    return lines
-
-
-def _plain_network(model: RobustClassifier) -> float | None:
-    """The estimated accuracy of the best network with cross-entropy; None if none was tried."""
-    table = model.candidates_
-    for name, estimate in zip(table["candidate"], table["clean_accuracy_estimate"], strict=True):
-        if name.startswith("network ce "):
-            return float(estimate)
-    return None
-
-
-def _as_json(
-    model: RobustClassifier, audit: Audit, score: float | None, files: list[Path], seconds: float
+def _result(
+    model: RobustClassifier, audit: Audit, document: AuditDocument, score: float | None, seconds: float
 ) -> dict[str, Any]:
+    """All that the command prints, for JSON, so that it can be printed again."""
+    from symloss.cli.audit_files import row
+    from symloss.report.audit_writing import suspicious
+
     return {
+        "model": _model_in_words(model),
         "learner": model.learner_,
         "loss": model.loss_,
         "epoch": model.epoch_,
         "measure": model.measure_,
-        "candidates": {name: column.tolist() for name, column in model.candidates_.items()},
-        "noise_rate": model.noise_rate_,
+        "candidates": {name: _plain(column) for name, column in model.candidates_.items()},
+        "learned": model.learned_,
+        "classes_apart": model.classes_apart_,
+        "warning": document.notice or None,
+        "labels": len(audit),
+        "noise_rate": model.noise_rate_ if model.learned_ else None,
         "noise_rate_interval": list(model.noise_rate_interval_),
-        "n_wrong": model.n_wrong_,
+        "n_wrong": model.n_wrong_ if model.learned_ else None,
         "really_wrong": audit.really_wrong,
         "average_precision": audit.average_precision,
         "precision": audit.precision,
         "recall": audit.recall,
+        "right_suggestions": audit.right_suggestions,
+        "measured": measured(audit) if model.learned_ else None,
         "test_accuracy": score,
         "seconds": round(seconds, 1),
-        "files": [str(file) for file in files],
+        "suspicious": [row(document, place) for place in suspicious(audit)],
     }
+
+
+def _plain(column: Any) -> list[Any]:
+    return [None if isinstance(each, float) and math.isnan(each) else each for each in column.tolist()]
+
+
+def _as_json(result: dict[str, Any], top: int, files: list[Path]) -> dict[str, Any]:
+    shown = {name: value for name, value in result.items() if name != "suspicious"}
+    return shown | {"top": result["suspicious"][:top], "files": [str(file) for file in files]}
+
+
+def _print(result: dict[str, Any], folder: Path, page: Path, top: int) -> None:
+    from symloss.cli.audit_files import printed
+
+    print_rows(_candidates(result))
+    for line in _verdict(result):
+        say(line)
+    shown = result["suspicious"][:top]
+    if shown:
+        say(f"The {len(shown)} most suspicious labels; all are in audit.csv:")
+        print_rows([printed(each) for each in shown])
+    say(f"took {result['seconds']:.0f} s; look at {visible(str(page))}, predict with:")
+    say(f"  symloss predict {visible(shlex.quote(str(folder)))} DATA")
+
+
+def _candidates(result: dict[str, Any]) -> list[dict[str, Any]]:
+    table = result["candidates"]
+    tried = [k for k in range(len(table["candidate"])) if table["failure"][k] is None]
+    return [
+        {
+            "candidate": table["candidate"][k],
+            "epoch": table["epoch"][k] or "",
+            f"noisy {result['measure']}": " ± ".join(
+                _percent(table[name][k]) for name in ("noisy_accuracy", "standard_error")
+            ),
+            "clean, estimated": _clean(result, k),
+            "used": "yes" if table["averaged"][k] else "",
+        }
+        for k in tried[:SHOWN]
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _clean(result: dict[str, Any], k: int) -> str:
+    """The estimated clean accuracy of a candidate: a range, from all doubt being overlap to all doubt being noise."""
+    low, high = (result["candidates"][name][k] for name in ("noisy_accuracy", "clean_accuracy_estimate"))
+    if not result["learned"]:
+        return ""
+    return _percent(high) if result["classes_apart"] else f"{_percent(min(low, high))} to {_percent(max(low, high))}"
+
+
+def _verdict(result: dict[str, Any]) -> list[str]:
+    from symloss.robust.classifier import NOTHING_LEARNT
+
+    if not result["learned"]:
+        failed = _failures(result)
+        return [NOTHING_LEARNT, *failed]
+    low, high = result["noise_rate_interval"]
+    lines = [
+        f"Model: {result['model']}.",
+        f"About {100 * result['noise_rate']:.0f} % of the labels look wrong ({100 * low:.0f} to {100 * high:.0f} %): "
+        f"{result['n_wrong']:,} of {result['labels']:,}.",
+        *_failures(result),
+    ]
+    if result["warning"] is not None:
+        lines.append(result["warning"])
+    plain = _plain_network(result)
+    if plain is not None and result["classes_apart"]:
+        lines.append(f"A network with cross-entropy, stopped early, would be right in about {_percent(plain)} %.")
+    if result["measured"] is not None:
+        lines.append(result["measured"][0].upper() + result["measured"][1:] + ".")
+    if result["test_accuracy"] is not None:
+        lines.append(f"Accuracy on clean test data: {_percent(result['test_accuracy'])} %.")
+    return lines
+
+
+def _failures(result: dict[str, Any]) -> list[str]:
+    table = result["candidates"]
+    failed = [(name, why) for name, why in zip(table["candidate"], table["failure"], strict=True) if why is not None]
+    if not failed:
+        return []
+    return [f"{len(failed)} candidates could not be fitted, the first of them {failed[0][0]}: {failed[0][1]}"]
+
+
+def _plain_network(result: dict[str, Any]) -> float | None:
+    """The estimated accuracy of the best network with cross-entropy; None if none was tried."""
+    table = result["candidates"]
+    for name, estimate in zip(table["candidate"], table["clean_accuracy_estimate"], strict=True):
+        if name.startswith("network ce "):
+            return float(estimate)
+    return None

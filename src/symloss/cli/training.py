@@ -15,6 +15,7 @@ from symloss.cli.announce import Announcement, opening
 from symloss.cli.columns import say_columns
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
+from symloss.runs.fit_files import is_saved_fit
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -156,13 +157,13 @@ def predict(
 
 
 def _predictions(run: Path, data: str, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
-    from symloss.robust.fit_folder import predict_with_fit
-    from symloss.robust.saved_fit import is_saved_fit
-    from symloss.training.prediction import predict as predict_with
-
     where: dict[str, Any] = {"image": options["image"], "root": options["data_dir"], "skip": options["skip_bad"]}
     if not is_saved_fit(run):
+        from symloss.training.prediction import predict as predict_with
+
         return predict_with(run, data, best=best, model=model, **where)
+    from symloss.robust.fit_folder import predict_with_fit
+
     if best is not None or model is not None:
         raise ValueError(f"--best, --last and --model must be left out for {run}, which symloss fit wrote")
     return predict_with_fit(run, data, **where)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from symloss.checks import brief
-from symloss.data.dataset import labels_tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
@@ -35,6 +36,8 @@ def class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
 
 def class_numbers(labels: Sequence[str], classes: Sequence[str], where: object) -> Tensor:
     """The class number of each label (N,)."""
+    from symloss.data.dataset import labels_tensor  # noqa: PLC0415 (tables are read without torch)
+
     place = {name: number for number, name in enumerate(classes)}
     unknown = sorted(set(labels) - set(classes))
     if unknown:

@@ -9,11 +9,9 @@ from pathlib import Path
 import torch
 
 from symloss import checks
-from symloss.checks import nearest
 from symloss.data.arrays import open_arrays
 from symloss.data.bad_files import BadFiles
 from symloss.data.cifar import CIFAR, open_cifar
-from symloss.data.csv_file import CsvTable
 from symloss.data.dataset import DataSet, Examples, labels_tensor, scaling_of_images
 from symloss.data.features import ColumnChoice, open_features
 from symloss.data.idx import SCALING as IDX
@@ -22,14 +20,10 @@ from symloss.data.image_folder import open_folder
 from symloss.data.image_size import Size
 from symloss.data.image_table import image_column, open_manifest
 from symloss.data.names import KNOWN, VOUCHED
-from symloss.data.parquet_file import ParquetTable
+from symloss.data.paths import FILES, TABLES, existing, existing_test, open_table
 from symloss.data.shrunk_images import shrunk
-from symloss.data.table_file import TableFile
 from symloss.data.webvision import open_webvision
 from symloss.environment import data_root
-
-TABLES = (".csv", ".tsv", ".parquet")
-FILES = (*TABLES, ".npz")
 
 
 def open_data(
@@ -85,7 +79,7 @@ def open_data(
             found = shrunk(found, int(checks.number("size", size, "[1, 4096]", whole=True)))
     else:
         path = existing(spec)
-        clean = None if test is None else _existing_test(test, path)
+        clean = None if test is None else existing_test(test, path)
         found = _open_own(path, clean, label, image, bad, choice, size)
     return replace(found, labels_are_true=spec in VOUCHED)
 
@@ -125,43 +119,6 @@ def open_digits() -> DataSet:
     )
 
 
-def existing(spec: str) -> Path:
-    """The path of the user's own data; what is no path must have been meant as a name."""
-    if not spec:  # as a path it would be the current folder
-        raise ValueError("data must be a known name or an existing folder or file; got an empty text")
-    path = Path(spec)
-    if path.exists():
-        return _no_pipe(path, "data")
-    if path.name != spec or path.suffix in FILES:
-        raise FileNotFoundError(f"data must be an existing folder or file, or one of {', '.join(KNOWN)}; got {spec!r}")
-    raise ValueError(f"data must be a known name or an existing folder or file; got {spec!r}, {nearest(spec, KNOWN)}")
-
-
-def _existing_test(given: str | Path, train: Path) -> Path:
-    if given == "":
-        raise ValueError("test must be an existing folder or file; got an empty text")
-    test = Path(given)
-    if not test.exists():
-        raise FileNotFoundError(f"test must be an existing folder or file; got {str(test)!r}")
-    _no_pipe(test, "test")
-    kinds = [("folder" if path.is_dir() else _kind(path)) for path in (train, test)]
-    if kinds[0] != kinds[1]:
-        raise ValueError(f"test must be of the same kind as the training data, a {kinds[0]}; got a {kinds[1]}, {test}")
-    return test
-
-
-def _no_pipe(path: Path, what: str) -> Path:
-    """Pipes and devices would be waited for, and cannot be read twice."""
-    if not (path.is_dir() or path.is_file()):
-        raise ValueError(f"{what} must be a folder or a file; got a pipe or a device, {str(path)!r}")
-    return path
-
-
-def _kind(path: Path) -> str:
-    suffix = path.suffix.lower()
-    return "table" if suffix in TABLES else f"{suffix} file"
-
-
 def _refuse_size(data: object, size: Size) -> None:
     if isinstance(size, int):
         raise ValueError(f"size must be left out for {data}, which holds no image files of one's own; got {size}")
@@ -195,8 +152,3 @@ def _open_table(
         return open_features(train, clean, label, bad, choice)
     choice.refuse(str(path))
     return open_manifest(train, clean, label, images, bad, size)
-
-
-def open_table(path: Path) -> TableFile:
-    """A Parquet file by its ending, or else a text file with separated values."""
-    return ParquetTable(path) if path.suffix.lower() == ".parquet" else CsvTable(path)

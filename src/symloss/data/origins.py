@@ -11,7 +11,7 @@ from symloss.data.dataset import DataSet, ImageFiles
 from symloss.data.image_folder import list_folder, training_part
 from symloss.data.image_table import image_column
 from symloss.data.images import readable
-from symloss.data.opening import TABLES, open_table
+from symloss.data.paths import TABLES, open_table
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,7 +16,8 @@ from symloss.data.image_folder import list_files
 from symloss.data.image_table import IMAGE_COLUMNS, image_column
 from symloss.data.images import NotAnImage, decode, readable
 from symloss.data.names import KNOWN
-from symloss.data.opening import TABLES, existing, open_data, open_table
+from symloss.data.opening import open_data
+from symloss.data.paths import TABLES, existing, open_table, spreadsheet_row
 from symloss.data.table_encoder import TableEncoder
 from symloss.data.table_file import TableFile
 
@@ -45,7 +46,7 @@ class Unlabelled:
     """Inputs to predict on.
 
     Args:
-        names: for each example its file, or its number from 0.
+        names: for each example its file, its row as a spreadsheet counts it, or its number from 0 in an array.
         inputs: as in :class:`symloss.data.Examples`.
     """
 
@@ -102,12 +103,17 @@ def _known(inputs: Inputs, wanted: Wanted, name: str) -> Unlabelled:
 def _rows(table: TableFile, wanted: Wanted) -> Unlabelled:
     if wanted.encoder is not None:
         cells = table.cells_as(wanted.encoder.number_names, wanted.encoder.category_names)
-        return _numbered(torch.from_numpy(wanted.encoder.transform_cells(cells)), wanted, str(table.path))
+        return _table_rows(torch.from_numpy(wanted.encoder.transform_cells(cells)), wanted, str(table.path))
     if not wanted.columns:
         raise _no_features(table, wanted)
     for column in wanted.columns:
         table.require(column, "feature")
-    return _numbered(torch.from_numpy(table.numbers(wanted.columns)), wanted, str(table.path))
+    return _table_rows(torch.from_numpy(table.numbers(wanted.columns)), wanted, str(table.path))
+
+
+def _table_rows(inputs: Tensor, wanted: Wanted, where: str) -> Unlabelled:
+    found = _numbered(inputs, wanted, where)
+    return replace(found, names=[str(spreadsheet_row(place)) for place in range(len(found.names))])
 
 
 def _no_features(table: TableFile, wanted: Wanted) -> ValueError:

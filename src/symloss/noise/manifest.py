@@ -195,12 +195,13 @@ def write_document(path: Path, document: dict[str, Any]) -> None:
 def read_document(path: Path, required: Iterable[str]) -> dict[str, Any]:
     """What ``write_document`` wrote, with the required fields and a checksum that is right."""
     try:
-        document = json.loads(_existing(path).read_text())
+        text = _existing(path).read_text()
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} must be a JSON document; got one that is damaged") from error
     if not isinstance(document, dict) or not set(required) <= set(document):
         raise ValueError(f"{str(path)!r} must hold {', '.join(required)}; got another document")
-    if document != with_checksum(document):
+    if text != _text(with_checksum(document)):
         raise ValueError(f"{str(path)!r} must be as it was written; got a document that does not match its sha256")
     return document
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
 ACCEPTED, REJECTED = "accepted", "rejected"
 
 
-def corrections(audit: Audit, decisions: Path | str | None = None) -> dict[int, str]:
+def corrections(audit: Audit, decisions: Path | str | None = None, *, above: float = 0.0) -> dict[int, str]:
     """The new label of each example to change, by its position in the data set.
 
     Args:
         audit: of the labels.
         decisions: the CSV that the page wrote, of which the accepted labels count; None for every suggestion.
+        above: without decisions, only suggestions that are right with at least this probability, by the model.
 
     >>> from symloss.robust import audit_labels
     >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
@@ -28,7 +30,8 @@ def corrections(audit: Audit, decisions: Path | str | None = None) -> dict[int, 
     {1: 'ham'}
     """
     if decisions is None:
-        flagged = audit.flagged.nonzero()[0].tolist()
+        checks.number("above", above, "[0, 1]")
+        flagged = (audit.flagged & (audit.suggested_probs >= above)).nonzero()[0].tolist()
         return {int(audit.positions[place]): audit.classes[audit.suggested[place]] for place in flagged}
     names = {without_formula(name): name for name in audit.classes}
     known = set(audit.positions.tolist())
@@ -47,6 +50,22 @@ def corrections(audit: Audit, decisions: Path | str | None = None) -> dict[int, 
         if row["decision"] == ACCEPTED:
             found[int(index)] = names[label]
     return found
+
+
+def expected_effect(audit: Audit, corrected: Mapping[int, str]) -> tuple[float, float]:
+    """How many labels corrections are expected to mend, and how many to break, by the model's own probabilities.
+
+    Args:
+        audit: of the labels.
+        corrected: the new label of each example to change, by its position in the data set.
+
+    >>> from symloss.robust import audit_labels
+    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+    >>> expected_effect(audit, corrections(audit))
+    (0.8, 0.2)
+    """
+    places = [place for place, position in enumerate(audit.positions.tolist()) if position in corrected]
+    return float(audit.suggested_probs[places].sum()), float(audit.given_probs[places].sum())
 
 
 def _rows(path: Path) -> list[dict[str, str | None]]:

@@ -9,6 +9,8 @@ from html import escape
 
 import numpy as np
 
+from symloss.checks import shown_score
+from symloss.data.paths import spreadsheet_row
 from symloss.report.audit_document import AuditDocument, Suspect
 from symloss.report.heatmap import CELLS, Words, heat_map
 from symloss.report.html_document import html_document
@@ -29,6 +31,8 @@ def render(document: AuditDocument) -> str:
 
 def _header(document: AuditDocument) -> Iterator[str]:
     yield f'<header><p class="eyebrow">symloss audit</p><h1>{escape(document.title)}</h1></header>'
+    if document.notice:
+        yield f'<p class="notice" role="note">{escape(document.notice)}</p>'
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in document.facts)
     yield f'<section aria-label="What was audited"><dl class="facts">{facts}</dl></section>'
 
@@ -57,7 +61,8 @@ def _review(document: AuditDocument) -> Iterator[str]:
     flagged, shown = int(document.flagged.sum()), len(document.suspects)
     yield f'<section class="table review" data-key="{escape(document.key)}"><h2>Suspicious labels</h2>'
     if not shown:
-        yield '<p class="caption">No label looks wrong.</p></section>'
+        nothing = "No label looks wrong." if not document.notice else "No labels are listed."
+        yield f'<p class="caption">{nothing}</p></section>'
         return
     part = f"All {shown:,}" if shown == flagged else f"The {shown:,} most suspicious of {flagged:,}"
     reader = f", for <code>{escape(document.reader)}</code>" if document.reader else ""
@@ -111,17 +116,18 @@ def _suspect(document: AuditDocument, suspect: Suspect) -> str:
     place = suspect.place
     given, suggested = int(document.given[place]), int(document.predicted[place])
     name, names = document.name(place), document.classes
+    score = escape(shown_score(document.label_scores[place]))
     data = {"index": document.index[place], "given": given, "suggested": suggested, "from": names[given]}
     data["to"] = names[suggested]
     if document.rows is not None:
-        data["row"] = document.rows[place]
+        data["row"] = spreadsheet_row(document.rows[place])
     if document.files is not None:
         data["file"] = document.files[place]
     attributes = "".join(f' data-{key}="{escape(str(value))}"' for key, value in data.items())
     return (
         f'<article class="suspect" tabindex="-1"{attributes}>{_picture(suspect, name)}<div class="about">'
         f'<p class="labels"><span>{escape(names[given])}</span> → <b>{escape(names[suggested])}</b></p>'
-        f'<p class="which"><span>{escape(name)}</span> <span>score {document.label_scores[place]:.3g}</span></p>'
+        f'<p class="which"><span>{escape(name)}</span> <span>score {score}</span></p>'
         f"{_cells(document, suspect)}"
         '</div><div class="decide"><button type="button" data-decide="accepted" aria-pressed="false">Accept</button>'
         '<button type="button" data-decide="rejected" aria-pressed="false">Reject</button></div></article>'

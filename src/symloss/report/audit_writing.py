@@ -18,7 +18,7 @@ from symloss.writing import clear_write_errors, write_whole
 if TYPE_CHECKING:
     from symloss.robust.audit import Audit
 
-CSV, PROBABILITIES, PAGE = "audit.csv", "pred_probs.npy", "audit.html"
+FILES = CSV, PROBABILITIES, PAGE = "audit.csv", "pred_probs.npy", "audit.html"
 SUSPECTS = 400
 """The most suspicious labels on a page."""
 READER = 'symloss.report.corrections(audit, "corrected.csv")'
@@ -110,12 +110,14 @@ def audit_document(
     rows: Sequence[int] | None = None,
     files: Sequence[str] | None = None,
     reader: str = "",
+    title: str | None = None,
+    notice: str = "",
 ) -> AuditDocument:
     """What the files of an audit show; see :class:`symloss.report.audit_document.AuditDocument`."""
     likely = audit.given if audit.pred_probs is None else audit.pred_probs.argmax(1)
     places = audit.positions.tolist()
     return AuditDocument(
-        title=verdict(audit),
+        title=verdict(audit) if title is None else title,
         facts=tuple(facts),
         key=hashlib.sha256(repr((facts, audit.classes, places)).encode(errors="replace")).hexdigest()[:16],
         classes=audit.classes,
@@ -129,6 +131,7 @@ def audit_document(
         rows=rows,
         files=files,
         reader=reader,
+        notice=notice,
     )
 
 

@@ -27,6 +27,8 @@ class Audit:
         n_wrong_interval: (low, high), an interval for that number.
         classes: the names of the classes.
         positions: (N,), which examples of the data set the labels belong to.
+        given_probs: (N,), the probability that each label is right, by the model.
+        suggested_probs: (N,), the probability that each suggestion is right, by the model.
         pred_probs: (N, C), the probabilities of the classes, without a look at the label; None if they were not kept.
         truth: (N,), the true labels where somebody knows them. They are used to measure, never to flag.
     """
@@ -39,6 +41,8 @@ class Audit:
     n_wrong_interval: tuple[int, int]
     classes: tuple[str, ...]
     positions: NDArray[np.int64]
+    given_probs: NDArray[np.float64]
+    suggested_probs: NDArray[np.float64]
     pred_probs: NDArray[np.float64] | None = None
     truth: NDArray[np.int64] | None = None
 
@@ -133,16 +137,19 @@ def audit_labels(
             counted = count_wrong(scores)
             n_wrong, interval = counted.n_wrong, counted.interval if interval is None else interval
         flags = _lowest(scores, int(checks.number("n_wrong", n_wrong, f"[0, {size}]", whole=True)))
-    count_flagged = int(flags.sum())
+    count_flagged, rows = int(flags.sum()), np.arange(size)
+    suggested = np.where(flags, _most_probable_other(labels, chances), labels)
     return Audit(
         given=labels,
-        suggested=np.where(flags, _most_probable_other(labels, chances), labels),
+        suggested=suggested,
         label_scores=scores,
         flagged=flags,
         n_wrong=count_flagged,
         n_wrong_interval=(count_flagged, count_flagged) if interval is None else interval,
         classes=names,
-        positions=np.arange(size) if positions is None else _whole("positions", positions, size),
+        positions=rows if positions is None else _whole("positions", positions, size),
+        given_probs=chances[rows, labels],
+        suggested_probs=chances[rows, suggested],
         pred_probs=chances,
         truth=None if truth is None else _whole("truth", truth, size, count),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy import sparse  # type: ignore[import-untyped]
 from symloss.robust.candidates import Candidate, Factory, Shape
 from symloss.robust.choice import Epochs, Judged, judged, ranked
 from symloss.robust.held_out import (
+    Failure,
     Labels,
     network_predictions,
     predictions_in_parallel,
@@ -55,6 +56,7 @@ class Search:
         memory: keeps what was found.
         model: of networks that are trained one by one; None for the stacked ones.
         plan: how many of such networks are tried; None if the budget is too small for any.
+        failures: candidates that could not be fitted, with the reason. The search adds them.
     """
 
     table: Table
@@ -70,6 +72,7 @@ class Search:
     memory: Memory
     model: str | Factory | None = None
     plan: NetworkPlan | None = None
+    failures: dict[Candidate, str] = field(default_factory=dict)
 
     @property
     def shape(self) -> Shape:
@@ -115,8 +118,12 @@ def _classical(search: Search) -> Iterator[Judged]:
     results = predictions_in_parallel(missing, search.table, search.labels, search.splits, search.seed, search.jobs)
     for number, candidate in enumerate(tried, 1):
         if candidate not in known:
-            known[candidate] = next(results)
-            search.memory.keep(candidate.name, {"predictions": known[candidate]})
+            result = next(results)
+            if isinstance(result, Failure):
+                search.failures[candidate] = result.reason
+                continue
+            known[candidate] = result
+            search.memory.keep(candidate.name, {"predictions": result})
         found = judged(candidate, known.pop(candidate), search.judge, rows)
         best = found if best is None or found.score > best.score else best
         search.report(f"{number} of {len(tried)} learners tried; {_leads(search.judge, best)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -22,6 +23,8 @@ FAR_BEHIND = (3.0, 0.1)
 """None is averaged that is behind the best by so many paired standard errors and by this share of its accuracy."""
 FEWEST_OF_TRUSTED = 3
 """So many if noise is rare: then the best of them are known well, and others only dilute them."""
+BY_CHANCE = 0.05
+"""How often it may be said that something was learnt from features that know nothing of the labels."""
 WINDOW = 2
 """The accuracy of an epoch is averaged over so many epochs before and after it."""
 
@@ -140,6 +143,31 @@ def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Jud
         return chosen
     surplus = [one for one in chosen if one.candidate.model is not None][most_single:]
     return [one for one in chosen if one not in surplus]
+
+
+def any_told_from_majority(
+    found: Sequence[Judged], rows: Rows, noisy: Rows, sample_weight: Floats | None = None
+) -> bool:
+    """Whether a candidate is better than always predicting the most frequent class, in accuracy or balanced accuracy.
+
+    Args:
+        found: all candidates.
+        rows: those that are held out, in the order of their predictions. Large data use the first of them.
+        noisy: (N,), the labels of all rows.
+        sample_weight: (N,), what each row counts.
+    """
+    # The best of many guesses looks better than one: the level is shared by all candidates and both measures.
+    errors = NormalDist().inv_cdf(1 - BY_CHANCE / (2 * len(found)))
+    for balanced in (False, True):
+        judge = Judge.of(noisy, sample_weight, balanced=balanced)
+        for one in found:
+            seen = rows[: len(one.predictions)]
+            majority = np.bincount(noisy[seen], judge.weights[seen], one.predictions.shape[1]).argmax()
+            always = np.eye(one.predictions.shape[1])[np.full(len(seen), majority)]
+            gain = judge.right(one.predictions, seen) - judge.right(always, seen)
+            if gain.mean() > max(errors * standard_error(gain), 0.0):
+                return True
+    return False
 
 
 def _far_behind(best: Judged, other: Judged) -> bool:

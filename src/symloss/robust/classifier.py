@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -26,15 +28,15 @@ from symloss.data.table_encoder import TableEncoder
 from symloss.fitting import all_or_nothing
 from symloss.losses.create import create_loss
 from symloss.noise.calibration import noise_rate_interval
-from symloss.robust.candidate_search import LOSSES, Search, run, within_budget
-from symloss.robust.candidates import Factory
-from symloss.robust.choice import Judged, cannot_be_told_from, leaders, winner
+from symloss.robust.candidate_search import LOSSES, Report, Search, run, within_budget
+from symloss.robust.candidates import Candidate, Factory
+from symloss.robust.choice import Judged, any_told_from_majority, cannot_be_told_from, leaders, winner
 from symloss.robust.correction import Round, first_round, last_round
-from symloss.robust.explanation import Explanation
-from symloss.robust.held_out import Labels
+from symloss.robust.explanation import Explanation, noise_explains_better
+from symloss.robust.held_out import Labels, rows_held_out
 from symloss.robust.input_array import as_array
 from symloss.robust.label_scores import label_scores
-from symloss.robust.leaders import Material
+from symloss.robust.leaders import Material, log
 from symloss.robust.learners import KINDS, check_kinds
 from symloss.robust.memory import Memory
 from symloss.robust.mixed_table import is_mixed_table
@@ -47,6 +49,10 @@ from symloss.robust.splits import Judge, Rows, Split, folds, number_of_folds
 from symloss.robust.threads import one_thread
 
 FLOATS = [np.float64, np.float32]
+NOTHING_LEARNT = (
+    "Nothing was learnt from these features: no learner predicts the labels better than the most frequent class does. "
+    "So nothing can be said of the labels."
+)
 BUDGET, ORDINARY_TRAININGS = 45.0, 4
 """Seconds of one core that a fit takes by default, or so many trainings of the network where that is more."""
 FOLDS_UP_TO, FOLDS_BEYOND = 20_000, 3
@@ -84,9 +90,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learner_: the kind of learner that won.
         loss_: its loss; None where no network was chosen.
         epoch_: the epoch at which its training stops; None where no network was chosen.
+        learned_: False if no candidate can be told from always predicting the most frequent class, in accuracy or in
+            balanced accuracy. Then nothing is said of the labels, and ``noise_rate_`` is NaN.
+        classes_apart_: whether the labels are explained clearly better by classes that are apart, some with a wrong
+            label, than by classes that overlap. Otherwise clean accuracy is known no better than this: it is between
+            ``noisy_accuracy`` and ``clean_accuracy_estimate``.
         candidates_: a dictionary of columns, for ``pandas.DataFrame``: every candidate with its accuracy on noisy
-            labels, the standard error, an estimate of the accuracy on true labels, and whether it can be told from the
-            best.
+            labels, the standard error, an estimate of the accuracy on true labels if classes are apart, whether it can
+            be told from the best, and why it could not be fitted, if so.
         noise_rate_: the share of wrong labels, an estimate.
         noise_rate_interval_: an interval for it of 95 %.
         transition_: (C, C). A row for each true class: how probable each label is.
@@ -152,17 +163,25 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = Table(features, len(self.classes_), self.input_shape_)
         judge = Judge.of(noisy, weights)
         labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
-        found = self._search(table, labels, judge, seed)
+        report = ProgressLines().report if self.verbose else _silent
+        found, failures = self._search(table, labels, judge, seed, report)
+        self.learned_ = any_told_from_majority(found, rows_held_out(self.folds_), noisy, weights)
+        if not self.learned_:
+            warnings.warn(NOTHING_LEARNT, stacklevel=4)
         best = winner(found)
         lead, rounds = self._leaders_and_rounds(found)
-        material = Material(table, labels, self.folds_, judge, seed, self.n_jobs)
+        material = Material(table, labels, self.folds_, judge, seed, self.n_jobs, report)
         last = self._last_round(lead if not self.simple or best in lead else [best, *lead], rounds, material)
-        self._keep_choice(found, best, judge)
+        # What predicts may be fewer than the leaders, or one of them: the budget decides.
+        best = best if self.simple else winner(last.leaders.members)
+        self._keep_choice(best, judge)
         networks = [one.candidate for one in found if one.candidate.learner == "network"]
         self.label_scores_ = label_scores(last.explanation, networks, material)
         self._keep_labels(last.explanation, noisy)
+        self.classes_apart_ = last.explanation.certain and self._noise_explains_better(last.leaders.members, noisy)
         self.trained_labels_ = last.labels
-        self._keep_candidates(found, best, last)
+        self._keep_candidates(found, failures, best, last)
+        report("fitting the model to all rows")
         if self.simple:
             temperature = last.leaders.temperatures[last.leaders.members.index(best)]
             self.predictor_ = single_predictor(best.candidate, best.epoch, temperature, last, table, labels, seed)
@@ -192,6 +211,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
         """The features as (N, d), and the labels as numbers."""
         features, y = as_array(features), as_array(y)
+        _refuse_texts(features)
+        _refuse_missing_labels(y)
         self.encoder_ = TableEncoder().fit(features) if is_mixed_table(features) else None
         if self.encoder_ is None:
             _refuse_gaps(features)
@@ -212,7 +233,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must have fewer classes than rows; got {len(noisy)} labels that are all different")
         return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
 
-    def _search(self, table: Table, labels: Labels, judge: Judge, seed: int) -> list[Judged]:
+    def _search(
+        self, table: Table, labels: Labels, judge: Judge, seed: int, report: Report
+    ) -> tuple[list[Judged], dict[Candidate, str]]:
+        """The candidates, the best first, and those that could not be fitted, with the reason."""
         noisy, learners = labels.numbers, self._learners()
         wanted = "network" in learners and not sparse.issparse(table.features)
         network = chosen_model(self.model, self.input_shape_, table.classes) if wanted else None
@@ -221,9 +245,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         count = number_of_folds(int(np.bincount(noisy).min()), self.folds, len(noisy))
         self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
         splits = self._splits(noisy, count, seed)
-        report = ProgressLines().report if self.verbose else _silent
         if self.verbose:
-            announce(f"a fit of {len(noisy):,} rows takes about {budget:,.0f} s of one core")
+            announce(f"fitting {len(noisy):,} rows takes up to about {budget:,.0f} s of one core")
         about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
         memory = Memory(None if callable(self.model) else self.memory, about)
         model = None if network is None else network.model
@@ -244,9 +267,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.shape_, self.budget_ = search.shape, budget
         found = run(search)
+        if not found and search.failures:
+            name, reason = next((one.name, reason) for one, reason in search.failures.items())
+            raise ValueError(f"No learner could be fitted to these {len(noisy)} rows. The first was {name}: {reason}")
         if not found:
             raise ValueError(f"budget must allow one training; got {budget:g} seconds, too few for {len(noisy)} rows")
-        return found
+        return found, search.failures
 
     def _splits(self, noisy: Rows, count: int, seed: int) -> tuple[Split, ...]:
         """Make the folds, and return those that judge candidates."""
@@ -267,13 +293,20 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _last_round(self, lead: Sequence[Judged], rounds: int, material: Material) -> Round:
         first = first_round(lead, material)
+        if not self.learned_:  # there is nothing to correct labels by
+            return first
         checked = 1 if len(material.labels.numbers) > FOLDS_UP_TO else len(self.folds_)
         if self.plan_ is not None:
             checked = self.plan_.judged
         # Where classes are very unequal, every round would give more examples to the large ones.
         return last_round(first, min(rounds, 2) if material.judge.balanced else rounds, material, checked)
 
-    def _keep_choice(self, found: Sequence[Judged], best: Judged, judge: Judge) -> None:
+    def _noise_explains_better(self, members: Sequence[Judged], noisy: Rows) -> bool:
+        rows = rows_held_out(self.folds_)[: len(members[0].predictions)]
+        predictions = np.stack([one.predictions for one in members]).mean(0, dtype=np.float64)
+        return noise_explains_better(log(predictions), noisy[rows])
+
+    def _keep_choice(self, best: Judged, judge: Judge) -> None:
         self.learner_, self.loss_, self.epoch_ = best.candidate.learner, best.candidate.loss, best.epoch
         self.measure_ = judge.measure
 
@@ -281,30 +314,38 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         posterior = explanation.posterior
         self.given_labels_ = self.classes_[noisy]
         self.transition_ = explanation.calibration.transition.numpy()
-        self.suggested_labels_ = self.classes_[posterior.argmax(1)]
-        self.noise_rate_ = float(np.mean(1 - self.label_scores_))
-        self.n_wrong_ = round(self.noise_rate_ * len(noisy))
         scores = torch.from_numpy(explanation.scores)
-        low, high = noise_rate_interval(explanation.calibration, scores, torch.from_numpy(noisy))
-        self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
+        if self.learned_:
+            self.suggested_labels_ = self.classes_[posterior.argmax(1)]
+            self.noise_rate_ = float(np.mean(1 - self.label_scores_))
+            self.n_wrong_ = round(self.noise_rate_ * len(noisy))
+            low, high = noise_rate_interval(explanation.calibration, scores, torch.from_numpy(noisy))
+            self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
+        else:
+            self.suggested_labels_ = self.given_labels_
+            self.noise_rate_, self.n_wrong_, self.noise_rate_interval_ = float("nan"), 0, (0.0, 1.0)
         self.oof_probabilities_ = scores.div(explanation.temperature).softmax(1).numpy()
         self.posterior_ = posterior
 
-    def _keep_candidates(self, found: Sequence[Judged], best: Judged, last: Round) -> None:
-        rows = np.concatenate([split.held_out for split in self.folds_])
+    def _keep_candidates(
+        self, found: Sequence[Judged], failures: dict[Candidate, str], best: Judged, last: Round
+    ) -> None:
+        rows = rows_held_out(self.folds_)
         top = found[0]
         estimates = [
             float(self.posterior_[rows[: len(one.predictions)], one.predictions.argmax(1)].mean()) for one in found
         ]
+        unknown, none = [math.nan] * len(failures), [False] * len(failures)
         self.candidates_ = {
-            "candidate": np.array([one.candidate.name for one in found]),
-            "epoch": np.array([one.epoch for one in found], object),
-            "noisy_accuracy": np.array([one.score for one in found]),
-            "standard_error": np.array([one.error for one in found]),
-            "clean_accuracy_estimate": np.array(estimates),
-            "cannot_be_told_from_best": np.array([cannot_be_told_from(top, one) for one in found]),
-            "averaged": np.array([one in last.leaders.members for one in found]),
-            "chosen": np.array([one is best for one in found]),
+            "candidate": np.array([one.name for one in (*(each.candidate for each in found), *failures)]),
+            "epoch": np.array([*(one.epoch for one in found), *(None for _ in failures)], object),
+            "noisy_accuracy": np.array([*(one.score for one in found), *unknown]),
+            "standard_error": np.array([*(one.error for one in found), *unknown]),
+            "clean_accuracy_estimate": np.array([*estimates, *unknown]),
+            "cannot_be_told_from_best": np.array([*(cannot_be_told_from(top, one) for one in found), *none]),
+            "averaged": np.array([*(one in last.leaders.members for one in found), *none]),
+            "chosen": np.array([*(one is best for one in found), *none]),
+            "failure": np.array([*(None for _ in found), *failures.values()], object),
         }
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
@@ -322,6 +363,21 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The most probable class (n,)."""
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
+
+    def label_issues(self) -> Any:
+        """Return the labels that look wrong as a pandas DataFrame, the most suspicious first.
+
+        Returns:
+            Columns ``row`` (position in the training data), ``given``, ``suggested`` and ``score`` (the probability
+            that the given label is right). It is empty if nothing was learnt.
+        """
+        from symloss.robust.fit_audit import audit_fit  # noqa: PLC0415 (it is built on this class)
+
+        audit = audit_fit(self)
+        found = audit.to_frame()
+        rows = found["row"].to_numpy()
+        columns = {"given": self.given_labels_[rows], "suggested": self.classes_[audit.suggested[rows]]}
+        return found.assign(**columns)[found["flagged"]].drop(columns="flagged").reset_index(drop=True)
 
     def export(self) -> tuple[nn.Module, dict[str, Tensor]]:
         """The best network that is part of the model, as a plain module for features, and its state."""
@@ -347,6 +403,34 @@ def _refuse_gaps(features: Any) -> None:
                 f"X must hold finite numbers; got NaN or inf in {bad:,} of {rows:,} rows: in a DataFrame missing "
                 "values are filled in"
             )
+
+
+def _refuse_texts(features: Any) -> None:
+    if sparse.issparse(features) or hasattr(features, "columns"):
+        return
+    first = np.asarray(features[:1] if hasattr(features, "__len__") else features, object).ravel()[:1]
+    if len(first) and isinstance(first[0], str):
+        raise ValueError(
+            f"X must hold numbers, or be a DataFrame; got texts such as {checks.brief(first[0])}: turn texts into "
+            "embeddings first (docs/text.md)"
+        )
+
+
+def _refuse_missing_labels(labels: Any) -> None:
+    """Labels that cannot be sorted would end in an error that names no row."""
+    found = np.asarray(labels, object) if isinstance(labels, list | tuple) else np.asarray(labels)
+    if found.ndim != 1 or found.dtype.kind != "O":
+        return
+    missing = [row for row, label in enumerate(found) if label is None or _is_nan(label)]
+    if missing:
+        raise ValueError(f"y must have a label in every row; got {found[missing[0]]} in row {missing[0]} (from 0)")
+    kinds = sorted({"text" if isinstance(label, str) else "number" for label in found})
+    if len(kinds) > 1:
+        raise ValueError("y must hold labels of one type; got numbers and texts")
+
+
+def _is_nan(label: object) -> bool:
+    return isinstance(label, float) and math.isnan(label)
 
 
 def _silent(line: str) -> None:

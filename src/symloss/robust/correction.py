@@ -20,7 +20,7 @@ from symloss.noise.calibration import calibrate
 from symloss.robust.choice import Judged
 from symloss.robust.correction_check import gain_of_correction, predictions_without
 from symloss.robust.explanation import Explanation, explain
-from symloss.robust.held_out import rows_held_out
+from symloss.robust.held_out import LearnerFailed, rows_held_out
 from symloss.robust.leaders import Leaders, Material, learn, log, mean_scores
 from symloss.robust.splits import Floats, Rows, standard_error
 
@@ -37,12 +37,6 @@ Likelihood alone decides for overlap: of 30 % noise it found 20 to 27 % on small
 """
 DIFFERS = 0.02
 """The bolder correction is tried if it corrects more than this share of the labels in another way."""
-APART = 0.9
-"""Classes are apart if the leaders' mean is as certain as this. Then doubtful labels are wrong ones, not hard ones.
-
-On digits, with any noise that does not depend on the features, it was 0.92 to 0.96; on tables whose classes overlap
-0.80 to 0.88, and there a correction was worth a point or cost two.
-"""
 SURELY = 1.0
 """So many paired standard errors must a gain have, for more than one correction, and for the bolder one."""
 
@@ -63,8 +57,15 @@ class Round:
 
 
 def first_round(members: Sequence[Judged], material: Material) -> Round:
-    """The round whose labels are those that were given."""
-    return _round(members, material, material.labels.numbers, separation=0.0)
+    """The round whose labels are those that were given. Members that cannot be fitted on all splits are left out."""
+    material.report(f"{len(members)} leaders learn from all folds")
+    while True:
+        try:
+            return _round(members, material, material.labels.numbers, separation=0.0)
+        except LearnerFailed as failed:
+            members = [one for one in members if one.candidate != failed.candidate]
+            if not members:
+                raise
 
 
 def last_round(first: Round, rounds: int, material: Material, checked: int | None = None) -> Round:
@@ -78,7 +79,7 @@ def last_round(first: Round, rounds: int, material: Material, checked: int | Non
     """
     if rounds == 1:
         return first
-    if first.explanation.confidence >= APART and first.explanation.says_something:
+    if first.explanation.certain:
         return _corrected(first, first.explanation, rounds - 1, material)
     found = _helpful(first, rounds > 2, material, checked or len(material.splits))
     if found is not None:
@@ -94,11 +95,15 @@ def last_round(first: Round, rounds: int, material: Material, checked: int | Non
 def _corrected(first: Round, way: Explanation, times: int, material: Material) -> Round:
     """Correct the labels so many times, and learn from them each time."""
     last = replace(first, explanation=way)
-    for _ in range(times):
+    for time in range(1, times + 1):
         numbers = last.explanation.corrected
         if numbers is None:
             break
-        last = _round(first.leaders.members, material, numbers, way.separation)
+        material.report(f"the leaders learn from corrected labels, {time} of {times}")
+        try:
+            last = _round(first.leaders.members, material, numbers, way.separation)
+        except LearnerFailed:
+            break
     return last
 
 
@@ -108,10 +113,17 @@ def _helpful(first: Round, both: bool, material: Material, checked: int) -> tupl
     ways = [way for way in (plain, *([bold] if both and _differ(plain, bold) else [])) if way.corrected is not None]
     if not ways or len(material.splits) == 2:
         return None
-    without = predictions_without(first.leaders, material, checked)
+    material.report("checking whether corrected labels help")
+    try:
+        without = predictions_without(first.leaders, material, checked)
+    except LearnerFailed:
+        return None
     best: tuple[Explanation, Floats] | None = None
     for way in ways:
-        gain = gain_of_correction(first.leaders, way, without, material)
+        try:
+            gain = gain_of_correction(first.leaders, way, without, material)
+        except LearnerFailed:
+            continue
         more = gain if best is None else gain - best[1]
         if more.mean() >= (SURELY * standard_error(more) if way is bold else 0.0):
             best = way, gain

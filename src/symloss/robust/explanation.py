@@ -10,7 +10,22 @@ import torch
 
 from symloss.noise.calibration import Calibration, calibrate
 from symloss.robust.choice import RARE
-from symloss.robust.splits import Floats, Rows
+from symloss.robust.splits import Floats, Rows, standard_error
+
+APART = 0.9
+"""Classes are apart if the leaders' mean is as certain as this. Then doubtful labels are wrong ones, not hard ones.
+
+On digits, with any noise that does not depend on the features, it was 0.92 to 0.96; on tables whose classes overlap
+0.80 to 0.88, and there a correction was worth a point or cost two.
+"""
+CLEARLY = 4.0
+"""So many paired standard errors must noise explain labels better than overlap.
+
+It was 5 to 11 on digits with 20 to 40 % noise, and 3.3 at the most on four binary tables whose classes overlap, with up
+to 40 % noise (symloss fit's own held-out predictions; development data).
+"""
+IMPOSSIBLE = 1e-4
+"""The least probability of a label, so that one surprise does not decide."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +58,11 @@ class Explanation:
         return float(torch.from_numpy(self.scores).div(self.temperature).softmax(1).amax(1).mean())
 
     @property
+    def certain(self) -> bool:
+        """Whether the predictions take the classes to be apart."""
+        return self.confidence >= APART and self.says_something
+
+    @property
     def says_something(self) -> bool:
         """Whether noise explains less than 95 % of what it would if labels were drawn by chance.
 
@@ -67,6 +87,24 @@ class Explanation:
             return None
         labels: Rows = self.posterior.argmax(1).astype(np.int64)
         return labels if len(np.unique(labels)) == len(np.unique(self.noisy)) else None
+
+
+def noise_explains_better(scores: Floats, noisy: Rows) -> bool:
+    """Whether classes that are apart, and noise, explain labels clearly better than classes that overlap.
+
+    Likelihood alone can rarely tell: with two classes, wrong labels look like overlap. So this is False in doubt.
+
+    Args:
+        scores: (N, C), logarithms of predicted probabilities, not calibrated.
+        noisy: (N,), the labels.
+    """
+    rows, classes, predicted = torch.from_numpy(scores), scores.shape[1], scores.argmax(1)
+    overlap = calibrate(rows, torch.from_numpy(noisy), torch.eye(classes)).probabilities(rows).numpy()
+    by_overlap = np.maximum(overlap[np.arange(len(noisy)), noisy], IMPOSSIBLE)
+    counts = np.bincount(classes * predicted + noisy, minlength=classes**2).reshape(classes, classes) + 1.0
+    by_noise = (counts / counts.sum(1, keepdims=True))[predicted, noisy]
+    gain = np.log(by_noise) - np.log(by_overlap)
+    return bool(gain.mean() > CLEARLY * standard_error(gain))
 
 
 def explain(scores: Floats, noisy: Rows, separation: float) -> Explanation:

@@ -11,7 +11,10 @@ from sklearn.utils.validation import check_is_fitted  # type: ignore[import-unty
 
 from symloss import checks
 from symloss.robust.audit import Audit, audit_labels
-from symloss.robust.classifier import RobustClassifier
+from symloss.robust.classifier import NOTHING_LEARNT, RobustClassifier
+
+MANY = 0.3
+"""The share of wrong labels above which a fit says what else it may mean."""
 
 
 def audit_fit(
@@ -55,7 +58,29 @@ def audit_fit(
         positions=positions,
         truth=None if truth is None else _numbers(truth, names),
     )
-    return replace(found, pred_probs=model.oof_probabilities_.astype(np.float64))
+    # Where margins have put the scores into another order, the rest of the probability moves with them.
+    rest = np.divide(
+        1 - found.label_scores, 1 - found.given_probs, where=found.given_probs < 1, out=np.ones(len(found))
+    )
+    suggested = np.where(found.flagged, np.minimum(found.suggested_probs * rest, 1.0), found.label_scores)
+    return replace(
+        found,
+        given_probs=found.label_scores,
+        suggested_probs=suggested,
+        pred_probs=model.oof_probabilities_.astype(np.float64),
+    )
+
+
+def warning_of_fit(model: RobustClassifier) -> str:
+    """What to say before anybody trusts the list of a fit; empty if there is nothing to say."""
+    if not model.learned_:
+        return NOTHING_LEARNT
+    if model.classes_apart_ or model.noise_rate_ <= MANY:
+        return ""
+    return (
+        f"About {100 * model.noise_rate_:.0f} % of the labels look wrong. If you expect far fewer, these features do "
+        "not tell the classes apart, and difficult examples look wrong: check some before you trust the list."
+    )
 
 
 def _numbers(truth: ArrayLike, names: np.ndarray) -> np.ndarray:

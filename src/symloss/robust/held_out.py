@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from scipy import special  # type: ignore[import-untyped]
 
+from symloss import checks
 from symloss.robust.candidates import Candidate
 from symloss.robust.learners import CLASSICAL
 from symloss.robust.network_model import NetworkModel
@@ -24,6 +25,21 @@ Networks = StackedNetworks | SingleNetworks
 
 Probabilities = Floats
 """(n, C), one row for each row that was held out, in the order of the splits."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a learner could not be fitted."""
+
+    reason: str
+
+
+class LearnerFailed(ValueError):  # noqa: N818
+    """A candidate could not be fitted to these labels, although it could to others."""
+
+    def __init__(self, candidate: Candidate, failure: Failure):
+        super().__init__(f"{candidate.name} cannot be fitted: {failure.reason}")
+        self.candidate = candidate
 
 
 @dataclass(frozen=True)
@@ -97,11 +113,21 @@ def classical_predictions(
     return np.concatenate(parts)
 
 
+def attempted(
+    candidate: Candidate, table: Table, labels: Labels, splits: Sequence[Split], seed: int
+) -> Probabilities | Failure:
+    """As :func:`classical_predictions`. Data that one learner cannot take must not end the search for others."""
+    try:
+        return classical_predictions(candidate, table, labels, splits, seed)
+    except Exception as error:
+        return Failure(checks.brief(" ".join(str(error).split()) or type(error).__name__).strip("'\""))
+
+
 def predictions_in_parallel(
     candidates: Sequence[Candidate], table: Table, labels: Labels, splits: Sequence[Split], seed: int, jobs: int | None
-) -> Iterator[Probabilities]:
+) -> Iterator[Probabilities | Failure]:
     """The candidates' predictions, in their order, from as many processes as ``jobs`` says."""
-    work = (joblib.delayed(classical_predictions)(c, table, labels, splits, seed) for c in candidates)
+    work = (joblib.delayed(attempted)(c, table, labels, splits, seed) for c in candidates)
     if not candidates:
         return iter(())
     # Ray's backend gives all results at once.

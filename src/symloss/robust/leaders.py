@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from symloss.robust.choice import Judged
-from symloss.robust.held_out import Labels, Networks, Probabilities, network_predictions, predictions_in_parallel, stack
+from symloss.robust.held_out import (
+    Failure,
+    Labels,
+    LearnerFailed,
+    Networks,
+    Probabilities,
+    network_predictions,
+    predictions_in_parallel,
+    stack,
+)
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Floats, Judge, Rows, Split
 
@@ -61,6 +70,7 @@ class Material:
         judge: of predictions for rows that are held out.
         seed: of the learners.
         jobs: processes that share the learners.
+        report: is told, in a line, what the leaders do.
     """
 
     table: Table
@@ -69,6 +79,7 @@ class Material:
     judge: Judge
     seed: int
     jobs: int | None = None
+    report: Callable[[str], None] = lambda line: None
 
     def with_labels(self, numbers: Rows) -> Material:
         """The same with other labels: (N,), or (splits, N) if each split has its own."""
@@ -82,11 +93,18 @@ def learn(
 
     Returns:
         The predictions of each member for the rows that are held out, in the order of the splits; and the networks.
+
+    Raises:
+        LearnerFailed: if a member cannot be fitted to these labels.
     """
     classical = [k for k, member in enumerate(members) if member.epoch is None]
     tried = [members[k].candidate for k in classical]
     found = predictions_in_parallel(tried, material.table, material.labels, splits, material.seed, material.jobs)
-    predictions = dict(zip(classical, found, strict=True))
+    predictions: dict[int, Probabilities] = {}
+    for k, one in zip(classical, found, strict=True):
+        if isinstance(one, Failure):
+            raise LearnerFailed(members[k].candidate, one)
+        predictions[k] = one
     networks = _trained(members, material, splits, predictions)
     return [predictions[k] for k in range(len(members))], networks
 

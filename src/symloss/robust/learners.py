@@ -33,6 +33,7 @@ class Learner:
         scalings: how features may be scaled.
         sparse: whether it takes sparse matrices.
         needs: a package that is not installed with this one. Such a learner is tried if the user names it.
+        types: what a saved one may hold beside the types of scikit-learn and numpy that skops trusts by itself.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Learner:
     scalings: tuple[str, ...] = ("raw", "standard")
     sparse: bool = True
     needs: str | None = None
+    types: tuple[str, ...] = ()
 
     def candidates(self, name: str, shape: Shape) -> Iterator[Candidate]:
         """The candidates for data of this size. Sparse matrices are not centred."""
@@ -63,7 +65,17 @@ def _values(name: str, *values: float) -> tuple[tuple[tuple[str, float], ...], .
     return tuple(((name, value),) for value in values)
 
 
-def _trees_of(package: str, estimator: str, silent: int) -> Learner:
+_OBJECTIVE = "symloss.adapters.boosting_objective.Objective"
+_OWN_LOSS = (
+    _OBJECTIVE,
+    f"{_OBJECTIVE}.loss",
+    "symloss.losses.catalogue.probability.GCE",
+    "symloss.losses.leaves.GCE",
+    "torch.nn.modules.container.ModuleList",
+)
+
+
+def _trees_of(package: str, estimator: str, silent: int, types: tuple[str, ...]) -> Learner:
     """Gradient boosting of another library with a robust loss.
 
     The module is named by text, because adapters are built on learners and not the other way round. Trees are shallow,
@@ -82,6 +94,7 @@ def _trees_of(package: str, estimator: str, silent: int) -> Learner:
         options,
         scalings=("raw",),
         needs=package,
+        types=(f"symloss.adapters.boosting.{estimator}", *_OWN_LOSS, *types),
     )
 
 
@@ -93,6 +106,7 @@ CLASSICAL = {
         ((),),
         lambda c, s: 1e-3 + 3e-9 * s.rows * s.features * s.classes,
         lambda c, width, seed: {},
+        types=("symloss.closed_form.unhinged.UnhingedClassifier", "symloss.closed_form.sums.ClassSums", "numpy.dtype"),
     ),
     "logistic": Learner(
         "logistic",
@@ -109,6 +123,7 @@ CLASSICAL = {
         lambda c, s: 2e-3 + 3e-9 * s.rows**2 * (s.features / 8 + 8),
         lambda c, width, seed: {"gamma": c["gamma"] * width},
         sparse=False,
+        types=("symloss.closed_form.kernel.KernelUnhingedClassifier",),
     ),
     "k-nn": Learner(
         "k-nn",
@@ -116,6 +131,7 @@ CLASSICAL = {
         _values("neighbours", 5, 15, 30, 60),
         lambda c, s: 2e-3 + 2e-9 * s.rows**2 * (s.features / 8 + 4),
         lambda c, width, seed: {"n_neighbors": int(c["neighbours"]), "weights": "distance"},
+        types=("sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"),
     ),
     "svc": Learner(
         "svc",
@@ -136,6 +152,7 @@ CLASSICAL = {
         lambda c, s: 0.05 + 1.2e-6 * s.rows * math.log2(s.rows + 1) * math.sqrt(s.features),
         lambda c, width, seed: {"n_estimators": TREES, "min_samples_leaf": int(c["leaf"]), "random_state": seed},
         scalings=("raw",),
+        types=("sklearn.tree._tree.Tree",),
     ),
     "boosting": Learner(
         "boosting",
@@ -145,9 +162,17 @@ CLASSICAL = {
         lambda c, width, seed: {"learning_rate": c["rate"], "l2_regularization": 1.0, "random_state": seed},
         scalings=("raw",),
         sparse=False,
+        types=("sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",),
     ),
-    "xgboost": _trees_of("xgboost", "RobustXGBClassifier", silent=0),
-    "lightgbm": _trees_of("lightgbm", "RobustLGBMClassifier", silent=-1),
+    "xgboost": _trees_of(
+        "xgboost", "RobustXGBClassifier", 0, ("xgboost.core.Booster", "xgboost.sklearn.XGBClassifier")
+    ),
+    "lightgbm": _trees_of(
+        "lightgbm",
+        "RobustLGBMClassifier",
+        -1,
+        ("lightgbm.basic.Booster", "lightgbm.sklearn.LGBMModel", "collections.OrderedDict"),
+    ),
 }
 
 KINDS = ("network", *dict.fromkeys(learner.kind for learner in CLASSICAL.values() if learner.needs is None))

@@ -123,13 +123,19 @@ class ScaledNetworks(nn.Module):
 def mean_predictor(last: Round, table: Table, labels: Labels, seed: int, *, refit: bool = False) -> Predictor:
     """The leaders of the last round, fitted to all rows; but networks as the mean of their folds without ``refit``."""
     corrected = Labels(last.labels, labels.weights)
-    members = []
+    members: list[Member] = []
+    failures: list[Exception] = []
     for k, (one, temperature) in enumerate(zip(last.leaders.members, last.leaders.temperatures, strict=True)):
         if one.epoch is None or refit:
-            members.append(_fitted_to_all(one.candidate, one.epoch, temperature, corrected, table, seed))
+            try:
+                members.append(_fitted_to_all(one.candidate, one.epoch, temperature, corrected, table, seed))
+            except ValueError as error:  # it could be fitted to every fold, and the others stand for it
+                failures.append(error)
         else:
             networks = tuple(precise(net, one.candidate) for net in last.leaders.networks[k])
             members.append(Member(one.candidate, temperature, networks=networks))
+    if not members:
+        raise failures[0]
     return Predictor(table.scaler, tuple(members), last.explanation.temperature, table.classes, table.input_shape)
 
 

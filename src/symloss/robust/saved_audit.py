@@ -15,8 +15,17 @@ from symloss.runs.run_folder import DATA, RunFolder
 from symloss.writing import write_whole
 
 SOURCE, LABELS = "source.json", "audit.npz"
-_ARRAYS = {"given": np.int64, "suggested": np.int64, "label_scores": np.float64, "flagged": np.bool_}
-_STORED = {"given": "iu", "suggested": "iu", "label_scores": "f", "flagged": "b"}
+_ARRAYS = {
+    "given": np.int64,
+    "suggested": np.int64,
+    "label_scores": np.float64,
+    "flagged": np.bool_,
+    "given_probs": np.float64,
+    "suggested_probs": np.float64,
+}
+_STORED = {"given": "iu", "suggested": "iu", "flagged": "b"} | dict.fromkeys(
+    ("label_scores", "given_probs", "suggested_probs"), "f"
+)
 """The kinds of numbers that the file may hold."""
 
 
@@ -62,11 +71,15 @@ def save_audit(audit: Audit, source: LabelSource, path: Path) -> None:
     RunFolder(path).write(SOURCE, asdict(source))
 
 
+OF_AUDITS = (DATA, SOURCE, LABELS)
+"""The files of a fit that an audit is read from."""
+
+
 def load_source(path: Path) -> LabelSource:
     """Read the source of the labels of a fit. The folder may be somebody else's, so every value is checked."""
     document = RunFolder(path).read(SOURCE, needs=("data", "noise"))
     if document is None:
-        raise ValueError(f"RUN must be a fit with {SOURCE}, which older versions did not write; fit again; got {path}")
+        raise ValueError(f"{path} is damaged: {SOURCE} is missing; fit again")
     values = {field.name: document[field.name] for field in fields(LabelSource) if field.name in document}
     for name, value in values.items():
         kind, words = _KINDS.get(name, (str | None, "a text or nothing"))
@@ -89,7 +102,8 @@ def load_audit(path: Path) -> Audit:
             low, high = map(int, file["interval"])
         if len({each.shape for each in arrays.values()}) > 1 or arrays["given"].ndim != 1:
             raise ValueError("arrays of different shapes")
-        if not np.isfinite(arrays["label_scores"]).all() or not 0 <= low <= high <= len(arrays["given"]):
+        shares = np.stack([arrays["label_scores"], arrays["given_probs"], arrays["suggested_probs"]])
+        if not ((shares >= 0) & (shares <= 1)).all() or not 0 <= low <= high <= len(arrays["given"]):
             raise ValueError("scores or an interval that cannot be")
         numbers = np.concatenate([arrays["given"], arrays["suggested"]])
         if not ((numbers >= 0) & (numbers < len(classes))).all():

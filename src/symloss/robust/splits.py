@@ -73,10 +73,10 @@ class Judge:
     balanced: bool
 
     @classmethod
-    def of(cls, labels: Rows, sample_weight: Floats | None = None) -> Judge:
-        """The judge of these labels, which are numbers from 0 on."""
+    def of(cls, labels: Rows, sample_weight: Floats | None = None, balanced: bool | None = None) -> Judge:
+        """The judge of these labels, which are numbers from 0 on. ``balanced`` is by their counts, if it is None."""
         counts = np.bincount(labels)
-        balanced = bool(counts.max() > UNEQUAL * counts.min())
+        balanced = bool(counts.max() > UNEQUAL * counts.min()) if balanced is None else balanced
         weights = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, np.float64)
         return cls(labels, weights * (len(labels) / len(counts) / counts)[labels] if balanced else weights, balanced)
 

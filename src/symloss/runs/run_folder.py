@@ -23,6 +23,8 @@ from symloss.runs.settings import Settings
 from symloss.writing import clear_write_errors, unfinished, write_whole
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
+FIT = "model.json"
+"""What makes a folder that of a fit, see :mod:`symloss.runs.fit_files`."""
 COLUMNS = "columns.json"
 """How the columns of a table became features. symloss.data.table_encoder knows its content."""
 RESULT, FAILURE, LOCK, CALIBRATION = "result.json", "failure.json", "lock", "calibration.json"
@@ -87,7 +89,9 @@ class RunFolder:
         self._made: list[Path] = []
 
     def start(self, settings: Settings) -> None:
-        """Make the folder, or refuse one that belongs to another run."""
+        """Make the folder, or refuse one that belongs to another run, or to a fit."""
+        if (self.path / FIT).exists():
+            raise ValueError(f"{self.path} holds a model of `symloss fit`; train into another folder")
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with clear_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
