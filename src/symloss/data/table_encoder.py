@@ -219,10 +219,8 @@ def _named(columns: Sequence[Column]) -> str:
 def _no_features(columns: Sequence[Column], where: object, hint: str) -> ValueError:
     # Free text explains most, wherever its column stands.
     columns = sorted(columns, key=lambda column: not column.is_free_text)
-    if any(column.is_free_text for column in columns):
-        hint = f"({NO_TEXT})"
-    got = f"{_named(columns) or 'no columns'} {hint}".rstrip()
-    return ValueError(f"{where} must have a column of features; got {got}")
+    hint = f"; {NO_TEXT}" if any(column.is_free_text for column in columns) else hint and f" {hint}"
+    return ValueError(f"{where} must have a column of features; got {_named(columns) or 'no columns'}{hint}")
 
 
 def _warn_of_left_out(columns: Sequence[Column]) -> None:
