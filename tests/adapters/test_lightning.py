@@ -254,6 +254,13 @@ def test_the_audit_has_the_examples_that_were_seen():
         margins.audit([0, 1, 0], chances[:2])
 
 
+def test_margins_of_a_short_training_are_no_probabilities():
+    margins = MarginCallback(3)
+    margins.on_train_batch_end(None, None, batch(labels=torch.tensor([0, 1])), None, 0)
+    assert margins.means().margin.tolist() == [1.0, 1.0]
+    assert margins.audit([0, 1, 1], np.full((3, 2), 0.5)).n_wrong == 0
+
+
 def test_examples_get_their_index():
     assert WithIndex([["a", 1], ["b", 0]])[1] == ("b", 0, 1)
     assert WithIndex([{"x": 5}])[0] == {"x": 5, "index": 0}

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from symloss.cli.columns import column_lines
+from symloss.cli.columns import column_lines, say_columns
 from symloss.data.column_kinds import Column
 
 SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--losses", "mae", "--seeds", "1")
@@ -114,3 +114,21 @@ def test_a_damaged_file_of_columns(run_command, table, tmp_path):
 def test_plain_numbers_of_a_wide_table_share_a_line():
     columns = [*(Column(f"c{k}", "number", "numbers") for k in range(99)), Column("\x1b[2J", "category", "text")]
     assert list(column_lines(columns))[1:] == ["99 columns\tnumber\tnumbers", "\\x1b[2J\tcategory\ttext"]
+
+
+def test_free_text_is_shown_as_such(run_command, tmp_path):
+    table = tmp_path / "x.csv"
+    rows = [f"{k / 7},my bin was not emptied {'abcdefgh'[k // 8]}{'abcdefgh'[k % 8]},{'xy'[k % 2]}" for k in range(40)]
+    table.write_text("\n".join(["size,message,label", *rows]))
+    shown = run_command("data", "show", str(table)).stdout.splitlines()
+    assert "message\tleft out\tlooks like free text, 40 different values in 40 rows" in shown
+
+
+def test_the_hint_to_keep_is_for_ids_only(capsys):
+    text, number = Column("t", "left out", "looks like free text, 9 ...", True), Column("i", "left out", "an id", True)
+    say_columns([text, number])
+    ids, texts = capsys.readouterr().err.splitlines()
+    assert ids == "left out: 'i' (an id); --keep COLUMN uses one that looks like an id"
+    assert texts.startswith("left out: 't' (looks like free text, 9 ...); text columns are not supported directly yet")
+    assert "docs/text.md" in texts
+    assert "--keep" not in texts

@@ -201,7 +201,12 @@ def test_predictions_cannot_replace_a_folder(run_command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("predict", "no-such-run", "digits"), "no-such-run must be the folder of a run"),
+        (
+            ("predict", "no-such-run", "digits"),
+            "No run found in 'no-such-run', which does not exist. Expected",
+        ),
+        (("audit", "table.csv"), "No run found in 'table.csv', which is a file. Expected the folder of a finished"),
+        (("predict", "table.csv", "digits"), "No run found in 'table.csv', which is a file."),
         (("data", "show", "digitz"), "did you mean 'digits'?"),
         (("data", "get", "webvision-mini"), "webvision-mini cannot be fetched from here"),
         (("data", "show", ""), "got an empty text"),
@@ -209,6 +214,7 @@ def test_predictions_cannot_replace_a_folder(run_command, tmp_path):
     ],
 )
 def test_bad_input(run_command, arguments, sentence, tmp_path):
+    (tmp_path / "table.csv").write_text("a,label\n1,x\n")
     done = run_command(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert sentence in done.stderr

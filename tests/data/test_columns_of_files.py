@@ -40,7 +40,7 @@ def people(rows: int = 60, seed: int = 0) -> pd.DataFrame:
 
 
 def features(frame: pd.DataFrame) -> np.ndarray:
-    return TableEncoder().fit_transform(frame.drop(columns="label"))
+    return TableEncoder(drop=["id"]).fit_transform(frame.drop(columns="label"))
 
 
 @pytest.mark.parametrize("gap", ["", "NA", "NaN", "null", "n/a", "?"])
@@ -142,7 +142,7 @@ def test_bad_choices(tmp_path, monkeypatch, data, choice, ingredients):
 
 def test_only_ids(tmp_path):
     path = write(tmp_path / "x.csv", "id,label\n" + "".join(f"{k},{'xy'[k % 2]}\n" for k in range(30)))
-    with refused(ValueError, path, "a column of features", "id (whole numbers, all different", "--keep"):
+    with refused(ValueError, path, "a column of features", "'id' (whole numbers, all different", "--keep"):
         open_data(path)
 
 
@@ -171,7 +171,7 @@ def test_a_test_table_and_a_table_to_predict_on(tmp_path, name):
     mixed_up = later[["label", "height", "town", "age", "id", "member"]].astype({"member": str})
     (mixed_up.to_csv if name == "t.csv" else mixed_up.to_parquet)(tmp_path / name, index=False)
     data = open_data(str(tmp_path / "x.csv"), test=str(tmp_path / name))
-    encoder = TableEncoder().fit(train.drop(columns="label").astype({"member": str}))
+    encoder = TableEncoder(drop=["id"]).fit(train.drop(columns="label").astype({"member": str}))
     expected = encoder.transform(later.astype({"member": str}))
     np.testing.assert_array_equal(data.test.inputs.numpy(), expected)
     wanted = Wanted(data.input_shape, columns=data.columns, encoder=data.encoder)

@@ -162,7 +162,10 @@ def test_damaged_parquet(tmp_path):
 @pytest.mark.parametrize(
     ("text", "ingredients"),
     [
-        ("a,b,target\n1,2,x\n", ("label column 'label'", "got the columns a, b, target")),
+        (
+            "a,b,target\n1,2,x\n",
+            ("label column 'label'", "columns a, b, target (--label, or label=, names another one)"),
+        ),
         ("a,label\n1,x\n2,y,3\n", ("line 3", "2 cells", "got 3")),
         ("a,label\n1,x\n\n2\n", ("line 4", "2 cells", "got 1")),
         ('a,label\n"1\n",x\n2\n', ("line 4", "2 cells", "got 1")),

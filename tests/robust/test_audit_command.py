@@ -135,8 +135,13 @@ def test_a_run_without_margins_says_so_and_is_ranked_by_its_checkpoint(digits, t
 
 
 def test_runs_that_cannot_be_audited_are_refused(digits, tmp_path):
-    with refused(ValueError, "RUN must be the folder of a finished run; got no run", tmp_path):
-        audit_run(tmp_path)
+    file = tmp_path / "table.csv"
+    file.write_text("a,label\n1,x\n")
+    for path, cause in ((tmp_path, "."), (tmp_path / "x", ", which does not exist."), (file, ", which is a file.")):
+        with refused(
+            ValueError, f"No run found in {str(path)!r}{cause} Expected the folder of a finished", "`symloss fit`"
+        ):
+            audit_run(path)
     folder = shutil.copytree(digits[0], tmp_path / "run")
     np.savez(folder / "margins.npz", positions=np.arange(2), margin=np.ones(2), unit_margin=np.ones(2), epochs=3)
     with refused(ValueError, "margins.npz must hold the examples of the run; got 2 others"):
@@ -146,7 +151,7 @@ def test_runs_that_cannot_be_audited_are_refused(digits, tmp_path):
     with refused(ValueError, "digits must have the labels that", "was trained on; got others"):
         audit_run(folder)
     (folder / "result.json").unlink()
-    with refused(ValueError, "RUN must be the folder of a finished run; got one that is not finished"):
+    with refused(ValueError, f"The run in {str(folder)!r} is not finished. Rerun the command"):
         audit_run(folder)
 
 

@@ -1,12 +1,15 @@
 """Flags, suggestions and measures of an audit, against plain Python."""
 
 import dataclasses
+import sys
 
 import numpy as np
 import pytest
 from refusals import refused
 
+from symloss.checks import brief
 from symloss.robust import audit_labels
+from symloss.robust.audit import shown_score
 
 SIZE, CLASSES = 60, 4
 
@@ -120,3 +123,82 @@ def test_bad_input_is_one_sentence(drawn, changes, message):
     arguments = {"given": given, "label_scores": scores, "probabilities": probabilities} | changes
     with refused(ValueError, message):
         audit_labels(**arguments)
+
+
+# --- Scores that are no margins ----------------------------------------------------------------------------------
+
+
+def test_probabilities_in_place_of_margins_are_refused(drawn):
+    given, _, probabilities, _ = drawn
+    own = probabilities[np.arange(SIZE), given]
+    with refused(ValueError, "label_scores must be margins", f"from {own.min():.3g}", "probabilities", "give n_wrong"):
+        audit_labels(given, own, probabilities)
+    assert audit_labels(given, own, probabilities, n_wrong=7).n_wrong == 7
+    assert audit_labels(given, own, probabilities, flagged=own < 0.1).n_wrong == (own < 0.1).sum()
+
+
+@pytest.mark.parametrize(("shift", "count"), [(-0.5, 30), (0.5, 0)])
+def test_what_may_be_margins_is_counted(shift, count):
+    scores = np.linspace(0, 1, SIZE) + shift
+    chances = np.full((SIZE, CLASSES), 1 / CLASSES)
+    assert audit_labels(np.zeros(SIZE, int), scores, chances).n_wrong == count
+
+
+# --- For people --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("score", "shown"),
+    [
+        (0.123456, "0.123"), (0.98765, "0.988"), (1.0, "1"), (0.0, "0"), (0.001, "0.001"), (0.00099, "<0.001"),
+        (5e-324, "<0.001"), (-0.70001, "-0.7"), (-1e-5, "-1e-05"), (12.345, "12.3"), (np.float64(0.25), "0.25"),
+    ],
+)  # fmt: skip
+def test_scores_are_short(score, shown):
+    assert shown_score(score) == shown
+
+
+def test_the_text_of_an_audit_is_a_summary(drawn):
+    given, scores, probabilities, _ = drawn
+    scores = scores.copy()
+    scores[scores.argmin()] = -9.0
+    names = ("cat", "dog", "a\nb", "x" * 1000)
+    found = audit_labels(
+        given, scores, probabilities, n_wrong=7, interval=(5, 9), classes=names, positions=np.arange(SIZE) + 1000
+    )
+    lines = repr(found).splitlines()
+    assert lines[0] == "Audit of 60 labels: 7 look wrong (interval 5 to 9)"
+    worst = found.order[0]
+    old, new = names[given[worst]], names[found.suggested[worst]]
+    assert lines[1] == f"  row {1000 + worst}: {brief(old)} -> {brief(new)}, score -9"
+    assert lines[-1] == "  and 2 more"
+    assert len(lines) == 7
+    assert max(map(len, lines)) < 300
+    assert "array" not in str(found)
+
+
+def test_the_text_of_an_audit_without_wrong_labels():
+    found = audit_labels([0, 1], [0.0, 1e-9], np.full((2, 2), 0.5), n_wrong=0)
+    assert repr(found) == "Audit of 2 labels: 0 look wrong"
+    one = audit_labels([0, 1], [0.1, 1e-9], np.full((2, 2), 0.5), n_wrong=1, classes=["ham", "spam"])
+    assert repr(one).splitlines()[1] == "  row 1: 'spam' -> 'ham', score <0.001"
+
+
+def test_the_frame_has_every_label_with_the_most_suspicious_first(drawn):
+    given, scores, probabilities, _ = drawn
+    names = ("cat", "dog", "cow", "hen")
+    found = audit_labels(given, scores, probabilities, n_wrong=7, classes=names, positions=np.arange(SIZE) * 2)
+    frame = found.to_frame()
+    assert list(frame.columns) == ["row", "given", "suggested", "score", "flagged"]
+    assert frame["row"].tolist() == (found.order * 2).tolist()
+    assert frame["score"].tolist() == sorted(scores)
+    assert frame["flagged"].tolist() == [True] * 7 + [False] * (SIZE - 7)
+    for row, old, new in zip(frame["row"] // 2, frame["given"], frame["suggested"], strict=True):
+        assert (old, new) == (names[given[row]], names[found.suggested[row]])
+
+
+def test_without_pandas_the_frame_says_what_to_install(drawn, monkeypatch):
+    given, scores, probabilities, _ = drawn
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with refused(ImportError, "to_frame needs pandas; pip install pandas"):
+        audit_labels(given, scores, probabilities).to_frame()

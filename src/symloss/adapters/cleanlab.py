@@ -33,7 +33,8 @@ def find_label_issues(found: RobustClassifier | Audit, **options: Any) -> Audit:
     Returns:
         cleanlab's verdict, ranked by its label quality. ``flagged`` is the mask that cleanlab returned.
 
-    >>> audit = audit_labels([0, 0, 1, 1, 0], np.zeros(5), [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8], [0.1, 0.9]])
+    >>> probabilities = [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8], [0.1, 0.9]]
+    >>> audit = audit_labels([0, 0, 1, 1, 0], np.zeros(5), probabilities, n_wrong=0)
     >>> find_label_issues(audit).flagged.tolist()
     [False, False, False, False, True]
     """

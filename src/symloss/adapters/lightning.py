@@ -16,6 +16,7 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.noise.margins import margins
 from symloss.robust.audit import Audit, audit_labels
+from symloss.robust.wrong_count import count_wrong
 from symloss.runs.margin_file import MeanMargins
 
 KEYS = ("index", "scores", "labels")
@@ -135,6 +136,10 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
         rows = found.positions
         if not len(rows):
             raise ValueError("margins must be of at least one example; training_step has returned none so far")
+        if options.get("n_wrong") is None and options.get("flagged") is None:
+            # Counted here, as audit_labels takes margins that are all in [0, 1] for probabilities.
+            counted = count_wrong(found.margin)
+            options |= {"n_wrong": counted.n_wrong, "interval": options.get("interval") or counted.interval}
         return audit_labels(
             self._seen("labels", labels, rows),
             found.margin,

@@ -19,14 +19,16 @@ PLAIN = "numbers"
 
 
 def say_columns(columns: Sequence[Column]) -> None:
-    """Say in a line which columns were left out though nobody asked for it, and in another which may be ids."""
-    notable = [column for column in columns if column.notable]
+    """Say in a line each which columns were left out though nobody asked for it, and which may be ids."""
+    from symloss.data.column_kinds import NO_TEXT
+
     groups = {
-        "left out": ("left out", "--keep COLUMN uses one that looks like an id"),
-        "number": ("used as features", "--drop COLUMN leaves one out"),
+        ("left out", False): ("left out", "--keep COLUMN uses one that looks like an id"),
+        ("left out", True): ("left out", NO_TEXT),
+        ("number", False): ("used as features", "--drop COLUMN leaves one out"),
     }
-    for kind, (what, hint) in groups.items():
-        found = [column for column in notable if column.kind == kind]
+    for group, (what, hint) in groups.items():
+        found = [column for column in columns if column.notable and (column.kind, column.is_free_text) == group]
         if found:
             named = ", ".join(f"{column.name!r} ({column.reason})" for column in found[:NAMED])
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""

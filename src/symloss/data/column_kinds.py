@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -22,6 +23,16 @@ CHANCE = 0.01
 """Whole numbers that are all different are ids if that has at most this chance among as many random ones."""
 NEARLY_ALL = 0.9
 """Text of which this share is different is no category."""
+WORDS, MANY_WORDS = 3, 8
+"""Text that is nearly all different is free text if half of its values have this many words. Text of which only half is
+different must have many."""
+_SAMPLE, _START = 1000, 500
+"""How many values are looked at to count words, and how many characters of each."""
+FREE_TEXT = "looks like free text"
+NO_TEXT = "text columns are not supported directly yet: turn them into embeddings, as docs/text.md shows"
+"""What to do about a column of free text."""
+_UNSPACED = re.compile("[\u3040-\u9fff]")
+"""Chinese and Japanese, which put no spaces between words."""
 _ID = "whole numbers, all different: looks like an id"
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|idx|index|uuid|guid)|row|unnamed: 0|")
 _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
@@ -41,6 +52,11 @@ class Column(NamedTuple):
     kind: Kind
     reason: str
     notable: bool = False
+
+    @property
+    def is_free_text(self) -> bool:
+        """Whether it was left out as free text."""
+        return self.kind == "left out" and self.reason.startswith(FREE_TEXT)
 
 
 def describe_columns(
@@ -166,12 +182,12 @@ def _named_like_an_id(name: str) -> bool:
 
 
 def _describe_text(name: str, texts: Text, asked: str, kept: bool) -> Column:
-    values = {text for text in texts if text is not None}
+    values = dict.fromkeys(text for text in texts if text is not None)  # in the order of the rows
     gaps = sum(text is None for text in texts)
     if not values:
         return Column(name, "left out", "no value in any row", True)
     if not (asked or kept):
-        reason = _useless(name, len(values), gaps, len(texts))
+        reason = _useless(name, values, gaps, len(texts))
         if reason:
             return Column(name, "left out", reason, True)
     count = f"{len(values)} value{'s' if len(values) > 1 else ''}"
@@ -184,16 +200,32 @@ def _describe_text(name: str, texts: Text, asked: str, kept: bool) -> Column:
     return Column(name, "category", reason)
 
 
-def _useless(name: str, values: int, gaps: int, rows: int) -> str:
+def _useless(name: str, values: Collection[str], gaps: int, rows: int) -> str:
     """Why a column of text is left out; empty if it is not."""
-    if values == 1 and not gaps:
+    distinct, filled = len(values), rows - gaps
+    if distinct == 1 and not gaps:
         return "text, always the same"
-    filled = rows - gaps
-    if values == filled and (filled >= ROWS_OF_IDS or (_named_like_an_id(name) and not gaps)):
+    if _is_free_text(values, filled):
+        return f"{FREE_TEXT}, {distinct} different values in {filled} rows"
+    if distinct == filled and (filled >= ROWS_OF_IDS or (_named_like_an_id(name) and not gaps)):
         return "text, all different: looks like an id"
-    if filled >= ROWS_OF_IDS and values >= NEARLY_ALL * filled:
-        return f"text, nearly all different ({values} values in {filled} rows)"
+    if filled >= ROWS_OF_IDS and distinct >= NEARLY_ALL * filled:
+        return f"text, nearly all different ({distinct} values in {filled} rows)"
     return ""
+
+
+def _is_free_text(values: Collection[str], filled: int) -> bool:
+    if filled < ROWS_OF_IDS or 2 * len(values) < filled:
+        return False
+    words = float(np.median([_words(value) for value in itertools.islice(values, _SAMPLE)]))
+    return words >= (WORDS if len(values) >= NEARLY_ALL * filled else MANY_WORDS)
+
+
+def _words(text: str) -> int:
+    """How many words a text has. Numbers and codes are none."""
+    words = text[:_START].split()
+    named = sum(any(map(str.isalpha, word)) and not any(map(str.isdigit, word)) for word in words)
+    return named + len(_UNSPACED.findall(text[:_START])) // 2
 
 
 def share(part: int, whole: int) -> str:

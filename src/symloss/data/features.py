@@ -14,6 +14,8 @@ from symloss.data.dataset import DataSet, Examples, scaling_of_features
 from symloss.data.table_encoder import TableEncoder
 from symloss.data.table_file import TableFile
 
+_KEEP = "(--keep, or keep=, takes a column that looks like an id)"
+
 
 @dataclass(frozen=True)
 class ColumnChoice:
@@ -51,7 +53,7 @@ def open_features(
     encoder = TableEncoder(choice.drop, choice.categorical, choice.keep)
     dropped = frozenset(choice.drop)
     cells = train.cells([name for name in columns if name not in dropped], choice.categorical, without)
-    features = torch.from_numpy(encoder.fit_cells(cells, train.path).transform_cells(cells))
+    features = torch.from_numpy(encoder.fit_cells(cells, train.path, _KEEP).transform_cells(cells))
     classes = class_names(labels, train.path)
     return DataSet(
         name=train.path.stem,

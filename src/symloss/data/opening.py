@@ -143,9 +143,10 @@ def _open_table(
     path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, choice: ColumnChoice, size: Size
 ) -> DataSet:
     tables = [open_table(file) for file in (path, test) if file is not None]
-    for table in tables:
-        table.require(label, "label")
     train, clean = tables[0], tables[1] if test is not None else None
+    train.require(label, "label", "(--label, or label=, names another one)")
+    if clean is not None:
+        clean.require(label, "label")
     images = image_column(train, image)
     if images is None:
         _refuse_size(path, size)

@@ -7,6 +7,7 @@ The encoder works on columns, not on DataFrames, so that pandas need not be inst
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.data.column_kinds import KINDS, MOST_CATEGORIES, Column, describe_cells
+from symloss.data.column_kinds import KINDS, MOST_CATEGORIES, NO_TEXT, Column, describe_cells
 from symloss.data.frame_cells import WHERE, frame_cells, frame_cells_as
 from symloss.data.table_cells import LARGEST, Cells, Text
 
@@ -23,6 +24,8 @@ FORMAT = 1
 """The version of the document. It grows when an older symloss could misread one."""
 UNSEEN = -1.0
 """The number of a category that was not in the training rows. Its features are all 0."""
+_NAMED = 3
+"""How many columns a message names."""
 _BLOCK = 2**22
 """How many cells are turned into features at once."""
 
@@ -103,18 +106,28 @@ class TableEncoder:
     _categories: tuple[Category, ...]
 
     def fit(self, frame: Any) -> TableEncoder:
-        """Learn from the training rows: a DataFrame, or a mapping of names to columns."""
-        return self.fit_cells(frame_cells(frame, self.categorical, self.drop))
+        """Learn from the training rows: a DataFrame, or a mapping of names to columns.
 
-    def fit_cells(self, cells: Cells, where: object = WHERE) -> TableEncoder:
-        """Learn from cells that were read already. ``where`` is what messages call the table."""
+        Warns of columns that are left out though nobody asked for it.
+        """
+        return self._fit_frame(frame_cells(frame, self.categorical, self.drop))
+
+    def _fit_frame(self, cells: Cells) -> TableEncoder:
+        self.fit_cells(cells)
+        _warn_of_left_out(self.columns_)
+        return self
+
+    def fit_cells(self, cells: Cells, where: object = WHERE, hint: str = "") -> TableEncoder:
+        """Learn from cells that were read already.
+
+        Args:
+            cells: of the training rows.
+            where: what messages call the table.
+            hint: what messages say of a table in which all columns look like ids.
+        """
         self.columns_ = describe_cells(cells, self.drop, self.categorical, self.keep, where)
         if all(column.kind == "left out" for column in self.columns_):
-            reasons = ", ".join(f"{column.name} ({column.reason})" for column in self.columns_[:3])
-            raise ValueError(
-                f"{where} must have a column of features; got {reasons or 'no columns'} (--keep, or keep=, takes a "
-                "column that looks like an id)"
-            )
+            raise _no_features(self.columns_, where, hint)
         names = {kind: tuple(column.name for column in self.columns_ if column.kind == kind) for kind in KINDS}
         self._numbers = _learn_numbers(names["number"], _select(cells, names["number"]))
         self._categories = _learn_categories({name: cells.texts[name] for name in names["category"]})
@@ -144,7 +157,7 @@ class TableEncoder:
     def fit_transform(self, frame: Any) -> Matrix:
         """Learn from the training rows, and return their features (N, d)."""
         cells = frame_cells(frame, self.categorical, self.drop)
-        return self.fit_cells(cells).transform_cells(cells)
+        return self._fit_frame(cells).transform_cells(cells)
 
     def transform_cells(self, cells: Cells) -> Matrix:
         """The features (N, d) of cells that were read already."""
@@ -195,6 +208,26 @@ class TableEncoder:
         encoder._numbers = _numbers(used["number"], where)
         encoder._categories = tuple(_category(entry, where) for entry in used["category"])
         return encoder
+
+
+def _named(columns: Sequence[Column]) -> str:
+    """Columns with their reasons, for a message."""
+    named = ", ".join(f"{column.name!r} ({column.reason})" for column in columns[:_NAMED])
+    return named if len(columns) <= _NAMED else f"{named} and {len(columns) - _NAMED} more"
+
+
+def _no_features(columns: Sequence[Column], where: object, hint: str) -> ValueError:
+    # Free text explains most, wherever its column stands.
+    columns = sorted(columns, key=lambda column: not column.is_free_text)
+    hint = f"; {NO_TEXT}" if any(column.is_free_text for column in columns) else hint and f" {hint}"
+    return ValueError(f"{where} must have a column of features; got {_named(columns) or 'no columns'}{hint}")
+
+
+def _warn_of_left_out(columns: Sequence[Column]) -> None:
+    found = [column for column in columns if column.kind == "left out" and column.notable]
+    if found:
+        hint = f"; {NO_TEXT}" if any(column.is_free_text for column in found) else ""
+        warnings.warn(f"columns are not used as features: {_named(found)}{hint}", UserWarning, stacklevel=4)
 
 
 def _select(cells: Cells, names: tuple[str, ...]) -> Matrix:

@@ -122,10 +122,11 @@ class TableFile(ABC):
         check_spelling(labels, f"column {column!r} of {self.path}")
         return labels, frozenset(without)
 
-    def require(self, column: str, what: str) -> None:
+    def require(self, column: str, what: str, hint: str = "") -> None:
         """Raise ValueError unless there is such a column. ``what`` says what it holds."""
         if column not in self.places:
-            raise ValueError(f"{self.path} must have the {what} column {column!r}; got the columns {self.named()}")
+            got = f"got the columns {self.named()}" + (f" {hint}" if hint else "")
+            raise ValueError(f"{self.path} must have the {what} column {column!r}; {got}")
 
     def named(self) -> str:
         """The columns, for a message."""

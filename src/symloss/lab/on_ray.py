@@ -7,13 +7,19 @@ each learner.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import sys
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from symloss.lab.events import PATIENCE, Event, Events, attempt_patiently
 from symloss.lab.work import Work
+
+_REFUSAL = b"InvalidAuthToken"
+"""What Ray writes, once a second for twenty seconds, if a cluster refuses a token or its absence."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +87,51 @@ def _ray() -> Any:
 
 
 def _connect(ray: Any, address: str) -> None:
+    refusals: list[bytes] = []
     try:
         _knock(address)
-        ray.init(address=address, logging_level="error", log_to_driver=False)
-    except (OSError, ValueError, RuntimeError) as error:
+        with _held_back(_REFUSAL, refusals):
+            ray.init(address=address, logging_level="error", log_to_driver=False)
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        # The exception of a refused token is that of any failed connection; only standard error tells them apart.
+        if refusals or type(error).__name__ == "AuthenticationError":
+            raise ValueError(
+                f"The Ray cluster at {address!r} requires an authentication token. Set RAY_AUTH_MODE=token, so that "
+                "Ray sends the token in RAY_AUTH_TOKEN or ~/.ray/auth_token; `ray get-auth-token` prints it on the "
+                "head node."
+            ) from None
         first = str(error).strip().splitlines()[0]
         raise ValueError(
             f"--ray must be the address of a running cluster, or auto; got {address!r} ({first})"
         ) from None
+
+
+@contextlib.contextmanager
+def _held_back(word: bytes, lines: list[bytes]) -> Iterator[None]:
+    """Collect lines with a word instead of writing them to standard error, which Ray does below Python's level."""
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    errors = os.dup(2)
+
+    def pass_on() -> None:
+        with open(reading, "rb") as written:
+            for line in written:
+                if word in line:
+                    lines.append(line)
+                else:
+                    os.write(errors, line)
+        os.close(errors)
+
+    thread = threading.Thread(target=pass_on, daemon=True)
+    thread.start()
+    os.dup2(writing, 2)
+    os.close(writing)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(errors, 2)
+        thread.join(timeout=1)  # it goes on if a process that was started inside still writes
 
 
 def _knock(address: str) -> None:

@@ -13,10 +13,24 @@ from numpy.typing import ArrayLike, NDArray
 from symloss import checks
 from symloss.robust.wrong_count import count_wrong
 
+SHOWN = 5
+"""How many of the flagged labels the text of an audit lists."""
 
-@dataclass(frozen=True, eq=False)
+
+def shown_score(score: float) -> str:
+    """A label score for people, in three digits.
+
+    >>> shown_score(0.12345), shown_score(3e-9), shown_score(-0.7)
+    ('0.123', '<0.001', '-0.7')
+    """
+    return "<0.001" if 0 < score < 0.001 else f"{score:.3g}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """What is known of N labels.
+
+    Print it for a summary. :meth:`to_frame` returns all labels as a pandas DataFrame.
 
     Attributes:
         given: (N,), the labels, as class numbers.
@@ -48,6 +62,44 @@ class Audit:
 
     def __len__(self) -> int:
         return len(self.given)
+
+    def __repr__(self) -> str:
+        low, high = self.n_wrong_interval
+        interval = f" (interval {low:,} to {high:,})" if low < high else ""
+        first = f"Audit of {len(self):,} labels: {self.n_wrong:,} look wrong{interval}"
+        worst = self.order[self.flagged[self.order]]
+        lines = [
+            f"  row {self.positions[place]}: {checks.brief(self.classes[self.given[place]])} -> "
+            f"{checks.brief(self.classes[self.suggested[place]])}, score {shown_score(self.label_scores[place])}"
+            for place in worst[:SHOWN].tolist()
+        ]
+        more = [f"  and {len(worst) - SHOWN:,} more"] if len(worst) > SHOWN else []
+        return "\n".join([first, *lines, *more])
+
+    def to_frame(self) -> Any:
+        """Return all labels as a pandas DataFrame, the most suspicious first.
+
+        Returns:
+            N rows: ``row`` (from ``positions``), ``given`` and ``suggested`` (names of classes), ``score`` (lower is
+            more suspicious) and ``flagged``.
+
+        >>> audit = audit_labels([0, 1], [2.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+        >>> audit.to_frame().to_dict("records")[0]
+        {'row': 1, 'given': 'spam', 'suggested': 'ham', 'score': -1.0, 'flagged': True}
+        """
+        try:
+            import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415
+        except ImportError:
+            raise ImportError("to_frame needs pandas; pip install pandas") from None
+        names = np.array(self.classes, dtype=object)
+        columns = {
+            "row": self.positions,
+            "given": names[self.given],
+            "suggested": names[self.suggested],
+            "score": self.label_scores,
+            "flagged": self.flagged,
+        }
+        return pd.DataFrame({name: values[self.order] for name, values in columns.items()})
 
     @functools.cached_property
     def order(self) -> NDArray[np.int64]:
@@ -108,7 +160,8 @@ def audit_labels(
         given: (N,), the labels, as class numbers.
         label_scores: (N,). Lower is more suspicious; the mean margin of training, for example.
         probabilities: (N, C), of the classes.
-        n_wrong: how many to flag; None for :func:`symloss.robust.count_wrong` of the scores, which must be margins.
+        n_wrong: how many to flag; None for :func:`symloss.robust.count_wrong` of the scores. They must be margins then:
+            scores that are all in [0, 1] look like probabilities, and are refused.
         flagged: (N,), whether each label looks wrong, if somebody else knows; None for the ``n_wrong`` lowest scores.
         interval: (low, high), an interval for the number of wrong labels; None for that number itself.
         classes: the names of the C classes; None for their numbers.
@@ -134,6 +187,7 @@ def audit_labels(
         flags = _flags(flagged, size, n_wrong)
     else:
         if n_wrong is None:
+            _refuse_probabilities(scores)
             counted = count_wrong(scores)
             n_wrong, interval = counted.n_wrong, counted.interval if interval is None else interval
         flags = _lowest(scores, int(checks.number("n_wrong", n_wrong, f"[0, {size}]", whole=True)))
@@ -153,6 +207,16 @@ def audit_labels(
         pred_probs=chances,
         truth=None if truth is None else _whole("truth", truth, size, count),
     )
+
+
+def _refuse_probabilities(scores: NDArray[np.float64]) -> None:
+    """None of them is negative, so no label would look wrong."""
+    if len(scores) and scores.min() >= 0 and scores.max() <= 1:
+        raise ValueError(
+            "label_scores must be margins, which are negative for wrong labels, where n_wrong is left out; got scores "
+            f"from {scores.min():.3g} to {scores.max():.3g}, which look like probabilities: give n_wrong, the number "
+            "of labels to flag"
+        )
 
 
 def _flags(flagged: ArrayLike, size: int, n_wrong: int | None) -> NDArray[np.bool_]:

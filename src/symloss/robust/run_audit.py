@@ -17,7 +17,7 @@ from symloss.noise.margins import margins
 from symloss.robust.audit import Audit, audit_labels
 from symloss.robust.wrong_count import WrongCount, count_wrong
 from symloss.runs.margin_file import MARGINS, read_margins
-from symloss.runs.run_folder import RunFolder
+from symloss.runs.run_folder import RunFolder, no_run
 from symloss.runs.settings import Settings
 from symloss.training.prediction import Trained, trained
 from symloss.training.task import Task, prepare
@@ -58,9 +58,10 @@ def audit_run(
     """
     folder = RunFolder(run)
     settings = folder.settings()
-    if settings is None or folder.result() is None:
-        state = "no run" if settings is None else "one that is not finished (the command that began it goes on)"
-        raise ValueError(f"RUN must be the folder of a finished run; got {state}, {str(run)!r}")
+    if settings is None:
+        raise ValueError(no_run(run))
+    if folder.result() is None:
+        raise ValueError(f"The run in {str(run)!r} is not finished. Rerun the command that began it to resume.")
     network = trained(run, model=model)
     task = prepare(settings, root, skip_bad)
     _refuse_other_labels(folder, task)

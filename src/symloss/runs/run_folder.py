@@ -212,10 +212,10 @@ class RunFolder:
         return checks.number(name, kept.get("temperature"), "(0, inf)")
 
     def read(self, name: str, needs: Iterable[str] = ()) -> dict[str, Any] | None:
-        """The JSON object in a file; None if there is no such file."""
+        """The JSON object in a file; None if there is no such file, or the path of the run is no folder."""
         try:
             document = json.loads((self.path / name).read_text())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{self.path / name} must hold JSON; {error}") from None
@@ -284,6 +284,17 @@ class RunFolder:
             )
         self.require_lock()
         write_whole(self.path / METRICS, "".join(lines[epoch] for epoch in sorted(lines)).encode())
+
+
+def no_run(path: Path | str) -> str:
+    """The message for a path where a run was expected.
+
+    >>> no_run("x")
+    "No run found in 'x', which does not exist. Expected the folder of a finished `symloss train` or `symloss fit`."
+    """
+    path = Path(path)
+    cause = "" if path.is_dir() else ", which is a file" if path.exists() else ", which does not exist"
+    return f"No run found in {str(path)!r}{cause}. Expected the folder of a finished `symloss train` or `symloss fit`."
 
 
 def evaluation_file(data: str) -> str:

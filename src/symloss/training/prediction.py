@@ -19,7 +19,7 @@ from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.losses.criterion import ScoreMap
 from symloss.models.factory import is_built_in, model_errors
 from symloss.models.timm_models import without_weights
-from symloss.runs.run_folder import BEST, COLUMNS, DATA, SETTINGS, DataDescription, RunFolder
+from symloss.runs.run_folder import BEST, COLUMNS, DATA, DataDescription, RunFolder, no_run
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
 from symloss.training.task import build_model, build_score_map, require_scores
 
@@ -80,10 +80,10 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
     """
     folder = RunFolder(run)
     settings, data = folder.settings(), folder.data()
-    if settings is None or data is None:
-        raise FileNotFoundError(
-            f"{run} must be the folder of a run; got one without {SETTINGS if settings is None else DATA}"
-        )
+    if settings is None:
+        raise FileNotFoundError(no_run(run))
+    if data is None:
+        raise FileNotFoundError(f"The run in {str(run)!r} has no {DATA}. Rerun the command that began it.")
     if not is_built_in(settings.model) and model != settings.model:
         raise ValueError(
             f"model must be {settings.model!r}, as {run} says, if you trust that code of your own; got {model!r}"
