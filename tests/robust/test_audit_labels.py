@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from symloss.checks import brief
+from symloss.checks import brief, shown_score
 from symloss.robust import audit_labels
-from symloss.robust.audit import shown_score
 
 SIZE, CLASSES = 60, 4
 

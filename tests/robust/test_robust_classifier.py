@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import symloss
 from symloss import RobustClassifier
 from symloss.noise import corrupt
-from symloss.robust import candidate_search
+from symloss.robust import candidate_search, held_out, predictor
 
 WEIGHTS_ARE_NOT_REPEATED_ROWS = (
     "folds and batches of networks are drawn by rows: two rows are not one row of weight two"
@@ -302,3 +302,124 @@ def test_missing_values_in_an_array_are_refused():
 
 def test_it_is_a_public_name():
     assert symloss.RobustClassifier is RobustClassifier
+
+
+def test_a_learner_that_cannot_be_fitted_is_left_out():
+    """Of balanced XOR the class means are all the same, and the closed form refuses that."""
+    features = np.tile([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], (20, 1))
+    labels = np.tile([0, 1, 1, 0], 20)
+    model = quick(learners=["closed-form", "logistic", "k-nn"]).fit(features, labels)
+    assert model.score(features, labels) == 1
+    why = dict(zip(model.candidates_["candidate"], model.candidates_["failure"], strict=True))
+    assert "centroid" in why["unhinged (raw)"]
+    assert why["k-nn neighbours=5 (raw)"] is None
+    assert not model.candidates_["averaged"][list(why).index("unhinged (raw)")]
+    with pytest.raises(ValueError, match=r"^No learner could be fitted to these 80 rows. The first was unhinged"):
+        quick(learners=["closed-form"], budget=0.01).fit(features, labels)
+
+
+def test_a_leader_that_cannot_learn_from_corrected_labels_ends_no_fit(monkeypatch):
+    """Nor one that fails when it is fitted to all rows: the others stand for it."""
+    features, labels, true = small()
+    real, calls = held_out.fitted, []
+
+    def fitted(candidate, table, given, rows, seed):
+        calls.append(candidate.learner)
+        if candidate.learner == "k-nn" and (len(rows) == len(labels) or not np.array_equal(given.numbers, labels)):
+            raise ValueError("no neighbours today")
+        return real(candidate, table, given, rows, seed)
+
+    monkeypatch.setattr(held_out, "fitted", fitted)
+    monkeypatch.setattr(predictor, "fitted", fitted)
+    model = quick(learners=["k-nn", "logistic"], budget=5).fit(features, labels)
+    assert "k-nn" in calls
+    assert {member.candidate.learner for member in model.predictor_.members} == {"logistic"}
+    assert model.score(features, true) > 0.8
+
+
+def test_features_that_say_nothing():
+    """No count, no list, and a warning; with features that say something, none."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(6, size=300)
+    with pytest.warns(UserWarning, match="^Nothing was learnt from these features"):
+        model = quick(learners=["closed-form", "k-nn", "network"], budget=2).fit(rng.normal(size=(300, 10)), labels)
+    assert not model.learned_
+    assert np.isnan(model.noise_rate_)
+    assert (model.n_wrong_, model.noise_rate_interval_) == (0, (0.0, 1.0))
+    assert np.array_equal(model.suggested_labels_, labels)
+    assert len(model.label_issues()) == 0
+    told = quick().fit(FEATURES, LABELS)
+    assert told.learned_
+    assert len(told.label_issues()) == told.n_wrong_ > 0
+
+
+def test_very_unequal_classes_may_be_told_by_balanced_accuracy_alone():
+    """One class in ten, near the other: nothing beats the majority in accuracy, yet something was learnt."""
+    rng = np.random.default_rng(0)
+    labels = (np.arange(600) % 10 == 0).astype(int)
+    features = rng.normal(size=(600, 2)) + 0.8 * labels[:, None]
+    model = RobustClassifier(learners=["closed-form"], budget=1).fit(features, labels)
+    assert model.candidates_["noisy_accuracy"].max() <= 0.9
+    assert model.learned_
+
+
+def test_the_list_of_wrong_labels_is_a_table():
+    features, numbers, true = small()
+    labels = np.array(["ant", "bee", "cat"])[numbers]
+    model = quick().fit(features, labels)
+    issues = model.label_issues()
+    assert list(issues.columns) == ["row", "given", "suggested", "score"]
+    assert list(issues["score"]) == sorted(issues["score"])
+    assert (issues["given"] == labels[issues["row"]]).all()
+    assert (issues["given"] != issues["suggested"]).all()
+    assert np.mean(numbers[issues["row"]] != true[issues["row"]]) > 0.8
+    assert issues["row"][0] == model.label_scores_.argmin()
+
+
+def test_what_is_named_is_what_predicts():
+    """A small budget leaves one of the leaders, and that need not be the simplest of the best."""
+    digits, true = load_digits(return_X_y=True)
+    model = RobustClassifier(budget=1).fit(digits, corrupt(true, "sym:0.2", classes=10, seed=0).labels)
+    members = [member.candidate for member in model.predictor_.members]
+    assert model.learner_ in {one.learner for one in members}
+    assert model.candidates_["candidate"][model.candidates_["chosen"]][0] in {one.name for one in members}
+
+
+def test_overlap_is_not_taken_for_certainty():
+    """Two classes that overlap: clean accuracy is a range. Ten that are apart, with wrong labels: it is known."""
+    features, labels = overlapping()
+    model = quick(learners=["closed-form", "logistic", "svc"], budget=2).fit(features, labels)
+    assert model.learned_
+    assert not model.classes_apart_
+    digits, true = load_digits(return_X_y=True)
+    noisy = corrupt(true, "sym:0.4", classes=10, seed=0).labels
+    assert RobustClassifier(learners=["k-nn", "svc"], budget=4).fit(digits, noisy).classes_apart_
+
+
+def overlapping(rows=400):
+    rng = np.random.default_rng(0)
+    true = np.arange(rows) % 2
+    return true[:, None] + rng.normal(size=(rows, 2)), np.where(rng.random(rows) < 0.25, 1 - true, true)
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        (
+            FEATURES,
+            [*LABELS[:-1].astype(str), None],
+            r"y must have a label in every row; got None in row 149 \(from 0\)",
+        ),
+        (FEATURES, [float("nan"), *LABELS[1:].astype(str)], "y must have a label in every row; got nan in row 0"),
+        (FEATURES, [*LABELS[:-1].tolist(), "a"], "y must hold labels of one type; got numbers and texts"),
+        (
+            ["a text", "another"] * 75,
+            LABELS,
+            "X must hold numbers, or be a DataFrame; got texts such as 'a text': turn",
+        ),
+        ([["red", "blue"]] * 150, LABELS, "X must hold numbers, or be a DataFrame; got texts such as 'red'"),
+    ],
+)
+def test_labels_that_are_missing_and_features_that_are_texts(features, labels, message):
+    with pytest.raises(ValueError, match=message):
+        quick().fit(features, labels)

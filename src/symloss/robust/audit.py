@@ -17,15 +17,6 @@ SHOWN = 5
 """How many of the flagged labels the text of an audit lists."""
 
 
-def shown_score(score: float) -> str:
-    """A label score for people, in three digits.
-
-    >>> shown_score(0.12345), shown_score(3e-9), shown_score(-0.7)
-    ('0.123', '<0.001', '-0.7')
-    """
-    return "<0.001" if 0 < score < 0.001 else f"{score:.3g}"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """What is known of N labels.
@@ -70,7 +61,7 @@ class Audit:
         worst = self.order[self.flagged[self.order]]
         lines = [
             f"  row {self.positions[place]}: {checks.brief(self.classes[self.given[place]])} -> "
-            f"{checks.brief(self.classes[self.suggested[place]])}, score {shown_score(self.label_scores[place])}"
+            f"{checks.brief(self.classes[self.suggested[place]])}, score {checks.shown_score(self.label_scores[place])}"
             for place in worst[:SHOWN].tolist()
         ]
         more = [f"  and {len(worst) - SHOWN:,} more"] if len(worst) > SHOWN else []

@@ -34,7 +34,7 @@ class Memory:
         if path is None or not path.is_file():
             return None
         try:
-            with np.load(path, allow_pickle=False) as found:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as found:
                 return dict(found)
         except Exception:  # a damaged archive raises anything from BadZipFile to zlib.error
             return None

@@ -81,12 +81,14 @@ def load_predictor(description: dict[str, Any], folder: Path) -> Predictor:
     shape = tuple(int(checks.number("input_shape", side, "[1, inf)", whole=True)) for side in sides)
     temperature = checks.number("temperature", description["temperature"], TEMPERATURES)
     rows = [_Row(member) for member in description["members"]]
+    if not rows:
+        raise ValueError("members must be one or more; got none")
     parts = _learners(folder, {row.candidate.learner for row in rows if not row.networks})
     scaler, estimators = parts["scaler"], parts["estimators"]
     states = torch.load(folder / NETWORKS, weights_only=True)
     if not isinstance(scaler, Scaler) or len(scaler.mean) != math.prod(shape):
         raise ValueError(f"the scaling must be of {math.prod(shape)} features")
-    if not rows or len(estimators) != sum(not row.networks for row in rows):
+    if len(estimators) != sum(not row.networks for row in rows):
         raise ValueError(f"{LEARNERS} must hold a learner for each member that is no network; got {len(estimators)}")
     if len(states) != sum(row.networks for row in rows):
         raise ValueError(f"{NETWORKS} must hold the networks of all members; got {len(states)}")
