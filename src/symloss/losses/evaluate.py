@@ -181,7 +181,9 @@ def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: O
         every, share_of_class = _weighted(loss, s, weight)
         values = s.select(every, labels)
         if smoothing > 0:
-            values = (1 - smoothing) * values + smoothing * s.mean(every)
+            # The mean of a symmetric loss is constant. All that autograd could find is the rounding of its sum.
+            mean = s.mean(every.detach() if loss.symmetric else every)
+            values = (1 - smoothing) * values + smoothing * mean
         share = s.select(share_of_class, labels).squeeze(s.dim)
     return torch.where(kept, values.squeeze(s.dim), 0.0), torch.where(kept, share, 0.0)
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from symloss.losses.fast.partials import AtLabel, FastForm
+from symloss.losses.fast.at_label import AtLabel
+from symloss.losses.fast.partials import FastForm
 from symloss.losses.leaves import Potential
 from symloss.losses.scores import Scores
 
