@@ -1,8 +1,12 @@
-"""Terms of a gradient that cancel must not leave their rounding behind."""
+"""Terms of a gradient that cancel must not leave their rounding behind.
+
+And where scores are products that float32 has rounded, a gradient is as far off as that rounding makes it, not more.
+"""
 
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 import reference
@@ -64,3 +68,59 @@ def test_smoothed_labels_only_scale_a_symmetric_loss(name: str) -> None:
         z = torch.tensor([scores], requires_grad=True)
         value = symloss.create_loss(name, label_smoothing=0.25)(z, torch.tensor([0]))
         assert off(torch.autograd.grad(value, z)[0][0], scores, 0.75, name) < 2e-6, scores
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.3, 1e4])
+def test_dirichlet_ce_over_many_classes(alpha: float) -> None:
+    """The label's entry is p - 1 + (alpha - 1) (C p - 1): terms of size C (alpha - 1) cancel (it was 0.6 % off)."""
+    classes, label = 50_000, torch.tensor([7])
+    z = (0.01 * torch.randn(1, classes, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    (gradient,) = torch.autograd.grad(symloss.create_loss("dirichlet-ce", alpha=alpha)(z, label), z)
+    p = float(z.detach().double().softmax(1)[0, 7])
+    excess = (alpha - 1) * (classes * p - 1)
+    assert float(gradient[0, 7]) == pytest.approx(p - 1 + excess, rel=1e-5, abs=3e-7 * abs(alpha - 1))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e4, 1e8], ids="{:g}".format)
+@pytest.mark.parametrize("name", ["dirichlet-ce", "alpha-mae", "sce"])
+def test_raw_scores_of_any_size(name: str, factor: float) -> None:
+    """Scores are differences for these losses, and differences of float32 scores are exact where it matters."""
+    draw = random.Random(0)
+    for _ in range(4):
+        scores = [factor * draw.gauss(0, 1) for _ in range(5)]
+        scores[0] = max(scores[1:]) + draw.uniform(-3, 3)
+        z = torch.tensor([scores], requires_grad=True)
+        for times in (1, 10_000):
+            loss = symloss.create_loss(f"{times}*{name}", normalize=None)
+            (gradient,) = torch.autograd.grad(loss(z, torch.tensor([0])), z)
+            assert off(gradient[0], tuple(z[0].tolist()), times, name) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["dirichlet-ce", "alpha-mae", "sce", "symmetrized-mse"])
+def test_heads_lose_what_the_rounding_of_their_scores_costs(name: str) -> None:
+    """At scores of 10^4 one rounding moves p by 5e-4, so no float32 head is better; a sum of products rounds twice.
+
+    The label nearly ties with the best of the other classes. Otherwise p is 0 or 1, and nothing is off.
+    """
+    loss, generator = symloss.create_loss(name).loss, torch.Generator().manual_seed(1)
+    n, d, classes = 32, 16, 100
+    h, w = (torch.randn(size, d, generator=generator) for size in (n, classes))
+    y = torch.arange(n)
+    z = 1e4 * h.double() @ w.double().T
+    gap = z.scatter(1, y[:, None], -torch.inf).amax(1) - z.gather(1, y[:, None]).squeeze(1)
+    lift = gap + torch.linspace(-2, 2, n)
+    head = (torch.cat([1e4 * h, torch.diag(lift).float()], 1), torch.cat([w, torch.eye(classes, n)], 1))
+
+    def gradients(dtype: torch.dtype, rounded: bool = False) -> list[Tensor]:
+        features, weight = (part.to(dtype).requires_grad_() for part in head)
+        if not rounded:
+            return list(torch.autograd.grad(linear_loss(loss, features, weight, None, y), (features, weight)))
+        scores = features @ weight.T
+        scores = scores + (scores.float() - scores).detach()
+        return list(torch.autograd.grad(loss(scores, y), (features, weight)))
+
+    truth = gradients(torch.float64)
+    ours, best = gradients(torch.float32), gradients(torch.float64, rounded=True)
+    for exact, found, honest in zip(truth, ours, best, strict=True):
+        assert float((honest - exact).norm() / exact.norm()) > 5e-5
+        assert float((found - exact).norm()) < 8 * float((honest - exact).norm())

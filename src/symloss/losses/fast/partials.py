@@ -54,6 +54,8 @@ class Partials:
     """The derivatives in the sums over the other classes, by the potential that is summed."""
     linear: float | Tensor = 0.0
     """The kernel adds this multiple of the unhinged loss, which needs no log p."""
+    remainder: float | None = None
+    """slope - linear, if it is a number far smaller than both; None if a subtraction does."""
 
     def plus(self, factor: float, other: Partials) -> Partials:
         """The partials of this loss plus ``factor`` times another one."""
@@ -68,7 +70,8 @@ class Partials:
         if not isinstance(factor, Tensor) and factor == 1:
             return self
         sums = {potential: factor * slope for potential, slope in self.sums.items()}
-        return Partials(factor * self.value, factor * self.slope, sums, factor * self.linear)
+        remainder = None if self.remainder is None or isinstance(factor, Tensor) else factor * self.remainder
+        return Partials(factor * self.value, factor * self.slope, sums, factor * self.linear, remainder)
 
 
 class FastForm(NamedTuple):
@@ -330,7 +333,7 @@ def _dirichlet(loss: Dirichlet, classes: int) -> FastForm | None:
 
     def of_ce(at: AtLabel) -> Partials:
         total = excess * at.classes
-        return dataclasses.replace(inside(at) * (1 + total), linear=-total)
+        return dataclasses.replace(inside(at) * (1 + total), linear=-total, remainder=-1.0)
 
     def partials(at: AtLabel) -> Partials:
         inner = inside(at)
