@@ -34,7 +34,7 @@ def check_options(ignore_index: object, reduction: object, label_smoothing: obje
     checks.choice("reduction", reduction, REDUCTIONS)
     checks.number("label_smoothing", label_smoothing, "[0, 1]")
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-        raise TypeError(f"ignore_index must be a whole number; got {ignore_index!r}")
+        raise TypeError(f"ignore_index must be a whole number; got {checks.brief(ignore_index)}")
 
 
 class Options(NamedTuple):

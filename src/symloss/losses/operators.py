@@ -298,7 +298,8 @@ def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> L
     if bound is None:
         if not isinstance(loss, Potential):
             raise ValueError(
-                f"complement needs bound=... for {loss!r}, which is no function of the label's probability alone"
+                f"complement needs bound=... for {checks.brief(loss)}, which is no function of the label's "
+                "probability alone"
             )
         checks.number("p_min", p_min, "(0, 1)")
         bound = float(loss.phi(torch.tensor(math.log(p_min), dtype=torch.float64)))
