@@ -15,9 +15,19 @@ def brief(value: object) -> str:
     '[1, 2]'
     """
     try:
-        text = " ".join(repr(value).split())
+        return shortened(" ".join(repr(value).split()))
     except RecursionError:
         return f"a {type(value).__name__} that is nested too deeply"
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return f"a {type(value).__name__} that is too long to print"
+
+
+def shortened(text: str) -> str:
+    """A text for a message, cut off after 100 characters.
+
+    >>> len(shortened(1000 * "gce + "))
+    100
+    """
     return text if len(text) <= 100 else text[:97] + "..."
 
 
@@ -37,7 +47,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "did you mean 'sgce'?"
     """
     known = sorted(known)
-    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    # A name of more than three times the length of another one shares less than half with it.
+    comparable = [other for other in known if len(name) <= 3 * len(other)]
+    close = difflib.get_close_matches(name.lower(), comparable, n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
 
 

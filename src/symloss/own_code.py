@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from symloss import checks
+
 _NOTE = "this was raised in code of your own, "
 
 
@@ -69,14 +71,16 @@ def load(place: str, argument: str, wanted: str, hint: str = "") -> object:
     module, _, name = place.partition(":")
     allowed = f"{argument} must be module:name of {wanted}, which Python can import"
     if not all(part.isidentifier() for part in [*module.split("."), name]):
-        raise ValueError(f"{allowed}; got {place!r}{hint}")
+        raise ValueError(f"{allowed}; got {checks.brief(place)}{hint}")
     try:
         with working_folder(), own_code(place):
             found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # one that the user's own module wants
             raise
-        raise ValueError(f"{allowed}; got {place!r}, and there is no module {error.name!r}{hint}") from None
+        raise ValueError(
+            f"{allowed}; got {checks.brief(place)}, and there is no module {checks.brief(error.name)}{hint}"
+        ) from None
     if not hasattr(found, name):
-        raise ValueError(f"{allowed}; got {place!r}, and the module has no {name!r}")
+        raise ValueError(f"{allowed}; got {checks.brief(place)}, and the module has no {checks.brief(name)}")
     return getattr(found, name)

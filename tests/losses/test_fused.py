@@ -32,7 +32,7 @@ from symloss.losses.fused.operator import fused_key
 pytestmark = pytest.mark.filterwarnings("ignore:normalize=.l2. at temperature 1 makes:UserWarning")
 
 NO_FORM = "no function of the label's probability"
-OTHERS = ("bi-tempered", "cosine", "jal-ce", "jal-fl", "ldr-kl", "mse", "symmetrized-cosine", "symmetrized-mse")
+OTHERS = ("bi-tempered", "cosine", "jal-ce", "jal-fl", "ldr-kl", "mse", "symmetrized-cosine")
 NOT_SERVED = dict.fromkeys(OTHERS, NO_FORM)
 """The losses without a fused kernel: they read all probabilities or raw scores, or have a softmax of their own."""
 

@@ -14,6 +14,7 @@ from symloss.losses import evaluate
 from symloss.losses import leaves as phi
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.fast import blocks, computing, kernel_choice
+from symloss.losses.operators import Symmetrize
 
 OWN = {
     "blend of sgce": symloss.blend(symloss.symmetrize(phi.GCE(0.3)), 3.0),
@@ -62,7 +63,9 @@ def agree(fast, slow, dtype):
 
 
 def leaves(loss):
-    return [loss] if not loss.children else [leaf for child in loss.children for leaf in leaves(child)]
+    """The leaves whose values are needed: what all labels have in common does not change a symmetric part."""
+    children = [child.less_constant for child in loss.children] if isinstance(loss, Symmetrize) else loss.children
+    return [leaf for child in children for leaf in leaves(child)] if children else [loss]
 
 
 @every_loss

@@ -64,6 +64,6 @@ def refuse_flat_scores(criterion: Criterion, classes: int) -> None:
         return
     if scores.temperature != "auto" and scores.temperature >= 1:
         raise ValueError(
-            f"{criterion.loss!r} with normalize='l2' cannot learn {classes:,} classes, because unit scores make them "
-            "all nearly equally probable; pass normalize=None, or temperature='auto' with scale='ce'"
+            f"{checks.brief(criterion.loss)} with normalize='l2' cannot learn {classes:,} classes, because unit "
+            "scores make them all nearly equally probable; pass normalize=None, or temperature='auto' with scale='ce'"
         )

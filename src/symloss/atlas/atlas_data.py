@@ -25,7 +25,9 @@ def known_losses(names: Iterable[str] | None) -> list[Record]:
     wanted = list(RECORDS) if names is None else list(names)
     for name in wanted:
         if name not in RECORDS:
-            raise ValueError(f"losses must be names of the catalogue; got {name!r}, {checks.nearest(name, RECORDS)}")
+            raise ValueError(
+                f"losses must be names of the catalogue; got {checks.brief(name)}, {checks.nearest(name, RECORDS)}"
+            )
     if not wanted:
         raise ValueError("losses must name at least one loss; got none")
     return [record for name, record in RECORDS.items() if name in wanted]

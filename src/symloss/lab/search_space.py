@@ -116,10 +116,12 @@ def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[st
         loss, _, rest = line.partition(":")
         parameter, equals, values = rest.partition("=")
         if not parameter or not equals or not all(part.strip() for part in values.split(",")):
-            raise ValueError(f"--vary must read loss:parameter=value,value,...; got {line!r}")
+            raise ValueError(f"--vary must read loss:parameter=value,value,...; got {checks.brief(line)}")
         name = find(loss).name
         if name not in searched:
-            raise ValueError(f"--vary must name a loss of --losses ({', '.join(sorted(searched))}); got {line!r}")
+            raise ValueError(
+                f"--vary must name a loss of --losses ({', '.join(sorted(searched))}); got {checks.brief(line)}"
+            )
         if parameter in by_loss.setdefault(name, {}):
             raise ValueError(f"--vary gives {name}:{parameter} twice; all its values must stand in one")
         by_loss[name][parameter] = [parse(f"{name}:{parameter}={part}")[1][parameter] for part in values.split(",")]

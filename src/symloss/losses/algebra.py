@@ -82,6 +82,11 @@ class Loss(ABC):
         return False
 
     @property
+    def less_constant(self) -> Loss:
+        """The same loss without what all labels have in common, which would only cost digits of differences."""
+        return self
+
+    @property
     def children(self) -> tuple[Loss, ...]:
         """The losses that this one is made of; none for a leaf."""
         return ()
@@ -175,6 +180,10 @@ class Sum(Loss):
     @property
     def affine(self) -> bool:
         return all(term.affine for _, term in self.terms)
+
+    @property
+    def less_constant(self) -> Loss:
+        return Sum(tuple((a, term.less_constant) for a, term in self.terms))
 
     def map(self, change: Callable[[Loss], Loss]) -> Loss:
         return Sum(tuple((a, term.map(change)) for a, term in self.terms))

@@ -62,10 +62,14 @@ def _refuse_unblendable(loss: Loss, classes: int) -> None:
         total = every.sum(-1)
         tolerance = 1e-8 * (1 + every.abs().max())
         if (total.max() - total.min()) > tolerance:
-            raise ValueError(f"blend takes a symmetric loss; the sum over labels of {loss!r} is not constant")
+            raise ValueError(
+                f"blend takes a symmetric loss; the sum over labels of {checks.brief(loss)} is not constant"
+            )
         for order in validation.renamings(classes):
             if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
-                raise ValueError(f"blend takes a permutation-invariant loss; {loss!r} changes when classes are renamed")
+                raise ValueError(
+                    f"blend takes a permutation-invariant loss; {checks.brief(loss)} changes when classes are renamed"
+                )
     slope_at_equal_scores(loss, Scores(points[:1]), "blend")
 
 

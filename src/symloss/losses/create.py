@@ -54,7 +54,8 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     """
     name, keywords = parse(spec)
     for key in keywords.keys() & options.keys():
-        raise TypeError(f"{key} is given twice: {keywords[key]!r} in {spec!r} and {options[key]!r} as a keyword")
+        inside, outside = checks.brief(keywords[key]), checks.brief(options[key])
+        raise TypeError(f"{key} is given twice: {inside} in {checks.brief(spec)} and {outside} as a keyword")
     keywords |= options
     record = describe(name)
     deviation = keywords.pop("deviation", None)
@@ -83,7 +84,7 @@ def find(name: str) -> Record:
     '(mean_k p_k^q - p_y^q) / q'
     """
     if name not in RECORDS:
-        raise ValueError(f"there is no loss named {name!r}; {checks.nearest(name, RECORDS)}")
+        raise ValueError(f"there is no loss named {checks.brief(name)}; {checks.nearest(name, RECORDS)}")
     return RECORDS[name]
 
 
@@ -98,7 +99,7 @@ def build(tree: Tree) -> Loss:
     try:
         return OPERATORS[tree.operator].build(*inner, **tree.arguments) if isinstance(tree, Applied) else _named(tree)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"{error} (in {tree})") from None
+        raise type(error)(f"{error} (in {checks.shortened(str(tree))})") from None
 
 
 def _named(tree: Named) -> Loss:
@@ -110,5 +111,6 @@ def _preset(record: Record, name: str | None) -> dict[str, Any]:
         return {}
     if not isinstance(name, str) or name not in record.presets:
         known = ", ".join(record.presets) or "none"
-        raise ValueError(f"{record.name} has no preset {checks.brief(name)}; its presets are: {known}")
+        shown = checks.shortened(record.name)
+        raise ValueError(f"{shown} has no preset {checks.brief(name)}; its presets are: {known}")
     return dict(record.presets[name].values)

@@ -25,7 +25,9 @@ def score_map(normalize: str | ScoreMap | None, temperature: Temperature) -> Sco
     if isinstance(normalize, str) and normalize == "l2":
         return UnitScores(temperature)
     if checked_temperature(temperature) != 1:
-        raise ValueError(f"temperature={temperature!r} needs normalize='l2'; got normalize={checks.brief(normalize)}")
+        raise ValueError(
+            f"temperature={checks.brief(temperature)} needs normalize='l2'; got normalize={checks.brief(normalize)}"
+        )
     if normalize is None or (callable(normalize) and not isinstance(normalize, str)):
         return normalize
     raise ValueError(f"normalize must be None, 'l2' or a function of the scores; got {checks.brief(normalize)}")

@@ -80,7 +80,7 @@ def deviate(loss: Loss, name: str) -> Loss:
     checks.choice("deviation", name, DEVIATIONS)
     changed = loss.map(DEVIATIONS[name])
     if _same(changed, loss):
-        raise ValueError(f"deviation {name!r} changes nothing in {loss!r}; leave it out")
+        raise ValueError(f"deviation {name!r} changes nothing in {checks.brief(loss)}; leave it out")
     return changed
 
 

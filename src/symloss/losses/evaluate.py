@@ -34,7 +34,7 @@ def check_options(ignore_index: object, reduction: object, label_smoothing: obje
     checks.choice("reduction", reduction, REDUCTIONS)
     checks.number("label_smoothing", label_smoothing, "[0, 1]")
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-        raise TypeError(f"ignore_index must be a whole number; got {ignore_index!r}")
+        raise TypeError(f"ignore_index must be a whole number; got {checks.brief(ignore_index)}")
 
 
 class Options(NamedTuple):
@@ -181,7 +181,9 @@ def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: O
         every, share_of_class = _weighted(loss, s, weight)
         values = s.select(every, labels)
         if smoothing > 0:
-            values = (1 - smoothing) * values + smoothing * s.mean(every)
+            # The mean of a symmetric loss is constant. All that autograd could find is the rounding of its sum.
+            mean = s.mean(every.detach() if loss.symmetric else every)
+            values = (1 - smoothing) * values + smoothing * mean
         share = s.select(share_of_class, labels).squeeze(s.dim)
     return torch.where(kept, values.squeeze(s.dim), 0.0), torch.where(kept, share, 0.0)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from symloss import checks
 from symloss.losses.algebra import Loss, NoSlopeError
 from symloss.losses.operators import Symmetrize, UnitSlope
 from symloss.losses.scores import UnitScores
@@ -41,8 +42,8 @@ def warn_of_flat_scores(loss: Loss, score_map: Callable[[Tensor], Tensor], class
         return
     warnings.warn(
         f"normalize='l2' at temperature {temperature:g} makes {classes} classes nearly equally probable, so that "
-        f"{loss!r} hardly tells them apart, with a gradient far below that of cross-entropy; take temperature='auto'"
-        f"{' and scale=' + repr('ce') if is_weak else ''}, or normalize=None",
+        f"{checks.brief(loss)} hardly tells them apart, with a gradient far below that of cross-entropy; "
+        f"take temperature='auto'{' and scale=' + repr('ce') if is_weak else ''}, or normalize=None",
         stacklevel=3,
     )
 

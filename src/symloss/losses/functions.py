@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, cast
 import torch
 from torch import Tensor
 
+from symloss import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.criterion import Criterion, scaled, score_map
 from symloss.losses.evaluate import Options, evaluate
@@ -49,7 +50,8 @@ def _split(record: Record, args: tuple[Any, ...], keywords: dict[str, Any]) -> t
         raise TypeError(f"{record.name} takes at most {len(record.defaults)} parameters by position; got {len(args)}")
     values = dict(zip(record.defaults, args, strict=False))
     for key in values.keys() & keywords.keys():
-        raise TypeError(f"{key} is given twice: {values[key]!r} by position and {keywords[key]!r} as a keyword")
+        first, second = checks.brief(values[key]), checks.brief(keywords[key])
+        raise TypeError(f"{key} is given twice: {first} by position and {second} as a keyword")
     options = dict(keywords)
     values |= {key: options.pop(key) for key in record.defaults if key in options}
     record.refuse_unknown(options)

@@ -308,7 +308,8 @@ class LinearLoss(nn.Module):
         checks.number("classes", classes, "[1, inf)", whole=True)
         if isinstance(loss, Criterion) and options:
             raise TypeError(
-                f"options such as {next(iter(options))} go with the name of a loss; got a loss that has its own"
+                f"options such as {checks.shortened(next(iter(options)))} go with the name of a loss; "
+                "got a loss that has its own"
             )
         if not isinstance(loss, (str, Criterion)):
             raise TypeError(f"loss must be a name or a loss of this package; got {type(loss).__name__}")

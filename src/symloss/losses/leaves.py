@@ -124,6 +124,10 @@ class Power(Potential):
     q: float
     scale: float = 1.0
 
+    @property
+    def symmetric(self) -> bool:
+        return self.q == 1
+
     def phi(self, logp: Tensor) -> Tensor:
         return (self.q * logp).exp() * (-self.scale / self.q)
 

@@ -92,10 +92,11 @@ def of_logp(spec: str | Loss | Criterion, *, num_classes: int | None = None, **o
     if not isinstance(spec, (str, Loss, Criterion)):
         raise TypeError(f"spec must be a text such as 'gce:q=0.5', a Loss or a Criterion; got {type(spec).__name__}")
     if options and not isinstance(spec, str):
-        raise TypeError(f"options such as {next(iter(options))} go with the name of a loss; got {checks.brief(spec)}")
+        option = checks.shortened(next(iter(options)))
+        raise TypeError(f"options such as {option} go with the name of a loss; got {checks.brief(spec)}")
     criterion = create_loss(spec, **options) if isinstance(spec, str) else spec
     whole = criterion.loss if isinstance(criterion, Criterion) else criterion
-    name = spec if isinstance(spec, str) else checks.brief(whole)
+    name = checks.shortened(spec) if isinstance(spec, str) else checks.brief(whole)
     terms = tuple(_terms(1.0, whole, _Asked(name, whole, num_classes)))
     if isinstance(criterion, Criterion):
         _refuse_options(name, criterion)

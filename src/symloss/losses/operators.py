@@ -103,7 +103,7 @@ class Symmetrize(OverLabels):
     @property
     def bare(self) -> Loss:
         """The inner loss without its constant. The constant cancels anyway, and would only cost digits."""
-        return self.inner.less_constant if isinstance(self.inner, Potential) else self.inner
+        return self.inner.less_constant
 
     @property
     def symmetric(self) -> bool:
@@ -115,8 +115,11 @@ class Symmetrize(OverLabels):
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         # In a loss that is affine in log p the log-sum-exp cancels.
-        every = self.bare.values(WithoutSoftmax(s) if self.inner.affine else s)
-        return s.select(every, labels) - self._mean(every, s)
+        bare = self.bare
+        every = bare.values(WithoutSoftmax(s) if self.inner.affine else s)
+        # The mean of a symmetric loss is constant. All that autograd could find is the rounding of its sum.
+        constant = self.prior is None and bare.symmetric
+        return s.select(every, labels) - self._mean(every.detach() if constant else every, s)
 
     def first_order(self, s: Scores) -> FirstOrder:
         value, slope = self.inner.first_order(s)
@@ -295,7 +298,8 @@ def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> L
     if bound is None:
         if not isinstance(loss, Potential):
             raise ValueError(
-                f"complement needs bound=... for {loss!r}, which is no function of the label's probability alone"
+                f"complement needs bound=... for {checks.brief(loss)}, which is no function of the label's "
+                "probability alone"
             )
         checks.number("p_min", p_min, "(0, 1)")
         bound = float(loss.phi(torch.tensor(math.log(p_min), dtype=torch.float64)))

@@ -130,7 +130,8 @@ class Record:
         unknown = sorted(set(values) - set(self.defaults))
         if unknown:
             known = ", ".join(self.defaults) or "none"
-            raise TypeError(f"{self.name} has no parameter {unknown[0]!r}; its parameters are: {known}")
+            name, key = checks.shortened(self.name), checks.brief(unknown[0])
+            raise TypeError(f"{name} has no parameter {key}; its parameters are: {known}")
         left_out = self._left_out(values)
         checked = {p.name: None if p.name in left_out else self._checked(p, values) for p in self.parameters}
         return self.build(**checked)
@@ -145,9 +146,8 @@ class Record:
         for replaced, p in ((p.instead_of, p) for p in self.parameters if p.instead_of is not None):
             one, other = values.get(replaced), values.get(p.name)
             if one is not None and other is not None:
-                raise ValueError(
-                    f"{self.name} takes {replaced} or {p.name}, not both; got {replaced}={one!r} and {p.name}={other!r}"
-                )
+                got = f"{replaced}={checks.brief(one)} and {p.name}={checks.brief(other)}"
+                raise ValueError(f"{self.name} takes {replaced} or {p.name}, not both; got {got}")
             names.add(p.name if other is None else replaced)
         return names
 
@@ -176,6 +176,6 @@ class Record:
             if key not in self.defaults and key not in options:
                 known = ", ".join(self.defaults) or "none"
                 raise TypeError(
-                    f"{self.name} has no parameter {key!r}; its parameters are: {known}; "
-                    f"options are: {', '.join(options)}"
+                    f"{checks.shortened(self.name)} has no parameter {checks.brief(key)}; "
+                    f"its parameters are: {known}; options are: {', '.join(options)}"
                 )

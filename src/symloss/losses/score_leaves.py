@@ -9,13 +9,17 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError
-from symloss.losses.leaves import one_minus_exp
+from symloss.losses.leaves import Power, one_minus_exp
 from symloss.losses.scores import Scores, unit
 
 
 @dataclass(frozen=True)
 class MSE(Loss):
     """Squared distance of p to the one-hot label: |e_y - p|^2 = 1 - 2 p_y + sum_k p_k^2."""
+
+    @property
+    def less_constant(self) -> Loss:
+        return Power(1.0, scale=2.0)
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         miss = one_minus_exp(s.select(s.logp, labels))

@@ -147,7 +147,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     ('symmetrize(focal:gamma=2.0)', {'normalize': 'l2'})
     """
     if not isinstance(spec, str):
-        raise TypeError(f"spec must be a string such as 'gce:q=0.7'; got {spec!r}")
+        raise TypeError(f"spec must be a string such as 'gce:q=0.7'; got {checks.brief(spec)}")
     tree, values = _read(spec)
     if isinstance(tree, Named):
         return tree.name, tree.values | values
@@ -240,7 +240,7 @@ class _Reader:
         start, factor = self.at, self._take(_FACTOR)
         number = float(factor[1]) if factor else 1.0
         if not math.isfinite(number):
-            self._fail(f"holds {self.text[start : self.at]!r}; a factor must be finite", start)
+            self._fail(f"holds {checks.brief(self.text[start : self.at])}; a factor must be finite", start)
         return sign * number, self._one()
 
     def _one(self) -> Tree:
@@ -271,7 +271,9 @@ class _Reader:
     def _applied(self, operator: str, start: int) -> Tree:
         if operator not in OPERATORS:
             hint = checks.nearest(operator, OPERATORS)
-            self._fail(f"holds {operator!r} before a bracket: there is no operator of that name; {hint}", start)
+            self._fail(
+                f"holds {checks.brief(operator)} before a bracket: there is no operator of that name; {hint}", start
+            )
         inner = self._sum()
         outermost, arguments = self.depth == 1, OPERATORS[operator].arguments
         values: dict[str, Any] = {}
@@ -285,7 +287,8 @@ class _Reader:
 
     def _named(self, name: str, start: int) -> Named:
         if name not in RECORDS:
-            hint = f"holds {name!r}: there is no loss named {name!r}; {checks.nearest(name, RECORDS)}"
+            shown = checks.brief(name)
+            hint = f"holds {shown}: there is no loss named {shown}; {checks.nearest(name, RECORDS)}"
             self.suspects.append((start, hint if name else "must hold a loss"))
         allowed = (*RECORDS[name].defaults, "preset", "deviation") if name in RECORDS else ()
         values: dict[str, Any] = {}
@@ -294,7 +297,8 @@ class _Reader:
             stray = _NEXT_ITEM.match(self.text, self.at)
             if stray and stray[1] not in (*allowed, *OPTIONS, *_ARGUMENTS):
                 known = ", ".join(RECORDS[name].defaults if name in RECORDS else ()) or "none"
-                self.suspects.append((stray.start(1), f"gives {stray[1]!r} to {name}; its parameters are: {known}"))
+                what = f"gives {checks.brief(stray[1])} to {checks.shortened(name)}; its parameters are: {known}"
+                self.suspects.append((stray.start(1), what))
         return Named(name, values)
 
     def _keywords(self, values: dict[str, Any], accepts: Callable[[str], bool]) -> None:
@@ -326,13 +330,13 @@ class _Reader:
         if item and item[1] in known:
             self._fail(f"gives {item[1]} twice")
         before = self.text[: self.at].rstrip()
-        word = re.split(r"[,()]", rest, maxsplit=1)[0].strip() or rest[:1]
+        word = checks.brief(re.split(r"[,()]", rest, maxsplit=1)[0].strip() or rest[:1])
         if before.endswith((":", ",")) and item is None:
-            self._fail(f"holds {word!r}; each item after a colon or a comma must be key=value")
+            self._fail(f"holds {word}; each item after a colon or a comma must be key=value")
         if item:
             allowed = ", ".join(OPTIONS)
-            self._fail(f"holds {word!r}, which belongs to nothing before it; options of the whole are: {allowed}")
-        self._fail(f"holds {word!r}, where the end may stand, or ' + ' and a loss (options of the whole come last)")
+            self._fail(f"holds {word}, which belongs to nothing before it; options of the whole are: {allowed}")
+        self._fail(f"holds {word}, where the end may stand, or ' + ' and a loss (options of the whole come last)")
 
     def _fail(self, what: str, at: int | None = None) -> NoReturn:
         """Raise an error about the first thing that is wrong, with its position."""

@@ -120,7 +120,9 @@ def find_cell(name: str, *, seed: int = 0, profile: str = FULL) -> Cell:
     """
     parts = name.split("/", 3)
     if len(parts) != 4:
-        raise ValueError(f"a cell must read table/data set/loss/noise, as table1/cifar10/sgce/sym:0.8; got {name!r}")
+        raise ValueError(
+            f"a cell must read table/data set/loss/noise, as table1/cifar10/sgce/sym:0.8; got {checks.brief(name)}"
+        )
     table, dataset, row, spec = parts
     cells = plan(table, datasets=[dataset], losses=[row], noise=[spec], seeds=seed + 1, profile=profile)
     return cells[seed]
@@ -166,7 +168,7 @@ def _chosen(what: str, wanted: Iterable[str] | None, known: dict[str, Any], tabl
     wanted = list(wanted)
     for name in wanted:
         if name not in known:
-            raise ValueError(f"{table} has no {what} {name!r}; {checks.nearest(name, known)}")
+            raise ValueError(f"{table} has no {what} {checks.brief(name)}; {checks.nearest(name, known)}")
     return [value for name, value in known.items() if name in wanted]
 
 

@@ -27,7 +27,8 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from symloss.losses.fast.partials import AtLabel, FastForm, Partials, Room, add_multiple
+from symloss.losses.fast.at_label import AtLabel
+from symloss.losses.fast.partials import FastForm, Partials, Room, add_multiple
 from symloss.losses.leaves import CE, GCE, SMALL, SMALL_Q, Focal, Potential, Power
 from symloss.losses.scores import Scores
 from symloss.losses.validation import can_look
@@ -103,7 +104,11 @@ class LabelKernel:
             return loss.value
         even = loss.linear / at.classes
         add_multiple(e, even, share, out=e)
-        e.scatter_(1, y, add_multiple(slope, even - loss.linear, share))
+        if loss.remainder is None:
+            add_multiple(slope, even - loss.linear, share, out=slope)
+        else:  # the same, but over many classes slope and linear may be 10^5 times their difference
+            slope = add_multiple(at.miss * loss.remainder, loss.linear, 1 / at.classes - at.p).mul_(share)
+        e.scatter_(1, y, slope)
         if scores is not None:
             e.masked_fill_(~scores.present, 0.0)
         return add_multiple(loss.value, loss.linear, mean.sub_(behind))

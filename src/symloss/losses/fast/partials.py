@@ -19,6 +19,7 @@ from torch import Tensor
 
 from symloss.losses.algebra import Loss, Sum
 from symloss.losses.blending import Blend
+from symloss.losses.fast.at_label import AtLabel
 from symloss.losses.leaves import AEL, AGCE, AUL, CE, GCE, MAE, SMALL, Focal, PHuberCE, Potential, Power, Taylor, below
 from symloss.losses.operators import Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
 from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope
@@ -32,42 +33,6 @@ TINY = 1e-38
 def constant(value: float, dtype: torch.dtype) -> Tensor:
     """A number as a tensor. For a small batch torch would need more time for a Python number than for the batch."""
     return torch.tensor(value, dtype=dtype)
-
-
-class AtLabel:
-    """The quantities of each example that a loss reads: the label's p, 1 - p and log p, and sums over other classes."""
-
-    def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None = None):
-        """Args:
-        behind: the label's score minus the largest one, shape (N, 1, ...).
-        others: the sum of exp(z - max z) over the other classes, in the same shape.
-        classes: the number of classes.
-        scores: the scores, if classes may be masked out. Then each example has its number of classes.
-        """
-        label = behind.exp()
-        self.behind, self.others = behind, others
-        self.inverse = (label + others).reciprocal_()
-        self.p, self.miss = label.mul_(self.inverse), others * self.inverse
-        self.rest: dict[Potential, Tensor] = {}
-        self.classes: int | Tensor = classes if scores is None else scores.count
-        self.scores = scores
-        self._logp: Tensor | None = None
-        self._log_total: Tensor | None = None
-
-    @property
-    def logp(self) -> Tensor:
-        """The label's log p. It is computed on demand: not every loss reads it."""
-        if self._logp is None:
-            total = self._log_total
-            self._logp = self.behind - (self.log_total if total is None else total)
-        return self._logp
-
-    @property
-    def log_total(self) -> Tensor:
-        """log sum_k exp(z_k - max z)."""
-        if self._log_total is None:
-            self._log_total = self.behind.expm1().add_(self.others).log1p_()
-        return self._log_total
 
 
 def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
@@ -89,6 +54,8 @@ class Partials:
     """The derivatives in the sums over the other classes, by the potential that is summed."""
     linear: float | Tensor = 0.0
     """The kernel adds this multiple of the unhinged loss, which needs no log p."""
+    remainder: float | None = None
+    """slope - linear, if it is a number far smaller than both; None if a subtraction does."""
 
     def plus(self, factor: float, other: Partials) -> Partials:
         """The partials of this loss plus ``factor`` times another one."""
@@ -103,7 +70,8 @@ class Partials:
         if not isinstance(factor, Tensor) and factor == 1:
             return self
         sums = {potential: factor * slope for potential, slope in self.sums.items()}
-        return Partials(factor * self.value, factor * self.slope, sums, factor * self.linear)
+        remainder = None if self.remainder is None or isinstance(factor, Tensor) else factor * self.remainder
+        return Partials(factor * self.value, factor * self.slope, sums, factor * self.linear, remainder)
 
 
 class FastForm(NamedTuple):
@@ -158,7 +126,7 @@ def _power(loss: Power, classes: int) -> FastForm:
         scaled = Partials(power * (-1 / loss.q), power.neg_(), {})
         return scaled if loss.scale == 1 else scaled * loss.scale
 
-    return FastForm(partials)
+    return FastForm(lambda at: Partials(-at.p, -at.p, {}) * loss.scale) if loss.q == 1 else FastForm(partials)
 
 
 @fast_form.register
@@ -289,6 +257,14 @@ def _symmetrize(loss: Symmetrize, classes: int) -> FastForm | None:
     if not isinstance(bare, Potential):
         return None
     inside = _of_potential(bare, classes)
+    if bare.symmetric:  # its mean is constant, but the gradient of a computed sum would not be 0
+        mean = _at_equal_scores(bare, classes)
+
+        def label_alone(at: AtLabel) -> Partials:
+            inner = inside(at)
+            return Partials(inner.value - mean(at), inner.slope, {})
+
+        return FastForm(label_alone)
 
     def partials(at: AtLabel) -> Partials:
         inner, share = inside(at), 1 / at.classes
@@ -357,7 +333,7 @@ def _dirichlet(loss: Dirichlet, classes: int) -> FastForm | None:
 
     def of_ce(at: AtLabel) -> Partials:
         total = excess * at.classes
-        return dataclasses.replace(inside(at) * (1 + total), linear=-total)
+        return dataclasses.replace(inside(at) * (1 + total), linear=-total, remainder=-1.0)
 
     def partials(at: AtLabel) -> Partials:
         inner = inside(at)
@@ -395,3 +371,9 @@ def _slope(loss: Loss, classes: int, operator: str) -> Callable[[AtLabel], float
     """The slope at equal scores: a number, or one for each example if classes may be masked out."""
     known = float(equal_scores_slope(loss, Scores(torch.zeros(classes, dtype=torch.float64)), operator))
     return lambda at: known if at.scores is None else equal_scores_slope(loss, at.scores, operator)
+
+
+def _at_equal_scores(loss: Loss, classes: int) -> Callable[[AtLabel], float | Tensor]:
+    """The value at equal scores: a number, or one for each example if classes may be masked out."""
+    known = float(loss.first_order(Scores(torch.zeros(classes, dtype=torch.float64))).value)
+    return lambda at: known if at.scores is None else loss.first_order(at.scores).value

@@ -258,7 +258,11 @@ class _Gradient:
         if self.linear:
             made.row("pull", f"({self.result['linear']}) * weight")
             made.row("even", "pull / count")
-            made.row("label_gradient", "at_label + (even - pull)")
+            if "remainder" in self.result:
+                exact = f"({self.result['remainder']}) * {miss} + ({self.result['linear']}) * (1.0 / count - {p})"
+                made.row("label_gradient", f"({exact}) * weight")
+            else:
+                made.row("label_gradient", "at_label + (even - pull)")
             made.each("flat", "tl.where(is_label, label_gradient, closed + tl.where(present, even, 0.0))")
         else:
             made.row("label_gradient", "at_label")

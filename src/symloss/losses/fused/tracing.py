@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from symloss.losses.fast.partials import AtLabel, FastForm
+from symloss.losses.fast.at_label import AtLabel
+from symloss.losses.fast.partials import FastForm
 from symloss.losses.leaves import Potential
 from symloss.losses.scores import Scores
 
@@ -113,7 +114,7 @@ def trace_partials(form: FastForm, classes: int) -> Formula:
 
     The inputs are ``behind`` and ``others`` of `AtLabel`, ``count``, the number of classes that are present, and
     ``rest0``, ``rest1``, ..., the sums over the other classes. The results are ``value``, ``slope``, ``linear``,
-    ``inverse``, ``p``, ``miss`` and ``by0``, ``by1``, ..., the derivatives in the sums.
+    ``inverse``, ``p``, ``miss``, ``by0``, ``by1``, ..., the derivatives in the sums, and perhaps ``remainder``.
     """
 
     def partials(behind: Tensor, others: Tensor, count: Tensor, *rest: Tensor) -> dict[str, Tensor | float]:
@@ -121,7 +122,9 @@ def trace_partials(form: FastForm, classes: int) -> Formula:
         at.rest = dict(zip(form.summed, rest, strict=True))
         found = form.partials(at)
         by = {f"by{j}": found.sums.get(potential, 0.0) for j, potential in enumerate(form.summed)}
-        at_label = {"inverse": at.inverse, "p": at.p, "miss": at.miss}
+        at_label: dict[str, Tensor | float] = {"inverse": at.inverse, "p": at.p, "miss": at.miss}
+        if found.remainder is not None:
+            at_label["remainder"] = found.remainder
         return {"value": found.value, "slope": found.slope, "linear": found.linear, **at_label, **by}
 
     sums = [f"rest{j}" for j in range(len(form.summed))]

@@ -152,7 +152,9 @@ def margin_function(phi: AnyMarginFunction) -> MarginFunction:
     """
     if isinstance(phi, str):
         if phi not in MARGIN_FUNCTIONS:
-            raise ValueError(f"there is no margin loss named {phi!r}; {checks.nearest(phi, MARGIN_FUNCTIONS)}")
+            raise ValueError(
+                f"there is no margin loss named {checks.brief(phi)}; {checks.nearest(phi, MARGIN_FUNCTIONS)}"
+            )
         return MARGIN_FUNCTIONS[phi]()
     if isinstance(phi, MarginFunction):
         return phi
