@@ -3,7 +3,10 @@
 import csv
 import dataclasses
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -253,3 +256,121 @@ def test_a_network_that_predict_cannot_build_is_refused_before_the_fit(tmp_path,
     assert done.returncode == 2
     assert "--model must be a network of symloss or timm" in done.stderr
     assert not (tmp_path / "model").exists()
+
+
+def write_numbers(path, features, labels):
+    lines = [",".join([*(f"{value:.3f}" for value in row), label]) for row, label in zip(features, labels, strict=True)]
+    path.write_text("\n".join(["length,width,label", *lines, ""]))
+
+
+def test_features_that_say_nothing(tmp_path, run_command):
+    """No count and no list, on the terminal, on the page, in JSON and by audit; the exit code says it too."""
+    rng = np.random.default_rng(0)
+    write_numbers(tmp_path / "blind.csv", rng.normal(size=(150, 2)), [CLASSES[k % 3] for k in range(150)])
+    command = ["fit", "--data", "blind.csv", "--budget", "0.5", "--out", "my fit"]
+    done = run_command(*command, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "Nothing was learnt from these features" in done.stdout
+    assert "symloss predict 'my fit' DATA" in done.stdout  # to be pasted
+    for told in ("look wrong", "suspicious", "estimated", "Model:"):
+        assert told not in done.stdout
+    assert done.stderr.count("Nothing was learnt") == 0
+    page = (tmp_path / "my fit" / "audit.html").read_text()
+    assert "<h1>Nothing was learnt from these features</h1>" in page
+    assert 'class="suspect"' not in page
+    assert "True" not in (tmp_path / "my fit" / "audit.csv").read_text()
+    again = run_command(*command, "--json", cwd=tmp_path)
+    found = json.loads(again.stdout)
+    assert (again.returncode, found["learned"], found["n_wrong"], found["noise_rate"]) == (3, False, None, None)
+    assert found["top"] == []
+    listed = run_command("audit", "my fit", cwd=tmp_path)
+    assert listed.returncode == 3
+    assert listed.stdout.startswith("Nothing was learnt from these features")
+    assert len(listed.stdout.splitlines()) == 1
+
+
+def test_where_classes_overlap_the_advice_is_careful(tmp_path, run_command):
+    """A range, a warning on the terminal, the page and in JSON, and no corrections without --force."""
+    write_numbers(tmp_path / "near.csv", *near())
+    command = ["fit", "--data", "near.csv", "--budget", "0.5", "--out", "fit"]
+    done = run_command(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"± \d\.\d +\d\d\.\d to \d\d\.\d +yes", done.stdout)
+    assert "cross-entropy" not in done.stdout
+    warning = "If you expect far fewer, these features do not tell the classes apart"
+    assert warning in done.stdout
+    share = re.search(r"About (\d+) %", done.stdout)[1]
+    page = (tmp_path / "fit" / "audit.html").read_text()
+    assert f'<p class="notice" role="note">About {share} % of the labels' in page
+    assert warning in json.loads(run_command(*command, "--json", cwd=tmp_path).stdout)["warning"]
+    refused = run_command("audit", "fit", "--apply", "--all", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert warning in refused.stderr
+    assert "add --force" in refused.stderr
+    assert not (tmp_path / "fit" / "near-corrected.csv").exists()
+    forced = run_command("audit", "fit", "--apply", "--all", "--force", "--json", cwd=tmp_path)
+    assert forced.returncode == 0, forced.stderr
+    listed = json.loads(forced.stdout)
+    assert warning in listed["warning"]
+    assert all(isinstance(row["score"], float) for row in listed["top"])
+    assert (tmp_path / "fit" / "near-corrected.csv").is_file()
+
+
+def near(rows=400):
+    rng = np.random.default_rng(0)
+    true = np.arange(rows) % 2
+    labels = np.where(rng.random(rows) < 0.25, 1 - true, true)
+    return true[:, None] + rng.normal(size=(rows, 2)), [CLASSES[label] for label in labels]
+
+
+def test_the_same_command_prints_its_result_again(fitted, tmp_path, run_command):
+    """Unless the data or a setting is another one. With --overwrite it fits again."""
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    command = ["fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
+    again = run_command(*command, cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (0, fitted[1].stdout)
+    assert "model holds this fit already; --overwrite fits again" in again.stderr
+    other = run_command(*command, "--simple", "--seed", "3", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "model holds a fit with other settings (seed, simple); choose another --out" in other.stderr
+    (tmp_path / "bugs.csv").write_text((tmp_path / "bugs.csv").read_text().replace(",bee\n", ",cat\n", 1))
+    changed = run_command(*command, cwd=tmp_path)
+    assert changed.returncode == 2
+    assert "bugs.csv has changed since the fit in model; fit again with --overwrite" in changed.stderr
+    (tmp_path / "model" / "notes.txt").write_text("mine")
+    assert run_command(*command, "--overwrite", "--simple", cwd=tmp_path).returncode == 0
+    assert len(json.loads((tmp_path / "model" / "model.json").read_text())["model"]["members"]) == 1
+    assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
+
+
+def test_one_folder_has_one_model(fitted, tmp_path, run_command):
+    """A fit refuses the folder of a run, and a run that of a fit."""
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    trained = run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "model", cwd=tmp_path)
+    assert trained.returncode == 2
+    assert "model holds a model of `symloss fit`; train into another folder" in trained.stderr
+    assert run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "run", cwd=tmp_path).returncode == 0
+    done = run_command("fit", "--data", "bugs.csv", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out must be a new or empty folder, or that of another fit; got 'run', which holds" in done.stderr
+
+
+def test_refusals_do_not_wait_for_torch(tmp_path):
+    """In a real process: a wrong path costs no second of imports."""
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "t.txt").write_text("a file")
+    script = """
+import sys
+from symloss.cli import main
+for arguments in (
+    "fit --data nothere", "fit --data t.csv", "fit --data digits --out t.txt", "fit --data digits --noise sym",
+    "predict nothere t.csv", "audit nothere", "audit t.csv --apply", "train --data nothere",
+):
+    sys.argv = ["symloss", *arguments.split()]
+    try:
+        main()
+    except SystemExit as left:
+        print(left.code, "torch" in sys.modules, "sklearn" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout.split("\n") == ["2 False False"] * 8 + [""], done.stdout + done.stderr

@@ -7,10 +7,10 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symloss.data.origins import Origins
 from symloss.report.csv_table import without_formula
 
 if TYPE_CHECKING:
+    from symloss.data.origins import Origins
     from symloss.robust.audit import Audit
     from symloss.robust.saved_audit import LabelSource
 

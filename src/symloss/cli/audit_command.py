@@ -10,7 +10,7 @@ import typer
 
 from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
-from symloss.runs.fit_files import finished_fit, is_saved_fit
+from symloss.runs.fit_files import finished_fit, holds_fit
 
 if TYPE_CHECKING:
     from symloss.data.origins import Origins
@@ -62,7 +62,7 @@ def audit(
 
     choice = {"--decisions": decisions is not None, "--above": above is not None, "--all": everything}
     refuse_choice([name for name, given in choice.items() if given], apply)
-    fit = is_saved_fit(run)
+    fit = holds_fit(run)
     if fit and model is not None:
         raise ValueError(f"--model must be left out for {run}, a fit; got {model!r}")
     if fit and out is not None and not apply:

@@ -18,6 +18,7 @@ import typer
 from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 from symloss.cli.training import open_from
+from symloss.data.paths import check_paths
 from symloss.report.audit_writing import FILES, measured
 from symloss.runs.fit_files import WORK, finished_fit, is_saved_fit, refuse_other_folder, replaced_fit
 
@@ -96,7 +97,6 @@ def default_folder(data: str, noise: str, seed: int) -> Path:
 
 def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -> None:
     """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
-    from symloss.data.paths import check_paths
     from symloss.noise.noise_spec import parse
 
     check_paths(data, options["test"], options["label"])
@@ -335,7 +335,7 @@ def _candidates(result: dict[str, Any]) -> list[dict[str, Any]]:
             f"noisy {result['measure']}": " ± ".join(
                 _percent(table[name][k]) for name in ("noisy_accuracy", "standard_error")
             ),
-            "clean, estimated": _clean(result, k),
+            **({"clean, estimated": _clean(result, k)} if result["learned"] else {}),
             "used": "yes" if table["averaged"][k] else "",
         }
         for k in tried[:SHOWN]
@@ -349,8 +349,6 @@ def _percent(share: float) -> str:
 def _clean(result: dict[str, Any], k: int) -> str:
     """The estimated clean accuracy of a candidate: a range, from all doubt being overlap to all doubt being noise."""
     low, high = (result["candidates"][name][k] for name in ("noisy_accuracy", "clean_accuracy_estimate"))
-    if not result["learned"]:
-        return ""
     return _percent(high) if result["classes_apart"] else f"{_percent(min(low, high))} to {_percent(max(low, high))}"
 
 

@@ -15,7 +15,8 @@ from symloss.cli.announce import Announcement, opening
 from symloss.cli.columns import say_columns
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
-from symloss.runs.fit_files import is_saved_fit
+from symloss.data.paths import check_paths
+from symloss.runs.fit_files import holds_fit
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -49,9 +50,10 @@ def train(
     A default "by data and loss" comes from the protocol of the data set. It holds published or tuned settings, each
     with its source. `symloss recipe LOSS --data DATA` prints all of them.
     """
+    data = open_from(options)
+
     from symloss.runs.folder_names import run_path
 
-    data = open_from(options)
     settings = settings_for(loss, options, data)
     folder = out or run_path(options["runs"], settings)
     result = train_shown(settings, folder, options, data, Announcement([(settings, folder)], data))
@@ -77,13 +79,14 @@ def compare(
     options: dict[str, Any],
 ) -> None:
     """Train with several losses on the same noisy labels, and print their results side by side."""
+    options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
+    data = open_from(options)
+
     from symloss.losses.spec import split
     from symloss.runs.folder_names import run_path
     from symloss.runs.result import summarize
     from symloss.runs.settings import with_seeds
 
-    options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
-    data = open_from(options)
     plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(losses)]
     announcement = Announcement([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
     total, done = seeds * len(plans), 0
@@ -158,7 +161,9 @@ def predict(
 
 def _predictions(run: Path, data: str, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
     where: dict[str, Any] = {"image": options["image"], "root": options["data_dir"], "skip": options["skip_bad"]}
-    if not is_saved_fit(run):
+    fit = holds_fit(run)
+    check_paths(data)
+    if not fit:
         from symloss.training.prediction import predict as predict_with
 
         return predict_with(run, data, best=best, model=model, **where)
@@ -171,6 +176,7 @@ def _predictions(run: Path, data: str, best: bool | None, model: str | None, opt
 
 def open_from(options: dict[str, Any]) -> DataSet:
     """Open the data that the options of a command name. Errors in the data are raised before anything is written."""
+    check_paths(options["data"], options["test"], options["label"])
     with opening(options["data"]):
         data = _opened(options)
     if data.encoder is not None and _speaks(options):

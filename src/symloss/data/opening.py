@@ -20,7 +20,7 @@ from symloss.data.image_folder import open_folder
 from symloss.data.image_size import Size
 from symloss.data.image_table import image_column, open_manifest
 from symloss.data.names import KNOWN, VOUCHED
-from symloss.data.paths import FILES, TABLES, existing, existing_test, open_table
+from symloss.data.paths import FILES, TABLES, existing, existing_test, open_table, require_labels
 from symloss.data.shrunk_images import shrunk
 from symloss.data.webvision import open_webvision
 from symloss.environment import data_root
@@ -143,10 +143,8 @@ def _open_table(
     path: Path, test: Path | None, label: str, image: str | None, bad: BadFiles, choice: ColumnChoice, size: Size
 ) -> DataSet:
     tables = [open_table(file) for file in (path, test) if file is not None]
+    require_labels(tables, label)
     train, clean = tables[0], tables[1] if test is not None else None
-    train.require(label, "label", "(--label, or label=, names another one)")
-    if clean is not None:
-        clean.require(label, "label")
     images = image_column(train, image)
     if images is None:
         _refuse_size(path, size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from symloss.checks import nearest
@@ -35,9 +36,14 @@ def check_paths(spec: str, test: str | Path | None = None, label: str | None = N
         return
     path = existing(spec)
     paths = [path, *([] if test is None else [existing_test(test, path)])]
-    for table in (open_table(each) for each in paths if each.is_file() and each.suffix.lower() in TABLES):
-        if label is not None:
-            table.require(label, "label")
+    if label is not None:
+        require_labels([open_table(each) for each in paths if each.is_file() and each.suffix.lower() in TABLES], label)
+
+
+def require_labels(tables: Sequence[TableFile], label: str) -> None:
+    """Raise ValueError unless tables for training, and then for testing, have the label column."""
+    for table, hint in zip(tables, ("(--label, or label=, names another one)", ""), strict=False):
+        table.require(label, "label", hint)
 
 
 def existing(spec: str) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 from symloss import checks
 from symloss.noise.manifest import read_document, with_checksum, write_document
-from symloss.runs.run_folder import COLUMNS, FIT, RunFolder
+from symloss.runs.run_folder import COLUMNS, FIT, RunFolder, no_run
 from symloss.writing import repair_folder, write_whole_folder
 
 RESULT = "fit.json"
@@ -25,6 +25,15 @@ def is_saved_fit(folder: Path | str) -> bool:
     """Whether a folder holds a fit."""
     repair_folder(folder)
     return (Path(folder) / FIT).is_file()
+
+
+def holds_fit(folder: Path) -> bool:
+    """Whether a folder holds a fit, or else a run. Raise FileNotFoundError if it holds neither."""
+    if is_saved_fit(folder):
+        return True
+    if RunFolder(folder).settings() is None:
+        raise FileNotFoundError(no_run(folder))
+    return False
 
 
 def refuse_other_folder(folder: Path) -> None:
