@@ -175,6 +175,11 @@ def test_progress_is_shown(capsys):
     shown = capsys.readouterr()
     assert "[symloss] 1 of" in shown.err
     assert "leads with" in shown.err
+    assert "[symloss] fitting 150 rows takes up to about 0 s of one core" in shown.err
+    assert "leaders learn from all folds" in shown.err
+    assert "[symloss] fitting the model to all rows" in shown.err
+    lines = shown.err.splitlines()
+    assert len(set(lines)) == len(lines)
     assert not shown.out
 
 

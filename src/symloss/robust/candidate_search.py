@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -22,6 +22,7 @@ from symloss.robust.held_out import (
 from symloss.robust.learners import CLASSICAL, candidates
 from symloss.robust.memory import Memory
 from symloss.robust.network_plan import SHARE, NetworkPlan
+from symloss.robust.progress import ProgressLines
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, Split
 from symloss.robust.stacked import HIDDEN, NetworkSchedule
@@ -33,9 +34,6 @@ RUNGS = (0.2, 0.4)
 """After these shares of the epochs the worse half of the networks is given up."""
 
 FEWEST_EPOCHS = 3
-
-Report = Callable[[str], None]
-"""Is told, in a line, how far the search is and what leads."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Search:
         budget: in seconds of one core, by the formulas of :mod:`symloss.robust.learners`.
         seed: everything random derives from it.
         jobs: processes that share learners, and networks that are trained one by one.
-        report: is told what happens.
+        progress: is told how far the search is, and what leads.
         memory: keeps what was found.
         model: of networks that are trained one by one; None for the stacked ones.
         plan: how many of such networks are tried; None if the budget is too small for any.
@@ -68,7 +66,7 @@ class Search:
     budget: float
     seed: int
     jobs: int | None
-    report: Report
+    progress: ProgressLines
     memory: Memory
     model: str | Factory | None = None
     plan: NetworkPlan | None = None
@@ -126,7 +124,7 @@ def _classical(search: Search) -> Iterator[Judged]:
             search.memory.keep(candidate.name, {"predictions": result})
         found = judged(candidate, known.pop(candidate), search.judge, rows)
         best = found if best is None or found.score > best.score else best
-        search.report(f"{number} of {len(tried)} learners tried; {_leads(search.judge, best)}")
+        search.progress.step(f"{number} of {len(tried)} learners tried; {_leads(search.judge, best)}")
         yield found
 
 
@@ -187,7 +185,7 @@ def _seconds(candidate: Candidate, shape: Shape) -> float:
 def single_candidates(search: Search, scaling: str) -> list[Candidate]:
     """The networks to try that are trained one by one: every loss once, then with another weight decay."""
     if search.plan is None:
-        search.report("no networks are tried: the budget is too small for one")
+        search.progress.phase("no networks are tried: the budget is too small for one")
         return []
     scaling = "channels" if len(search.table.input_shape) == 3 else scaling
     epochs = max(FEWEST_EPOCHS, round(search.plan.epochs * NetworkSchedule.of(search.shape.rows).epochs))
@@ -236,7 +234,7 @@ def _halving(search: Search, tried: list[Candidate]) -> list[Judged]:
             finished += [one.result() for one in dropped]
             networks.keep([k for k, member in enumerate(networks.members) if _among(member, running)])
         best = ranked([one.result() for one in running])[0]
-        search.report(
+        search.progress.step(
             f"{len(running)} of {len(tried)} networks after {epoch} of {networks.schedule.epochs} epochs; "
             f"{_leads(search.judge, best)}"
         )

@@ -28,7 +28,7 @@ from symloss.data.table_encoder import TableEncoder
 from symloss.fitting import all_or_nothing
 from symloss.losses.create import create_loss
 from symloss.noise.calibration import noise_rate_interval
-from symloss.robust.candidate_search import LOSSES, Report, Search, run, within_budget
+from symloss.robust.candidate_search import LOSSES, Search, run, within_budget
 from symloss.robust.candidates import Candidate, Factory
 from symloss.robust.choice import Judged, any_told_from_majority, cannot_be_told_from, leaders, winner
 from symloss.robust.correction import Round, first_round, last_round
@@ -43,7 +43,7 @@ from symloss.robust.mixed_table import is_mixed_table
 from symloss.robust.network_model import chosen_model
 from symloss.robust.network_plan import network_plan
 from symloss.robust.predictor import mean_predictor, single_predictor
-from symloss.robust.progress import ProgressLines, announce
+from symloss.robust.progress import NoProgress, ProgressLines
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Judge, Rows, Split, folds, number_of_folds
 from symloss.robust.threads import one_thread
@@ -163,14 +163,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = Table(features, len(self.classes_), self.input_shape_)
         judge = Judge.of(noisy, weights)
         labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
-        report = ProgressLines().report if self.verbose else _silent
-        found, failures = self._search(table, labels, judge, seed, report)
+        progress = ProgressLines() if self.verbose else NoProgress()
+        found, failures = self._search(table, labels, judge, seed, progress)
         self.learned_ = any_told_from_majority(found, rows_held_out(self.folds_), noisy, weights)
         if not self.learned_:
             warnings.warn(NOTHING_LEARNT, stacklevel=4)
         best = winner(found)
         lead, rounds = self._leaders_and_rounds(found)
-        material = Material(table, labels, self.folds_, judge, seed, self.n_jobs, report)
+        material = Material(table, labels, self.folds_, judge, seed, self.n_jobs, progress)
         last = self._last_round(lead if not self.simple or best in lead else [best, *lead], rounds, material)
         # What predicts may be fewer than the leaders, or one of them: the budget decides.
         best = best if self.simple else winner(last.leaders.members)
@@ -181,7 +181,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_apart_ = last.explanation.certain and self._noise_explains_better(last.leaders.members, noisy)
         self.trained_labels_ = last.labels
         self._keep_candidates(found, failures, best, last)
-        report("fitting the model to all rows")
+        progress.phase("fitting the model to all rows")
         if self.simple:
             temperature = last.leaders.temperatures[last.leaders.members.index(best)]
             self.predictor_ = single_predictor(best.candidate, best.epoch, temperature, last, table, labels, seed)
@@ -234,7 +234,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
 
     def _search(
-        self, table: Table, labels: Labels, judge: Judge, seed: int, report: Report
+        self, table: Table, labels: Labels, judge: Judge, seed: int, progress: ProgressLines
     ) -> tuple[list[Judged], dict[Candidate, str]]:
         """The candidates, the best first, and those that could not be fitted, with the reason."""
         noisy, learners = labels.numbers, self._learners()
@@ -245,8 +245,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         count = number_of_folds(int(np.bincount(noisy).min()), self.folds, len(noisy))
         self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
         splits = self._splits(noisy, count, seed)
-        if self.verbose:
-            announce(f"fitting {len(noisy):,} rows takes up to about {budget:,.0f} s of one core")
+        progress.phase(f"fitting {len(noisy):,} rows takes up to about {budget:,.0f} s of one core")
         about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
         memory = Memory(None if callable(self.model) else self.memory, about)
         model = None if network is None else network.model
@@ -260,7 +259,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             budget,
             seed,
             self.n_jobs,
-            report,
+            progress,
             memory,
             model,
             self.plan_,
@@ -431,7 +430,3 @@ def _refuse_missing_labels(labels: Any) -> None:
 
 def _is_nan(label: object) -> bool:
     return isinstance(label, float) and math.isnan(label)
-
-
-def _silent(line: str) -> None:
-    """Says nothing."""

@@ -58,7 +58,7 @@ class Round:
 
 def first_round(members: Sequence[Judged], material: Material) -> Round:
     """The round whose labels are those that were given. Members that cannot be fitted on all splits are left out."""
-    material.report(f"{len(members)} leaders learn from all folds")
+    material.progress.phase(f"{len(members)} leaders learn from all folds")
     while True:
         try:
             return _round(members, material, material.labels.numbers, separation=0.0)
@@ -99,7 +99,7 @@ def _corrected(first: Round, way: Explanation, times: int, material: Material) -
         numbers = last.explanation.corrected
         if numbers is None:
             break
-        material.report(f"the leaders learn from corrected labels, {time} of {times}")
+        material.progress.phase(f"the leaders learn from corrected labels, {time} of {times}")
         try:
             last = _round(first.leaders.members, material, numbers, way.separation)
         except LearnerFailed:
@@ -113,7 +113,7 @@ def _helpful(first: Round, both: bool, material: Material, checked: int) -> tupl
     ways = [way for way in (plain, *([bold] if both and _differ(plain, bold) else [])) if way.corrected is not None]
     if not ways or len(material.splits) == 2:
         return None
-    material.report("checking whether corrected labels help")
+    material.progress.phase("checking whether corrected labels help")
     try:
         without = predictions_without(first.leaders, material, checked)
     except LearnerFailed:

@@ -13,6 +13,10 @@ from symloss import checks
 from symloss.robust.audit import Audit, audit_labels
 from symloss.robust.classifier import NOTHING_LEARNT, RobustClassifier
 
+MANY_LOOK_WRONG = (
+    "If you expect far fewer wrong labels, these features do not tell the classes apart, and difficult examples look "
+    "wrong: check some before you trust the list."
+)
 MANY = 0.3
 """The share of wrong labels above which a fit says what else it may mean."""
 
@@ -77,10 +81,7 @@ def warning_of_fit(model: RobustClassifier) -> str:
         return NOTHING_LEARNT
     if model.classes_apart_ or model.noise_rate_ <= MANY:
         return ""
-    return (
-        f"About {100 * model.noise_rate_:.0f} % of the labels look wrong. If you expect far fewer, these features do "
-        "not tell the classes apart, and difficult examples look wrong: check some before you trust the list."
-    )
+    return MANY_LOOK_WRONG
 
 
 def _numbers(truth: ArrayLike, names: np.ndarray) -> np.ndarray:

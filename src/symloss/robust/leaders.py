@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from symloss.robust.held_out import (
     predictions_in_parallel,
     stack,
 )
+from symloss.robust.progress import NoProgress, ProgressLines
 from symloss.robust.scaled_table import Table
 from symloss.robust.splits import Floats, Judge, Rows, Split
 
@@ -70,7 +71,7 @@ class Material:
         judge: of predictions for rows that are held out.
         seed: of the learners.
         jobs: processes that share the learners.
-        report: is told, in a line, what the leaders do.
+        progress: is told what the leaders do.
     """
 
     table: Table
@@ -79,7 +80,7 @@ class Material:
     judge: Judge
     seed: int
     jobs: int | None = None
-    report: Callable[[str], None] = lambda line: None
+    progress: ProgressLines = field(default_factory=NoProgress)
 
     def with_labels(self, numbers: Rows) -> Material:
         """The same with other labels: (N,), or (splits, N) if each split has its own."""
@@ -105,6 +106,7 @@ def learn(
         if isinstance(one, Failure):
             raise LearnerFailed(members[k].candidate, one)
         predictions[k] = one
+        material.progress.step(f"{len(predictions)} of {len(classical)} learners fitted again")
     networks = _trained(members, material, splits, predictions)
     return [predictions[k] for k in range(len(members))], networks
 
@@ -123,6 +125,7 @@ def _trained(
     trained: Modules = {}
     while chosen:
         networks.train_epoch()
+        material.progress.step(f"the leaders' networks learn, epoch {networks.epoch}")
         arrived = [k for k in chosen if members[k].epoch == networks.epoch]
         if not arrived:
             continue

@@ -10,17 +10,30 @@ EVERY = 2.0
 
 
 class ProgressLines:
-    """Writes lines to stderr, one every two seconds at most."""
+    """Writes lines to stderr, none of them twice: steps every two seconds at most, and every new phase."""
 
     def __init__(self) -> None:
-        self.last = 0.0
+        self.last, self.line = 0.0, ""
 
-    def report(self, line: str) -> None:
+    def step(self, line: str) -> None:
         """Write a line, unless the last one is recent."""
         now = time.monotonic()
         if now - self.last >= EVERY:
             self.last = now
+            self.phase(line)
+
+    def phase(self, line: str) -> None:
+        """Write a line. What it announces may take long."""
+        if line != self.line:
+            self.line = line
             announce(line)
+
+
+class NoProgress(ProgressLines):
+    """Says nothing."""
+
+    def phase(self, line: str) -> None:
+        """Do nothing."""
 
 
 def announce(line: str) -> None:
