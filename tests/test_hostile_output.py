@@ -11,6 +11,7 @@ import warnings
 import pytest
 
 from symloss import cli
+from symloss.cli import training as cli_training
 from symloss.cli.output import console, print_data, print_json, say, visible
 from symloss.report.csv_table import without_formula
 from symloss.runs.run_folder import RunFolder
@@ -136,6 +137,8 @@ def test_no_prediction_is_a_formula(command, monkeypatch, tmp_path, to_file):
         return prediction.Predictions(tuple(names), True, rows)
 
     monkeypatch.setattr(prediction, "predict", predict)
+    monkeypatch.setattr(cli_training, "holds_fit", lambda run: False)
+    monkeypatch.setattr(cli_training, "check_paths", lambda data: None)
     out = tmp_path / "p.csv"
     code, printed, _ = command("predict", tmp_path, "data", *(["--out", out] if to_file else []))
     assert code == 0

@@ -116,8 +116,8 @@ def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
 
 def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
     """The labels as they were when the fit learned from them; others are refused."""
+    from symloss.cli.audit_files import compose
     from symloss.data.origins import origins
-    from symloss.report.audit_writing import audit_document
     from symloss.robust.saved_audit import OF_AUDITS, load_audit, load_source
     from symloss.training.task import open_for_training
 
@@ -132,7 +132,7 @@ def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
     audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
     came_from = origins(source.data, data, label=source.label, image=source.image, skip_bad=source.skip_bad)
     notice = result["warning"] or ""
-    document = audit_document(audit, (), (), rows=came_from.rows, files=came_from.files, notice=notice)
+    document = compose(audit, (), came_from, notice=notice)
     return Found(audit, document, source, came_from, "the fit", result["learned"])
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from symloss.checks import shown_score
 from symloss.data.dataset import Inputs
 from symloss.data.origins import Origins
+from symloss.data.paths import spreadsheet_row
 from symloss.report.audit_document import AuditDocument, Suspect
 from symloss.report.audit_writing import audit_document, shortened, suspicious
 
@@ -58,8 +59,9 @@ def compose(
         if left < 0:
             break
         suspects.append(Suspect(place, picture, cells.get(rows[place], ()) if rows else ()))
+    shown_rows = None if rows is None else [spreadsheet_row(row) for row in rows]
     return audit_document(
-        audit, facts, suspects, columns, rows=rows, files=files, reader=reader, title=title, notice=notice
+        audit, facts, suspects, columns, rows=shown_rows, files=files, reader=reader, title=title, notice=notice
     )
 
 

@@ -59,6 +59,7 @@ def existing(spec: str) -> Path:
 
 
 def existing_test(given: str | Path, train: Path) -> Path:
+    """The path of test data, which must be of the same kind as the training data."""
     if given == "":
         raise ValueError("test must be an existing folder or file; got an empty text")
     test = Path(given)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from symloss.data.paths import spreadsheet_row
-
 
 @dataclass(frozen=True)
 class Suspect:
@@ -42,7 +40,7 @@ class AuditDocument:
         flagged: (N,), whether a label looks wrong.
         suspects: labels to show, the most suspicious first.
         columns: the names of the suspects' cells.
-        rows: the row of each example in its table; None where there is no table.
+        rows: the row of each example in its table, as a spreadsheet counts it; None where there is no table.
         files: the file of each example; None where there are none.
         reader: the command, or the call, that reads the CSV of decisions; empty if nothing does.
         notice: a warning for the top of the page; empty if there is none.
@@ -68,4 +66,4 @@ class AuditDocument:
         """What a person would look for: the file, the row of the table, or the number of the example."""
         if self.files is not None:
             return self.files[place]
-        return f"row {spreadsheet_row(self.rows[place])}" if self.rows is not None else f"example {self.index[place]}"
+        return f"row {self.rows[place]}" if self.rows is not None else f"example {self.index[place]}"

@@ -10,7 +10,6 @@ from html import escape
 import numpy as np
 
 from symloss.checks import shown_score
-from symloss.data.paths import spreadsheet_row
 from symloss.report.audit_document import AuditDocument, Suspect
 from symloss.report.heatmap import CELLS, Words, heat_map
 from symloss.report.html_document import html_document
@@ -120,7 +119,7 @@ def _suspect(document: AuditDocument, suspect: Suspect) -> str:
     data = {"index": document.index[place], "given": given, "suggested": suggested, "from": names[given]}
     data["to"] = names[suggested]
     if document.rows is not None:
-        data["row"] = spreadsheet_row(document.rows[place])
+        data["row"] = document.rows[place]
     if document.files is not None:
         data["file"] = document.files[place]
     attributes = "".join(f' data-{key}="{escape(str(value))}"' for key, value in data.items())

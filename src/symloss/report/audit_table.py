@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Iterator
 
-from symloss.data.paths import spreadsheet_row
 from symloss.report.audit_document import AuditDocument
 from symloss.report.csv_table import without_formula
 
@@ -28,7 +27,7 @@ def _lines(document: AuditDocument) -> Iterator[list[object]]:
     flags, given, predicted = (part.tolist() for part in (document.flagged, document.given, document.predicted))
     scores = document.label_scores.tolist()
     for place, index in enumerate(document.index.tolist()):
-        row = [] if document.rows is None else [spreadsheet_row(document.rows[place])]
+        row = [] if document.rows is None else [document.rows[place]]
         file = [without_formula(document.files[place])] if document.files else []
         labels = [flags[place], f"{scores[place]:.6g}", names[given[place]], names[predicted[place]]]
         yield [index, *row, *file, *labels]

@@ -145,28 +145,28 @@ def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Jud
     return [one for one in chosen if one not in surplus]
 
 
-def any_told_from_majority(
-    found: Sequence[Judged], rows: Rows, noisy: Rows, sample_weight: Floats | None = None
+def told_from_majority(
+    predictions: Probabilities, rows: Rows, noisy: Rows, sample_weight: Floats | None, tries: int
 ) -> bool:
-    """Whether a candidate is better than always predicting the most frequent class, in accuracy or balanced accuracy.
+    """Whether predictions are better than always the most frequent class, in accuracy or in balanced accuracy.
 
     Args:
-        found: all candidates.
-        rows: those that are held out, in the order of their predictions. Large data use the first of them.
+        predictions: (n, C), for rows that were held out.
+        rows: (n,), which ones.
         noisy: (N,), the labels of all rows.
         sample_weight: (N,), what each row counts.
+        tries: how many candidates there were. The best of many guesses looks better than one, so that they and both
+            measures share the level.
     """
-    # The best of many guesses looks better than one: the level is shared by all candidates and both measures.
-    errors = NormalDist().inv_cdf(1 - BY_CHANCE / (2 * len(found)))
+    errors = NormalDist().inv_cdf(1 - BY_CHANCE / (2 * tries))
+    classes = predictions.shape[1]
     for balanced in (False, True):
         judge = Judge.of(noisy, sample_weight, balanced=balanced)
-        for one in found:
-            seen = rows[: len(one.predictions)]
-            majority = np.bincount(noisy[seen], judge.weights[seen], one.predictions.shape[1]).argmax()
-            always = np.eye(one.predictions.shape[1])[np.full(len(seen), majority)]
-            gain = judge.right(one.predictions, seen) - judge.right(always, seen)
-            if gain.mean() > max(errors * standard_error(gain), 0.0):
-                return True
+        majority = np.bincount(noisy[rows], judge.weights[rows], classes).argmax()
+        always = np.eye(classes)[np.full(len(rows), majority)]
+        gain = judge.right(predictions, rows) - judge.right(always, rows)
+        if gain.mean() > max(errors * standard_error(gain), 0.0):
+            return True
     return False
 
 

@@ -30,11 +30,11 @@ from symloss.losses.create import create_loss
 from symloss.noise.calibration import noise_rate_interval
 from symloss.robust.candidate_search import LOSSES, Search, run, within_budget
 from symloss.robust.candidates import Candidate, Factory
-from symloss.robust.choice import Judged, any_told_from_majority, cannot_be_told_from, leaders, winner
+from symloss.robust.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
 from symloss.robust.correction import Round, first_round, last_round
 from symloss.robust.explanation import Explanation, noise_explains_better
 from symloss.robust.held_out import Labels, rows_held_out
-from symloss.robust.input_array import as_array
+from symloss.robust.input_array import as_array, refuse_gaps, refuse_missing_labels, refuse_texts
 from symloss.robust.label_scores import label_scores
 from symloss.robust.leaders import Material, log
 from symloss.robust.learners import KINDS, check_kinds
@@ -165,13 +165,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
         progress = ProgressLines() if self.verbose else NoProgress()
         found, failures = self._search(table, labels, judge, seed, progress)
-        self.learned_ = any_told_from_majority(found, rows_held_out(self.folds_), noisy, weights)
-        if not self.learned_:
-            warnings.warn(NOTHING_LEARNT, stacklevel=4)
         best = winner(found)
         lead, rounds = self._leaders_and_rounds(found)
         material = Material(table, labels, self.folds_, judge, seed, self.n_jobs, progress)
-        last = self._last_round(lead if not self.simple or best in lead else [best, *lead], rounds, material)
+        first = first_round(lead if not self.simple or best in lead else [best, *lead], material)
+        self.learned_ = self._told_from_majority(found, first, noisy, weights)
+        if not self.learned_:
+            warnings.warn(NOTHING_LEARNT, stacklevel=4)
+        last = self._last_round(first, rounds, material)
         # What predicts may be fewer than the leaders, or one of them: the budget decides.
         best = best if self.simple else winner(last.leaders.members)
         self._keep_choice(best, judge)
@@ -211,11 +212,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
         """The features as (N, d), and the labels as numbers."""
         features, y = as_array(features), as_array(y)
-        _refuse_texts(features)
-        _refuse_missing_labels(y)
+        refuse_texts(features)
+        refuse_missing_labels(y)
         self.encoder_ = TableEncoder().fit(features) if is_mixed_table(features) else None
         if self.encoder_ is None:
-            _refuse_gaps(features)
+            refuse_gaps(features)
             features, y = validate_data(
                 self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
             )
@@ -290,8 +291,15 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return leaders(found, self.plan_.leaders), min(self.rounds, self.plan_.rounds)
         return within_budget(leaders(found), self.rounds, len(self.folds_), self.shape_, self.budget_)
 
-    def _last_round(self, lead: Sequence[Judged], rounds: int, material: Material) -> Round:
-        first = first_round(lead, material)
+    def _told_from_majority(self, found: Sequence[Judged], first: Round, noisy: Rows, weights: Any) -> bool:
+        """Whether a candidate, or the mean of the leaders, which all rows judge, knows more than the majority."""
+        rows = rows_held_out(self.folds_)
+        every = [*((one.predictions, rows) for one in found), (first.explanation.scores, np.arange(len(noisy)))]
+        return any(
+            told_from_majority(predicted, of[: len(predicted)], noisy, weights, len(found)) for predicted, of in every
+        )
+
+    def _last_round(self, first: Round, rounds: int, material: Material) -> Round:
         if not self.learned_:  # there is nothing to correct labels by
             return first
         checked = 1 if len(material.labels.numbers) > FOLDS_UP_TO else len(self.folds_)
@@ -391,42 +399,3 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _refuse_gaps(features: Any) -> None:
-    if isinstance(features, np.ndarray) and features.dtype.kind == "f" and features.ndim:
-        rows = len(features)
-        bad = rows - int(np.isfinite(features).all(tuple(range(1, features.ndim))).sum())
-        if bad:
-            raise ValueError(
-                f"X must hold finite numbers; got NaN or inf in {bad:,} of {rows:,} rows: in a DataFrame missing "
-                "values are filled in"
-            )
-
-
-def _refuse_texts(features: Any) -> None:
-    if sparse.issparse(features) or hasattr(features, "columns"):
-        return
-    first = np.asarray(features[:1] if hasattr(features, "__len__") else features, object).ravel()[:1]
-    if len(first) and isinstance(first[0], str):
-        raise ValueError(
-            f"X must hold numbers, or be a DataFrame; got texts such as {checks.brief(first[0])}: turn texts into "
-            "embeddings first (docs/text.md)"
-        )
-
-
-def _refuse_missing_labels(labels: Any) -> None:
-    """Labels that cannot be sorted would end in an error that names no row."""
-    found = np.asarray(labels, object) if isinstance(labels, list | tuple) else np.asarray(labels)
-    if found.ndim != 1 or found.dtype.kind != "O":
-        return
-    missing = [row for row, label in enumerate(found) if label is None or _is_nan(label)]
-    if missing:
-        raise ValueError(f"y must have a label in every row; got {found[missing[0]]} in row {missing[0]} (from 0)")
-    kinds = sorted({"text" if isinstance(label, str) else "number" for label in found})
-    if len(kinds) > 1:
-        raise ValueError("y must hold labels of one type; got numbers and texts")
-
-
-def _is_nan(label: object) -> bool:
-    return isinstance(label, float) and math.isnan(label)
