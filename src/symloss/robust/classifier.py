@@ -250,20 +250,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
         memory = Memory(None if callable(self.model) else self.memory, about)
         model = None if network is None else network.model
+        losses, plan = self._losses(), self.plan_
         search = Search(
-            table,
-            labels,
-            splits,
-            judge,
-            learners,
-            self._losses(),
-            budget,
-            seed,
-            self.n_jobs,
-            progress,
-            memory,
-            model,
-            self.plan_,
+            table, labels, splits, judge, learners, losses, budget, seed, self.n_jobs, progress, memory, model, plan
         )
         self.shape_, self.budget_ = search.shape, budget
         found = run(search)
