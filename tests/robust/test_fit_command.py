@@ -205,10 +205,7 @@ def test_the_folder_is_called_after_the_data():
     ("arguments", "message"),
     [
         (["--out", "model"], "model holds a fit with other settings (budget); choose another --out, or replace it"),
-        (
-            ["--out", "."],
-            "--out must be a new or empty folder, or that of another fit; got '.', which holds 'bugs.csv'",
-        ),
+        (["--out", "."], "--out must not be the current folder, or one above it; got '.'"),
         (["--out", "bugs.csv"], "--out must be a folder; got the file 'bugs.csv'"),
         (["--out", "bugs.csv/deeper"], "bugs.csv/deeper cannot be written: bugs.csv is a file"),
         (["--noise", "sym:0.2"], "noise must be left out for data of your own"),

@@ -51,7 +51,7 @@ from symloss.robust.threads import one_thread
 FLOATS = [np.float64, np.float32]
 NOTHING_LEARNT = (
     "Nothing was learnt from these features: no learner predicts the labels better than the most frequent class does. "
-    "So nothing can be said of the labels."
+    "The labels cannot be judged."
 )
 BUDGET, ORDINARY_TRAININGS = 45.0, 4
 """Seconds of one core that a fit takes by default, or so many trainings of the network where that is more."""

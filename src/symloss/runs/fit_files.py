@@ -40,6 +40,8 @@ def refuse_other_folder(folder: Path) -> None:
     """Raise ValueError unless a fit may be written to a folder: a new or empty one, or that of another fit."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out must be a folder; got the file {str(folder)!r}")
+    if Path.cwd().is_relative_to(folder.resolve()):  # it is replaced as a whole, and would vanish below the user's feet
+        raise ValueError(f"--out must not be the current folder, or one above it; got {str(folder)!r}")
     held = [entry.name for entry in folder.iterdir() if entry.name != WORK] if folder.is_dir() else []
     if held and not is_saved_fit(folder):
         raise ValueError(
