@@ -68,12 +68,29 @@ def _beside(path: Path) -> tuple[Path, Path]:
 
 
 @contextlib.contextmanager
+def _alone_below(folder: Path) -> Iterator[None]:
+    """Wait until no other process replaces a folder inside this one. A process that is killed holds nobody up."""
+    try:
+        import fcntl  # noqa: PLC0415 (Windows has none)
+    except ImportError:
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+@contextlib.contextmanager
 def write_whole_folder(path: Path, drop: Collection[str] = ()) -> Iterator[Path]:
     """Write a folder wholly or not at all.
 
     Yields an empty folder beside ``path``. When the block ends without an error, that folder takes the place of
     ``path``. A process that is killed leaves the old folder, the new one, or neither for :func:`repair_folder` to put
-    back. Other entries of the old folder, such as notes, are carried over.
+    back. Two processes write one after the other. Other entries of the old folder, such as notes, are carried over.
 
     Args:
         path: the folder; it need not exist.
@@ -81,37 +98,43 @@ def write_whole_folder(path: Path, drop: Collection[str] = ()) -> Iterator[Path]
     """
     path = Path(os.path.realpath(path))
     new, old = _beside(path)
-    try:
-        with clear_write_errors(path):
-            repair_folder(path)
-            _remove(new)
-            new.mkdir(parents=True)
-        yield new
-        with clear_write_errors(path):
-            _carry_over(path, new, drop)
-            sync_folder(new)
-            if path.exists():
-                os.rename(path, old)
-            with contextlib.suppress(FileNotFoundError):  # a reader has put it into its place already
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone_below(path.parent):
+        try:
+            with clear_write_errors(path):
+                _repair(path)
+                _remove(new)
+                new.mkdir()
+            yield new
+            with clear_write_errors(path):
+                _carry_over(path, new, drop)
+                sync_folder(new)
+                if path.exists():
+                    os.rename(path, old)
                 os.rename(new, path)
-            sync_folder(path.parent)
-    except BaseException:
-        repair_folder(path)
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+                sync_folder(path.parent)
+        except BaseException:
+            _repair(path)
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def repair_folder(path: Path | str) -> None:
     """Finish what a process that was killed inside :func:`write_whole_folder` left: every reader calls it first."""
     path = Path(os.path.realpath(path))
+    if _beside(path)[1].is_dir():
+        with _alone_below(path.parent):
+            _repair(path)
+
+
+def _repair(path: Path) -> None:
     new, old = _beside(path)
-    if not old.is_dir():
-        return
-    if not path.exists():
-        with contextlib.suppress(FileNotFoundError):  # another process has just done it
+    if old.is_dir():
+        if not path.exists():
             os.rename(new if new.is_dir() else old, path)
-    shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _remove(folder: Path) -> None:

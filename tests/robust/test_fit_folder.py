@@ -1,5 +1,6 @@
 """The folder of a fit is one thing: kills, full disks, damaged files, values that cannot be, what it does not hold."""
 
+import contextlib
 import errno
 import itertools
 import json
@@ -369,3 +370,25 @@ def test_the_result_is_kept(fits, saved):
         one["learner"] for one in json.loads((saved / "model.json").read_text())["model"]["members"]
     }
     assert (saved / RESULT).is_file()
+
+
+def test_two_processes_that_write_one_folder_do_not_mix_their_models(fits, tmp_path):
+    """They take turns, although both began at the same moment."""
+    processes = []
+    for fit in fits:
+        process = os.fork()
+        if process == 0:
+            with contextlib.suppress(BaseException):
+                for _ in range(8):
+                    fit.write(tmp_path / "model")
+                os._exit(0)
+            os._exit(1)
+        processes.append(process)
+    while processes:
+        done, status = os.waitpid(processes[0], os.WNOHANG)
+        if done:
+            assert os.waitstatus_to_exitcode(status) == 0
+            processes.pop(0)
+        repair_folder(tmp_path / "model")  # as a reader would do at any moment
+    assert classes_of(tmp_path / "model") in (OLD, NEW)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
