@@ -18,6 +18,7 @@ from in_turn import in_turn
 from refusals import refused
 from resigned import resign
 from sklearn.tree import DecisionTreeClassifier
+from skops.io import dumps
 from test_fit_command import write_table
 
 from symloss import RobustClassifier, writing
@@ -301,15 +302,14 @@ def test_a_loaded_model_predicts_the_same(rows, tmp_path, kind):
 
 
 def test_a_file_cannot_name_other_types(rows, tmp_path):
-    skops = pytest.importorskip("skops.io")
     fitted = RobustClassifier(learners=["logistic"], rounds=1, folds=2).fit(*rows)
     description = save_predictor(fitted.predictor_, tmp_path)
     parts = {"scaler": fitted.predictor_.scaler, "estimators": [os.path.join]}
-    (tmp_path / "learners.skops").write_bytes(skops.dumps(parts))
+    (tmp_path / "learners.skops").write_bytes(dumps(parts))
     with pytest.raises(Exception, match=r"posixpath.join"):
         load_predictor(description, tmp_path)
     parts["estimators"] = [DecisionTreeClassifier().fit(*rows)] * len(description["members"])
-    (tmp_path / "learners.skops").write_bytes(skops.dumps(parts))
+    (tmp_path / "learners.skops").write_bytes(dumps(parts))
     with pytest.raises(Exception, match=r"sklearn.tree._tree.Tree"):
         load_predictor(description, tmp_path)
 
