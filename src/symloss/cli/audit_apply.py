@@ -29,15 +29,15 @@ def refuse_choice(chosen: list[str], apply: bool) -> None:
         )
 
 
-def effect(audit: Audit, labels: dict[int, str]) -> list[str]:
+def effect(audit: Audit, labels: dict[int, str]) -> str:
     """What the corrections are expected to do, in words."""
     from symloss.report.audit_decisions import expected_effect
 
     mended, broken = expected_effect(audit, labels)
-    return [
+    return (
         f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} and "
         f"breaks about {broken:.0f}."
-    ]
+    )
 
 
 def target(source: LabelSource, out: Path, overwrite: bool) -> Path:

@@ -80,8 +80,8 @@ def audit(
         print_json(_as_json(found, top, files))
     else:
         _print(found, top)
-        for line in effect(found.audit, labels) if apply else ():
-            say(line)
+        if apply:
+            say(effect(found.audit, labels))
         for file in files:
             say(f"written to {visible(str(file))}", err=True)
     if not found.learned:
