@@ -339,6 +339,9 @@ def test_a_leader_that_cannot_learn_from_corrected_labels_ends_no_fit(monkeypatc
     model = quick(learners=["k-nn", "logistic"], budget=5).fit(features, labels)
     assert "k-nn" in calls
     assert {member.candidate.learner for member in model.predictor_.members} == {"logistic"}
+    used = model.candidates_["candidate"][model.candidates_["averaged"]]
+    assert model.learner_ == "logistic"
+    assert all(name.startswith("logistic") for name in used)
     assert model.score(features, true) > 0.8
 
 

@@ -173,22 +173,26 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not self.learned_:
             warnings.warn(NOTHING_LEARNT, stacklevel=4)
         last = self._last_round(first, rounds, material)
-        # What predicts may be fewer than the leaders, or one of them: the budget decides.
-        best = best if self.simple else winner(last.leaders.members)
+        progress.phase("fitting the model to all rows")
+        used = last.leaders.members
+        if self.simple:
+            best = best if best in used else winner(used)
+            temperature = last.leaders.temperatures[used.index(best)]
+            self.predictor_ = single_predictor(best.candidate, best.epoch, temperature, last, table, labels, seed)
+        else:
+            refit = self.plan_ is not None and self.plan_.refit
+            self.predictor_ = mean_predictor(last, table, labels, seed, refit=refit)
+            # The budget may leave fewer than the leaders, and some cannot be fitted to all rows.
+            fitted = [member.candidate for member in self.predictor_.members]
+            used = tuple(one for one in used if one.candidate in fitted)
+            best = winner(used)
         self._keep_choice(best, judge)
         networks = [one.candidate for one in found if one.candidate.learner == "network"]
         self.label_scores_ = label_scores(last.explanation, networks, material)
         self._keep_labels(last.explanation, noisy)
         self.classes_apart_ = last.explanation.certain and self._noise_explains_better(last.leaders.members, noisy)
         self.trained_labels_ = last.labels
-        self._keep_candidates(found, failures, best, last)
-        progress.phase("fitting the model to all rows")
-        if self.simple:
-            temperature = last.leaders.temperatures[last.leaders.members.index(best)]
-            self.predictor_ = single_predictor(best.candidate, best.epoch, temperature, last, table, labels, seed)
-        else:
-            refit = self.plan_ is not None and self.plan_.refit
-            self.predictor_ = mean_predictor(last, table, labels, seed, refit=refit)
+        self._keep_candidates(found, failures, best, used)
         return self
 
     def _check_parameters(self) -> None:
@@ -324,7 +328,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.posterior_ = posterior
 
     def _keep_candidates(
-        self, found: Sequence[Judged], failures: dict[Candidate, str], best: Judged, last: Round
+        self, found: Sequence[Judged], failures: dict[Candidate, str], best: Judged, used: Sequence[Judged]
     ) -> None:
         rows = rows_held_out(self.folds_)
         top = found[0]
@@ -339,7 +343,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "standard_error": np.array([*(one.error for one in found), *unknown]),
             "clean_accuracy_estimate": np.array([*estimates, *unknown]),
             "cannot_be_told_from_best": np.array([*(cannot_be_told_from(top, one) for one in found), *none]),
-            "averaged": np.array([*(one in last.leaders.members for one in found), *none]),
+            "averaged": np.array([*(one in used for one in found), *none]),
             "chosen": np.array([*(one is best for one in found), *none]),
             "failure": np.array([*(None for _ in found), *failures.values()], object),
         }
