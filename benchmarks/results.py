@@ -94,7 +94,7 @@ def page(loss: dict[str, Any], head: dict[str, Any], training: dict[str, Any]) -
 
 
 def others(before: str) -> str:
-    """The last sections of the page as they are: those of `symloss bench tokens`, counted.py and fused.py."""
+    """The last sections of the page as they are: those of `symloss bench tokens` and counted.py."""
     _, heading, sections = before.partition("\n## Heads of a language model")
     return heading + sections
 

@@ -35,7 +35,7 @@ torch.set_num_threads(1)
 
 @atexit.register
 def _hide_what_triton_says_at_the_end() -> None:
-    """Triton lists hundreds of its own functions as leaked when a process ends that has imported it."""
+    """Hide Triton's list of leaked functions. Where torch brings Triton along, its compiler imports it."""
     if "triton._C.libtriton" in sys.modules:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from drawing import canvas, save
 
-from symloss.losses.scores import auto_temperature
+from symloss.losses.layers import auto_temperature
 
 CLASSES = [round(10 ** (exponent / 10)) for exponent in range(4, 53)]
 

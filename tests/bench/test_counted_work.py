@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +11,9 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
+import symloss
 from symloss.bench import counted_ways
-from symloss.bench.counted_work import CountedWork, Counts, extent, forward_and_backward
+from symloss.bench.counted_work import CountedWork, Traffic, extent, forward_and_backward
 from symloss.losses.create import create_loss
 
 N, C = 64, 50
@@ -91,32 +93,14 @@ def test_cross_entropy_by_hand():
     assert 3 * SCORES <= found.peak < 3 * SCORES + 16
 
 
-@pytest.mark.parametrize(("classes", "dtype", "reads"), [(C, torch.float32, 1), (10_000, torch.bfloat16, 2)])
-def test_a_fused_kernel_by_hand(classes, dtype, reads):
-    """It reads scores and writes the gradient, which backward multiplies by what comes from above."""
-    z, labels = meta(N, classes, dtype=dtype), meta(N, dtype=torch.int64)
-    size = extent(z)
-    found = counted_ways.fused_work(create_loss("gce"), z, labels)
-    few = 60 * A_NUMBER_EACH
-    assert (reads + 1) * size < found.read < (reads + 1) * size + few
-    assert 2 * size < found.written < 2 * size + few
-    assert size <= found.kept < size + few
-    assert size < found.peak < size + few
-    overwriting = counted_ways.fused_work(create_loss("gce", overwrite=True), z, labels)
-    assert overwriting.peak < few
-    assert (overwriting.read, overwriting.launches) == (found.read, found.launches)
-
-
-def test_every_way_is_counted_without_a_compiler():
-    rows = list(counted_ways.count_ways(N, C, torch.float32, compiled=False))
-    assert {(row["loss"], row["way"]) for row in rows} >= {
-        ("cross-entropy", "torch, eager"),
-        ("gce", "plain formulas, eager"),
-        ("sgce/l2", "operations of torch"),
-        ("sgce", "fused kernel, overwrite"),
-    }
-    by_way = {row["way"]: row["read"] for row in rows if row["loss"] == "gce"}
-    assert by_way["fused kernel"] < by_way["operations of torch"] < by_way["plain formulas, eager"]
+def test_eager_ways_are_counted():
+    rows = list(counted_ways.count_eager(N, C, torch.float32))
+    by_way = {(row["loss"], row["way"]): row for row in rows}
+    assert by_way["cross-entropy", "torch"]["launches"] == 5
+    for name in counted_ways.EAGER_LOSSES:
+        plain, fast = (by_way[name, way] for way in ("plain formulas", "torch operations"))
+        assert fast["read"] + fast["written"] < plain["read"] + plain["written"]
+        assert by_way[name, "torch operations, overwrite"]["kept"] < SCORES <= fast["kept"]
     json.dumps(rows)
 
 
@@ -141,16 +125,83 @@ def test_kernels_of_inductor_count_what_they_access():
 
 
 def test_rows_scale():
-    assert Counts(1, 2, 3, 4, 5).times(0.5) == Counts(0.5, 1, 3, 2, 2.5)
+    assert Traffic(1, 2, 3).times(0.5) == Traffic(0.5, 1, 3)
+
+
+def needs_compiler(test):
+    """Mark a test that compiles with inductor, which uses torch's own deprecated jit."""
+    found = any(map(shutil.which, ("c++", "g++", "clang++")))
+    test = pytest.mark.skipif(not found, reason="torch.compile needs a C++ compiler")(test)
+    return pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")(test)
+
+
+def compiled(step):
+    """Bytes, as a multiple of the scores', and launches."""
+    scores = meta(64, 1000)
+    with torch._inductor.config.patch(compile_threads=1):  # no pool of processes for a small function
+        found = counted_ways.compiled_work(step, scores)
+    torch._dynamo.reset()
+    return found.moved / extent(scores), found.launches
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_compiled_cross_entropy_by_hand():
+    """Forward reads the scores; backward reads them again and writes the gradient."""
+    multiple, launches = compiled(F.cross_entropy)
+    assert multiple == pytest.approx(3, abs=0.1)
+    assert launches == 4
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("name", ["gce", "sgce", "alpha-mae", "nce", "sgce/l2", "alpha-mae/l2"])
+def test_a_compiled_loss_needs_no_more_than_cross_entropy(name):
+    base, _, normalize = name.partition("/")
+    multiple, launches = compiled(create_loss(base, normalize=normalize or None))
+    assert multiple <= 3.1
+    assert launches <= 4
+
+
+SCRIPT = str(Path(__file__).parents[2] / "benchmarks" / "counted.py")
+
+
+def run_script(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", [SCRIPT, *arguments])
+    runpy.run_path(SCRIPT, run_name="__main__")
+    return capsys.readouterr()
 
 
 def test_the_script_prints_a_table(monkeypatch, capsys):
-    monkeypatch.setattr(counted_ways, "SIZES", ((N, C, torch.float32),))
-    script = str(Path(__file__).parents[2] / "benchmarks" / "counted.py")
-    monkeypatch.setattr(sys, "argv", [script, "--no-compiled"])
-    runpy.run_path(script, run_name="__main__")
-    lines = capsys.readouterr().out.splitlines()
-    assert "| cross-entropy | torch, eager | 3.10 | 3.00 | 6.10 | 5 | 3.00 | 1.00 |" in lines
-    monkeypatch.setattr(sys, "argv", [script, "--no-compiled", "--json"])
-    runpy.run_path(script, run_name="__main__")
-    assert json.loads(capsys.readouterr().out)["rows"][0]["launches"] == 5
+    """Losses that need more than cross-entropy are marked; names and progress are those of the losses asked for."""
+
+    def played(step, scores):
+        more = 2 if isinstance(step, symloss.SGCE) and step.normalize == "l2" else 0
+        return Traffic(2 * extent(scores), (1 + more) * extent(scores), 4 + more)
+
+    monkeypatch.setattr(counted_ways, "compiled_work", played)
+    shown = run_script(monkeypatch, capsys, "--losses", "gce,sgce")
+    assert shown.out.splitlines()[-5:] == [
+        "| loss | raw bytes | raw launches | l2 bytes | l2 launches | why |",
+        "|---|---:|---:|---:|---:|---|",
+        "| torch cross_entropy | 3.00 | 4 | - | - | |",
+        "| gce | 3.00 | 4 | 3.00 | 4 | |",
+        "| sgce | 3.00 | 4 | 5.00 | 6 | unexplained |",
+    ]
+    assert "2 of 2: sgce, raw: 3.00, 4 launches" in shown.err
+    rows = json.loads(run_script(monkeypatch, capsys, "--full", "--json").out)["rows"]
+    small = [row["loss"] for row in rows if row["c"] == 1000]
+    assert small == ["torch cross_entropy", *symloss.list_losses()]
+    assert [row["loss"] for row in rows[len(small) :]] == ["torch cross_entropy", "gce", "sgce", "alpha-mae", "nce"]
+    assert rows[0]["raw"]["launches"] == 4
+
+
+def test_the_script_counts_without_a_compiler(monkeypatch, capsys):
+    shown = run_script(monkeypatch, capsys, "--eager")
+    assert "| cross-entropy | torch | 6.01 | 5 | 3.00 | 1.00 |" in shown.out.splitlines()
+
+
+def test_the_script_names_a_misspelt_loss(monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        run_script(monkeypatch, capsys, "--losses", "gec")
+    assert "did you mean 'gce'?" in capsys.readouterr().err

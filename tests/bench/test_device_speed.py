@@ -12,12 +12,9 @@ from typer.testing import CliRunner
 
 from symloss.bench import device_speed
 from symloss.bench.device_speed import Gauge, GpuGauge, Way, Ways
-from symloss.bench.fused_switch import fused_kernels
 from symloss.bench.measure import Timing
 from symloss.cli import app
-from symloss.losses import device_choice
 from symloss.losses.create import create_loss
-from symloss.losses.fused.on_gpu import OnGpu
 
 FEW = [(6, 5, torch.float32)]
 
@@ -35,10 +32,10 @@ def test_losses_are_compared_on_any_device():
     row = of_losses()
     assert next(iter(row["ratios"])) == "torch cross_entropy"
     assert row["ratios"]["torch cross_entropy"] == 1
-    assert {f"{name}, plain formulas, compiled" for name in device_speed.LOSSES} <= set(row["ratios"])
+    ways = ("torch operations", "plain formulas", "compiled")
+    assert {f"{name}, {way}" for name in device_speed.LOSSES for way in ways} <= set(row["ratios"])
     assert set(row["extra_bytes"]) == set(row["seconds"]) == set(row["ratios"])
     assert (row["n"], row["c"], row["dtype"]) == (6, 5, "float32")
-    assert "fused kernels are left out: they need Triton and a GPU" in row["left_out"]
     json.dumps(row)
 
 
@@ -50,17 +47,15 @@ def test_heads_are_compared_on_any_device():
 
 
 def test_every_way_computes_its_loss():
-    """Ways of one loss agree, with fused kernels in Triton's interpreter."""
-    pytest.importorskip("triton")
     generator = torch.Generator().manual_seed(0)
     scores, labels = torch.randn(6, 5, generator=generator), torch.arange(6) % 5
-    found = device_speed.loss_ways(True, as_it_is)
+    found = device_speed.loss_ways(as_it_is)
     for name, way in found.ways.items():
         base, _, normalize = name.partition(",")[0].partition("/")
         loss = F.cross_entropy if base.startswith("torch") else create_loss(base, normalize=normalize or None)
         expected, z = scores.clone().requires_grad_(), scores.clone().requires_grad_()
         loss(expected, labels).backward()
-        with fused_kernels("fused" in name), way.context():
+        with way.context():
             way.step(z, labels).backward()
         torch.testing.assert_close(z.grad, expected.grad, rtol=1e-4, atol=1e-6)
 
@@ -78,30 +73,11 @@ def test_every_run_has_new_scores_and_the_time_of_the_gauge(monkeypatch):
             prepare()()
             return Timing(2.0, 0)
 
-    monkeypatch.setattr(device_speed, "loss_ways", lambda fused, compiler: Ways({"base": Way(overwriting)}, []))
+    monkeypatch.setattr(device_speed, "loss_ways", lambda compiler: Ways({"base": Way(overwriting)}, []))
     (row,) = device_speed.measure_losses_on("cpu", 1, Fixed(), FEW, as_it_is)
     assert row["seconds"] == {"base": 2.0}
     assert len(seen) == 4
     assert all(scores.equal(seen[0]) and scores.any() for scores in seen)
-
-
-def is_fused():
-    return isinstance(device_choice.computing_for(create_loss("gce").loss, 5, None, torch.zeros(2, 5)), OnGpu)
-
-
-def test_fused_kernels_are_switched_and_come_back():
-    with fused_kernels(True):
-        assert is_fused()
-        with fused_kernels(False):
-            assert not is_fused()
-        assert is_fused()
-    assert not is_fused()
-
-
-def test_fused_kernels_come_back_after_an_error():
-    with pytest.raises(ValueError, match="shape"), fused_kernels(True):
-        create_loss("gce")(torch.zeros(2, 5), torch.zeros(3, 5))
-    assert not is_fused()
 
 
 @pytest.fixture

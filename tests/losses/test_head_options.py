@@ -12,7 +12,7 @@ from symloss.losses.fast import products
 from symloss.losses.fast.head_parts import Head
 from symloss.losses.fast.labelled import Labelled
 from symloss.losses.fast.linear_head import Allowance, _Blocks
-from symloss.losses.scores import HALF
+from symloss.losses.logits import HALF
 
 GCE = RECORDS["gce"].loss()
 

@@ -18,8 +18,8 @@ from torch.nn.functional import cross_entropy
 import symloss
 from symloss import functional
 from symloss.losses import flat_scores
+from symloss.losses.layers import auto_temperature
 from symloss.losses.leaves import CE, GCE
-from symloss.losses.scores import auto_temperature
 
 ROOT = Path(__file__).parents[2]
 SIZES = (11, 100, 1_000, 50_257, 151_936)

@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import symloss
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.heads import linear_loss
+from symloss.losses.layers import EpsSoftmax
 from symloss.losses.leaves import CE, GCE, MAE
-from symloss.losses.scores import EpsSoftmax
 
 N, C = 6, 5
 aten = torch.ops.aten

@@ -23,8 +23,8 @@ from torch.utils.checkpoint import checkpoint
 
 import symloss
 from symloss import functional
+from symloss.losses.layers import EpsSoftmax
 from symloss.losses.leaves import GCE, MAE
-from symloss.losses.scores import EpsSoftmax
 
 SCORES, LABELS = random_scores(3, CLASSES), random_labels(3)
 MASKED = SCORES.masked_fill(torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]).bool(), -torch.inf)

@@ -7,7 +7,7 @@ from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion
 from symloss.losses.flat_scores import MANY
-from symloss.losses.scores import UnitScores
+from symloss.losses.layers import UnitScores
 from symloss.losses.spec import parse
 
 AnyCriterion = str | Loss | Criterion

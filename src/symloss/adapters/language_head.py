@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Partial
 from torch.nn import functional as F  # noqa: N812
 
-from symloss.losses.scores import SoftCap
+from symloss.losses.layers import SoftCap
 
 FACTORS = ("logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 """Names under which configurations keep a factor of the scores, or what they are divided by."""

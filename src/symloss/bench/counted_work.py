@@ -7,7 +7,7 @@ cache saves. An operation counts as one launch, although some launch several ker
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,28 +30,42 @@ SCATTERS = {aten.scatter_, aten.scatter_add_}
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What a computation takes."""
+class Traffic:
+    """Bytes that a computation moves, and how often it launches a kernel."""
 
     read: float
     """Bytes read."""
     written: float
     """Bytes written."""
     launches: int
-    """Operations that read or write."""
-    peak: float
-    """The most bytes that were taken at a time, without those that were there before."""
-    kept: float = 0
-    """Bytes that stay taken between forward and backward."""
+    """Operations or kernels that read or write."""
 
-    def times(self, factor: float) -> Counts:
-        """The same for ``factor`` times as many rows. The number of launches stays.
+    @property
+    def moved(self) -> float:
+        """Bytes read and written.
 
-        >>> Counts(3, 2, 1, 5).times(2)
-        Counts(read=6, written=4, launches=1, peak=10, kept=0)
+        >>> Traffic(3, 2, 1).moved
+        5
         """
-        sizes = {name: value * factor for name, value in asdict(self).items() if name != "launches"}
-        return Counts(launches=self.launches, **sizes)
+        return self.read + self.written
+
+    def times(self, factor: float) -> Traffic:
+        """Return the traffic of ``factor`` times as many rows. The number of launches stays the same.
+
+        >>> Traffic(3, 2, 1).times(2)
+        Traffic(read=6, written=4, launches=1)
+        """
+        return Traffic(self.read * factor, self.written * factor, self.launches)
+
+
+@dataclass(frozen=True)
+class Counts(Traffic):
+    """Traffic and memory of a computation."""
+
+    peak: float
+    """Largest number of bytes allocated at a time, without those allocated before."""
+    kept: float = 0
+    """Bytes that stay allocated between forward and backward."""
 
 
 class CountedWork(TorchDispatchMode):
@@ -87,7 +101,7 @@ class CountedWork(TorchDispatchMode):
         return sum(self._live.values())
 
     def launch(self, name: str, read: int, written: int) -> None:
-        """Count one launch, also one that is no operation of torch."""
+        """Count one launch."""
         self.seen.append((name, read, written))
         self.read += read
         self.written += written

@@ -23,11 +23,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from symloss import checks
 from symloss.bench import measure
-from symloss.bench.fused_switch import fused_kernels
 from symloss.environment import hardware_and_versions
 from symloss.functional import linear_loss
 from symloss.losses.create import create_loss
-from symloss.losses.device_choice import has_fused_kernels
 from symloss.losses.switches import plain
 
 DEVICES = ("cpu", "cuda")
@@ -42,7 +40,7 @@ PACKAGES = {"Liger": "liger_kernel", "cut-cross-entropy": "cut_cross_entropy"}
 """Other libraries, and the packages that they are imported as."""
 
 Step = Callable[..., Tensor]
-COMPILER: Callable[[Step], Step] = functools.partial(torch.compile, dynamic=False)
+COMPILER: Callable[[Step], Step] = functools.partial(torch.compile, dynamic=False, fullgraph=True)
 Prepare = Callable[[], Callable[[], object]]
 """Prepares a run, and returns what is measured."""
 
@@ -120,26 +118,20 @@ class Ways(NamedTuple):
     left_out: list[str]
 
 
-def loss_ways(fused: bool, compiler: Callable[[Step], Step]) -> Ways:
-    """Cross-entropy, our losses in all ways, and Liger's cross-entropy.
+def loss_ways(compiler: Callable[[Step], Step]) -> Ways:
+    """Cross-entropy, our losses by torch operations, plain formulas and compiled, and Liger's cross-entropy.
 
     Args:
-        fused: whether there are fused kernels.
         compiler: ``torch.compile``, or what stands in for it.
     """
     ways = {LOSS_BASE: Way(F.cross_entropy), f"{LOSS_BASE}, compiled": Way(compiler(F.cross_entropy))}
-    left_out = [] if fused else ["fused kernels are left out: they need Triton and a GPU"]
-    off = functools.partial(fused_kernels, False)
     for name in LOSSES:
         base, _, normalize = name.partition("/")
-        make = functools.partial(create_loss, base, normalize=normalize or None)
-        if fused:
-            ways[f"{name}, fused kernel"] = Way(make())
-            ways[f"{name}, fused kernel, overwrite"] = Way(make(overwrite=True))
-        ways[f"{name}, operations of torch"] = Way(make(), off)
-        ways[f"{name}, plain formulas"] = Way(make(), plain)
-        ways[f"{name}, plain formulas, compiled"] = Way(compiler(make()), off)
-    return _with_others(ways, left_out, {"Liger": _liger_loss})
+        loss = create_loss(base, normalize=normalize or None)
+        ways[f"{name}, torch operations"] = Way(loss)
+        ways[f"{name}, plain formulas"] = Way(loss, plain)
+        ways[f"{name}, compiled"] = Way(compiler(loss))
+    return _with_others(ways, {"Liger": _liger_loss})
 
 
 def head_ways() -> Ways:
@@ -152,10 +144,11 @@ def head_ways() -> Ways:
 
     ways = {HEAD_BASE: Way(lambda h, w, y: F.cross_entropy(F.linear(h, w), y))}
     ways |= {f"{name} head": Way(head_of(name)) for name in LOSSES}
-    return _with_others(ways, [], {"Liger": _liger_head, "cut-cross-entropy": _apple_head})
+    return _with_others(ways, {"Liger": _liger_head, "cut-cross-entropy": _apple_head})
 
 
-def _with_others(ways: dict[str, Way], left_out: list[str], others: dict[str, Callable[[], Step]]) -> Ways:
+def _with_others(ways: dict[str, Way], others: dict[str, Callable[[], Step]]) -> Ways:
+    left_out = []
     for name, load in others.items():
         package = PACKAGES[name]
         if importlib.util.find_spec(package) is None:
@@ -205,10 +198,10 @@ def measure_losses_on(
         def at(rows: int, c: int = c, dtype: torch.dtype = dtype) -> dict[str, Any]:
             scores = _normal(rows, c, dtype=dtype, device=device)
             labels = torch.arange(rows, device=device) % c
-            found = loss_ways(has_fused_kernels(scores), compiler)
+            found = loss_ways(compiler)
 
             def prepare(step: Step) -> Callable[[], object]:
-                z = scores.clone().requires_grad_()  # some ways overwrite the scores
+                z = scores.clone().requires_grad_()  # Liger overwrites the scores
                 return lambda: step(z, labels).backward()  # type: ignore[no-untyped-call]
 
             return {"n": rows, "c": c, "dtype": _name(dtype)} | _compare(found, prepare, gauge, repeats)

@@ -27,7 +27,7 @@ Device = Annotated[
 def bench_losses(repeats: Repeats = 15, device: Device = "cpu", as_json: AsJson = False, check: Check = False) -> None:
     """Time every loss forward and backward, at three sizes and with recycled and fresh memory pages.
 
-    On a GPU a few losses are compared: fused kernels, operations of torch, plain formulas, compiled, and Liger.
+    On a GPU, compare a few losses by torch operations, by plain formulas and compiled, and Liger where installed.
     """
     from symloss.bench import device_speed, loss_speed
 

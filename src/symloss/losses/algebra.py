@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss.losses import validation
-from symloss.losses.scores import Scores
+from symloss.losses.logits import Scores
 
 
 class FirstOrder(NamedTuple):
@@ -56,6 +56,11 @@ class Loss(ABC):
 
         The value at a class that is masked out has no meaning.
         """
+
+    def label_and_every(self, s: Scores, labels: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the values at ``labels`` and at every label, both as by :meth:`values`."""
+        every = self.values(s)
+        return s.select(every, labels), every
 
     def refuse(self, s: Scores, kept: Tensor) -> None:
         """Raise an error if the loss has no value at the scores of an example that counts.

@@ -11,8 +11,8 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import FirstOrder, Loss
+from symloss.losses.logits import Scores
 from symloss.losses.operators import Operator, slope_at_equal_scores
-from symloss.losses.scores import Scores
 
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)

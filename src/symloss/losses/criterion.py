@@ -12,8 +12,8 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss, refuse_no_loss
 from symloss.losses.evaluate import Options, check_options, evaluate
+from symloss.losses.layers import Temperature, UnitScores, checked_temperature
 from symloss.losses.operators import Insensitive, Symmetrize, UnitSlope
-from symloss.losses.scores import Temperature, UnitScores, checked_temperature
 from symloss.losses.wrapped import Wrapped, as_loss
 
 ScoreMap = Callable[[Tensor], Tensor]

@@ -11,12 +11,13 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
-from symloss.losses.device_choice import computing_for, has_fused_kernels
 from symloss.losses.fast.batch import BatchLoss
+from symloss.losses.fast.computing import computing_for
 from symloss.losses.fast.kernel_choice import unit_of
-from symloss.losses.fast.labelled import labelled, labelled_unseen
+from symloss.losses.fast.labelled import labelled
 from symloss.losses.flat_scores import MANY, warn_of_flat_scores
-from symloss.losses.scores import Scores, UnitScores, full_precision
+from symloss.losses.layers import UnitScores
+from symloss.losses.logits import Scores, full_precision
 from symloss.losses.switches import PLAIN
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -74,7 +75,7 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         z = full_precision(input)
         return _soft(loss, z, target.to(z.dtype), options)
     target = target.long()
-    quick = (_in_graph if compiling else _quick)(loss, input, target, options)
+    quick = None if compiling else _quick(loss, input, target, options)
     return _hard(loss, full_precision(input), target, options) if quick is None else quick
 
 
@@ -95,7 +96,7 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
     ):
         return None
     unit = unit_of(scores, z.shape[1])
-    compute = computing_for(loss, z.shape[1], unit, z)
+    compute = computing_for(loss, z.shape[1], unit)
     if compute is None:
         return None
     if weight is not None:
@@ -106,26 +107,6 @@ def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | 
         return _hard(loss, full_precision(z), target, options)
 
     return BatchLoss(compute, examples, plain, options.overwrite).loss(z)
-
-
-def _in_graph(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
-    """The loss by a fused kernel, which ``torch.compile`` keeps as it is; None if there is none for this case."""
-    scores, weight = options.score_map, options.weight
-    if (
-        not options.made_before
-        or z.dim() != 2
-        or z.dtype == torch.float64
-        or not has_fused_kernels(z)
-        or (weight is not None and loss.symmetric)
-        or options.label_smoothing > 0
-        or not (scores is None or isinstance(scores, UnitScores))
-    ):
-        return None
-    from symloss.losses.fused.in_graph import loss_in_graph  # noqa: PLC0415 (Triton is not needed anywhere else)
-
-    unit = unit_of(scores, z.shape[1])
-    examples = labelled_unseen(target, options.ignore_index, weight, options.reduction)
-    return loss_in_graph(loss, z, examples, unit)
 
 
 def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:

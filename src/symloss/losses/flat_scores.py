@@ -10,8 +10,8 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses.algebra import Loss, NoSlopeError
+from symloss.losses.layers import UnitScores
 from symloss.losses.operators import Symmetrize, UnitSlope
-from symloss.losses.scores import UnitScores
 
 MANY = 500
 """Above this number of classes the probabilities of unit scores differ by a few percent at temperature 1."""

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss
-from symloss.losses.device_choice import computing_for
+from symloss.losses.fast.computing import computing_for
 from symloss.losses.fast.head_parts import Head
 from symloss.losses.fast.kernel_choice import Unit, kernel_for
 from symloss.losses.fast.labelled import labelled
 from symloss.losses.fast.linear_head import Allowance, value_and_gradients
-from symloss.losses.scores import working_type
+from symloss.losses.logits import working_type
 
 Compute = Callable[[Head, Tensor, Tensor | None, Tensor | None, Sequence[bool]], tuple[Tensor, Sequence[Tensor | None]]]
 """A function of a head, labels, class weights, a count and which gradients are wanted, to value and gradients."""
@@ -62,7 +62,7 @@ def graph_key(
     def compute(
         head: Head, labels: Tensor, class_weight: Tensor | None, count: Tensor | None, wanted: Sequence[bool]
     ) -> tuple[Tensor, Sequence[Tensor | None]]:
-        made = computing_for(loss, len(head.weight), divides, head.weight)
+        made = computing_for(loss, len(head.weight), divides)
         assert made is not None
         made = made if softcap is None else made.capped(softcap)
         examples = labelled(labels, len(head.weight), ignore_index, class_weight, reduction, count)

@@ -13,17 +13,18 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap, score_map
-from symloss.losses.device_choice import computing_for
 from symloss.losses.evaluate import Options, check_options, evaluate
+from symloss.losses.fast.computing import computing_for
 from symloss.losses.fast.head_parts import Head
 from symloss.losses.fast.kernel_choice import unit_of
 from symloss.losses.fast.labelled import labelled
 from symloss.losses.fast.linear_head import Allowance, by_head_kernel
 from symloss.losses.flat_scores import warn_of_flat_scores
 from symloss.losses.head_in_graph import graph_key, head_loss
+from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.leaves import CE
+from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize
-from symloss.losses.scores import HALF, SoftCap, Temperature, UnitScores, full_precision, without_autocast, working_type
 from symloss.losses.switches import PLAIN
 
 
@@ -159,7 +160,7 @@ def _quick(
     ):
         return None
     unit = unit_of(scores, len(head.weight))
-    compute = computing_for(loss, len(head.weight), unit, head.weight)
+    compute = computing_for(loss, len(head.weight), unit)
     if compute is None:
         return None
     examples = labelled(labels, len(head.weight), options.ignore_index, None, options.reduction, num_items)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import FirstOrder, Loss
-from symloss.losses.scores import Scores
+from symloss.losses.logits import Scores
 
 SMALL_Q = 0.01
 """Below this q, p^q is so near to 1 that only 1 - p^q, computed by expm1, keeps its digits."""
@@ -22,7 +22,9 @@ SMALL_Q = 0.01
 
 def one_minus_exp(x: Tensor) -> Tensor:
     """1 - e^x for x <= 0. Near 0 expm1 is exact. Far below it would round its gradient to 0, and 1 - exp is exact."""
-    return torch.where(x > -0.5, -x.expm1(), 1 - x.exp())
+    # torch's compiler writes expm1 as exp - 1 for a CPU, which loses all digits near 0. Its sinh keeps them.
+    near = -2 * (x / 2).sinh() * (x / 2).exp() if torch.compiler.is_compiling() else -x.expm1()
+    return torch.where(x > -0.5, near, 1 - x.exp())
 
 
 SMALL = 1e-6
@@ -54,6 +56,10 @@ class Potential(Loss):
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         return self.phi(s.select(s.logp, labels))
+
+    def label_and_every(self, s: Scores, labels: Tensor | None) -> tuple[Tensor, Tensor]:
+        every = self.phi(s.logp)
+        return (every if labels is None else self.phi(s.select(s.logp, labels, alone=False))), every
 
     def first_order(self, s: Scores) -> FirstOrder:
         logp = -s.count.log()
@@ -146,7 +152,10 @@ class Focal(Potential):
             return -one_minus_exp(logp).pow(self.gamma) * logp
         # At p = 1 the slope of (1-p)^gamma is infinite, but that of the product is not. With l = log p the product is
         # ((1-p) / -l)^gamma (-l)^(1+gamma).
-        return _chord(logp).pow(self.gamma) * (-logp).pow(1 + self.gamma)
+        near = logp > -1
+        close, far = torch.where(near, logp, -1.0), torch.where(near, -1.0, logp)
+        bent = _chord(close).pow(self.gamma) * (-close).pow(1 + self.gamma)
+        return torch.where(near, bent, -one_minus_exp(far).pow(self.gamma) * far)
 
     def derivative(self, logp: Tensor) -> Tensor:
         return -one_minus_exp(logp).pow(self.gamma) * (1 + self.gamma * logp.exp() / _chord(logp))

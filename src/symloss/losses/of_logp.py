@@ -16,6 +16,7 @@ from symloss.losses.blending import Blend
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion
 from symloss.losses.leaves import MAE, Potential
+from symloss.losses.logits import HALF, Scores, full_precision
 from symloss.losses.operators import (
     Complement,
     Dirichlet,
@@ -26,7 +27,6 @@ from symloss.losses.operators import (
     UnitSlope,
     slope_at_equal_scores,
 )
-from symloss.losses.scores import HALF, Scores, full_precision
 
 IMPOSSIBLE = -1e15
 """Stands for log 0. With it no potential overflows in float32."""

@@ -23,7 +23,7 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError, refuse_no_loss
 from symloss.losses.leaves import Potential
-from symloss.losses.scores import Scores, WithoutSoftmax, without_autocast
+from symloss.losses.logits import Scores, WithoutSoftmax, without_autocast
 
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
@@ -116,10 +116,10 @@ class Symmetrize(OverLabels):
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         # In a loss that is affine in log p the log-sum-exp cancels.
         bare = self.bare
-        every = bare.values(WithoutSoftmax(s) if self.inner.affine else s)
+        chosen, every = bare.label_and_every(WithoutSoftmax(s) if self.inner.affine else s, labels)
         # The mean of a symmetric loss is constant. All that autograd could find is the rounding of its sum.
         constant = self.prior is None and bare.symmetric
-        return s.select(every, labels) - self._mean(every.detach() if constant else every, s)
+        return chosen - self._mean(every.detach() if constant else every, s)
 
     def first_order(self, s: Scores) -> FirstOrder:
         value, slope = self.inner.first_order(s)
@@ -160,8 +160,8 @@ class Relative(Operator):
         return True
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        every = self.inner.values(s)
-        return _share(s.select(every, labels), s.sum_others(every, labels))
+        chosen, every = self.inner.label_and_every(s, labels)
+        return _share(chosen * s.small, s.sum_others(every * s.small, labels))
 
     def first_order(self, s: Scores) -> FirstOrder:
         value, slope = self.inner.first_order(s)
@@ -179,8 +179,8 @@ class Complement(Operator):
         return True
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        room = (self.bound - self.inner.values(s)).clamp_min(0)
-        return _share(s.sum_others(room, labels), s.select(room, labels))
+        chosen, room = ((self.bound - part).clamp_min(0) * s.small for part in self.inner.label_and_every(s, labels))
+        return _share(s.sum_others(room, labels), chosen)
 
     def first_order(self, s: Scores) -> FirstOrder:
         value, slope = self.inner.first_order(s)
@@ -211,8 +211,8 @@ class Dirichlet(Operator):
         )
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        every = self.inner.values(s)
-        return s.select(every, labels) + s.sum(self._excess(s) * every)
+        chosen, every = self.inner.label_and_every(s, labels)
+        return chosen + s.sum(self._excess(s) * every)
 
     def first_order(self, s: Scores) -> FirstOrder:
         value, slope = self.inner.first_order(s)

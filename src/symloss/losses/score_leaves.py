@@ -10,7 +10,7 @@ from torch import Tensor
 
 from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError
 from symloss.losses.leaves import Power, one_minus_exp
-from symloss.losses.scores import Scores, unit
+from symloss.losses.logits import Scores, log_softmax, unit
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,9 @@ class LDRKL(Loss):
     margin: float
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        logq = s.select(self._log_softmax(s), labels)
+        # Large scores that nearly agree would lose the digits of their difference in a division.
+        behind = torch.where(s.present, s.z - s.z.detach().amax(s.dim, keepdim=True), -torch.inf)
+        logq = s.select(log_softmax(behind / self.lam, s.dim), labels)
         # Near q = 1 both 1 / q - 1 and its gradient keep their digits. For a small q, 1 / q may overflow.
         near = logq > -1
         lift = self.margin / self.lam
@@ -134,12 +136,6 @@ class LDRKL(Loss):
         far = lift - distant + one_minus_exp(distant).log()
         cost = torch.where(near, close, torch.logaddexp(far, torch.zeros_like(far)))
         return self.lam * (cost - s.count.log())
-
-    def _log_softmax(self, s: Scores) -> Tensor:
-        """log softmax(z / lam), as exact as ``Scores.logp``."""
-        behind = s.behind / self.lam
-        leader = s.z.argmax(s.dim, keepdim=True)
-        return behind - s.sum_others(behind.exp(), leader).log1p()
 
     def first_order(self, s: Scores) -> FirstOrder:
         lift = math.exp(self.margin / self.lam)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses.algebra import FirstOrder, Loss
-from symloss.losses.scores import Scores
+from symloss.losses.logits import Scores
 from symloss.own_code import own_code
 
 

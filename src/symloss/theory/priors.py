@@ -19,7 +19,7 @@ from torch.distributions import Beta, Dirichlet
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
-from symloss.losses.scores import Scores, full_precision
+from symloss.losses.logits import Scores, full_precision
 from symloss.writing import write_whole
 
 if TYPE_CHECKING:

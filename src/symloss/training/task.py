@@ -23,7 +23,7 @@ from symloss.environment import data_root
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap
-from symloss.losses.scores import BatchNormScores, append_scores
+from symloss.losses.layers import BatchNormScores, append_scores
 from symloss.losses.spec import parse as parse_loss
 from symloss.losses.spec import write
 from symloss.models import create_model

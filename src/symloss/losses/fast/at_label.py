@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from symloss.losses.leaves import Potential
-from symloss.losses.scores import Scores
+from symloss.losses.logits import Scores
 
 
 class AtLabel:

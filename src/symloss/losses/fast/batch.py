@@ -11,7 +11,7 @@ from torch import Tensor
 from symloss.losses import validation
 from symloss.losses.fast.computing import Computing
 from symloss.losses.fast.labelled import Labelled
-from symloss.losses.scores import working_type
+from symloss.losses.logits import working_type
 
 
 class BatchLoss(NamedTuple):

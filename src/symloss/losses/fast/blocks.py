@@ -14,7 +14,7 @@ from torch import Tensor
 
 from symloss.losses import validation
 from symloss.losses.fast.kernels import Job, Kernel
-from symloss.losses.scores import Scores, working_type
+from symloss.losses.logits import Scores, working_type
 
 BLOCK = 2**20
 """The number of scores in a block on a CPU: few enough to stay in the cache, many enough to be worth the calls."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.fast.kernels import Job, Kernel
-from symloss.losses.scores import Scores
+from symloss.losses.logits import Scores
 
 
 @dataclass

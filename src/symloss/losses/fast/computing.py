@@ -9,7 +9,7 @@ from torch import Tensor
 from symloss.losses.algebra import Loss
 from symloss.losses.fast.blocks import block_rows, by_blocks, new_scratch
 from symloss.losses.fast.capped import CappedKernel
-from symloss.losses.fast.kernel_choice import Unit
+from symloss.losses.fast.kernel_choice import Unit, kernel_for
 from symloss.losses.fast.kernels import Kernel
 
 
@@ -40,3 +40,15 @@ class Computing:
     def capped(self, cap: float) -> Computing:
         """The same with a soft cap of the scores: cap * tanh(z / cap)."""
         return Computing(CappedKernel(self.kernel, cap), self.loss, self.unit)
+
+
+def computing_for(loss: Loss, classes: int, unit: Unit | None) -> Computing | None:
+    """How to compute a loss together with its gradient; None if only the plain formulas serve it.
+
+    Args:
+        loss: an expression of the algebra.
+        classes: the number of classes.
+        unit: divides the scores by their norm; None if they stay as they are.
+    """
+    kernel = kernel_for(loss, classes, unit)
+    return None if kernel is None else Computing(kernel, loss, unit)

@@ -9,7 +9,7 @@ from symloss.losses.algebra import Loss
 from symloss.losses.fast.kernels import Kernel, LabelKernel, SumsKernel, UnitKernel
 from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
 from symloss.losses.fast.partials import fast_form
-from symloss.losses.scores import UnitScores
+from symloss.losses.layers import UnitScores
 
 
 class Unit(NamedTuple):

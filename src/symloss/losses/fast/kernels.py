@@ -30,7 +30,7 @@ from torch import Tensor
 from symloss.losses.fast.at_label import AtLabel
 from symloss.losses.fast.partials import FastForm, Partials, Room, add_multiple
 from symloss.losses.leaves import CE, GCE, SMALL, SMALL_Q, Focal, Potential, Power
-from symloss.losses.scores import Scores
+from symloss.losses.logits import Scores
 from symloss.losses.validation import can_look
 
 

@@ -92,8 +92,3 @@ def labelled(
     """The examples of a batch. Wrong labels raise an error where values may be looked at."""
     kept = validation.kept(target, classes, ignore_index)
     return Labelled(target, kept, None, reduction, divisor).weighed(class_weight)
-
-
-def labelled_unseen(target: Tensor, ignore_index: int, class_weight: Tensor | None, reduction: str) -> Labelled:
-    """The examples of a batch while it is traced, so that nothing is known of its values."""
-    return Labelled(target, target != ignore_index, None, reduction).weighed(class_weight)

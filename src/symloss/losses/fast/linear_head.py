@@ -21,7 +21,7 @@ from symloss.losses.fast.labelled import Labelled
 from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
 from symloss.losses.fast.products import add_weight_gradient, write_feature_gradient, write_scores
 from symloss.losses.fast.unhinged_head import pays, unhinged
-from symloss.losses.scores import working_type
+from symloss.losses.logits import working_type
 
 MEMORY = {"cpu": 160 * 2**20}
 """How many bytes the scores of a block take if nothing else is asked for, by the kind of device."""

@@ -21,9 +21,9 @@ from symloss.losses.algebra import Loss, Sum
 from symloss.losses.blending import Blend
 from symloss.losses.fast.at_label import AtLabel
 from symloss.losses.leaves import AEL, AGCE, AUL, CE, GCE, MAE, SMALL, Focal, PHuberCE, Potential, Power, Taylor, below
+from symloss.losses.logits import Scores
 from symloss.losses.operators import Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
 from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope
-from symloss.losses.scores import Scores
 
 TINY = 1e-38
 """Added to a part and to the total, so that the share of a part is 1 where the total is 0."""

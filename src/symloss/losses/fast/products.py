@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from symloss.losses.scores import HALF, working_type
+from symloss.losses.logits import HALF, working_type
 
 CLASSES = 4096
 """So many rows of the weights are turned into float32 at a time."""

@@ -19,8 +19,8 @@ from symloss.losses.fast.head_parts import Head
 from symloss.losses.fast.kernel_choice import Unit
 from symloss.losses.fast.labelled import Labelled
 from symloss.losses.fast.products import add_at_labels, weighted_rows, write_scores
-from symloss.losses.scores import full_precision, working_type
-from symloss.losses.scores import unit as unit_scores
+from symloss.losses.logits import full_precision, working_type
+from symloss.losses.logits import unit as unit_scores
 
 LOST = 1000
 """A squared norm below this many times its rounding error is computed from the scores instead."""

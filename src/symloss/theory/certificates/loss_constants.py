@@ -25,9 +25,9 @@ from torch import Tensor
 from symloss.losses.algebra import Loss, Sum
 from symloss.losses.fast.partials import fast_form
 from symloss.losses.leaves import MAE, Potential
+from symloss.losses.logits import Scores
 from symloss.losses.operators import Symmetrize
 from symloss.losses.score_leaves import MSE, BiTempered
-from symloss.losses.scores import Scores
 from symloss.theory.certificates.search import derivative
 
 LEVELS = (0.0, 0.3, 0.7, 1.0, 1.5, 2.0, 2.5, 3.2, 4.0, 5.5, 7.0, 9.0, 12.0, 14.5, 17.0, 22.0, 30.0)

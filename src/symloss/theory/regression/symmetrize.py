@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
-from symloss.losses.scores import full_precision
+from symloss.losses.logits import full_precision
 from symloss.losses.wrapped import unreduced
 from symloss.noise.target_distribution import WANTED, AnyTargetDistribution
 from symloss.theory.regression.quadrature import Rule

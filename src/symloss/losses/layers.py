@@ -1,11 +1,9 @@
-"""The scores of a batch, with exact log-probabilities and masked classes; and layers that map scores to scores."""
+"""Layers that map scores to scores, such as division by the norm."""
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -13,147 +11,10 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
+from symloss.losses.logits import Scores, unit, working_type
 
 PAPERS_CLASSES = 10
 """The number of classes at which ``temperature="auto"`` is the paper's temperature, 1."""
-
-
-class _once:  # noqa: N801
-    """A property that is computed once. torch.compile cannot trace functools.cached_property, which takes a lock."""
-
-    def __init__(self, compute: Callable[[Any], Tensor]):
-        self.compute = compute
-
-    def __get__(self, instance: Any, owner: type) -> Tensor:
-        name = self.compute.__name__
-        if name not in instance.__dict__:
-            instance.__dict__[name] = self.compute(instance)
-        value: Tensor = instance.__dict__[name]
-        return value
-
-
-class Scores:
-    """A batch of score vectors, and the quantities that losses read from them.
-
-    A score of ``-inf`` masks a class out: the class is left out of every sum, every mean and the count. Sums, means and
-    selected entries keep the dimension of the classes, with size 1.
-
-    Args:
-        z: scores of any shape.
-        dim: the dimension of the classes.
-    """
-
-    def __init__(self, z: Tensor, dim: int = -1):
-        self.z, self.dim = z, dim
-        self.present = z != -torch.inf
-
-    @property
-    def classes(self) -> int:
-        """The number of classes, masked ones included."""
-        return self.z.shape[self.dim]
-
-    @_once
-    def count(self) -> Tensor:
-        """How many classes of each example are present."""
-        return self.present.sum(self.dim, keepdim=True).to(self.z.dtype)
-
-    @_once
-    def index(self) -> Tensor:
-        """The number of each class, shaped to broadcast against the scores."""
-        return self.align(torch.arange(self.classes, device=self.z.device))
-
-    @_once
-    def behind(self) -> Tensor:
-        """Each score minus the largest one, and 0 at masked classes.
-
-        The 0 of the largest score is a constant, so the gradient there is collected from the other classes alone. So
-        1 - p is never computed by a subtraction. (The gradient of ``log_softmax`` is ten percent off if a score leads
-        by 15.)
-        """
-        top, leader = self.z.max(self.dim, keepdim=True)
-        zero = (top - top).detach()  # NaN if the scores hold NaN
-        return torch.where(self.present & (self.index != leader), self.z - top, zero)
-
-    @_once
-    def logp(self) -> Tensor:
-        """The log-softmax. Its gradient is exact for confident examples too."""
-        leader = self.z.argmax(self.dim, keepdim=True)
-        others = torch.where(self.index != leader, self.behind.exp(), 0.0)
-        return self.behind - self.sum(others).log1p()
-
-    @_once
-    def p(self) -> Tensor:
-        """The softmax."""
-        return self.logp.exp()
-
-    @_once
-    def shifted(self) -> Tensor:
-        """The scores minus the largest one: log p up to a constant in each example. It needs no softmax."""
-        top = self.z.detach().amax(self.dim, keepdim=True)
-        # The gradient does not depend on the scores. The factor makes it NaN if the scores hold NaN.
-        return torch.where(self.present, (self.z - top) * torch.where(top.isnan(), top, 1.0), 0.0)
-
-    def align(self, vector: Tensor) -> Tensor:
-        """A vector (C,), shaped to broadcast against the scores."""
-        shape = [1] * self.z.dim()
-        shape[self.dim] = vector.shape[0]
-        return vector.reshape(shape)
-
-    def select(self, values: Tensor, labels: Tensor | None) -> Tensor:
-        """The entry of each label; every entry if labels is None."""
-        return values if labels is None else values.expand_as(self.z).gather(self.dim, labels)
-
-    def sum(self, values: Tensor) -> Tensor:
-        """The sum over the classes that are present."""
-        return torch.where(self.present, values, 0.0).sum(self.dim, keepdim=True)
-
-    def mean(self, values: Tensor) -> Tensor:
-        """The mean over the classes that are present."""
-        return self.sum(values) / self.count
-
-    def sum_others(self, values: Tensor, labels: Tensor | None) -> Tensor:
-        """The sum over the classes that are present, without the label; for every label if labels is None."""
-        if labels is None:
-            return self.sum(values) - values
-        return self.sum(torch.where(self.index != labels, values, 0.0))
-
-
-class WithoutSoftmax(Scores):
-    """Scores that stand in for log p, without the log-sum-exp. They serve losses that ignore a constant in log p."""
-
-    def __init__(self, s: Scores):
-        super().__init__(s.z, s.dim)
-        self._scores = s
-
-    @_once
-    def logp(self) -> Tensor:
-        return self._scores.shifted
-
-
-def unit(z: Tensor, dim: int, eps: float = 1e-5) -> Tensor:
-    """z / max(|z|, eps) along dim. Masked classes are left out.
-
-    All entries are divided by the largest one first. So squares neither overflow nor vanish. The gradient of the
-    largest entry is collected from the others, so it keeps its digits if one score dominates.
-
-    Args:
-        z: scores of any shape.
-        dim: the dimension of the classes.
-        eps: the smallest norm by which scores are divided.
-    """
-    s = Scores(z, dim)
-    finite = torch.where(s.present, z, 0.0)
-    size, leader = finite.abs().max(dim, keepdim=True)
-    leads = s.index == leader
-    scale = finite.gather(dim, leader)
-    # Scores so small that the norm is below eps in any case. There the ratio is not used.
-    tiny = size < eps / s.classes
-    ratio = torch.where(leads, 1.0, finite / torch.where(tiny, 1.0, scale))
-    root = (1 + torch.where(leads, 0.0, ratio.square()).sum(dim, keepdim=True)).sqrt()
-    direction = ratio * torch.where(scale < 0, -1.0, torch.where(scale.isnan(), scale, 1.0)) / root
-    short = tiny | (size * root <= eps)
-    return torch.where(s.present, torch.where(short, finite / eps, direction), -torch.inf)
-
 
 Temperature = float | Literal["auto"]
 """What unit scores are divided by."""
@@ -216,7 +77,8 @@ class UnitScores(nn.Module):
 
     def forward(self, scores: Tensor) -> Tensor:
         dim = validation.class_dim(scores)
-        return unit(scores, dim, self.eps) / self.temperature_for(scores.shape[dim])
+        vectors, temperature = unit(scores, dim, self.eps), self.temperature_for(scores.shape[dim])
+        return vectors if temperature == 1 else vectors * (1 / temperature)
 
     def extra_repr(self) -> str:
         shown = "auto" if self.temperature == "auto" else f"{self.temperature:g}"
@@ -245,27 +107,6 @@ class SoftCap(nn.Module):
 
     def extra_repr(self) -> str:
         return f"cap={self.cap:g}"
-
-
-def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """Inside ``with`` products keep the type of their factors."""
-    # The meta device has no autocast that could be switched off.
-    available = torch.amp.is_autocast_available(device.type)
-    return torch.autocast(device.type, enabled=False) if available else nullcontext()
-
-
-HALF = (torch.float16, torch.bfloat16)
-"""Types in which no loss is computed. Such scores are turned into float32."""
-
-
-def working_type(part: Tensor) -> torch.dtype:
-    """The type in which losses of such scores are computed."""
-    return torch.float32 if part.dtype in HALF else part.dtype
-
-
-def full_precision(part: Tensor) -> Tensor:
-    """The tensor as float32 if it is in half precision; else the tensor itself."""
-    return part.float() if part.dtype in HALF else part
 
 
 class EpsSoftmax(nn.Module):
