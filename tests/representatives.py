@@ -11,7 +11,7 @@ import pytest
 
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.fast.kernel_choice import kernel_for
+from symloss.losses.kernels.choice import kernel_for
 
 NAMED = {
     "unhinged": "linear in the scores: a kernel without exponentials; divides the scores by their norm; symmetric",

@@ -29,14 +29,14 @@ REPORT_MAY = {"runs", "recipes", "noise", "robust.audit"}  # the last for its ty
 
 # Inside losses: formulas, then fast paths, then evaluation.
 FORMULAS = {"losses.algebra", "losses.leaves", "losses.score_leaves", "losses.operators", "losses.blending"}
-FAST_MAY = {*FORMULAS, "losses.fast", "losses.logits", "losses.layers", "losses.validation"}
+KERNELS_MAY = {*FORMULAS, "losses.kernels", "losses.logits", "losses.layers", "losses.validation"}
 CALLED = ("losses/algebra.py", {"losses.evaluate"})  # a loss that is called hands itself to evaluation
 # The catalogue calls a loss as its formula is called: `CE` is -log p, and the class to train with.
 ONE_LOSS = {"losses/leaves.py", "losses/score_leaves.py"}
 
 
 def module(name):
-    """losses.fast.kernels of losses/fast/kernels.py; a package is called by its folder."""
+    """losses.kernels.kernels of losses/kernels/sums.py; a package is called by its folder."""
     return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
@@ -61,8 +61,8 @@ def rooms_for(name):
         return GROUND
     if room == "report":
         return GROUND | REPORT_MAY | {room}
-    if within(name, {"losses.fast"}):
-        return GROUND | FAST_MAY
+    if within(name, {"losses.kernels"}):
+        return GROUND | KERNELS_MAY
     number = next(i for i, floor in enumerate(FLOORS) if room in floor)
     return GROUND.union({room}, MAY_ALSO.get(room, ()), *FLOORS[:number])
 
@@ -75,7 +75,7 @@ def test_imports_point_down():
         used = set(imports(tree))
         wrong += [f"{name}: {each}" for each in used if not within(each, rooms_for(module(name)))]
         if within(module(name), FORMULAS):
-            above = {"losses.fast", "losses.evaluate"} - (CALLED[1] if name == CALLED[0] else set())
+            above = {"losses.kernels", "losses.evaluate"} - (CALLED[1] if name == CALLED[0] else set())
             wrong += [f"{name}: {each}" for each in used if within(each, above)]
     assert not wrong, "\n".join(sorted(wrong))
 

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 import symloss
 from symloss import functional
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.fast.kernel_choice import Unit, kernel_for
+from symloss.losses.kernels.choice import Unit, kernel_for
 from symloss.losses.spec import parse, write
 from symloss.recipes.resolve import resolve
 

@@ -13,7 +13,8 @@ import symloss
 from symloss.losses import evaluate
 from symloss.losses import leaves as phi
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.fast import blocks, computing, kernel_choice
+from symloss.losses.kernels import batch as batches
+from symloss.losses.kernels import choice
 from symloss.losses.operators import Symmetrize
 
 OWN = {
@@ -37,7 +38,7 @@ def plain(monkeypatch):
 
     def run(function):
         with monkeypatch.context() as patch:
-            patch.setattr(evaluate, "_quick", lambda *_: None)
+            patch.setattr(evaluate, "kernel_for", lambda *_: None)
             return function()
 
     return run
@@ -73,7 +74,7 @@ def test_every_loss_of_potentials_has_a_kernel(name):
     """Losses of all probabilities or of raw scores, and those with a softmax of their own, have none."""
     loss = RECORDS[name].loss()
     of_potentials = all(isinstance(leaf, phi.Potential) for leaf in leaves(loss))
-    assert (kernel_choice.kernel_for(loss, 10) is not None) == of_potentials
+    assert (choice.kernel_for(loss, 10) is not None) == of_potentials
 
 
 @every_loss
@@ -99,7 +100,7 @@ def test_every_loss(name, plain):
 @pytest.mark.parametrize("name", OWN)
 def test_losses_of_ones_own(name, plain):
     z, y = batch((40, 6), torch.float64)
-    assert kernel_choice.kernel_for(OWN[name], 6) is not None
+    assert choice.kernel_for(OWN[name], 6) is not None
     agree(value_and_gradient(OWN[name], z, y), plain(lambda: value_and_gradient(OWN[name], z, y)), torch.float64)
 
 
@@ -110,7 +111,7 @@ def test_block_by_block(name, monkeypatch, plain):
     y[::4] = -100
     loss = RECORDS[name].loss()
     whole = value_and_gradient(loss, z, y)
-    monkeypatch.setattr(blocks, "BLOCK", 7 * 11)
+    monkeypatch.setattr(batches, "BLOCK", 7 * 11)
     agree(value_and_gradient(loss, z, y), whole, torch.float64)
     agree(whole, plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
 
@@ -137,7 +138,7 @@ def no_plain(monkeypatch):
     def forbidden(*_):
         raise AssertionError("the plain formulas were asked")
 
-    return lambda: monkeypatch.setattr(evaluate, "_hard", forbidden)
+    return lambda: monkeypatch.setattr(evaluate, "_plain", forbidden)
 
 
 MASKS = (torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]])).double()
@@ -153,14 +154,14 @@ LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 @pytest.mark.parametrize("name", LOSSES)
 def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeypatch):
     """In every kernel and block: as by the plain formula of the scores without them, down to a single class."""
-    monkeypatch.setattr(blocks, "BLOCK", 2 * 7)
+    monkeypatch.setattr(batches, "BLOCK", 2 * 7)
     loss = LOSSES[name]
     z, _ = batch((6, 7), dtype)
     y = torch.tensor([0, 1, 0, 4, 2, 6])
     rows = [(z[i : i + 1, : int((MASKS[i] == 0).sum())].detach().requires_grad_(), y[i : i + 1]) for i in range(6)]
     apart = [plain(lambda row=row, y=y: value_and_gradient(loss, row, y, score_map=scores)) for row, y in rows]
     masked = z.detach().masked_fill(MASKS.bool(), -torch.inf).requires_grad_()
-    if kernel_choice.kernel_for(loss, 7) is not None:
+    if choice.kernel_for(loss, 7) is not None:
         no_plain()
     found = loss(masked, y, reduction="none", score_map=scores)
     (gradient,), values = torch.autograd.grad(found.sum(), masked), found.detach()
@@ -222,13 +223,13 @@ def test_derivatives_in_closed_form(name):
 
 def test_backward_hands_its_gradient_over(monkeypatch):
     """The scores' gradient is the memory the kernel wrote, not a copy of it."""
-    written, by_blocks = [], computing.by_blocks
+    written, by_blocks = [], batches.by_blocks
 
-    def seen(kernel, z, y, share, out, scratch):
+    def seen(kernel, z, y, share, out, ignores):
         written.append(out.data_ptr())
-        return by_blocks(kernel, z, y, share, out, scratch)
+        return by_blocks(kernel, z, y, share, out, ignores)
 
-    monkeypatch.setattr(computing, "by_blocks", seen)
+    monkeypatch.setattr(batches, "by_blocks", seen)
     z, y = batch((64, 10), torch.float32)
     phi.MAE()(z, y).backward()
     assert written == [z.grad.data_ptr()]

@@ -1,7 +1,12 @@
-"""The evaluation of a loss on a batch, with the interface of ``torch.nn.functional.cross_entropy``."""
+"""The evaluation of a loss on a batch, with the interface of ``torch.nn.functional.cross_entropy``.
+
+Every target becomes labels, or a weight for each class: sum_k t_k L_k is the loss at probabilities, at smoothed labels
+and with class weights. A kernel computes it where there is one, and the plain formulas wherever a graph is traced.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,12 +15,13 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import Loss
-from symloss.losses.fast.batch import BatchLoss
-from symloss.losses.fast.computing import computing_for
-from symloss.losses.fast.kernel_choice import unit_of
-from symloss.losses.fast.labelled import labelled
+from symloss.losses.algebra import Loss, NoSlopeError
 from symloss.losses.flat_scores import MANY, warn_of_flat_scores
+from symloss.losses.kernels.batch import BatchLoss
+from symloss.losses.kernels.choice import LABELS, PROBABILITIES, WEIGHTS, has_hash, kernel_for
+from symloss.losses.kernels.examples import Examples, labelled
+from symloss.losses.kernels.forms import Number
+from symloss.losses.kernels.unit import Unit
 from symloss.losses.layers import UnitScores
 from symloss.losses.logits import Scores, full_precision
 from symloss.losses.switches import PLAIN
@@ -55,7 +61,7 @@ NO_OPTIONS = Options()
 
 
 def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OPTIONS) -> Tensor:
-    """The loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
+    """Return the loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
 
     Scores in half precision are turned into float32, and the loss is float32 then.
 
@@ -65,78 +71,159 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         target: class indices () / (N,) / (N, d1, ...), or probabilities in the shape of the input.
         options: weights, reduction and the like.
     """
-    compiling = torch.compiler.is_compiling()
-    if not compiling:
+    if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
     soft = validation.is_soft(input, target)
-    if options.score_map is not None and (classes := input.shape[validation.class_dim(input)]) > MANY:
-        warn_of_flat_scores(loss, options.score_map, classes)
-    if soft:
-        z = full_precision(input)
-        return _soft(loss, z, target.to(z.dtype), options)
-    target = target.long()
-    quick = None if compiling else _quick(loss, input, target, options)
-    return _hard(loss, full_precision(input), target, options) if quick is None else quick
+    if input.dim() == 1:
+        value = evaluate(loss, input[None], target[None], options)
+        return value[0] if options.reduction == "none" else value
+    classes, scores = input.shape[1], options.score_map
+    if scores is not None and classes > MANY:
+        warn_of_flat_scores(loss, scores, classes)
+    examples, kind = _examples(loss, input, target, soft, options)
 
+    def plain(z: Tensor) -> Tensor:
+        return _plain(loss, full_precision(z), examples, scores)
 
-def _quick(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor | None:
-    """The loss by a kernel, which computes the gradient with the value; None if there is no kernel for this case.
-
-    The evaluation asks for a kernel only here.
-    """
-    scores, weight = options.score_map, options.weight
     if (
-        (weight is not None and loss.symmetric)
-        or options.label_smoothing > 0
+        input.numel() == 0
         or not (scores is None or isinstance(scores, UnitScores))
-        or z.dim() < 2
-        or target.numel() == 0
         or not validation.is_eager()
         or PLAIN.get()
     ):
-        return None
-    unit = unit_of(scores, z.shape[1])
-    compute = computing_for(loss, z.shape[1], unit)
-    if compute is None:
-        return None
+        return plain(input)
+    kernel = kernel_for(loss, classes, None if scores is None else unit_of(scores, classes), kind)
+    quick = None if kernel is None else BatchLoss(kernel, examples, plain, options.overwrite).loss(input)
+    return plain(input) if quick is None else quick
+
+
+def unit_of(scores: UnitScores | None, classes: int) -> Unit | None:
+    """Return how a layer divides scores of so many classes; None if there is no layer."""
+    return None if scores is None else Unit(scores.temperature_for(classes), scores.eps)
+
+
+def _examples(loss: Loss, input: Tensor, target: Tensor, soft: bool, options: Options) -> tuple[Examples, str]:
+    """Return the targets of a batch, what each example counts for, and the kind of the targets."""
+    classes, weight, smoothing = input.shape[1], options.weight, options.label_smoothing
     if weight is not None:
-        validation.class_vector("weight", weight, z.shape[1])
-    examples = labelled(target, z.shape[1], options.ignore_index, weight, options.reduction)
-
-    def plain(z: Tensor) -> Tensor:
-        return _hard(loss, full_precision(z), target, options)
-
-    return BatchLoss(compute, examples, plain, options.overwrite).loss(z)
-
-
-def _hard(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
-    """The loss at class indices, by the plain formulas."""
-    s = _scores(z, options)
-    validation.labels(target, s.classes, options.ignore_index)
-    kept = target != options.ignore_index
-    values, share = _hard_values(loss, s, torch.where(kept, target, 0), kept, options)
-    return _reduced(values, share, options.reduction)
+        validation.class_vector("weight", weight, classes)
+    if soft:
+        _check_probabilities(input, target, options.ignore_index)
+        if smoothing == 0 and weight is None:
+            t = target.to(full_precision(input[:0]).dtype)
+            return Examples(t, None, None, options.reduction, float(t.numel() // classes)), PROBABILITIES
+        return _weighed(loss, input, target, None, options)
+    labels = target.long()
+    if smoothing == 0 and (weight is None or not loss.symmetric):
+        return labelled(labels, classes, options.ignore_index, weight, options.reduction), LABELS
+    kept = validation.kept(labels, classes, options.ignore_index)
+    return _weighed(loss, input, labels if kept is None else torch.where(kept, labels, 0), kept, options)
 
 
-def _soft(loss: Loss, z: Tensor, target: Tensor, options: Options) -> Tensor:
-    """The loss at probabilities, by the plain formulas."""
-    if options.ignore_index >= 0:
-        raise ValueError(f"ignore_index={options.ignore_index} needs a target of class indices; got probabilities")
-    values, share = _soft_values(loss, _scores(z, options), target, options)
-    return _reduced(values, share, options.reduction)
+def _check_probabilities(input: Tensor, target: Tensor, ignore_index: int) -> None:
+    if ignore_index >= 0:
+        raise ValueError(f"ignore_index={ignore_index} needs a target of class indices; got probabilities")
+    validation.probabilities(target, 1)
+    if not validation.can_look(target, input) or target.numel() == 0 or float(input.detach().amin()) > -torch.inf:
+        return
+    if bool(((target > 0) & (input == -torch.inf)).any()):
+        raise ValueError(
+            "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
+        )
 
 
-def _reduced(values: Tensor, share: Tensor, reduction: str) -> Tensor:
-    if reduction == "none":
-        return values
-    return values.sum() if reduction == "sum" else values.sum() / share.sum()
+def _weighed(loss: Loss, input: Tensor, target: Tensor, kept: Tensor | None, options: Options) -> tuple[Examples, str]:
+    """Return the weight of each class that smoothing and class weights make of labels or probabilities.
+
+    Label smoothing adds the mean over labels, which is constant for a symmetric loss. torch's class weights, w_y L_y,
+    would break the symmetry of such a loss. It becomes w_y L_y - mean_k w_k L_k + mean(w) mean_k L_k instead, which is
+    symmetric, and equals L_y if all w are 1.
+    """
+    z, smoothing, soft = full_precision(input.detach()), options.label_smoothing, target.is_floating_point()
+    masked = not validation.can_look(z) or (z.numel() > 0 and float(z.amin()) == -torch.inf)
+    s, symmetric = Scores(z, 1) if masked else None, loss.symmetric
+    weight = None if options.weight is None else options.weight.to(z)
+    w = 1.0 if weight is None else weight.reshape(-1, *[1] * (z.dim() - 2))
+    count = z.shape[1] if s is None else s.count
+    mean_weight = _mean_weight(w, s)
+    spread = offset = None
+    if symmetric:
+        spread = None if weight is None else (1 - smoothing) * (mean_weight - w) / count
+        offset = None if smoothing == 0 else smoothing * mean_weight * _level(loss, z, s)
+        offset = offset.squeeze(1) if isinstance(offset, Tensor) and offset.dim() else offset
+    elif smoothing > 0:
+        spread = smoothing / count * w
+    if s is not None and not soft:
+        counted = torch.ones_like(target, dtype=torch.bool) if kept is None else kept
+        validation.present_labels(z, target.unsqueeze(1), counted.unsqueeze(1), 1)
+    chosen = 1.0 if weight is None or soft else weight[target]
+    each = mean_weight if symmetric else chosen
+    divisor = _total(each, kept, target[:, 0] if soft else target)
+    if spread is None and not soft:
+        factor = torch.full_like(target, 1 - smoothing, dtype=z.dtype)
+        return Examples(target, kept, factor, options.reduction, divisor, offset), LABELS
+    t = (1 - smoothing) * w * target.to(z.dtype) if soft else _placed(spread, target, (1 - smoothing) * chosen, z)
+    t = t + spread if soft and spread is not None else t
+    t = t if s is None else torch.where(s.present, t, 0.0)
+    kind = PROBABILITIES if weight is None and (smoothing == 0 or not symmetric) else WEIGHTS
+    return Examples(t, kept, None, options.reduction, divisor, offset), kind
 
 
-def _scores(z: Tensor, options: Options) -> Scores:
-    s = Scores(z if options.score_map is None else _mapped(z, options.score_map), validation.class_dim(z))
-    if options.weight is not None:
-        validation.class_vector("weight", options.weight, s.classes)
-    return s
+def _mean_weight(w: Number, s: Scores | None) -> Number:
+    """Return the mean of the class weights, over the classes that are present."""
+    if not isinstance(w, Tensor):
+        return w
+    return w.mean() if s is None else s.mean(w.expand_as(s.z))
+
+
+def _total(each: Number, kept: Tensor | None, like: Tensor) -> Number:
+    """Return the sum over the examples that count of what each counts for."""
+    if not isinstance(each, Tensor) or each.dim() == 0:
+        return each * (like.numel() if kept is None else kept.sum())
+    every = each.squeeze(1).expand_as(like) if each.dim() > like.dim() else each
+    return (every if kept is None else torch.where(kept, every, 0.0)).sum()
+
+
+def _placed(spread: Number | None, target: Tensor, chosen: Number, z: Tensor) -> Tensor:
+    """Return the weights ``spread`` of all classes, with ``chosen`` added at the label."""
+    at_label = chosen.unsqueeze(1) if isinstance(chosen, Tensor) else z.new_full((), chosen)
+    labels, spread = target.unsqueeze(1), torch.as_tensor(spread, dtype=z.dtype, device=z.device)
+    if validation.is_eager():
+        return spread.expand_as(z).clone().scatter_add_(1, labels, at_label.expand(labels.shape))
+    return spread + torch.where(Scores(z, 1).index == labels, at_label, 0.0)
+
+
+def _level(loss: Loss, z: Tensor, s: Scores | None) -> Number:
+    """Return the mean over labels of a symmetric loss, which is its value at equal scores."""
+    if s is None:
+        return _constant_level(loss, z.shape[1]) if has_hash(loss) else float(_mean_over_labels(loss, Scores(z[0], 0)))
+    return _mean_over_labels(loss, s)
+
+
+@functools.lru_cache(maxsize=256)
+def _constant_level(loss: Loss, classes: int) -> float:
+    return float(_mean_over_labels(loss, Scores(torch.zeros(classes, dtype=torch.float64))))
+
+
+def _mean_over_labels(loss: Loss, s: Scores) -> Tensor:
+    try:
+        return loss.first_order(s).value
+    except NoSlopeError:
+        return s.mean(loss.values(s)).detach()
+
+
+def _plain(loss: Loss, z: Tensor, examples: Examples, score_map: Callable[[Tensor], Tensor] | None) -> Tensor:
+    """Return the loss by the plain formulas."""
+    s = Scores(z if score_map is None else _mapped(z, score_map), 1)
+    kept, target = examples.kept, examples.labels
+    if validation.can_look(s.z):
+        counted = torch.ones_like(s.count, dtype=torch.bool) if kept is None else kept.unsqueeze(1)
+        loss.refuse(s, counted)
+        if not target.is_floating_point():
+            validation.present_labels(s.z, target, counted, 1)
+    if target.is_floating_point():
+        return examples.reduced(s.sum(target * loss.values(s)))
+    return examples.reduced(loss.values(s, target))
 
 
 def _mapped(z: Tensor, score_map: Callable[[Tensor], Tensor]) -> Tensor:
@@ -146,58 +233,3 @@ def _mapped(z: Tensor, score_map: Callable[[Tensor], Tensor]) -> Tensor:
     if scores.shape != z.shape:
         raise ValueError(f"normalize must keep the scores' shape {tuple(z.shape)}; got {tuple(scores.shape)}")
     return scores
-
-
-def _hard_values(loss: Loss, s: Scores, target: Tensor, kept: Tensor, options: Options) -> tuple[Tensor, Tensor]:
-    """The value of each example, and its weight in the mean. Both are 0 for an ignored example."""
-    labels = target.unsqueeze(s.dim)
-    each = kept.unsqueeze(s.dim)
-    validation.present_labels(s.z, labels, each, s.dim)
-    if validation.can_look(s.z):
-        loss.refuse(s, each)
-    weight, smoothing = options.weight, options.label_smoothing
-    if weight is None and smoothing == 0:
-        values, share = loss.values(s, labels), torch.ones_like(target, dtype=s.z.dtype)
-    else:
-        every, share_of_class = _weighted(loss, s, weight)
-        values = s.select(every, labels)
-        if smoothing > 0:
-            # The mean of a symmetric loss is constant. All that autograd could find is the rounding of its sum.
-            mean = s.mean(every.detach() if loss.symmetric else every)
-            values = (1 - smoothing) * values + smoothing * mean
-        share = s.select(share_of_class, labels).squeeze(s.dim)
-    return torch.where(kept, values.squeeze(s.dim), 0.0), torch.where(kept, share, 0.0)
-
-
-def _soft_values(loss: Loss, s: Scores, target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
-    smoothing = options.label_smoothing
-    validation.probabilities(target, s.dim)
-    if validation.can_look(target) and bool(((target > 0) & ~s.present).any()):
-        raise ValueError(
-            "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
-        )
-    if validation.can_look(s.z):
-        loss.refuse(s, torch.ones_like(s.count, dtype=torch.bool))
-    every, share = _weighted(loss, s, options.weight)
-    target = (1 - smoothing) * target + smoothing / s.count
-    values = s.sum(target * every).squeeze(s.dim)
-    # torch divides by the number of examples here, whatever the class weights. So do we if the loss is not symmetric.
-    counted = share.mean(s.dim) if loss.symmetric else torch.ones_like(values)
-    return values, counted
-
-
-def _weighted(loss: Loss, s: Scores, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The value at every label with class weights, and the weight of each label in the mean.
-
-    torch computes w_y L_y, which would break the symmetry of a symmetric loss. Such a loss becomes
-    w_y L_y - mean_k w_k L_k + mean(w) mean_k L_k instead. That is symmetric, and equals L_y if all w are 1.
-    """
-    every = loss.values(s).expand_as(s.z)
-    if weight is None:
-        return every, torch.ones_like(s.z)
-    w = s.align(weight.to(s.z))
-    if not loss.symmetric:
-        return w * every, w.expand_as(s.z)
-    mean_weight = s.mean(w)
-    balanced = w * every - s.mean(w * every) + mean_weight * s.mean(every)
-    return balanced, mean_weight.expand_as(s.z)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss
-from symloss.losses.fast.computing import computing_for
-from symloss.losses.fast.head_parts import Head
-from symloss.losses.fast.kernel_choice import Unit, kernel_for
-from symloss.losses.fast.labelled import labelled
-from symloss.losses.fast.linear_head import Allowance, value_and_gradients
+from symloss.losses.kernels.choice import kernel_for
+from symloss.losses.kernels.examples import labelled
+from symloss.losses.kernels.linear_head import Allowance, value_and_gradients
+from symloss.losses.kernels.products import Head
+from symloss.losses.kernels.unit import CappedKernel, Unit
 from symloss.losses.logits import working_type
 
 Compute = Callable[[Head, Tensor, Tensor | None, Tensor | None, Sequence[bool]], tuple[Tensor, Sequence[Tensor | None]]]
@@ -55,18 +55,17 @@ def graph_key(
         is_wide: whether the gradient of the weights is added up in float32.
     """
     divides = Unit(*unit) if unit else None
-    if kernel_for(loss, classes, divides) is None:
+    kernel = kernel_for(loss, classes, divides)
+    if kernel is None:
         return ""
+    capped = kernel if softcap is None else CappedKernel(kernel, softcap)
     allowance = Allowance(memory, torch.float32 if is_wide else None)
 
     def compute(
         head: Head, labels: Tensor, class_weight: Tensor | None, count: Tensor | None, wanted: Sequence[bool]
     ) -> tuple[Tensor, Sequence[Tensor | None]]:
-        made = computing_for(loss, len(head.weight), divides)
-        assert made is not None
-        made = made if softcap is None else made.capped(softcap)
         examples = labelled(labels, len(head.weight), ignore_index, class_weight, reduction, count)
-        return value_and_gradients(made, head, examples, allowance, wanted)
+        return value_and_gradients(capped, head, examples, allowance, wanted)
 
     return _remember(f"{loss!r} {divides} {ignore_index} {reduction} {softcap} {allowance}", loss, compute)
 

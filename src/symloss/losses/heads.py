@@ -13,14 +13,13 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap, score_map
-from symloss.losses.evaluate import Options, check_options, evaluate
-from symloss.losses.fast.computing import computing_for
-from symloss.losses.fast.head_parts import Head
-from symloss.losses.fast.kernel_choice import unit_of
-from symloss.losses.fast.labelled import labelled
-from symloss.losses.fast.linear_head import Allowance, by_head_kernel
+from symloss.losses.evaluate import Options, check_options, evaluate, unit_of
 from symloss.losses.flat_scores import warn_of_flat_scores
 from symloss.losses.head_in_graph import graph_key, head_loss
+from symloss.losses.kernels.choice import kernel_for
+from symloss.losses.kernels.examples import labelled
+from symloss.losses.kernels.linear_head import Allowance, by_head_kernel
+from symloss.losses.kernels.products import Head
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.leaves import CE
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
@@ -160,15 +159,16 @@ def _quick(
     ):
         return None
     unit = unit_of(scores, len(head.weight))
-    compute = computing_for(loss, len(head.weight), unit)
-    if compute is None:
+    kernel = kernel_for(loss, len(head.weight), unit)
+    if kernel is None:
         return None
+    allowance = allowance._replace(symmetric=loss.symmetric)
     examples = labelled(labels, len(head.weight), options.ignore_index, None, options.reduction, num_items)
 
     def plain(z: Tensor) -> Tensor:
         return _plain(loss, z, labels, options, num_items, softcap)
 
-    return by_head_kernel(compute, head, examples, options.weight, softcap, allowance, plain)
+    return by_head_kernel(kernel, unit, head, examples, options.weight, softcap, allowance, plain)
 
 
 def _in_graph(

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss, Sum
-from symloss.losses.fast.partials import fast_form
+from symloss.losses.kernels.forms import form_of
 from symloss.losses.leaves import MAE, Potential
 from symloss.losses.logits import Scores
 from symloss.losses.operators import Symmetrize
@@ -95,7 +95,7 @@ def largest_derivatives(loss: Loss, classes: int) -> Derivatives | None:
     leaves = _leaves(loss)
     if not loss.any_classes or not all(isinstance(leaf, (Potential, MSE, BiTempered)) for leaf in leaves):
         return None
-    form = fast_form(loss, classes)
+    form = form_of(loss, classes)
     label_alone = form is not None and not form.summed
     starts = _two_rivals(classes) if label_alone else _grid(classes)
     # The tails of BiTempered are heavy: its suprema may lie where no score of the search does.

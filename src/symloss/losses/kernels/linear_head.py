@@ -13,14 +13,22 @@ import torch
 from torch import Tensor
 
 from symloss.losses import validation
-from symloss.losses.fast.batch import by_plain, is_batched, times
-from symloss.losses.fast.blocks import BLOCK
-from symloss.losses.fast.computing import Computing
-from symloss.losses.fast.head_parts import Head
-from symloss.losses.fast.labelled import Labelled
-from symloss.losses.fast.linear_kernels import LinearKernel, UnitLinearKernel
-from symloss.losses.fast.products import add_weight_gradient, write_feature_gradient, write_scores
-from symloss.losses.fast.unhinged_head import pays, unhinged
+from symloss.losses.kernels.batch import (
+    BLOCK,
+    TooLargeError,
+    block_rows,
+    by_blocks,
+    by_plain,
+    is_batched,
+    new_scratch,
+    times,
+)
+from symloss.losses.kernels.examples import Examples
+from symloss.losses.kernels.job import Kernel
+from symloss.losses.kernels.linear import LinearKernel, UnitLinearKernel
+from symloss.losses.kernels.products import Head, add_weight_gradient, write_feature_gradient, write_scores
+from symloss.losses.kernels.unhinged_head import pays, unhinged
+from symloss.losses.kernels.unit import CappedKernel, Unit
 from symloss.losses.logits import working_type
 
 MEMORY = {"cpu": 160 * 2**20}
@@ -36,6 +44,8 @@ class Allowance(NamedTuple):
     """So many bytes for the scores of a block; None for what suits the device."""
     accumulate: torch.dtype | None = None
     """The type in which the gradient of the weights is added up; None for that of the weights."""
+    symmetric: bool = False
+    """Whether the loss is symmetric. Class weights keep it so, which takes all scores."""
 
     def bytes_on(self, device: torch.device) -> int:
         """How many bytes the scores of a block may take on a device."""
@@ -43,18 +53,20 @@ class Allowance(NamedTuple):
 
 
 def by_head_kernel(
-    compute: Computing,
+    kernel: Kernel,
+    unit: Unit | None,
     head: Head,
-    examples: Labelled,
+    examples: Examples,
     class_weight: Tensor | None,
     softcap: float | None,
     allowance: Allowance,
     plain: Callable[[Tensor], Tensor],
 ) -> Tensor | None:
-    """The loss of a linear layer's scores, without a matrix of all scores; None if only the plain formulas serve it.
+    """Return the loss of a linear layer's scores, without a matrix of all scores; None if only plain formulas serve it.
 
     Args:
-        compute: computes the loss of a block of scores.
+        kernel: computes the loss of a block of scores.
+        unit: how the kernel divides scores by their norm; None if it does not.
         head: the linear layer and its inputs.
         examples: the labels, and what each example counts for, without the class weights.
         class_weight: a weight for each class, shape (C,), or None.
@@ -64,32 +76,34 @@ def by_head_kernel(
     """
     if examples.none_counts():
         return None
-    kernel, unit = compute.kernel, compute.unit
     looks = validation.can_look(*(part for part in head if part is not None))
     if isinstance(kernel, (LinearKernel, UnitLinearKernel)) and softcap is None:
         # Only a look tells whether classes are masked out and whether the Gram matrix has lost digits.
         known = looks or (unit is None and head.bias is None)
         if known and pays(head, unit) and allowance.accumulate in (None, head.weight.dtype):
             return unhinged(kernel.factor, head, examples, unit, class_weight)
-    if class_weight is not None and compute.loss.symmetric:
+    if class_weight is not None and allowance.symmetric:
         return None
-    compute = compute if softcap is None else compute.capped(softcap)
-    return _Blocks(compute, examples.weighed(class_weight), allowance, plain).loss(head)
+    kernel = kernel if softcap is None else CappedKernel(kernel, softcap)
+    try:
+        return _Blocks(kernel, examples.weighed(class_weight), allowance, plain).loss(head)
+    except TooLargeError:
+        return None
 
 
 def value_and_gradients(
-    compute: Computing, head: Head, examples: Labelled, allowance: Allowance, wanted: Sequence[bool]
+    kernel: Kernel, head: Head, examples: Examples, allowance: Allowance, wanted: Sequence[bool]
 ) -> tuple[Tensor, list[Tensor | None]]:
     """The loss of a linear layer's scores and its gradients in features, weight and bias, without autograd.
 
     Args:
-        compute: computes the loss of a block of scores.
+        kernel: computes the loss of a block of scores.
         head: the linear layer and its inputs.
         examples: the labels, and what each example counts for. There must be a reduction.
         allowance: what may be used.
         wanted: whether each of the gradients is wanted.
     """
-    blocks = _Blocks(compute, examples, allowance, lambda z: z)
+    blocks = _Blocks(kernel, examples, allowance, lambda z: z)
     gradients = blocks.gradients(head, wanted)
     value = examples.reduced(blocks.values(head, gradients))
     return value, _typed(gradients, head)
@@ -101,8 +115,8 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 class _Blocks(NamedTuple):
     """A loss at the labels of a batch, as a function of a linear layer and its inputs."""
 
-    compute: Computing
-    examples: Labelled
+    kernel: Kernel
+    examples: Examples
     allowance: Allowance
     plain: Callable[[Tensor], Tensor]
 
@@ -131,17 +145,18 @@ class _Blocks(NamedTuple):
         d_h, d_weight, d_bias = gradients
         kind, rows = working_type(weight), self.rows(head)
         share = self.examples.share(kind, upstream)
-        labels = self.examples.labels[:, None]
+        labels = self.examples.labels
         z = torch.empty(rows, len(weight), dtype=kind, device=weight.device)
-        scratch = self.compute.scratch(z)
-        wanted = any(part is not None for part in gradients)
+        scratch = new_scratch(self.kernel, z[: block_rows(z)])
+        wanted, ignores = any(part is not None for part in gradients), self.examples.kept is not None
         values = []
         for start in range(0, len(h), rows):
             part = slice(start, start + rows)
             block = z[: len(h[part])]
             write_scores(h[part], weight, bias, block)
             shares = share[part] if share.dim() else share
-            values.append(self.compute(block, labels[part], shares, block if wanted else None, scratch))
+            out = block if wanted else None
+            values.append(by_blocks(self.kernel, block, labels[part], shares, out, ignores, scratch))
             if d_h is not None:
                 write_feature_gradient(block, weight, d_h[part])
             if d_weight is not None:

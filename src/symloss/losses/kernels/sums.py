@@ -1,117 +1,28 @@
-"""Kernels: the value and its gradient in one pass over the scores.
+"""The kernel of losses that also read sums over the classes besides the label.
 
-A loss made of potentials phi_j is a function v = G(l_y, R_1, ...) of the label's log p and of sums over the other
-classes (see ``partials``). With a = dG/dl_y, b_j = dG/dR_j, T_j = sum_{k != y} phi_j'(l_k) and tau = a + sum_j b_j T_j
-its gradient in the scores is
+With a = dG/dl_y, b_j = dG/dR_j (see ``forms``), T_j = sum_{k != y} phi_j'(l_k) and tau = a + sum_j b_j T_j it is
 
     g_k = sum_j b_j phi_j'(l_k) - p_k tau   (k != y),        g_y = a (1 - p_y) - p_y sum_j b_j T_j.
 
-The label's term is never subtracted from a sum that contains it. So confident and hopeless examples keep their digits.
-
-Both kernels compute t = z - max z and e = exp(t) once. With r = sum_{k != y} e_k the label's log p is
-t_y - log1p(r + expm1(t_y)), which is exact for every t_y. `LabelKernel` serves losses that sum nothing. It keeps its
-exponentials in the memory of the gradient. `SumsKernel` serves the others. Losses that are linear in the scores have
-kernels of their own (``linear_kernels``).
-
-Kernels do not check whether classes are masked out or squares overflow: the job says so. A NaN among the scores of a
-row becomes the value of that row, and every entry of its gradient.
+The label's term is never subtracted from a sum that contains it. With r = sum_{k != y} exp(z_k - max z) the label's
+log p is t_y - log1p(r + expm1(t_y)), where t = z - max z. That is exact for every t_y.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from symloss.losses.fast.at_label import AtLabel
-from symloss.losses.fast.partials import FastForm, Partials, Room, add_multiple
+from symloss.losses.kernels.at_label import AtLabel
+from symloss.losses.kernels.forms import Form, Number, Partials, Room
+from symloss.losses.kernels.job import Job, add_multiple
 from symloss.losses.leaves import CE, GCE, SMALL, SMALL_Q, Focal, Potential, Power
-from symloss.losses.logits import Scores
 from symloss.losses.validation import can_look
-
-
-class Job(NamedTuple):
-    """A block of rows, as a kernel gets it. Dimension 1 holds the classes in every tensor."""
-
-    z: Tensor
-    """The scores."""
-    y: Tensor
-    """The labels. Dimension 1 has size 1."""
-    share: Tensor
-    """What each example counts for in the gradient. Dimension 1 has size 1. It is a scalar if all examples agree."""
-    out: Tensor
-    """The kernel writes the gradient here."""
-    scratch: Sequence[Tensor]
-    """As many tensors like ``out`` as the kernel declares. The kernel may overwrite them."""
-    scores: Scores | None = None
-    """The scores again, if classes may be masked out; None if all classes are present."""
-    norm: Tensor | None = None
-    """The norms of the score vectors, if they are known and no square overflows."""
-
-
-class Kernel(Protocol):
-    """A kernel writes the gradient of a job, and returns the values."""
-
-    @property
-    def shows_masks(self) -> bool:
-        """Whether the values are not finite if a class is masked out and the job does not say so."""
-
-    @property
-    def squares(self) -> bool:
-        """Whether the kernel squares the scores."""
-
-    @property
-    def scratch(self) -> int:
-        """How many scratch tensors the kernel needs."""
-
-    def __call__(self, job: Job) -> Tensor: ...
-
-
-def class_mean(t: Tensor, scores: Scores | None) -> Tensor:
-    """The mean over the classes that are present, with size 1 along dimension 1."""
-    # torch's mean takes longer over few classes.
-    return t.sum(1, keepdim=True).div_(t.shape[1]) if scores is None else scores.mean(t)
-
-
-class LabelKernel:
-    """The kernel of losses that sum nothing: they read the label's probability, and terms linear in the scores."""
-
-    squares: ClassVar = False
-    scratch: ClassVar = 0
-
-    def __init__(self, form: FastForm, classes: int):
-        self.partials = form.partials
-        trial = AtLabel(torch.zeros(1, 1), torch.full((1, 1), classes - 1.0), classes)
-        self.shows_masks = bool(form.partials(trial).linear != 0)
-
-    def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, _, scores, _ = job
-        t = torch.sub(z, z.amax(1, keepdim=True), out=out)
-        behind = t.gather(1, y)
-        mean = class_mean(t, scores) if self.shows_masks or scores is not None else None
-        e = t.exp_().scatter_(1, y, 0.0)
-        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
-        loss = self.partials(at)
-        slope = loss.slope * share
-        e.mul_(slope.mul(at.inverse).neg_())
-        slope.mul_(at.miss)
-        if mean is None:
-            e.scatter_(1, y, slope)
-            return loss.value
-        even = loss.linear / at.classes
-        add_multiple(e, even, share, out=e)
-        if loss.remainder is None:
-            add_multiple(slope, even - loss.linear, share, out=slope)
-        else:  # the same, but over many classes slope and linear may be 10^5 times their difference
-            slope = add_multiple(at.miss * loss.remainder, loss.linear, 1 / at.classes - at.p).mul_(share)
-        e.scatter_(1, y, slope)
-        if scores is not None:
-            e.masked_fill_(~scores.present, 0.0)
-        return add_multiple(loss.value, loss.linear, mean.sub_(behind))
 
 
 @dataclass
@@ -133,7 +44,7 @@ class Everywhere:
     """Zeros of the shape of the labels."""
     scratch: Tensor
     """A tensor that each sum may overwrite."""
-    others: float | Tensor
+    others: Number
     """How many classes are present besides the label."""
     absent: Tensor | None
     """Which classes are masked out; None if none is."""
@@ -157,9 +68,9 @@ class Swept(NamedTuple):
 
     total: Tensor
     """The sum of phi."""
-    fall: Tensor | float
+    fall: Number
     """-phi' of every class, 0 at the label; one number if all classes agree."""
-    fall_total: Tensor | float
+    fall_total: Number
     """The sum of -phi'."""
 
 
@@ -259,12 +170,13 @@ def falls_to_the_end(potential: Potential) -> bool:
 
 
 class SumsKernel:
-    """The kernel of losses that also read sums over the classes besides the label."""
+    """The kernel of a loss at labels that reads sums."""
 
     shows_masks: ClassVar = False
     squares: ClassVar = False
+    adds: ClassVar = True
 
-    def __init__(self, form: FastForm):
+    def __init__(self, form: Form):
         self.partials = form.partials
         self.scratch = 2 + len(form.summed)  # log p, a tensor that all sums share, and -phi' of each sum
         self.sweeps: list[tuple[Potential, Callable[[Everywhere, Tensor], Swept]]]
@@ -272,8 +184,8 @@ class SumsKernel:
         self.cancels = any(falls_to_the_end(potential) for potential in form.summed)
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, (for_logp, for_sums, *for_falls), scores, _ = job
-        t = torch.sub(z, z.amax(1, keepdim=True), out=for_logp)
+        z, y, share, out, (for_logp, for_sums, *for_falls), scores, _, top = job
+        t = torch.sub(z, z.amax(1, keepdim=True) if top is None else top, out=for_logp)
         behind = t.gather(1, y)
         zero = torch.zeros_like(behind)
         e = torch.exp(t, out=out).scatter_(1, y, zero)
@@ -311,9 +223,9 @@ class SumsKernel:
         share, e = job.share, job.out
         terms = [(share * b, swept[potential]) for potential, b in loss.sums.items()]
         falls = [weight * part.fall_total for weight, part in terms]
-        fall, label = sum(falls[1:], falls[0]), loss.slope * share
-        per_e = (fall - label).mul_(at.inverse)
-        label.mul_(at.miss).addcmul_(at.p, fall)
+        fall, label = sum(falls[1:], falls[0]), at.slope(loss, share)
+        per_e = (fall - label) * at.inverse
+        label = (label * at.miss).addcmul_(at.p, fall)
         gradient = torch.mul(e, per_e, out=spare if self.cancels else e)
         for weight, part in terms:
             if isinstance(part.fall, Tensor):
@@ -329,62 +241,3 @@ class SumsKernel:
             gap = gradient.sum(1, keepdim=True).mul_(at.inverse).neg_()
             e.mul_(gap).add_(gradient)
         return label
-
-
-class Length(NamedTuple):
-    """The length of score vectors, max(norm, eps), as a product that cannot overflow: length = size * root."""
-
-    ratio: Tensor
-    """The scores divided by size. If no square overflows, size is 1."""
-    root: Tensor
-    """The length divided by size."""
-    free: Tensor
-    """Whether the length is the norm, so that it depends on the scores."""
-    share: Tensor
-    """The shares of the examples, divided by the length."""
-
-
-def length(job: Job, eps: float, out: Tensor) -> Length:
-    """The lengths of the score vectors of a job.
-
-    If squares may overflow, or may vanish because eps is tiny, the ratio is written to ``out``.
-    """
-    z, scores = job.z, job.scores
-    finite = z if scores is None else torch.where(scores.present, z, 0.0)
-    if job.norm is not None and eps > torch.finfo(z.dtype).tiny ** 0.4:
-        root = job.norm.clamp_min(eps)
-        return Length(finite, root, job.norm > eps, job.share / root)
-    size = torch.abs(finite, out=out).amax(1, keepdim=True).clamp_min_(eps)
-    norm = torch.linalg.vector_norm(torch.div(finite, size, out=out), dim=1, keepdim=True)
-    root = norm.clamp_min(1)
-    return Length(out, root, norm >= 1, (job.share / root).div_(size))
-
-
-@dataclass
-class UnitKernel:
-    """A kernel of the scores z / (temperature max(|z|, eps)). It turns the gradient into one of z."""
-
-    kernel: Kernel
-    temperature: float
-    eps: float
-    scratch: int = field(init=False)
-    shows_masks: ClassVar = False
-    squares: ClassVar = True
-
-    def __post_init__(self) -> None:
-        self.scratch = 2 + self.kernel.scratch
-
-    def __call__(self, job: Job) -> Tensor:
-        _, y, _, out, (unit, work, *for_kernel), scores, _ = job
-        lengths = length(job, self.eps, unit)
-        torch.div(lengths.ratio, lengths.root, out=unit)
-        u, share = unit, lengths.share
-        if self.temperature != 1:
-            u, share = torch.div(unit, self.temperature, out=work), share.div_(self.temperature)
-        if scores is not None:
-            u = u.masked_fill(~scores.present, -torch.inf)
-            scores = Scores(u, 1)
-        values = self.kernel(Job(u, y, share, out, for_kernel, scores))
-        dot = torch.mul(unit, out, out=work).sum(1, keepdim=True)
-        out.addcmul_(unit, dot.mul_(lengths.free).neg_())
-        return values

@@ -8,40 +8,44 @@ import torch
 from torch import Tensor
 
 from symloss.losses import validation
-from symloss.losses.fast.partials import constant
+from symloss.losses.kernels.job import constant
 
 
-class Labelled(NamedTuple):
-    """The labels of a batch, and how the values of its examples become one loss."""
+class Examples(NamedTuple):
+    """The targets of a batch, and how the values of its examples become one loss."""
 
     target: Tensor
-    """Class indices (N,) or (N, d1, ...)."""
+    """Class indices (N,) or (N, d1, ...); or a weight for each class, in the shape of the scores."""
     kept: Tensor | None
-    """Which examples count, in the shape of the target; None if all do."""
+    """Which examples count, in the shape of class indices; None if all do."""
     factor: Tensor | None
-    """What the value of each example is multiplied by, in the shape of the target; None for 1."""
+    """What the value of each example is multiplied by, in the shape of class indices; None for 1."""
     reduction: str
-    """One of "mean", "sum" and "none". A mean divides by the sum of the factors."""
+    """One of "mean", "sum" and "none"."""
     divisor: float | Tensor | None = None
-    """What a mean divides by instead; None for the sum of the factors."""
+    """What a mean divides by; None for the sum of the factors."""
+    offset: float | Tensor | None = None
+    """A constant that is added to the value of each example, in the shape of class indices or a number; None for 0."""
 
     @property
     def labels(self) -> Tensor:
-        """The labels, and 0 where an example is ignored."""
-        return self.target if self.kept is None else torch.where(self.kept, self.target, 0)
+        """The labels, and 0 where an example is ignored; or the weights as they are."""
+        if self.target.is_floating_point():
+            return self.target
+        return (self.target if self.kept is None else torch.where(self.kept, self.target, 0)).unsqueeze(1)
 
-    def weighed(self, class_weight: Tensor | None) -> Labelled:
-        """The same examples, each multiplied by the weight (C,) of its label; as they are if there are no weights."""
+    def weighed(self, class_weight: Tensor | None) -> Examples:
+        """Return the same examples, each multiplied by the weight (C,) of its label."""
         if class_weight is None:
             return self
-        return self._replace(factor=class_weight.to(self.target.device)[self.labels])
+        return self._replace(factor=class_weight.to(self.target.device)[self.labels.squeeze(1)])
 
     def none_counts(self) -> bool:
-        """Whether it is known that no example counts."""
+        """Return whether it is known that no example counts."""
         return self.kept is not None and validation.can_look(self.kept) and not bool(self.kept.any())
 
     def share(self, kind: torch.dtype, upstream: Tensor | None = None) -> Tensor:
-        """What each example counts for in the gradient: a scalar if all agree, else with size 1 along dimension 1."""
+        """Return what each example counts for in the gradient: a scalar if all agree, else of size 1 in dimension 1."""
         total = self.total if self.reduction == "mean" else 1.0
         share = total.to(kind).reciprocal() if isinstance(total, Tensor) else constant(1 / total, kind)
         if self.factor is not None:
@@ -62,15 +66,14 @@ class Labelled(NamedTuple):
         return self.factor.sum() if self.kept is None else torch.where(self.kept, self.factor, 0.0).sum()
 
     def reduced(self, values: Tensor) -> Tensor:
-        """The loss of the batch, from the values of its examples; one for each example if there is no reduction.
-
-        The values have size 1 along dimension 1.
-        """
-        if self.kept is None and self.factor is None and self.divisor is None and self.reduction == "mean":
+        """Reduce the values of the examples, which have size 1 along dimension 1, to the loss of the batch."""
+        if self.reduction == "mean" and self[1:3] == (None, None) and self[4:] == (None, None):
             return values.mean()
         values = values.squeeze(1)
         if self.factor is not None:
             values = values * self.factor.to(values.dtype)
+        if self.offset is not None:
+            values = values + self.offset
         if self.kept is not None:
             values = torch.where(self.kept, values, 0.0)
         if self.reduction == "none":
@@ -88,7 +91,7 @@ def labelled(
     class_weight: Tensor | None,
     reduction: str,
     divisor: float | Tensor | None = None,
-) -> Labelled:
-    """The examples of a batch. Wrong labels raise an error where values may be looked at."""
+) -> Examples:
+    """Return the examples of a batch of labels. Wrong labels raise an error where values may be looked at."""
     kept = validation.kept(target, classes, ignore_index)
-    return Labelled(target, kept, None, reduction, divisor).weighed(class_weight)
+    return Examples(target, kept, None, reduction, divisor).weighed(class_weight)

@@ -8,9 +8,11 @@ float32 copy of all weights.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 from symloss.losses.logits import HALF, working_type
 
@@ -19,6 +21,21 @@ CLASSES = 4096
 
 # Only torch knows what the processor can do, and it has no public question for it.
 _has_bfloat16 = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+
+
+class Head(NamedTuple):
+    """A linear layer and its inputs. All parts have one type, but the bias may have more precision."""
+
+    features: Tensor
+    """Shape (N, d)."""
+    weight: Tensor
+    """Shape (C, d)."""
+    bias: Tensor | None
+    """Shape (C,)."""
+
+    def scores(self) -> Tensor:
+        """All scores, shape (N, C)."""
+        return F.linear(self.features, self.weight, self.bias)
 
 
 def is_cast(weight: Tensor) -> bool:

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from symloss.losses import validation
-from symloss.losses.fast.batch import by_plain, is_batched
-from symloss.losses.fast.head_parts import Head
-from symloss.losses.fast.kernel_choice import Unit
-from symloss.losses.fast.labelled import Labelled
-from symloss.losses.fast.products import add_at_labels, weighted_rows, write_scores
+from symloss.losses.kernels.batch import by_plain, is_batched
+from symloss.losses.kernels.examples import Examples
+from symloss.losses.kernels.products import Head, add_at_labels, weighted_rows, write_scores
+from symloss.losses.kernels.unit import Unit
 from symloss.losses.logits import full_precision, working_type
 from symloss.losses.logits import unit as unit_scores
 
@@ -50,7 +49,7 @@ class _Terms(NamedTuple):
     unit: Unit | None
 
 
-def unhinged(factor: float, head: Head, examples: Labelled, unit: Unit | None, class_weight: Tensor | None) -> Tensor:
+def unhinged(factor: float, head: Head, examples: Examples, unit: Unit | None, class_weight: Tensor | None) -> Tensor:
     """The loss ``factor`` times unhinged of a linear layer's scores.
 
     Args:
@@ -60,7 +59,7 @@ def unhinged(factor: float, head: Head, examples: Labelled, unit: Unit | None, c
         unit: divides the scores by their norm; None if they stay as they are.
         class_weight: a weight for each class, shape (C,), or None.
     """
-    y = examples.labels
+    y = examples.labels.squeeze(1)
     head, present = _without_masked(head, y, examples.kept)
     classes = len(head.weight) if present is None else int(present.sum())
     r: Tensor | float = 1.0

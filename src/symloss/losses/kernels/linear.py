@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from symloss.losses.fast.kernels import Job, class_mean, length
+from symloss.losses.kernels.job import Job, class_mean
+from symloss.losses.kernels.unit import length
 
 
 @dataclass
@@ -18,10 +19,11 @@ class LinearKernel:
     factor: float
     shows_masks: ClassVar = True
     squares: ClassVar = False
+    adds: ClassVar = True
     scratch: ClassVar = 1
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, share, out, (differences,), scores, _ = job
+        z, y, share, out, (differences,), scores, _, _ = job
         weight = share if self.factor == 1 else share * self.factor
         # The label's score is subtracted first. Otherwise an offset that all scores share would cost digits.
         values = class_mean(torch.sub(z, z.gather(1, y), out=differences), scores)
@@ -46,10 +48,11 @@ class UnitLinearKernel:
     eps: float
     shows_masks: ClassVar = False
     squares: ClassVar = True
+    adds: ClassVar = False
     scratch: ClassVar = 0
 
     def __call__(self, job: Job) -> Tensor:
-        z, y, _, out, _, scores, _ = job
+        z, y, _, out, _, scores, _, _ = job
         lengths = length(job, self.eps, out)
         label, scale = lengths.ratio.gather(1, y), self.factor / self.temperature
         values = class_mean(lengths.ratio, scores).sub_(label).div_(lengths.root)

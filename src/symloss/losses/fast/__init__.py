@@ -1,1 +1,0 @@
-"""Kernels compute the value of a loss together with its gradient. They import only the formulas."""

@@ -1,0 +1,220 @@
+"""The loss of a batch by a kernel: blocks of rows inside, autograd around.
+
+Each block is checked for masked classes and for squares and sums that overflow, so kernels need not look. Where looking
+would have to wait for a device, every block is treated as if classes may be masked out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from symloss.losses import validation
+from symloss.losses.kernels.examples import Examples
+from symloss.losses.kernels.job import Job, Kernel
+from symloss.losses.logits import Scores, working_type
+
+BLOCK = 2**20
+"""The number of scores in a block on a CPU: few enough to stay in the cache, many enough to be worth the calls."""
+DEVICE_BLOCK = 2**24
+"""The same on other devices, where a call costs more and a block of float32 scratch takes 64 MiB."""
+
+
+class TooLargeError(Exception):
+    """The sum over classes of these scores may overflow, which only the plain formulas can avoid."""
+
+
+def block_rows(z: Tensor) -> int:
+    """Return the number of rows in a block of these scores."""
+    scores, size = z.numel(), BLOCK if z.is_cpu else DEVICE_BLOCK
+    return z.shape[0] if scores <= size else max(1, size * z.shape[0] // scores)
+
+
+def new_scratch(kernel: Kernel, out: Tensor) -> list[Tensor]:
+    """Return the scratch tensors of a kernel, each like ``out``. All blocks share them, because new memory is slow."""
+    return [torch.empty_like(out) for _ in range(kernel.scratch)]
+
+
+def by_blocks(
+    kernel: Kernel,
+    z: Tensor,
+    y: Tensor,
+    share: Tensor,
+    out: Tensor | None,
+    ignores: bool,
+    scratch: Sequence[Tensor] | None = None,
+) -> Tensor:
+    """Return the values at the targets, and write the gradient of sum(share * values) to ``out``.
+
+    Args:
+        kernel: from ``kernel_for``.
+        z: scores. Those in half precision are turned into float32 block by block.
+        y: labels, of size 1 along dimension 1, or weights in the shape of the scores.
+        share: what each example counts for in the gradient, of size 1 along dimension 1, or a scalar.
+        out: has the shape and type of z. It may be z itself, which is then overwritten. None: no gradient is wanted.
+        ignores: whether an example with a share of 0 gets the value 0 and the gradient 0, whatever its scores.
+        scratch: what :func:`new_scratch` returns, with at least as many rows as a block; None makes new tensors.
+    """
+    rows, kind = block_rows(z), working_type(z)
+    if out is z and kernel.adds and validation.looks_at(z):  # before a part of the scores is gone
+        _refuse_too_large(float(torch.where(z == -torch.inf, z.amax(), z).amin()), float(z.amax()), z)
+    if rows == z.shape[0] and out is not None and out is not z and z.dtype == kind:
+        tensors = new_scratch(kernel, out) if scratch is None else [each[: len(z)] for each in scratch]
+        return _do_block(kernel, Job(z, y, share, out, tensors), ignores)
+    like = z[:rows]
+    copies = out is z or kind != z.dtype
+    source = torch.empty_like(like, dtype=kind) if copies else like
+    target = torch.empty_like(like, dtype=kind) if out is None or kind != z.dtype else like
+    scratch = new_scratch(kernel, target) if scratch is None else scratch
+    values = torch.empty_like(z[:, :1], dtype=kind)
+    for start in range(0, len(z), rows):
+        part = slice(start, start + rows)
+        block = z[part]
+        if copies:
+            block = source[: len(block)].copy_(block)
+        gradient = out[part] if out is not None and out.dtype == kind else target[: len(block)]
+        tensors = [each[: len(block)] for each in scratch]
+        shares = share[part] if share.dim() else share
+        values[part] = _do_block(kernel, Job(block, y[part], shares, gradient, tensors), ignores)
+        if out is not None and out.dtype != kind:
+            out[part].copy_(gradient)
+    return values
+
+
+def _do_block(kernel: Kernel, job: Job, ignores: bool) -> Tensor:
+    if not validation.looks_at(job.z):
+        values = kernel(job._replace(scores=Scores(job.z, 1)))
+    else:
+        shows_masks = kernel.shows_masks
+        values = kernel(job if shows_masks else _checked(kernel, job))
+        if shows_masks and not math.isfinite(float(values.sum())):
+            checked = _checked(kernel, job)
+            values = kernel(checked._replace(scores=Scores(job.z, 1)))
+    if ignores:  # the scores of an ignored example may be anything, even NaN
+        left_out = job.share == 0
+        job.out.masked_fill_(left_out, 0.0)
+        values = values.masked_fill(left_out, 0.0)
+    return values
+
+
+def _checked(kernel: Kernel, job: Job) -> Job:
+    """Return the job with its norms, its largest scores, or its masks if classes are masked out.
+
+    A label must not be masked out.
+    """
+    z = job.z
+    if kernel.squares:
+        norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
+        if float(norm.amax()) < torch.inf:
+            return job._replace(norm=norm)
+    low = float(z.amin())
+    scores = None if low > -torch.inf else Scores(z, 1)
+    if scores is not None and not job.y.is_floating_point():
+        validation.present_labels(z, job.y, job.share != 0, 1)
+    if not kernel.adds:
+        return job if scores is None else job._replace(scores=scores)
+    top = z.amax(1, keepdim=True)
+    high = float(top.amax())
+    _refuse_too_large(low if scores is None else float(torch.where(scores.present, z, high).amin()), high, z)
+    return job._replace(scores=scores, top=top)
+
+
+def _refuse_too_large(low: float, high: float, z: Tensor) -> None:
+    if high - low > torch.finfo(working_type(z)).max / (8 * z.shape[1]):
+        raise TooLargeError
+
+
+class BatchLoss(NamedTuple):
+    """A loss at the targets of a batch, as a function of its scores (N, C) or (N, C, d1, ...)."""
+
+    kernel: Kernel
+    examples: Examples
+    """The targets, and what each example counts for."""
+    plain: Callable[[Tensor], Tensor]
+    """Computes the same by the plain formulas, for second derivatives."""
+    overwrite: bool = False
+    """Whether the gradient may take the place of the scores."""
+
+    def loss(self, z: Tensor) -> Tensor | None:
+        """Return the loss; None if no example counts or sums may overflow, which is left to the plain formulas."""
+        if self.examples.kept is not None and self.examples.none_counts():
+            return None
+        try:
+            if not (z.requires_grad and torch.is_grad_enabled()):
+                return self.examples.reduced(self.values(z, None))
+            value: Tensor = _WithGradient.apply(z, self)  # type: ignore[no-untyped-call]
+        except TooLargeError:
+            return None
+        return value
+
+    def values(self, z: Tensor, out: Tensor | None, upstream: Tensor | None = None) -> Tensor:
+        """Return the value of each example. The gradient of the loss, times ``upstream``, is written to ``out``."""
+        share = self.examples.share(working_type(z), upstream)
+        return by_blocks(self.kernel, z, self.examples.labels, share, out, self.examples.kept is not None)
+
+
+class _WithGradient(torch.autograd.Function):
+    """A value that is computed together with its gradient. A second derivative is taken from the plain formula."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, batch: BatchLoss) -> Tensor:
+        ctx.batch = batch
+        # float16 cannot hold small gradients before they are scaled by the upstream gradient.
+        later = z.dtype == torch.float16
+        overwrite = batch.overwrite and not later
+        scores = z.detach() if overwrite else z
+        ctx.gradient = None if later else scores if overwrite else torch.empty_like(z)
+        values = batch.values(scores, ctx.gradient)
+        ctx.save_for_backward(None if overwrite else z)
+        return batch.examples.reduced(values)
+
+    @staticmethod
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, None]:
+        (z,) = ctx.saved_tensors
+        # Autograd would have to copy a gradient to which another reference exists.
+        gradient, ctx.gradient = ctx.gradient, None
+        again = torch.is_grad_enabled()
+        if z is None and (again or gradient is None):
+            raise RuntimeError("overwrite=True keeps no scores, so backward can run once and without create_graph=True")
+        if again or (gradient is None and is_batched(incoming)):
+            return by_plain(ctx.batch.plain, (z,), (True,), incoming)[0], None
+        if gradient is None:
+            gradient = torch.empty_like(z)
+            ctx.batch.values(z, gradient, incoming)
+            return gradient, None
+        return times(gradient, incoming), None
+
+
+def is_batched(tensor: Tensor) -> bool:
+    """Return whether vmap batches this tensor, so that nothing can be written in place with it."""
+    try:
+        torch.zeros((), device=tensor.device).expand(tensor.shape).clone().add_(tensor, alpha=0)
+    except RuntimeError:
+        return True
+    return False
+
+
+def by_plain(
+    plain: Callable[..., Tensor], inputs: Sequence[Tensor | None], wanted: Sequence[bool], incoming: Tensor
+) -> list[Tensor | None]:
+    """Return the gradients by the plain formula: for second derivatives, and where gradients are batched by vmap."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        parts = [part if again or part is None else part.detach().requires_grad_() for part in inputs]
+        needed = [part for part, want in zip(parts, wanted, strict=True) if part is not None and want]
+        gradients = iter(torch.autograd.grad(plain(*parts), needed, incoming, create_graph=again))
+    return [next(gradients) if want else None for want in wanted]
+
+
+def times(gradient: Tensor, incoming: Tensor) -> Tensor:
+    """Scale by the upstream gradient, one number or one for each example, in place if possible."""
+    try:
+        if not incoming.dim() and validation.looks_at(incoming) and float(incoming) == 1:
+            return gradient
+        return gradient.mul_(incoming.unsqueeze(1) if incoming.dim() else incoming)
+    except RuntimeError:  # inside vmap a gradient can be neither looked at nor written in place
+        return gradient * (incoming.unsqueeze(1) if incoming.dim() else incoming)

@@ -1,0 +1,67 @@
+"""The choice of the kernel for a loss."""
+
+from __future__ import annotations
+
+import functools
+
+from symloss.losses.algebra import Loss
+from symloss.losses.kernels.forms import form_of
+from symloss.losses.kernels.job import Kernel
+from symloss.losses.kernels.label import LabelKernel
+from symloss.losses.kernels.linear import LinearKernel, UnitLinearKernel
+from symloss.losses.kernels.soft import SoftKernel
+from symloss.losses.kernels.sums import SumsKernel
+from symloss.losses.kernels.unit import Unit, UnitKernel
+
+LABELS, PROBABILITIES, WEIGHTS = "labels", "probabilities", "weights"
+"""Targets: class indices; weights of the classes that sum to 1; any weights of the classes."""
+
+
+class _NotCachedError(Exception):
+    """The loss holds tensors or modules. It has no kernel, and a cache must not keep it alive."""
+
+
+def kernel_for(loss: Loss, classes: int, unit: Unit | None = None, target: str = LABELS) -> Kernel | None:
+    """Return the kernel of a loss for this number of classes; None if there is none.
+
+    Args:
+        loss: an expression of the algebra.
+        classes: the number of classes.
+        unit: divides the scores by their norm; None if they stay as they are.
+        target: one of :data:`LABELS`, :data:`PROBABILITIES` and :data:`WEIGHTS`.
+    """
+    try:
+        return _cached_kernel(loss, classes, unit, target)
+    except _NotCachedError:
+        return None
+    except TypeError:
+        if not has_hash(loss):  # a loss from outside this package that is no frozen dataclass
+            return None
+        raise
+
+
+@functools.lru_cache(maxsize=256)
+def _cached_kernel(loss: Loss, classes: int, unit: Unit | None, target: str) -> Kernel | None:
+    if not loss.any_classes:
+        raise _NotCachedError
+    form = form_of(loss, classes)
+    # With two classes the sum has one term, which may be as small as 1 - p. The plain formulas keep its digits.
+    if form is None or (classes < 3 and form.summed):
+        return None
+    kernel: Kernel
+    if target != LABELS:
+        kernel = SoftKernel(form, target == PROBABILITIES)
+    elif form.linear is not None:
+        return LinearKernel(form.linear) if unit is None else UnitLinearKernel(form.linear, *unit)
+    else:
+        kernel = SumsKernel(form) if form.summed else LabelKernel(form, classes)
+    return kernel if unit is None else UnitKernel(kernel, *unit)
+
+
+def has_hash(loss: Loss) -> bool:
+    """Return whether a loss can be a key of a cache. One from outside this package may not be."""
+    try:
+        hash(loss)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""Kernels of scores that are divided by their norm, or capped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from symloss.losses.kernels.job import Job, Kernel
+from symloss.losses.logits import Scores
+
+
+class Unit(NamedTuple):
+    """The loss sees the scores divided by temperature * max(norm, eps)."""
+
+    temperature: float
+    eps: float
+
+
+class Length(NamedTuple):
+    """The length of score vectors, max(norm, eps), as a product that cannot overflow: length = size * root."""
+
+    ratio: Tensor
+    """The scores divided by size. If no square overflows, size is 1."""
+    root: Tensor
+    """The length divided by size."""
+    free: Tensor
+    """Whether the length is the norm, so that it depends on the scores."""
+    share: Tensor
+    """The shares of the examples, divided by the length."""
+
+
+def length(job: Job, eps: float, out: Tensor) -> Length:
+    """Return the lengths of the score vectors of a job.
+
+    If squares may overflow, or may vanish because eps is tiny, the ratio is written to ``out``.
+    """
+    z, scores = job.z, job.scores
+    finite = z if scores is None else torch.where(scores.present, z, 0.0)
+    if job.norm is not None and eps > torch.finfo(z.dtype).tiny ** 0.4:
+        root = job.norm.clamp_min(eps)
+        return Length(finite, root, job.norm > eps, job.share / root)
+    size = torch.abs(finite, out=out).amax(1, keepdim=True).clamp_min_(eps)
+    norm = torch.linalg.vector_norm(torch.div(finite, size, out=out), dim=1, keepdim=True)
+    root = norm.clamp_min(1)
+    return Length(out, root, norm >= 1, (job.share / root).div_(size))
+
+
+@dataclass
+class UnitKernel:
+    """A kernel of the scores z / (temperature max(|z|, eps)). It turns the gradient into one of z."""
+
+    kernel: Kernel
+    temperature: float
+    eps: float
+    scratch: int = field(init=False)
+    shows_masks: ClassVar = False
+    squares: ClassVar = True
+    adds: ClassVar = False
+
+    def __post_init__(self) -> None:
+        self.scratch = 2 + self.kernel.scratch
+
+    def __call__(self, job: Job) -> Tensor:
+        _, y, _, out, (unit, work, *for_kernel), scores, _, _ = job
+        lengths = length(job, self.eps, unit)
+        torch.div(lengths.ratio, lengths.root, out=unit)
+        u, share = unit, lengths.share
+        if self.temperature != 1:
+            u, share = torch.div(unit, self.temperature, out=work), share.div_(self.temperature)
+        if scores is not None:
+            u = u.masked_fill(~scores.present, -torch.inf)
+            scores = Scores(u, 1)
+        values = self.kernel(Job(u, y, share, out, for_kernel, scores))
+        dot = torch.mul(unit, out, out=work).sum(1, keepdim=True)
+        out.addcmul_(unit, dot.mul_(lengths.free).neg_())
+        return values
+
+
+@dataclass
+class CappedKernel:
+    """A kernel of the scores cap * tanh(z / cap). It turns the gradient into one of z."""
+
+    kernel: Kernel
+    cap: float
+    scratch: int = field(init=False)
+    shows_masks: ClassVar = False
+    squares: ClassVar = False
+    adds: ClassVar = False
+
+    def __post_init__(self) -> None:
+        self.scratch = 1 + self.kernel.scratch
+
+    def __call__(self, job: Job) -> Tensor:
+        z, y, share, out, (capped, *for_kernel), scores, _, _ = job
+        torch.mul(z, 1 / self.cap, out=capped).tanh_().mul_(self.cap)
+        if scores is not None:
+            capped.masked_fill_(~scores.present, -torch.inf)
+            scores = Scores(capped, 1)
+        values = self.kernel(Job(capped, y, share, out, for_kernel, scores))
+        if scores is not None:
+            capped.masked_fill_(~scores.present, 0.0)
+        # The derivative of the cap is 1 - (capped / cap)^2.
+        out.sub_(capped.mul_(1 / self.cap).square_().mul_(out))
+        return values
