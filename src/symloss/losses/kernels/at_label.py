@@ -20,7 +20,7 @@ from symloss.losses.logits import Scores
 class AtLabel:
     """The quantities of each example that a loss reads: the label's p, 1 - p and log p, and sums over other classes."""
 
-    mass = 1.0
+    mass: Number = 1.0
 
     def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None = None):
         """Args:
@@ -62,6 +62,7 @@ class AtLabel:
 
     def read(self, potential: Potential) -> Tensor:
         """Return phi at the label."""
+        value: Tensor
         value, self._slopes[potential] = _READERS.get(type(potential), value_and_slope)(potential, self)
         return value
 

@@ -88,12 +88,12 @@ def by_blocks(
 def _do_block(kernel: Kernel, job: Job, ignores: bool) -> Tensor:
     if not validation.looks_at(job.z):
         values = kernel(job._replace(scores=Scores(job.z, 1)))
+    elif not kernel.shows_masks:
+        values = kernel(_checked(kernel, job))
     else:
-        shows_masks = kernel.shows_masks
-        values = kernel(job if shows_masks else _checked(kernel, job))
-        if shows_masks and not math.isfinite(float(values.sum())):
-            checked = _checked(kernel, job)
-            values = kernel(checked._replace(scores=Scores(job.z, 1)))
+        values = kernel(job)
+        if not math.isfinite(float(values.sum())):
+            values = kernel(_checked(kernel, job)._replace(scores=Scores(job.z, 1)))
     if ignores:  # the scores of an ignored example may be anything, even NaN
         left_out = job.share == 0
         job.out.masked_fill_(left_out, 0.0)
@@ -106,21 +106,21 @@ def _checked(kernel: Kernel, job: Job) -> Job:
 
     A label must not be masked out.
     """
-    z = job.z
+    z, y, share, out, scratch = job[:5]
     if kernel.squares:
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
         if float(norm.amax()) < torch.inf:
-            return job._replace(norm=norm)
+            return Job(z, y, share, out, scratch, None, norm)
     low = float(z.amin())
     scores = None if low > -torch.inf else Scores(z, 1)
-    if scores is not None and not job.y.is_floating_point():
-        validation.present_labels(z, job.y, job.share != 0, 1)
+    if scores is not None and not y.is_floating_point():
+        validation.present_labels(z, y, share != 0, 1)
     if not kernel.adds:
-        return job if scores is None else job._replace(scores=scores)
+        return job if scores is None else Job(z, y, share, out, scratch, scores)
     top = z.amax(1, keepdim=True)
     high = float(top.amax())
     _refuse_too_large(low if scores is None else float(torch.where(scores.present, z, high).amin()), high, z)
-    return job._replace(scores=scores, top=top)
+    return Job(z, y, share, out, scratch, scores, None, top)
 
 
 def _refuse_too_large(low: float, high: float, z: Tensor) -> None:

@@ -23,7 +23,7 @@ class Examples(NamedTuple):
     reduction: str
     """One of "mean", "sum" and "none"."""
     divisor: float | Tensor | None = None
-    """What a mean divides by; None for the sum of the factors."""
+    """What a mean divides by; None for the number of examples that count."""
     offset: float | Tensor | None = None
     """A constant that is added to the value of each example, in the shape of class indices or a number; None for 0."""
 
@@ -38,7 +38,12 @@ class Examples(NamedTuple):
         """Return the same examples, each multiplied by the weight (C,) of its label."""
         if class_weight is None:
             return self
-        return self._replace(factor=class_weight.to(self.target.device)[self.labels.squeeze(1)])
+        labels = self.target if self.kept is None else torch.where(self.kept, self.target, 0)
+        factor = class_weight.to(self.target.device)[labels]
+        if self.kept is not None:
+            factor = torch.where(self.kept, factor, 0.0)
+        divisor = factor.sum() if self.divisor is None and self.reduction == "mean" else self.divisor
+        return self._replace(factor=factor, divisor=divisor)
 
     def none_counts(self) -> bool:
         """Return whether it is known that no example counts."""
@@ -61,13 +66,12 @@ class Examples(NamedTuple):
         """What a mean divides by."""
         if self.divisor is not None:
             return self.divisor
-        if self.factor is None:
-            return self.target.numel() if self.kept is None else self.kept.sum()
-        return self.factor.sum() if self.kept is None else torch.where(self.kept, self.factor, 0.0).sum()
+        return self.target.numel() if self.kept is None else self.kept.sum()
 
     def reduced(self, values: Tensor) -> Tensor:
         """Reduce the values of the examples, which have size 1 along dimension 1, to the loss of the batch."""
-        if self.reduction == "mean" and self[1:3] == (None, None) and self[4:] == (None, None):
+        even = self.kept is None and self.factor is None and self.offset is None
+        if even and self.divisor is None and self.reduction == "mean":
             return values.mean()
         values = values.squeeze(1)
         if self.factor is not None:

@@ -28,12 +28,12 @@ class Leaders(NamedTuple):
     """The rows of a block in which one score leads."""
 
     rows: Tensor | slice
-    index: Tensor
+    leader: Tensor
 
     def collect(self, block: Tensor) -> Tensor:
         """Return the sums over all classes but the leader."""
         rows = block.clone() if isinstance(self.rows, slice) else block[self.rows]
-        return rows.scatter_(1, self.index, 0.0).sum(1, keepdim=True)
+        return rows.scatter_(1, self.leader, 0.0).sum(1, keepdim=True)
 
 
 def leaders(e: Tensor, total: Tensor) -> Leaders | None:
@@ -147,8 +147,8 @@ class SoftKernel:
             of_logp.masked_fill_(~scores.present, 0.0)
         torch.addcmul(of_logp, at.p, of_logp.sum(1, keepdim=True), value=-1, out=out)
         if leading is not None:
-            rows = out[leading.rows].scatter_(1, leading.index, 0.0)
-            out[leading.rows] = rows.scatter_(1, leading.index, -rows.sum(1, keepdim=True))
+            rows = out[leading.rows].scatter_(1, leading.leader, 0.0)
+            out[leading.rows] = rows.scatter_(1, leading.leader, -rows.sum(1, keepdim=True))
         return value
 
     def _in_logp(
