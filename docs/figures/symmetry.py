@@ -9,7 +9,7 @@ from drawing import COLOURS, canvas, save
 from torch import Tensor
 
 import symloss
-from symloss.losses.leaves import CE
+from symloss.losses.potentials import CEPotential
 
 PATH = torch.linspace(-6, 6, 241, dtype=torch.float64)
 SCORES = torch.stack([PATH, torch.ones_like(PATH), -torch.ones_like(PATH)], 1)
@@ -29,9 +29,9 @@ def draw(folder: Path) -> None:
 
 def _parts(path: Path) -> None:
     figure = canvas(9, 3)
-    symmetric, insensitive = symloss.decompose(CE())
+    symmetric, insensitive = symloss.decompose(CEPotential())
     named = {
-        "cross-entropy": CE(),
+        "cross-entropy": CEPotential(),
         "= symmetric part (unhinged)": symmetric,
         "+ class-insensitive part": insensitive,
     }

@@ -21,7 +21,7 @@ import symloss
 from symloss import RobustClassifier
 from symloss.adapters.boosting import RobustLGBMClassifier, RobustXGBClassifier
 from symloss.adapters.boosting_objective import FLOOR, Objective, criterion_of_trees, gradient_and_hessian
-from symloss.losses.leaves import CE
+from symloss.losses.potentials import CEPotential
 from symloss.noise import corrupt
 from symloss.robust import learners
 from symloss.robust.candidates import Shape
@@ -96,7 +96,7 @@ def test_a_certain_label_keeps_its_digits():
 
 
 def test_a_hessian_that_would_be_negative_is_cut():
-    _, hessian = gradient_and_hessian(criterion_of_trees(-1.0 * CE()), SCORES, LABELS)
+    _, hessian = gradient_and_hessian(criterion_of_trees(-1.0 * CEPotential()), SCORES, LABELS)
     assert (hessian == FLOOR).all()
 
 

@@ -30,7 +30,7 @@ from torch import nn
 
 import symloss
 from symloss.adapters.sentence_transformers import RobustInfoNCE
-from symloss.losses.leaves import MAE
+from symloss.losses.potentials import MAEPotential
 
 ROWS = 6
 LABELS = [0, 0, 0, 0, 1, 2]
@@ -76,7 +76,7 @@ def test_another_loss_is_of_the_similarities(model):
 
 def test_a_loss_can_be_a_text_an_expression_or_a_criterion(model):
     texts = columns(2)
-    forms = ["mae", "mae:normalize=none", MAE(), symloss.MAE()]
+    forms = ["mae", "mae:normalize=none", MAEPotential(), symloss.MAE()]
     values = [value_and_gradients(RobustInfoNCE(model, form), model, texts) for form in forms]
     for value in values[1:]:
         assert_close(value, values[0], 1e-7)

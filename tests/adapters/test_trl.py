@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 import symloss
 from symloss.adapters.kl_anchor import KLAnchor
 from symloss.adapters.trl import SFTTrainer
-from symloss.losses.leaves import Potential
+from symloss.losses.potentials import Potential
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,24 +11,24 @@ from representatives import every_path
 
 import symloss
 from symloss.losses import evaluate
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.kernels import batch as batches
 from symloss.losses.kernels import choice
 from symloss.losses.operators import Symmetrize
 
 OWN = {
-    "blend of sgce": symloss.blend(symloss.symmetrize(phi.GCE(0.3)), 3.0),
-    "unhinged and nce": symloss.symmetrize(phi.CE()) + 2 * symloss.relative(phi.CE()),
-    "gce near 0": symloss.symmetrize(phi.GCE(1e-4)),
-    "symmetrized focal": symloss.symmetrize(phi.Focal(0.5)),
-    "insensitive": symloss.decompose(phi.AEL(2.0)).insensitive,
-    "dirichlet of gce": symloss.dirichlet(phi.GCE(0.4), 0.3),
+    "blend of sgce": symloss.blend(symloss.symmetrize(phi.GCEPotential(0.3)), 3.0),
+    "unhinged and nce": symloss.symmetrize(phi.CEPotential()) + 2 * symloss.relative(phi.CEPotential()),
+    "gce near 0": symloss.symmetrize(phi.GCEPotential(1e-4)),
+    "symmetrized focal": symloss.symmetrize(phi.FocalPotential(0.5)),
+    "insensitive": symloss.decompose(phi.AELPotential(2.0)).insensitive,
+    "dirichlet of gce": symloss.dirichlet(phi.GCEPotential(0.4), 0.3),
     "unit slope": symloss.create_loss("anl-ce", scale="ce").loss,
-    "complement of gce": symloss.complement(phi.GCE(0.5)),
-    "complement of mae": symloss.complement(phi.MAE()),
-    "two of mae": symloss.complement(phi.MAE()) + phi.MAE(),
-    "unhinged twice": 2 * symloss.symmetrize(phi.CE()) + symloss.symmetrize(phi.CE()),
+    "complement of gce": symloss.complement(phi.GCEPotential(0.5)),
+    "complement of mae": symloss.complement(phi.MAEPotential()),
+    "two of mae": symloss.complement(phi.MAEPotential()) + phi.MAEPotential(),
+    "unhinged twice": 2 * symloss.symmetrize(phi.CEPotential()) + symloss.symmetrize(phi.CEPotential()),
 }
 
 
@@ -231,7 +231,7 @@ def test_backward_hands_its_gradient_over(monkeypatch):
 
     monkeypatch.setattr(batches, "by_blocks", seen)
     z, y = batch((64, 10), torch.float32)
-    phi.MAE()(z, y).backward()
+    phi.MAEPotential()(z, y).backward()
     assert written == [z.grad.data_ptr()]
 
 
@@ -240,7 +240,7 @@ def test_a_loss_of_one_batch_is_not_kept_alive():
     z, y = batch((8, 5), torch.float64)
     alpha = torch.full((8, 5), 0.5, dtype=torch.float64)
     gone = weakref.ref(alpha)
-    symloss.dirichlet(phi.CE(), alpha)(z, y).backward()
+    symloss.dirichlet(phi.CEPotential(), alpha)(z, y).backward()
     del alpha
     gc.collect()
     assert gone() is None

@@ -19,7 +19,7 @@ import symloss
 from symloss import functional
 from symloss.losses import flat_scores
 from symloss.losses.layers import auto_temperature
-from symloss.losses.leaves import CE, GCE
+from symloss.losses.potentials import CEPotential, GCEPotential
 
 ROOT = Path(__file__).parents[2]
 SIZES = (11, 100, 1_000, 50_257, 151_936)
@@ -201,7 +201,7 @@ def test_what_needs_no_warning(spec):
 def test_what_was_well_is_still_warned_about_at_temperature_1():
     assert told(lambda: symloss.SGCE(temperature="auto")(SCORES, LABELS)) == []
     assert len(told(lambda: symloss.SGCE(temperature=2.0)(SCORES, LABELS))) == 1
-    assert len(told(lambda: symloss.Criterion(CE() + GCE(0.5), normalize="l2")(SCORES, LABELS))) == 1
+    assert len(told(lambda: symloss.Criterion(CEPotential() + GCEPotential(0.5), normalize="l2")(SCORES, LABELS))) == 1
     assert len(told(lambda: symloss.create_loss("cosine:normalize=l2")(SCORES, LABELS))) == 1
 
 

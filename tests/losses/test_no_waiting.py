@@ -16,7 +16,7 @@ import symloss
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.heads import linear_loss
 from symloss.losses.layers import EpsSoftmax
-from symloss.losses.leaves import CE, GCE, MAE
+from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential
 
 N, C = 6, 5
 aten = torch.ops.aten
@@ -138,11 +138,11 @@ def test_no_scale_waits(name):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: symloss.Criterion(symloss.symmetrize(GCE(0.7), WEIGHT / WEIGHT.sum())),
+        lambda: symloss.Criterion(symloss.symmetrize(GCEPotential(0.7), WEIGHT / WEIGHT.sum())),
         lambda: symloss.Criterion(
-            symloss.noisy(MAE(), torch.full((C, C), 0.1, dtype=torch.float64) + 0.5 * torch.eye(C))
+            symloss.noisy(MAEPotential(), torch.full((C, C), 0.1, dtype=torch.float64) + 0.5 * torch.eye(C))
         ),
-        lambda: symloss.Criterion(symloss.dirichlet(CE(), WEIGHT)),
+        lambda: symloss.Criterion(symloss.dirichlet(CEPotential(), WEIGHT)),
         lambda: symloss.Criterion(symloss.blend(symloss.symmetrize(nn.functional.cross_entropy), 0.5)),
         lambda: symloss.symmetrize(nn.CrossEntropyLoss()),
     ],

@@ -11,16 +11,16 @@ import pytest
 import torch
 
 import symloss
-from symloss.losses import kernels, leaves
+from symloss.losses import kernels, potentials
 from symloss.losses.algebra import Loss
 from symloss.losses.evaluate import Options, evaluate
 from symloss.losses.heads import linear_loss
 from symloss.losses.kernels.choice import kernel_for
-from symloss.losses.leaves import CE, GCE, MAE, Power
 from symloss.losses.operators import Insensitive, Symmetrize
+from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential, PowerPotential
 from symloss.losses.switches import plain
 
-FORMULAS = {"algebra", "leaves", "score_leaves", "operators", "blending"}
+FORMULAS = {"algebra", "potentials", "score_formulas", "operators", "blending"}
 GROUND = {"logits", "layers", "validation"}  # formulas stand on these
 Z = torch.tensor([[1.0, -2.0, 0.5], [0.0, 3.0, 1.0]], dtype=torch.float64)
 Y = torch.tensor([2, 1])
@@ -31,8 +31,8 @@ PRIOR = torch.tensor([0.2, 0.3, 0.5])
 def breakpoint_in_gce(monkeypatch):
     """Counts how often the formula of GCE without its constant is reached."""
     reached = []
-    formula = Power.phi
-    monkeypatch.setattr(Power, "phi", lambda *parts: (reached.append(1), formula(*parts))[1])
+    formula = PowerPotential.phi
+    monkeypatch.setattr(PowerPotential, "phi", lambda *parts: (reached.append(1), formula(*parts))[1])
     return reached
 
 
@@ -49,7 +49,7 @@ def test_a_breakpoint_in_the_formula_fires(breakpoint_in_gce):
 
 
 def test_a_breakpoint_fires_in_a_head_too(breakpoint_in_gce):
-    loss = symloss.symmetrize(GCE(0.8))
+    loss = symloss.symmetrize(GCEPotential(0.8))
     features, weight = torch.eye(2, dtype=torch.float64), Z.T.contiguous()
     by_kernel = linear_loss(loss, features, weight, None, Y)
     assert not breakpoint_in_gce
@@ -83,7 +83,7 @@ def test_the_environment_switches_kernels_off():
         "    sys.exit()\n"
         "os.environ['SYMLOSS_PLAIN'] = value\n"
         "import symloss\n"
-        "from symloss.losses.leaves import Power\n"
+        "from symloss.losses.potentials import PowerPotential as Power\n"
         "formula = Power.phi\n"
         "Power.phi = lambda *parts: (print(f'reached with {value!r}'), formula(*parts))[1]\n"
         "symloss.SGCE()(torch.zeros(2, 3), torch.tensor([0, 2]))\n"
@@ -116,7 +116,7 @@ def test_kernels_import_formulas_only(module):
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))
 def test_formulas_know_no_kernels(name):
-    text = Path(leaves.__file__).with_name(f"{name}.py").read_text()
+    text = Path(potentials.__file__).with_name(f"{name}.py").read_text()
     assert "losses.kernels" not in text
 
 
@@ -125,12 +125,12 @@ def test_a_multiple_of_cross_entropy_counts_as_often(operator):
     """A kernel once took every affine loss for cross-entropy itself."""
     for reduction in ("mean", "none"):
         options = Options(reduction=reduction)
-        twice = evaluate(operator(2 * CE()), Z, Y, options)
-        assert torch.allclose(twice, 2 * evaluate(operator(CE()), Z, Y, options), rtol=1e-12)
+        twice = evaluate(operator(2 * CEPotential()), Z, Y, options)
+        assert torch.allclose(twice, 2 * evaluate(operator(CEPotential()), Z, Y, options), rtol=1e-12)
 
 
 @dataclass
-class Unhashable(leaves.Potential):
+class Unhashable(potentials.Potential):
     """A loss of somebody else's, which is no frozen dataclass."""
 
     factor: float
@@ -143,12 +143,12 @@ class Unhashable(leaves.Potential):
 
 
 def test_a_loss_without_a_hash_is_computed_by_its_formula():
-    assert torch.allclose(Unhashable(3.0)(Z, Y), 3 * CE()(Z, Y), rtol=1e-12)
+    assert torch.allclose(Unhashable(3.0)(Z, Y), 3 * CEPotential()(Z, Y), rtol=1e-12)
     assert kernel_for(Unhashable(3.0), 3) is None
 
 
 def test_a_bug_in_the_formula_of_somebody_else_is_not_hidden():
-    class Wrong(leaves.Potential):
+    class Wrong(potentials.Potential):
         def phi(self, logp):
             return logp + "1"
 
@@ -160,25 +160,25 @@ def test_a_bug_in_the_formula_of_somebody_else_is_not_hidden():
 
 
 EQUAL = {
-    "symmetrize": lambda: symloss.symmetrize(GCE(0.5)),
-    "symmetrize, prior": lambda: symloss.symmetrize(GCE(0.5), PRIOR.clone()),
-    "insensitive": lambda: symloss.decompose(MAE()).insensitive,
-    "relative": lambda: symloss.relative(CE()),
-    "complement": lambda: symloss.complement(CE()),
-    "blend": lambda: symloss.blend(MAE(), 2.0),
-    "dirichlet": lambda: symloss.dirichlet(CE(), PRIOR.clone()),
-    "noisy": lambda: symloss.noisy(CE(), torch.eye(3)),
+    "symmetrize": lambda: symloss.symmetrize(GCEPotential(0.5)),
+    "symmetrize, prior": lambda: symloss.symmetrize(GCEPotential(0.5), PRIOR.clone()),
+    "insensitive": lambda: symloss.decompose(MAEPotential()).insensitive,
+    "relative": lambda: symloss.relative(CEPotential()),
+    "complement": lambda: symloss.complement(CEPotential()),
+    "blend": lambda: symloss.blend(MAEPotential(), 2.0),
+    "dirichlet": lambda: symloss.dirichlet(CEPotential(), PRIOR.clone()),
+    "noisy": lambda: symloss.noisy(CEPotential(), torch.eye(3)),
     "scaled": lambda: symloss.SGCE(scale="ce").loss,
-    "sum": lambda: symloss.symmetrize(CE(), PRIOR.clone()) + 2 * MAE(),
+    "sum": lambda: symloss.symmetrize(CEPotential(), PRIOR.clone()) + 2 * MAEPotential(),
 }
 UNEQUAL: list[tuple[Loss, Loss]] = [
-    (symloss.symmetrize(GCE(0.5)), symloss.symmetrize(GCE(0.6))),
-    (symloss.symmetrize(CE()), symloss.decompose(CE()).insensitive),
-    (symloss.symmetrize(CE()), symloss.symmetrize(CE(), PRIOR)),
-    (symloss.symmetrize(CE(), PRIOR), symloss.symmetrize(CE(), PRIOR.flip(0))),
-    (symloss.symmetrize(CE(), PRIOR), symloss.symmetrize(CE(), PRIOR.double())),
-    (symloss.dirichlet(CE(), 0.5), symloss.dirichlet(CE(), PRIOR)),
-    (symloss.dirichlet(CE(), 0.5), symloss.dirichlet(CE(), 0.6)),
+    (symloss.symmetrize(GCEPotential(0.5)), symloss.symmetrize(GCEPotential(0.6))),
+    (symloss.symmetrize(CEPotential()), symloss.decompose(CEPotential()).insensitive),
+    (symloss.symmetrize(CEPotential()), symloss.symmetrize(CEPotential(), PRIOR)),
+    (symloss.symmetrize(CEPotential(), PRIOR), symloss.symmetrize(CEPotential(), PRIOR.flip(0))),
+    (symloss.symmetrize(CEPotential(), PRIOR), symloss.symmetrize(CEPotential(), PRIOR.double())),
+    (symloss.dirichlet(CEPotential(), 0.5), symloss.dirichlet(CEPotential(), PRIOR)),
+    (symloss.dirichlet(CEPotential(), 0.5), symloss.dirichlet(CEPotential(), 0.6)),
 ]
 
 
@@ -195,7 +195,7 @@ def test_what_differs_is_not_equal(one, other):
 
 
 def test_one_kernel_for_equal_losses():
-    assert kernel_for(symloss.symmetrize(GCE(0.5)), 4) is kernel_for(symloss.symmetrize(GCE(0.5)), 4)
+    assert kernel_for(symloss.symmetrize(GCEPotential(0.5)), 4) is kernel_for(symloss.symmetrize(GCEPotential(0.5)), 4)
 
 
 def test_a_loss_that_may_not_be_blended_is_refused_with_every_number_of_classes():
@@ -205,7 +205,7 @@ def test_a_loss_that_may_not_be_blended_is_refused_with_every_number_of_classes(
         return torch.nn.functional.cross_entropy(z, y, reduction="none") * (1 + y)
 
     fair = symloss.blend(symloss.symmetrize(torch.nn.functional.cross_entropy), 2.0)
-    assert torch.allclose(fair(Z, Y), symloss.symmetrize(CE())(Z, Y))
+    assert torch.allclose(fair(Z, Y), symloss.symmetrize(CEPotential())(Z, Y))
     unfair = symloss.blend(symloss.symmetrize(depends_on_names), 2.0)
     for _ in range(2):
         with pytest.raises(ValueError, match="permutation-invariant"):

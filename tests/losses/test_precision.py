@@ -21,7 +21,7 @@ from torch import Tensor
 
 import symloss
 from symloss.losses import evaluate
-from symloss.losses.leaves import CE, MAE
+from symloss.losses.potentials import CEPotential, MAEPotential
 from symloss.losses.spec import parse
 
 LEADS = (0.0, 1e-3, 1.0, 5.0, 8.0, 15.0, 30.0, 50.0, 80.0, 100.0, 1000.0, 2e4)
@@ -249,7 +249,7 @@ def test_sgces_value_over_many_classes(q: float, kernel: bool, monkeypatch: pyte
     ours = symloss.create_loss("sgce", q=q, reduction="none")(z, labels)
     torch.testing.assert_close(ours.double(), truth, rtol=2e-3, atol=0)
     if q == 1:
-        ours = symloss.symmetrize(MAE())(z, labels, reduction="none", score_map=symloss.UnitScores())
+        ours = symloss.symmetrize(MAEPotential())(z, labels, reduction="none", score_map=symloss.UnitScores())
         torch.testing.assert_close(ours.double(), truth, rtol=2e-3, atol=0)
 
 
@@ -259,7 +259,7 @@ def test_what_all_scores_have_in_common(spec: str, kernel: bool, monkeypatch: py
     """A shift of a million changes no digit of losses that do not see it."""
     if not kernel:
         monkeypatch.setattr(evaluate, "kernel_for", lambda *_: None)
-    own = {"nce+unhinged": symloss.relative(CE()) + symloss.symmetrize(CE())}
+    own = {"nce+unhinged": symloss.relative(CEPotential()) + symloss.symmetrize(CEPotential())}
     loss = own[spec] if spec in own else symloss.create_loss(spec, normalize=None).loss
     z, y = torch.tensor([[0.25, 1.0, -0.5, 0.75, 0.0]]), torch.tensor([1])
     assert loss(1e6 + z, y).item() == pytest.approx(loss(z, y).item(), rel=1e-6)
@@ -306,7 +306,7 @@ def _sphere_gradient(name: str, scores: list[float], label: int, normalize: str 
 def test_a_floor_whose_square_vanishes() -> None:
     unit = symloss.UnitScores(eps=1e-30)
     z, y = torch.tensor([[1e-25, 2e-25, 2e-25]], requires_grad=True), torch.tensor([0])
-    value = symloss.symmetrize(CE())(z, y, score_map=unit)
+    value = symloss.symmetrize(CEPotential())(z, y, score_map=unit)
     assert value.item() == pytest.approx(2 / 9, rel=1e-6)
     (gradient,) = torch.autograd.grad(value, z)
     exact = reference.gradient("unhinged", [1.0, 2.0, 2.0], 0, normalize="l2")

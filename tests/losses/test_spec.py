@@ -52,7 +52,7 @@ def test_spec_strings_are_read(spec):
 def test_keywords_join_the_spec():
     weight = torch.ones(4)
     loss = symloss.create_loss("sgce:q=0.5", normalize=None, weight=weight)
-    assert repr(loss) == repr(symloss.SGCE(0.5, normalize=None))
+    assert repr(loss) == repr(symloss.SGCE(0.5, normalize=None, weight=[1, 1, 1, 1]))
     assert loss.weight is weight
 
 

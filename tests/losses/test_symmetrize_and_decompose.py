@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, multi_margin_loss
 
 import symloss
 from symloss import functional
-from symloss.losses.leaves import CE, MAE
+from symloss.losses.potentials import CEPotential, MAEPotential
 
 
 def user_function(scores: Tensor, labels: Tensor) -> Tensor:
@@ -239,7 +239,7 @@ def test_symmetrize_keeps_the_options_of_our_modules():
 
 
 def test_symmetrize_of_an_expression_is_an_expression():
-    robust = symloss.symmetrize(CE())
+    robust = symloss.symmetrize(CEPotential())
     assert isinstance(robust, symloss.Loss)
     scores, labels = random_scores(6, CLASSES), random_labels(6)
     assert torch.equal(robust(scores, labels), functional.unhinged(scores, labels, normalize=None))
@@ -249,7 +249,7 @@ def test_a_symmetrized_function_joins_the_algebra():
     robust = symloss.symmetrize(lambda z, y: cross_entropy(z, y, reduction="none"))
     scores, labels = random_scores(6, CLASSES), random_labels(6)
     raw, unit = functional.unhinged(scores, labels, normalize=None), functional.unhinged(scores, labels)
-    assert_close((0.5 * robust + MAE())(scores, labels), 0.5 * raw + functional.mae(scores, labels))
+    assert_close((0.5 * robust + MAEPotential())(scores, labels), 0.5 * raw + functional.mae(scores, labels))
     assert_close(symloss.Criterion(robust, normalize="l2")(scores, labels), unit)
     assert_close(symloss.blend(robust, 0.3)(scores, labels), raw)
 
@@ -257,7 +257,7 @@ def test_a_symmetrized_function_joins_the_algebra():
 def test_a_prior_leaves_out_masked_classes():
     """The mean under q is over the classes that are present, with q scaled to sum to 1 over them."""
     scores, labels = random_scores(*MASK.shape), MASK_LABELS
-    values = symloss.symmetrize(CE(), PRIOR)(masked(scores, MASK), labels, reduction="none")
+    values = symloss.symmetrize(CEPotential(), PRIOR)(masked(scores, MASK), labels, reduction="none")
     for value, row, label, mask in zip(values, scores, labels, MASK, strict=True):
         prior = PRIOR[mask] / PRIOR[mask].sum()
         assert_close(value, (prior * row[mask]).sum() - row[label])

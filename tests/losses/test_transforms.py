@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 import symloss
 from symloss import functional
 from symloss.losses.layers import EpsSoftmax
-from symloss.losses.leaves import GCE, MAE
+from symloss.losses.potentials import GCEPotential, MAEPotential
 
 SCORES, LABELS = random_scores(3, CLASSES), random_labels(3)
 MASKED = SCORES.masked_fill(torch.tensor([[1, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]).bool(), -torch.inf)
@@ -43,8 +43,8 @@ VARIANTS: dict[str, tuple[Callable[[], Callable[..., Tensor]], Tensor, Tensor]] 
     "eps-softmax": (lambda: symloss.GCE(normalize=EpsSoftmax(1.0)), SCORES, LABELS),
     "clamped": (lambda: symloss.create_loss("ce:deviation=clamped-probability"), SCORES, LABELS),
     "symmetrized module": (lambda: symloss.symmetrize(nn.CrossEntropyLoss()), SCORES, LABELS),
-    "prior": (lambda: symloss.symmetrize(GCE(0.7), [0.1, 0.2, 0.3, 0.4]), SCORES, LABELS),
-    "noisy": (lambda: symloss.noisy(MAE(), SOFT.new_full((4, 4), 0.1) + 0.6 * torch.eye(4)), SCORES, LABELS),
+    "prior": (lambda: symloss.symmetrize(GCEPotential(0.7), [0.1, 0.2, 0.3, 0.4]), SCORES, LABELS),
+    "noisy": (lambda: symloss.noisy(MAEPotential(), SOFT.new_full((4, 4), 0.1) + 0.6 * torch.eye(4)), SCORES, LABELS),
     "function": (lambda: functional.nce_rce, SCORES, LABELS),
     "normalizing function": (lambda: functional.sgce, SCORES, LABELS),
 }

@@ -12,7 +12,7 @@ from torch import nn
 
 import symloss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.leaves import CE
+from symloss.losses.potentials import CEPotential
 from symloss.theory.bounds import (
     convolution_norm_bound,
     network_gap_bound,
@@ -25,7 +25,11 @@ from symloss.theory.certificates import Constant
 
 UNHINGED = RECORDS["unhinged"].loss()
 CLASSES = 3
-LOSSES = {"ce": CE(), "half alpha-mae": RECORDS["alpha-mae"].loss(alpha=0.5), "alpha-mae": RECORDS["alpha-mae"].loss()}
+LOSSES = {
+    "ce": CEPotential(),
+    "half alpha-mae": RECORDS["alpha-mae"].loss(alpha=0.5),
+    "alpha-mae": RECORDS["alpha-mae"].loss(),
+}
 
 
 @pytest.fixture(scope="module")

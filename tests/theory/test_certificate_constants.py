@@ -9,7 +9,7 @@ import torch
 from conftest import certified, generator
 
 import symloss
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS
 from symloss.theory.certificates import Constant
@@ -136,7 +136,7 @@ def test_groups_stand_for_their_classes(name):
 
 def test_kinks_far_from_the_middle_are_found():
     """PHuber's linear part may end where no ordinary score is."""
-    certificate = symloss.certify(phi.PHuberCE(1e50), 10)
+    certificate = symloss.certify(phi.PHuberCEPotential(1e50), 10)
     assert certificate.smoothness == pytest.approx(2, rel=1e-4)
     assert certificate.lipschitz == pytest.approx(math.sqrt(2), rel=1e-4)
 

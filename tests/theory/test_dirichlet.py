@@ -11,7 +11,7 @@ from scipy import stats
 from torch.nn import functional as F  # noqa: N812
 
 import symloss
-from symloss.losses.leaves import CE, GCE, MAE
+from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential
 from symloss.theory.priors import DirichletPenalty, plot_prior, symmetrizing_prior
 
 Z, Y = random_scores(16, 4), random_labels(16)
@@ -31,7 +31,7 @@ def test_lemma_e_1_alpha(classes):
 
 def test_lemma_e_1_a_loss_that_is_symmetric_stays_so():
     for alpha in (0.3, 0.75, 2.0):
-        for loss, already in ((MAE(), True), (GCE(0.5), False)):
+        for loss, already in ((MAEPotential(), True), (GCEPotential(0.5), False)):
             total = symloss.dirichlet(loss, alpha).per_class(Z).sum(1)
             assert (float(total.max() - total.min()) < 1e-9) == (already or alpha == 0.75)
 
@@ -54,7 +54,7 @@ def test_appendix_e_penalty_is_the_log_density_of_the_prior():
         found = penalty(Z) + torch.distributions.Dirichlet(concentration).log_prob(Z.softmax(1))
         assert_close(found, found[:1].expand(16), 1e-9)
         both = F.cross_entropy(Z, Y, reduction="none") + penalty(Z)
-        assert_close(both, symloss.dirichlet(CE(), concentration)(Z, Y, reduction="none"), 1e-10)
+        assert_close(both, symloss.dirichlet(CEPotential(), concentration)(Z, Y, reduction="none"), 1e-10)
 
 
 def test_appendix_e_special_case_is_the_symmetrization():
@@ -76,7 +76,7 @@ def test_a_prior_of_the_labels():
     prior = symmetrizing_prior(4, q)
     assert_close(prior.concentration, 1 - q)
     assert_close(symmetrizing_prior(4, q.tolist()).concentration, 1 - q)
-    robust = symloss.symmetrize(CE(), prior=q)(Z, Y, reduction="none")
+    robust = symloss.symmetrize(CEPotential(), prior=q)(Z, Y, reduction="none")
     both = F.cross_entropy(Z, Y, reduction="none") + DirichletPenalty(prior.concentration, "none")(Z)
     assert_close(both, robust, 1e-10)
 

@@ -9,8 +9,8 @@ from conftest import certified
 from in_turn import in_turn
 
 import symloss
-from symloss.losses import leaves as phi
-from symloss.losses import score_leaves
+from symloss.losses import potentials as phi
+from symloss.losses import score_formulas
 from symloss.losses.algebra import Sum
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.operators import Insensitive
@@ -63,7 +63,7 @@ def test_proposition_4_1_decomposition_exists(name, points):
 def test_proposition_4_1_decomposition_is_unique(robust, points):
     """Whatever symmetric and insensitive losses were added, decomposing the sum returns them, up to constants."""
     first = RECORDS[robust].loss()
-    second = Insensitive(phi.Focal(2.0))
+    second = Insensitive(phi.FocalPotential(2.0))
     symmetric, insensitive = symloss.decompose(first + second)
     assert is_constant(symmetric.per_class(points) - first.per_class(points))
     assert is_constant(insensitive.per_class(points) - second.per_class(points))
@@ -84,7 +84,7 @@ def test_section_4_symmetrization_keeps_permutation_invariance(name, points):
 def test_section_4_1_symmetrized_cross_entropy_is_unhinged(points):
     unhinged = points.mean(1, keepdim=True) - points
     linear = symloss.symmetrize(lambda z, y: -z.gather(1, y[:, None]).squeeze(1))
-    for loss in (symloss.symmetrize(phi.CE()), linear, symloss.symmetrize(torch.nn.CrossEntropyLoss()).loss):
+    for loss in (symloss.symmetrize(phi.CEPotential()), linear, symloss.symmetrize(torch.nn.CrossEntropyLoss()).loss):
         assert torch.allclose(loss.per_class(points), unhinged, atol=1e-12)
 
 
@@ -98,17 +98,22 @@ def test_section_4_1_no_softmax_is_needed(monkeypatch, points):
         monkeypatch.setattr(where, name, forbidden)
     assert torch.isfinite(UNHINGED(points, torch.zeros(64, dtype=torch.long)))
     with pytest.raises(AssertionError, match="an exponential"):
-        phi.CE()(points, torch.zeros(64, dtype=torch.long))
+        phi.CEPotential()(points, torch.zeros(64, dtype=torch.long))
 
 
 def test_section_4_2_symmetrized_mse_is_mae(points):
-    difference = symloss.symmetrize(score_leaves.MSE()).per_class(points) - 2 * phi.MAE().per_class(points)
+    difference = symloss.symmetrize(score_formulas.MSEFormula()).per_class(points) - 2 * phi.MAEPotential().per_class(
+        points
+    )
     assert is_constant(difference)
 
 
 def test_section_4_3_gce_and_sgce_run_from_cross_entropy_and_unhinged_to_mae(points):
-    for q, limit, robust_limit in ((1e-7, phi.CE(), UNHINGED), (1.0, phi.MAE(), symloss.symmetrize(phi.MAE()))):
-        gce = phi.GCE(q)
+    for q, limit, robust_limit in (
+        (1e-7, phi.CEPotential(), UNHINGED),
+        (1.0, phi.MAEPotential(), symloss.symmetrize(phi.MAEPotential())),
+    ):
+        gce = phi.GCEPotential(q)
         assert torch.allclose(gce.per_class(points), limit.per_class(points), rtol=1e-5, atol=1e-5)
         sgce = symloss.symmetrize(gce)
         assert torch.allclose(sgce.per_class(points), robust_limit.per_class(points), rtol=1e-5, atol=1e-5)
@@ -116,10 +121,12 @@ def test_section_4_3_gce_and_sgce_run_from_cross_entropy_and_unhinged_to_mae(poi
 
 def test_section_4_4_symmetrized_cosine_is_unhinged_of_unit_scores(points):
     direction = points / points.norm(dim=1, keepdim=True)
-    found = symloss.symmetrize(score_leaves.Cosine()).per_class(points)
+    found = symloss.symmetrize(score_formulas.CosineFormula()).per_class(points)
     assert torch.allclose(found, UNHINGED.per_class(direction), atol=1e-12)
     labels = torch.arange(64) % 5
-    assert torch.allclose(symloss.Unhinged()(points, labels), symloss.symmetrize(score_leaves.Cosine())(points, labels))
+    assert torch.allclose(
+        symloss.Unhinged()(points, labels), symloss.symmetrize(score_formulas.CosineFormula())(points, labels)
+    )
 
 
 # Section 5: the unhinged loss among symmetric losses.
@@ -186,12 +193,12 @@ def test_proposition_5_2_linear_approximation_at_equal_scores(name, level):
 
 
 def test_section_5_2_cross_entropy_is_symmetric_to_first_order_at_equal_scores_only(points):
-    at_equal = gradients(phi.CE(), torch.full((5,), 2.0, dtype=torch.float64))
+    at_equal = gradients(phi.CEPotential(), torch.full((5,), 2.0, dtype=torch.float64))
     assert torch.allclose(at_equal.sum(0), torch.zeros(5, dtype=torch.float64), atol=1e-12)
-    assert gradients(phi.CE(), points[0]).sum(0).abs().max() > 0.1
+    assert gradients(phi.CEPotential(), points[0]).sum(0).abs().max() > 0.1
 
 
-SLOPE_ONE = {"ce": (phi.CE(), 0.5), "alpha-mae": (RECORDS["alpha-mae"].loss(alpha=0.5), None)}
+SLOPE_ONE = {"ce": (phi.CEPotential(), 0.5), "alpha-mae": (RECORDS["alpha-mae"].loss(alpha=0.5), None)}
 
 
 @pytest.mark.parametrize("name", SLOPE_ONE)
@@ -235,7 +242,7 @@ def test_proposition_5_3_gap(name, radius):
 @pytest.mark.parametrize("classes", [2, 5, 100])
 @pytest.mark.parametrize(
     ("loss", "slope"),
-    [(phi.MAE(), lambda c: 1 / c), (symloss.symmetrize(phi.GCE(0.3)), lambda c: c**-0.3)],
+    [(phi.MAEPotential(), lambda c: 1 / c), (symloss.symmetrize(phi.GCEPotential(0.3)), lambda c: c**-0.3)],
     ids=["mae", "sgce"],
 )
 def test_section_6_slope_at_equal_scores(loss, slope, classes):
@@ -246,12 +253,12 @@ def test_section_6_alpha_mae(points):
     p = points.softmax(1)
     for alpha in (0.0, 0.5, 1.0, 3.0):
         expected = (1 - alpha) * (points.mean(1, keepdim=True) - points) + alpha * 5 * (1 - p)
-        assert torch.allclose(symloss.blend(phi.MAE(), alpha).per_class(points), expected, atol=1e-10)
+        assert torch.allclose(symloss.blend(phi.MAEPotential(), alpha).per_class(points), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [0.5, 3.0])
 def test_section_6_alpha_multiplies_what_is_not_linear(alpha, points):
-    loss = symloss.symmetrize(phi.GCE(0.5))
+    loss = symloss.symmetrize(phi.GCEPotential(0.5))
 
     def residual(blend):
         return blend.per_class(points) - blend.per_class(torch.zeros_like(points)) - UNHINGED.per_class(points)
@@ -260,7 +267,7 @@ def test_section_6_alpha_multiplies_what_is_not_linear(alpha, points):
     assert torch.allclose(often, alpha * once, atol=1e-10)
 
 
-@pytest.mark.parametrize("loss", [phi.MAE(), symloss.symmetrize(phi.GCE(0.5))], ids=["mae", "sgce"])
+@pytest.mark.parametrize("loss", [phi.MAEPotential(), symloss.symmetrize(phi.GCEPotential(0.5))], ids=["mae", "sgce"])
 def test_section_6_smoothness_of_a_blend_is_alpha_beta(loss):
     beta = symloss.certify(symloss.blend(loss, 1.0), 4).smoothness
     assert beta == pytest.approx(symloss.certify(loss, 4).smoothness / loss.slope(4), rel=1e-4)
@@ -368,7 +375,7 @@ def test_proof_of_proposition_5_2_linear_approximations_are_symmetric_everywhere
 
 def test_example_d_4_linear_approximation_of_mae_away_from_equal_scores():
     e = math.e
-    found = gradients(2 * phi.MAE(), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64))
+    found = gradients(2 * phi.MAEPotential(), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64))
     rows = torch.tensor([[-2 * e, e, e], [e, -e - 1, 1], [e, 1, -e - 1]], dtype=torch.float64)
     assert torch.allclose(found, 2 / (e + 2) ** 2 * rows, atol=1e-14)
     linear = symloss.certify(lambda z, y: (found[y] * z).sum(1), 3)
@@ -398,8 +405,8 @@ def test_lemma_e_1_symmetric_iff_alpha(name, classes):
 
 
 def test_appendix_e_special_case_is_the_symmetrization(points):
-    found = symloss.dirichlet(phi.CE(), 4 / 5).per_class(points)
-    assert torch.allclose(found, symloss.symmetrize(phi.CE()).per_class(points), atol=1e-12)
+    found = symloss.dirichlet(phi.CEPotential(), 4 / 5).per_class(points)
+    assert torch.allclose(found, symloss.symmetrize(phi.CEPotential()).per_class(points), atol=1e-12)
 
 
 def test_appendix_e_alpha_of_class_and_example(points):
@@ -410,7 +417,7 @@ def test_appendix_e_alpha_of_class_and_example(points):
     every, labels = -points.log_softmax(1), torch.arange(64) % 5
     for alpha in (by_class, by_example):
         expected = every + ((alpha - 1) * every).sum(1, keepdim=True)
-        found = symloss.dirichlet(phi.CE(), alpha)
+        found = symloss.dirichlet(phi.CEPotential(), alpha)
         assert torch.allclose(found.per_class(points), expected)
         assert torch.allclose(found(points, labels), expected.gather(1, labels[:, None]).mean())
 
@@ -481,7 +488,8 @@ def test_limits(name, values, limit):
 def test_js_tends_to_mae(points):
     """As slowly as 1 / log(1 - pi): twice the zeros, half the distance."""
     distance = [
-        (phi.JS(1 - rest).per_class(points) - phi.MAE().per_class(points)).abs().max() for rest in (1e-5, 1e-10)
+        (phi.JSPotential(1 - rest).per_class(points) - phi.MAEPotential().per_class(points)).abs().max()
+        for rest in (1e-5, 1e-10)
     ]
     assert distance[0] < 0.1
     assert float(distance[1] / distance[0]) == pytest.approx(0.5, rel=1e-3)
@@ -493,14 +501,14 @@ def test_dynamic_fine_tuning_has_the_gradient_of_mae(points):
     z = points.clone().requires_grad_()
     logp = z.log_softmax(1).gather(1, labels[:, None])
     (expected,) = torch.autograd.grad(-(logp.exp().detach() * logp).mean(), z)
-    (found,) = torch.autograd.grad(phi.MAE()(z, labels), z)
+    (found,) = torch.autograd.grad(phi.MAEPotential()(z, labels), z)
     assert torch.allclose(found, expected, atol=1e-14)
 
 
 def test_prior_weighted_symmetrization_is_robust_to_noise_from_the_prior(points):
     """Under labels replaced by draws from q with probability p, the risk is (1 - p) the clean one."""
     q = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1], dtype=torch.float64)
-    robust = symloss.symmetrize(phi.GCE(0.7), prior=q)
+    robust = symloss.symmetrize(phi.GCEPotential(0.7), prior=q)
     transition = 0.6 * torch.eye(5, dtype=torch.float64) + 0.4 * q
     labels = torch.arange(64) % 5
     noisy = symloss.noisy(robust, transition)(points, labels)
@@ -508,7 +516,7 @@ def test_prior_weighted_symmetrization_is_robust_to_noise_from_the_prior(points)
 
 
 def test_weighted_sum_of_losses_is_a_loss(points):
-    loss = 2 * phi.CE() - phi.MAE() / 4 + 0.5 * (phi.CE() + UNHINGED)
+    loss = 2 * phi.CEPotential() - phi.MAEPotential() / 4 + 0.5 * (phi.CEPotential() + UNHINGED)
     assert isinstance(loss, Sum)
     p = points.softmax(1)
     expected = -2.5 * p.log() - (1 - p) / 4 + 0.5 * (points.mean(1, keepdim=True) - points)

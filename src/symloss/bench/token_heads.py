@@ -13,8 +13,8 @@ from torch.nn import functional as F  # noqa: N812
 from symloss.bench import measure
 from symloss.functional import linear_loss
 from symloss.losses.algebra import Loss
-from symloss.losses.leaves import CE, GCE, MAE
 from symloss.losses.operators import Symmetrize
+from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential
 from symloss.losses.switches import plain
 
 SIZE = (2048, 512, 151_936)
@@ -22,7 +22,10 @@ SIZE = (2048, 512, 151_936)
 ERROR_SIZE = (2048, 128, 20_000)
 """The same where errors are measured: float64 needs all scores."""
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-LOSSES: dict[str, Loss] = {"gce": GCE(0.5), "alpha-mae:kappa=2": Symmetrize(CE()) + 2.0 * MAE()}
+LOSSES: dict[str, Loss] = {
+    "gce": GCEPotential(0.5),
+    "alpha-mae:kappa=2": Symmetrize(CEPotential()) + 2.0 * MAEPotential(),
+}
 BASE = "scores, then cross_entropy"
 WIDE = ", float32 sum"
 """Marks heads that add up the gradient of the weights in float32."""

@@ -1,6 +1,6 @@
 """The algebra of losses. A loss has a value at every label. Losses can be added, and multiplied by numbers.
 
-This module, the leaves and the operators hold the formulas of values, and of the slope at equal scores. They define
+This module, the potentials and the operators hold the formulas of values, and of the slope at equal scores. They define
 the losses. The kernels in ``fast`` compute the same faster.
 """
 
@@ -38,7 +38,7 @@ class Loss(ABC):
     cached by value.
 
     >>> from symloss import symmetrize
-    >>> from symloss.losses.leaves import GCE
+    >>> from symloss.losses.potentials import GCE
     >>> sgce = symmetrize(GCE(q=0.5))
     >>> sgce
     symmetrize(GCE(q=0.5))
@@ -158,7 +158,7 @@ class Loss(ABC):
 def refuse_no_loss(loss: object) -> None:
     """Raise an error if this is no loss of the algebra."""
     if not isinstance(loss, Loss):
-        raise TypeError(f"loss must be a Loss of the algebra, such as leaves.CE(); got {type(loss).__name__}")
+        raise TypeError(f"loss must be a Loss of the algebra, such as CEPotential(); got {type(loss).__name__}")
 
 
 def _terms(loss: Loss) -> tuple[tuple[float, Loss], ...]:
@@ -172,7 +172,8 @@ class Sum(Loss):
     terms: tuple[tuple[float, Loss], ...]
 
     def __repr__(self) -> str:
-        return " + ".join(f"{term!r}" if a == 1 else f"{a:g} * {term!r}" for a, term in self.terms)
+        shown = [(f"{a:g}" if float(f"{a:g}") == a else repr(a), term) for a, term in self.terms]
+        return " + ".join(f"{term!r}" if a == "1" else f"{a} * {term!r}" for a, term in shown)
 
     @property
     def children(self) -> tuple[Loss, ...]:

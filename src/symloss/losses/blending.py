@@ -71,23 +71,3 @@ def _refuse_unblendable(loss: Loss, classes: int) -> None:
                     f"blend takes a permutation-invariant loss; {checks.brief(loss)} changes when classes are renamed"
                 )
     slope_at_equal_scores(loss, Scores(points[:1]), "blend")
-
-
-def blend(loss: Loss, alpha: float) -> Loss:
-    """A blend of a symmetric loss with the unhinged loss: (1 - alpha) unhinged + alpha L / slope.
-
-    The slope is that of the loss at equal scores, for example 1/C for MAE and C**-q for SGCE. So alpha scales only the
-    part of the loss that is not linear in the scores.
-
-    Args:
-        loss: a symmetric, permutation-invariant loss of the algebra.
-        alpha: at least 0. At 0 the blend is the unhinged loss, at 1 it is L / slope.
-
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Section 6.
-
-    >>> from symloss.losses.leaves import MAE
-    >>> blend(MAE(), alpha=0.5).per_class(torch.zeros(4))
-    tensor([1.5000, 1.5000, 1.5000, 1.5000])
-    """
-    return Blend(loss, checks.number("alpha", alpha, "[0, inf)"))

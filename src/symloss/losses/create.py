@@ -42,11 +42,7 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     Shapes: those of :class:`Criterion`.
 
     >>> create_loss("alpha-mae", alpha=2.0)
-    AlphaMAE(
-      blend(MAE(scale=1.0), alpha=2.0), normalize='l2'
-      (score_map): UnitScores(temperature=1, eps=1e-05)
-      (parts): ModuleList()
-    )
+    AlphaMAE(alpha=2.0)
     >>> create_loss("nce+agce:alpha=1,beta=4,a=6,q=1.5").loss
     relative(CE()) + 4 * AGCE(a=6.0, q=1.5)
     >>> create_loss("sgce:preset=cifar100").loss
@@ -64,7 +60,7 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     record.refuse_unknown(values, extra=("preset", "deviation"))
     loss = LOSSES[name](**values) if name in LOSSES else Criterion(record.loss(), **values)
     if deviation is not None:
-        loss.loss = deviate(loss.loss, deviation)
+        loss.loss, loss.deviation = deviate(loss.loss, deviation), deviation
     return loss
 
 

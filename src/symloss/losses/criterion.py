@@ -1,27 +1,29 @@
-"""``Criterion`` turns a loss into a torch module. ``symmetrize`` and ``decompose`` take any loss apart."""
+"""``Criterion`` turns a loss into a torch module. Criterions can be added and multiplied by numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import Loss, refuse_no_loss
+from symloss.losses.algebra import Loss
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.layers import Temperature, UnitScores, checked_temperature
-from symloss.losses.operators import Insensitive, Symmetrize, UnitSlope
-from symloss.losses.wrapped import Wrapped, as_loss
+from symloss.losses.operators import UnitSlope
+from symloss.losses.wrapped import Wrapped
 
 ScoreMap = Callable[[Tensor], Tensor]
-AnyLoss = Loss | nn.Module | Callable[..., Tensor]
+AnyLoss = str | Loss | nn.Module | Callable[..., Tensor]
+"""A spec such as ``"focal:gamma=2"``, a loss of this package, or any module or function of (input, target)."""
+Numbers = Tensor | Iterable[float]
 
 
 def score_map(normalize: str | ScoreMap | None, temperature: Temperature) -> ScoreMap | None:
-    """The function of the scores that ``normalize`` and ``temperature`` stand for; None if scores stay as they are."""
+    """Return the function that ``normalize`` and ``temperature`` stand for; None if scores stay as they are."""
     if isinstance(normalize, str) and normalize == "l2":
         return UnitScores(temperature)
     if checked_temperature(temperature) != 1:
@@ -34,15 +36,26 @@ def score_map(normalize: str | ScoreMap | None, temperature: Temperature) -> Sco
 
 
 def scaled(loss: Loss, scale: str | None) -> Loss:
-    """The loss divided by its slope at equal scores if ``scale`` is "ce"; the loss itself if it is None."""
+    """Divide the loss by its slope at equal scores if ``scale`` is "ce"; return the loss itself if it is None."""
     checks.choice("scale", scale, (None, "ce"))
     return UnitSlope(loss) if scale == "ce" else loss
+
+
+def numbers(argument: str, value: object, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return a tensor as it is, and a list of numbers, or of lists, as a tensor of this type."""
+    if isinstance(value, Tensor):
+        return value
+    try:
+        return torch.tensor(list(value), dtype=dtype)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        wanted = "a floating-point tensor or a list of numbers, with one entry for each class"
+        raise TypeError(f"{argument} must be {wanted}; got {checks.brief(value)}") from None
 
 
 class LossOptions(TypedDict, total=False):
     """The options of every loss, as keywords. :class:`Criterion` explains them."""
 
-    weight: Tensor | None
+    weight: Numbers | None
     ignore_index: int
     reduction: str
     label_smoothing: float
@@ -55,12 +68,15 @@ class LossOptions(TypedDict, total=False):
 class Criterion(nn.CrossEntropyLoss):
     """A module that computes a loss. It takes the place of ``torch.nn.CrossEntropyLoss``.
 
+    Losses can be added, subtracted and multiplied by numbers. The result has the options of its parts. An option that
+    some parts were given holds for the whole, and parts that contradict each other raise an error.
+
     It is a subclass of ``CrossEntropyLoss`` because some libraries look for one. skorch, for example, then knows that
     the model returns scores, and turns them into probabilities. The class weights are an argument of the constructor
     and no part of a checkpoint: ``state_dict`` does not hold them, and loading ignores them.
 
     Args:
-        loss: an expression of the algebra.
+        loss: a loss of this package, a spec such as ``"0.1*ce + mae"``, or any module or function of (input, target).
         weight, ignore_index, reduction, label_smoothing: as in ``torch.nn.CrossEntropyLoss``. A symmetric loss stays
             symmetric with class weights. Label smoothing only scales a symmetric loss and adds a constant.
         normalize: ``"l2"`` divides each score vector by its norm. None leaves the scores as they are. Any function of
@@ -78,19 +94,22 @@ class Criterion(nn.CrossEntropyLoss):
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
     networks in the presence of noisy labels. Section 7.2 explains ``normalize="l2"``.
 
-    >>> from symloss.losses.leaves import CE, MAE
-    >>> loss = Criterion(0.1 * CE() + MAE(), reduction="sum")
+    >>> import symloss
+    >>> loss = symloss.Criterion(0.1 * symloss.CE() + symloss.MAE(), reduction="sum")
     >>> loss(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.7773)
+    >>> loss
+    Criterion(0.1 * CE() + MAE(), reduction='sum')
     """
 
     weight: Tensor | None
+    record: ClassVar[Any]
 
     def __init__(
         self,
-        loss: Loss,
+        loss: AnyLoss,
         *,
-        weight: Tensor | None = None,
+        weight: Numbers | None = None,
         ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
@@ -99,18 +118,45 @@ class Criterion(nn.CrossEntropyLoss):
         scale: str | None = None,
         overwrite: bool = False,
     ):
-        refuse_no_loss(loss)
         check_options(ignore_index, reduction, label_smoothing)
         if weight is not None:
+            weight = numbers("weight", weight, torch.float32)
             validation.class_vector("weight", weight)
         super().__init__(ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
         self.register_buffer("weight", weight, persistent=False)
-        self.score_map = score_map(normalize, temperature)
         self.normalize, self.temperature, self.scale = normalize, temperature, scale
         self.overwrite = bool(overwrite)
-        self.loss = scaled(loss, scale)
-        # They are registered so that .to(device) moves the weights of a wrapped torch module.
-        self.parts = nn.ModuleList(self.loss.modules)
+        self.values: dict[str, float | None] = {}
+        """The parameters of a loss of the catalogue."""
+        self.deviation: str | None = None
+        """The public implementation that the loss agrees with where it differs from the publication; None if none."""
+        self.given = {name for name, value in DEFAULTS.items() if not _same(getattr(self, name), value)}
+        """The options that this loss was given, so that another part of a sum must not contradict them."""
+        self.loss = scaled(self._taken(loss), scale)
+        self.score_map = score_map(self.normalize, self.temperature)
+        if modules := self.loss.modules:  # registered so that .to(device) moves the weights of a wrapped torch module
+            self.parts = nn.ModuleList(modules)
+
+    def _taken(self, loss: AnyLoss) -> Loss:
+        """Return the expression behind a loss, and take over the options that it has and this one was not given."""
+        if isinstance(loss, Loss):
+            return loss
+        part = as_criterion(loss) if isinstance(loss, (str, Criterion)) else None
+        if part is None:
+            return Wrapped(loss)  # type: ignore[arg-type]
+        for name in part.options():
+            if name not in self.given:
+                setattr(self, name, getattr(part, name))
+            elif name in part.given:
+                _agreed(name, [self, part])
+        self.given |= part.given - {"scale"}
+        return part.loss
+
+    def _start(self, options: LossOptions, **values: float | None) -> None:
+        """Initialise a loss of the catalogue with its parameters and the options that it was given."""
+        checked = self.record.checked(**values)
+        Criterion.__init__(self, self.record.build(**checked), **self.record.options(options))
+        self.values, self.given = checked, set(options)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         options = Options(
@@ -118,27 +164,41 @@ class Criterion(nn.CrossEntropyLoss):
         )
         return evaluate(self.loss, input, target, options)
 
+    def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
+        """Return the value at every label, in the shape of the scores, after ``normalize`` and without reduction.
+
+        >>> import symloss
+        >>> symloss.MAE().per_class(torch.zeros(4))
+        tensor([0.7500, 0.7500, 0.7500, 0.7500])
+        """
+        mapped = (
+            scores if self.score_map is None else self.score_map(scores.movedim(dim, -1).reshape(-1, scores.shape[dim]))
+        )
+        if self.score_map is not None:
+            mapped = mapped.reshape(scores.movedim(dim, -1).shape).movedim(-1, dim)
+        return self.loss.per_class(mapped, dim)
+
     def activation(self, scores: Tensor) -> Tensor:
-        """The softmax of the scores after ``normalize``. fastai calls this method.
+        """Return the softmax of the scores after ``normalize``. fastai calls this method.
 
         Args:
             scores: in a shape of ``forward``'s input. The result has the same shape.
 
-        >>> from symloss.losses.leaves import CE
-        >>> Criterion(CE()).activation(torch.tensor([[0.0, 0.0]]))
+        >>> import symloss
+        >>> symloss.CE().activation(torch.tensor([[0.0, 0.0]]))
         tensor([[0.5000, 0.5000]])
         """
         mapped = scores if self.score_map is None else self.score_map(scores)
         return mapped.softmax(validation.class_dim(scores))
 
     def decodes(self, scores: Tensor) -> Tensor:
-        """The class with the largest score. fastai calls this method.
+        """Return the class with the largest score. fastai calls this method.
 
         Args:
             scores: in a shape of ``forward``'s input. The result has the shape of the labels.
 
-        >>> from symloss.losses.leaves import CE
-        >>> Criterion(CE()).decodes(torch.tensor([[0.0, 1.0]]))
+        >>> import symloss
+        >>> symloss.CE().decodes(torch.tensor([[0.0, 1.0]]))
         tensor([1])
         """
         return scores.argmax(validation.class_dim(scores))
@@ -148,93 +208,104 @@ class Criterion(nn.CrossEntropyLoss):
         state_dict.pop(f"{prefix}weight", None)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def _options(self) -> dict[str, Any]:
-        names = ("ignore_index", "reduction", "label_smoothing", "normalize", "temperature", "scale", "overwrite")
-        return {name: getattr(self, name) for name in names}
+    def options(self) -> dict[str, Any]:
+        """Return the options besides ``scale``, which is a part of ``loss``."""
+        return {name: getattr(self, name) for name in LossOptions.__annotations__ if name != "scale"}
 
-    def extra_repr(self) -> str:
-        defaults = Criterion.__init__.__kwdefaults__ or {}
-        changed = [f"{name}={value!r}" for name, value in self._options().items() if value != defaults[name]]
-        return ", ".join([repr(self.loss), *changed])
+    def __add__(self, other: object) -> Criterion:
+        return _sum(self, 1.0, other) if _is_loss(other) else NotImplemented
 
+    def __radd__(self, other: Any) -> Criterion:
+        return _sum(as_criterion(other), 1.0, self) if _is_loss(other) else NotImplemented
 
-class Decomposition(NamedTuple):
-    """The two parts of a loss, which add up to it (proposition 4.1 of the paper)."""
+    def __sub__(self, other: object) -> Criterion:
+        return _sum(self, -1.0, other) if _is_loss(other) else NotImplemented
 
-    symmetric: Any
-    """The symmetric part: its sum over all labels is 0."""
-    insensitive: Any
-    """The class-insensitive part: it has the same value at every label."""
+    def __mul__(self, factor: object) -> Criterion:
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            return NotImplemented
+        return _made(factor * self.loss, [self])
 
+    __rmul__ = __mul__
 
-def symmetrize(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Any:
-    """The symmetric part of any loss: the loss minus its mean over all labels. It is robust to symmetric noise.
+    def __truediv__(self, divisor: float) -> Criterion:
+        return self * (1 / divisor)
 
-    The result is a :class:`Criterion` if ``loss`` is a torch module, and a loss of the algebra otherwise.
+    def __neg__(self) -> Criterion:
+        return -1.0 * self
 
-    Args:
-        loss: a loss of the algebra, or any module or function of (input, target) that can return one value for each
-            example. A module or function is called once for each batch, with C times the rows: one for each label.
-        prior: probabilities of the labels, shape (C,). The mean is taken under them. The result is then robust to
-            noise that replaces labels by draws from the prior. None: all labels are equally likely.
-
-    Shapes: the result takes those of :class:`Criterion`.
-
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Equation 1.
-
-    >>> robust = symmetrize(torch.nn.CrossEntropyLoss())
-    >>> robust(torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2]))  # mean(z) - z_y
-    tensor(-3.)
-    """
-    q = _prior(prior)
-    return _lift(loss, lambda expression: Symmetrize(expression, q))
-
-
-def decompose(loss: AnyLoss, prior: Tensor | Iterable[float] | None = None) -> Decomposition:
-    """Split any loss into a symmetric part and a part that is the same at every label.
-
-    The parts add up to the loss, example by example. One case needs care: a module of torch with class weights and
-    ``reduction="mean"`` divides by the sum of the weights, but the parts divide by the number of examples.
-
-    Args:
-        loss: as in :func:`symmetrize`.
-        prior: as in :func:`symmetrize`.
-
-    Shapes: the parts take those of :class:`Criterion`.
-
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Proposition 4.1.
-
-    >>> symmetric, insensitive = decompose(torch.nn.functional.cross_entropy)
-    >>> z, y = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2])
-    >>> symmetric(z, y), insensitive(z, y)
-    (tensor(-3.), tensor(3.0247))
-    >>> torch.nn.functional.cross_entropy(z, y)
-    tensor(0.0247)
-    """
-    q = _prior(prior)
-    return Decomposition(symmetrize(loss, q), _lift(loss, lambda expression: Insensitive(expression, q)))
+    def __repr__(self) -> str:
+        if "loss" not in self.__dict__:  # while it is being made
+            return type(self).__name__
+        options = [
+            f"{name}={_shown(getattr(self, name))}" for name in LossOptions.__annotations__ if name in self.given
+        ]
+        if type(self) is not Criterion:
+            values = [f"{name}={value!r}" for name, value in self.values.items() if value is not None]
+            if self.deviation is None:
+                return f"{type(self).__name__}({', '.join([*values, *options])})"
+            name, deviation = repr(self.record.name), f"deviation={self.deviation!r}"
+            return f"create_loss({', '.join([name, *values, *options, deviation])})"
+        loss = self.loss.inner if isinstance(self.loss, UnitSlope) and self.scale else self.loss
+        return f"Criterion({', '.join([repr(loss), *options])})" if options else repr(loss)
 
 
-def _prior(prior: Tensor | Iterable[float] | None) -> Tensor | None:
-    if prior is None:
-        return None
-    try:
-        q = prior if isinstance(prior, Tensor) else torch.tensor(list(prior), dtype=torch.float64)
-    except (TypeError, ValueError) as error:
-        wanted = "prior must hold one entry for each class, all numbers"
-        raise TypeError(f"{wanted}; got {checks.brief(prior)}") from error
-    validation.class_vector("prior", q)
-    validation.probabilities(q, 0, "prior")
-    return q
+DEFAULTS: dict[str, Any] = Criterion.__init__.__kwdefaults__ or {}
+"""The options that a loss has if it was given none."""
 
 
-def _lift(loss: AnyLoss, operator: Callable[[Loss], Loss]) -> Any:
-    """Apply an operator of the algebra to a loss of any kind. A module gives a module, a function a Loss."""
-    if not isinstance(loss, nn.Module):
-        return operator(as_loss(loss))
-    if isinstance(loss, Criterion) and loss.weight is None and loss.label_smoothing == 0 and loss.scale is None:
-        return Criterion(operator(loss.loss), **loss._options())
-    kept = {name: getattr(loss, name) for name in ("reduction", "ignore_index") if hasattr(loss, name)}
-    return Criterion(operator(Wrapped(loss)), **kept)
+def as_criterion(loss: AnyLoss) -> Criterion:
+    """Return a loss of any kind as a module. A torch module keeps its reduction and its ignored label."""
+    if isinstance(loss, Criterion):
+        return loss
+    if isinstance(loss, str):
+        from symloss.losses.create import create_loss  # noqa: PLC0415 (names are built on this module)
+
+        return create_loss(loss)
+    if isinstance(loss, Loss):
+        return Criterion(loss)
+    kept = {
+        name: getattr(loss, name)
+        for name in ("reduction", "ignore_index")
+        if isinstance(loss, nn.Module) and hasattr(loss, name)
+    }
+    return Criterion(Wrapped(loss), **kept)
+
+
+def _is_loss(other: object) -> bool:
+    return isinstance(other, (str, Loss, nn.Module)) or (callable(other) and not isinstance(other, type))
+
+
+def _sum(one: Criterion, factor: float, other: Any) -> Criterion:
+    second = as_criterion(other)
+    return _made(one.loss + (second.loss if factor == 1 else factor * second.loss), [one, second])
+
+
+def _made(loss: Loss, parts: list[Criterion]) -> Criterion:
+    """Return a loss with the options of its parts."""
+    made = Criterion(loss, **{name: _agreed(name, parts) for name in LossOptions.__annotations__ if name != "scale"})
+    made.given |= {name for part in parts for name in part.given if name != "scale"}
+    return made
+
+
+def _agreed(name: str, parts: list[Criterion]) -> Any:
+    """Return an option of the whole: what parts were given, or else what is the default of all of them."""
+    asked = [part for part in parts if name in part.given] or parts
+    for part in asked[1:]:
+        first, second = getattr(asked[0], name), getattr(part, name)
+        if not _same(first, second):
+            raise ValueError(
+                f"{name} must be the same for all parts of a loss; got {_shown(first)} of {asked[0]!r} "
+                f"and {_shown(second)} of {part!r}"
+            )
+    return getattr(asked[0], name)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one is other or (one.shape == other.shape and torch.equal(one, other.to(one)))
+    return not isinstance(one, Tensor) and not isinstance(other, Tensor) and bool(one == other)
+
+
+def _shown(value: Any) -> str:
+    return repr(value.tolist()) if isinstance(value, Tensor) else repr(value)

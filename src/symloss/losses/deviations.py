@@ -15,7 +15,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses.algebra import Loss
-from symloss.losses.leaves import MAE, Focal, Potential, one_minus_exp
+from symloss.losses.potentials import FocalPotential, MAEPotential, Potential, one_minus_exp
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Clamped(Potential):
 
 
 def _held(leaf: Loss) -> Loss:
-    return HeldFocal(leaf.gamma) if isinstance(leaf, Focal) else leaf
+    return HeldFocal(leaf.gamma) if isinstance(leaf, FocalPotential) else leaf
 
 
 def _clamped(leaf: Loss) -> Loss:
@@ -57,7 +57,7 @@ def _clamped(leaf: Loss) -> Loss:
 
 
 def _doubled(leaf: Loss) -> Loss:
-    return dataclasses.replace(leaf, scale=2.0) if leaf == MAE() and isinstance(leaf, MAE) else leaf
+    return dataclasses.replace(leaf, scale=2.0) if leaf == MAEPotential() and isinstance(leaf, MAEPotential) else leaf
 
 
 DEVIATIONS: dict[str, Callable[[Loss], Loss]] = {

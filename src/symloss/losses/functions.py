@@ -11,7 +11,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses.algebra import Loss
-from symloss.losses.criterion import Criterion, scaled, score_map
+from symloss.losses.criterion import Criterion, numbers, scaled, score_map
 from symloss.losses.evaluate import Options, evaluate
 from symloss.losses.record import Record
 
@@ -36,6 +36,8 @@ def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tenso
         values, options = _split(record, args, keywords)
         scores = _score_map(options.pop("normalize", record.normalize), options.pop("temperature", 1.0))
         expression = _expression(record, options.pop("scale", None), **values)
+        if options.get("weight") is not None:
+            options["weight"] = numbers("weight", options["weight"], torch.float32)
         return evaluate(expression, input, target, Options(score_map=scores, **options))
 
     call.__name__ = call.__qualname__ = record.function_name

@@ -21,9 +21,9 @@ from symloss.losses.kernels.examples import labelled
 from symloss.losses.kernels.linear_head import Allowance, by_head_kernel
 from symloss.losses.kernels.products import Head
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
-from symloss.losses.leaves import CE
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize
+from symloss.losses.potentials import CEPotential
 from symloss.losses.switches import PLAIN
 
 
@@ -54,7 +54,7 @@ def linear_unhinged(
     >>> torch.allclose(linear_unhinged(h, w, None, y), unhinged(h @ w.T, y), atol=1e-6)
     True
     """
-    return linear_loss(Symmetrize(CE()), features, weight, bias, target, normalize=normalize, **options)
+    return linear_loss(Symmetrize(CEPotential()), features, weight, bias, target, normalize=normalize, **options)
 
 
 def linear_loss(
@@ -95,7 +95,7 @@ def linear_loss(
         accumulate: ``torch.float32`` adds up the gradient of the weights in float32, which half precision rounds at
             every block. It takes one float32 tensor of their shape.
 
-    >>> from symloss.losses.leaves import MAE
+    >>> from symloss.losses.potentials import MAE
     >>> linear_loss(MAE(), torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
     tensor(0.7500)
     """

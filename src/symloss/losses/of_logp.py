@@ -15,7 +15,6 @@ from symloss.losses.algebra import Loss, Sum
 from symloss.losses.blending import Blend
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion
-from symloss.losses.leaves import MAE, Potential
 from symloss.losses.logits import HALF, Scores, full_precision
 from symloss.losses.operators import (
     Complement,
@@ -27,6 +26,7 @@ from symloss.losses.operators import (
     UnitSlope,
     slope_at_equal_scores,
 )
+from symloss.losses.potentials import MAEPotential, Potential
 
 IMPOSSIBLE = -1e15
 """Stands for log 0. With it no potential overflows in float32."""
@@ -85,7 +85,7 @@ def of_logp(spec: str | Loss | Criterion, *, num_classes: int | None = None, **o
     >>> of_logp("gce:q=0.5")(torch.tensor([0.81, 0.25, 0.0]).log())
     tensor([0.2000, 1.0000, 2.0000])
     >>> of_logp("0.1*ce + mae")
-    of_logp(0.1 * CE() + MAE(scale=1.0))
+    of_logp(0.1 * CE() + MAE())
     """
     if num_classes is not None:
         checks.number("num_classes", num_classes, "[2, inf)", whole=True)
@@ -117,7 +117,7 @@ def _terms(factor: float, loss: Loss, asked: _Asked) -> Iterable[tuple[float, Po
     if isinstance(loss, Potential):
         yield factor, loss
     elif factor == 0:  # a part that does not count may be any loss
-        yield 0.0, MAE()
+        yield 0.0, MAEPotential()
     elif isinstance(loss, Sum):
         for a, term in loss.terms:
             yield from _terms(factor * a, term, asked)

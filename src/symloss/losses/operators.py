@@ -1,4 +1,4 @@
-"""Operators make new losses from others. Each composite loss of the catalogue is one line of these::
+"""Operators make new losses from others. ``compose`` has the functions that apply them to losses of any kind::
 
 symmetrize(L)         L_y - mean_k L_k                          the robust part of any loss
 relative(L)           L_y / sum_k L_k                           NCE, NFL
@@ -11,7 +11,6 @@ noisy(L, T)           sum_k T[y, k] L_k                         the risk under l
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
@@ -19,10 +18,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError, refuse_no_loss
-from symloss.losses.leaves import Potential
 from symloss.losses.logits import Scores, WithoutSoftmax, without_autocast
 
 
@@ -42,8 +39,9 @@ class Operator(Loss):  # noqa: PLW1641 (the dataclass writes the hash)
         return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
 
     def __repr__(self) -> str:
-        others = [f for f in dataclasses.fields(self) if f.repr and f.name != "inner"]
-        arguments = [f"{f.name}={getattr(self, f.name)!r}" for f in others if getattr(self, f.name) is not None]
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "inner"}
+        shown = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
+        arguments = [f"{name}={value!r}" for name, value in shown.items() if value is not None]
         return f"{type(self).__name__.lower()}({', '.join([repr(self.inner), *arguments])})"
 
     @property
@@ -129,6 +127,9 @@ class Symmetrize(OverLabels):
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
 class Insensitive(OverLabels):
     """The class-insensitive part of a loss, its mean over labels: mean_k L_k."""
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__().replace('insensitive', 'decompose', 1)}.insensitive"
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         mean = self._mean(self.inner.values(s), s)
@@ -238,6 +239,9 @@ def slope_at_equal_scores(loss: Loss, s: Scores, operator: str) -> Tensor:
 class UnitSlope(Operator):
     """The loss divided by its slope at equal scores: L / slope. There it has the gradient of cross-entropy."""
 
+    def __repr__(self) -> str:
+        return f"Criterion({self.inner!r}, scale='ce')"
+
     @property
     def symmetric(self) -> bool:
         return self.inner.symmetric
@@ -278,90 +282,3 @@ class Noisy(Operator):
         value, slope = self.inner.first_order(s)
         agreement = self.transition.to(s.z).diagonal().mean()
         return FirstOrder(value, slope * (agreement * s.count - 1) / (s.count - 1))
-
-
-def complement(loss: Loss, p_min: float = 1e-7, bound: float | None = None) -> Loss:
-    """The normalised negative of a loss: 1 - (A - L_y) / sum_k (A - L_k), with L cut at A.
-
-    Args:
-        loss: an expression of the algebra.
-        p_min: A is the loss of a label with this probability. The loss must depend on nothing else.
-        bound: A itself, for any loss.
-
-    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
-
-    >>> from symloss.losses.leaves import MAE
-    >>> complement(MAE(), bound=1.0).per_class(torch.zeros(4))
-    tensor([0.7500, 0.7500, 0.7500, 0.7500])
-    """
-    refuse_no_loss(loss)
-    if bound is None:
-        if not isinstance(loss, Potential):
-            raise ValueError(
-                f"complement needs bound=... for {checks.brief(loss)}, which is no function of the label's "
-                "probability alone"
-            )
-        checks.number("p_min", p_min, "(0, 1)")
-        bound = float(loss.phi(torch.tensor(math.log(p_min), dtype=torch.float64)))
-    return Complement(loss, checks.number("bound", bound, "(-inf, inf)"))
-
-
-def relative(loss: Loss) -> Loss:
-    """A normalised loss: L_y / sum_k L_k. It is symmetric.
-
-    Args:
-        loss: an expression of the algebra whose values are at least 0.
-
-    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
-    ICML.
-
-    >>> from symloss.losses.leaves import CE
-    >>> relative(CE()).per_class(torch.zeros(4))
-    tensor([0.2500, 0.2500, 0.2500, 0.2500])
-    """
-    return Relative(loss)
-
-
-def dirichlet(loss: Loss, alpha: float | Tensor) -> Loss:
-    """A loss with a Dirichlet prior on the outputs: L_y + sum_k (alpha_k - 1) L_k.
-
-    Args:
-        loss: an expression of the algebra.
-        alpha: the parameter of the prior, above 0: a number, a tensor (C,) or a tensor in the shape of the scores. At 1
-            the loss stays as it is.
-
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Appendix E.
-
-    >>> from symloss.losses.leaves import CE
-    >>> dirichlet(CE(), alpha=0.75).per_class(torch.zeros(4))  # 1 - 1/C makes it the unhinged loss
-    tensor([0., 0., 0., 0.])
-    """
-    if isinstance(alpha, Tensor):
-        if validation.can_look(alpha) and not bool((alpha > 0).all()):
-            raise ValueError(f"alpha must be above 0; got {float(alpha.min()):g}")
-        return Dirichlet(loss, alpha)
-    return Dirichlet(loss, checks.number("alpha", alpha, "(0, inf)"))
-
-
-def noisy(loss: Loss, transition: Tensor) -> Loss:
-    """The expected loss under label noise: sum_k T[y, k] L_k.
-
-    Args:
-        loss: an expression of the algebra.
-        transition: the matrix T, shape (C, C). T[y, k] is the probability that the true class y gets the label k.
-
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Appendix A.
-
-    >>> from symloss.losses.leaves import MAE
-    >>> noisy(MAE(), torch.tensor([[0.9, 0.1], [0.1, 0.9]])).per_class(torch.tensor([0.0, 100.0]))
-    tensor([0.9000, 0.1000])
-    """
-    if not isinstance(transition, Tensor) or transition.dim() != 2 or transition.shape[0] != transition.shape[1]:
-        kind = tuple(transition.shape) if isinstance(transition, Tensor) else type(transition).__name__
-        raise ValueError(f"transition must be a square tensor, row = true class; got {kind}")
-    if not transition.is_floating_point():
-        raise TypeError(f"transition must hold floating-point probabilities; got {transition.dtype}")
-    validation.probabilities(transition, 1, "transition")
-    return Noisy(loss, transition)

@@ -123,7 +123,11 @@ class Record:
         return presets_of(self.name)
 
     def loss(self, **values: float | None) -> Loss:
-        """The expression of the algebra for these parameters. They are checked, and defaults are filled in.
+        """The expression of the algebra for these parameters. They are checked, and defaults are filled in."""
+        return self.build(**self.checked(**values))
+
+    def checked(self, **values: float | None) -> dict[str, float | None]:
+        """The parameters with defaults filled in. Wrong ones raise an error.
 
         Of a parameter and the one that may stand in its place, one at most is given. The other one is None.
         """
@@ -133,8 +137,7 @@ class Record:
             name, key = checks.shortened(self.name), checks.brief(unknown[0])
             raise TypeError(f"{name} has no parameter {key}; its parameters are: {known}")
         left_out = self._left_out(values)
-        checked = {p.name: None if p.name in left_out else self._checked(p, values) for p in self.parameters}
-        return self.build(**checked)
+        return {p.name: None if p.name in left_out else self._checked(p, values) for p in self.parameters}
 
     def _checked(self, p: Parameter, values: Mapping[str, float | None]) -> float:
         value = values.get(p.name, p.default)

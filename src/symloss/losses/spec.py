@@ -24,9 +24,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from symloss import checks
 from symloss.losses.algebra import Loss
-from symloss.losses.blending import blend
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.operators import Symmetrize, complement, dirichlet, relative
+from symloss.losses.compose import blend, complement, dirichlet, relative
+from symloss.losses.operators import Symmetrize
 
 
 class WrittenOperator(NamedTuple):

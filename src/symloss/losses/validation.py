@@ -87,9 +87,13 @@ def is_soft(input: Tensor, target: object) -> bool:
     if target.shape != hard_shape:
         raise ValueError(
             f"target must have shape {tuple(hard_shape)} for class indices with input of shape "
-            f"{tuple(shape)}; got {tuple(target.shape)}"
+            f"{tuple(shape)}; got {tuple(target.shape)}" + (SINGLE_LOGIT if target.shape == shape else "")
         )
     return False
+
+
+SINGLE_LOGIT = " (for one logit and binary labels use symloss.binary.MarginCriterion)"
+"""Behind an error about scores of one class."""
 
 
 def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
@@ -111,7 +115,7 @@ def labels(target: Tensor, classes: int, ignore_index: int) -> None:
     if wrong.numel():
         raise IndexError(
             f"target holds the label {int(wrong[0])}; with {classes} classes labels are 0 to {classes - 1} "
-            f"(or ignore_index, {ignore_index})"
+            f"(or ignore_index, {ignore_index})" + (SINGLE_LOGIT if classes == 1 else "")
         )
 
 
@@ -143,7 +147,10 @@ def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
     off = (total - 1).abs()
     if bool((off > tolerance).any()):
         worst = float(total.flatten()[off.flatten().argmax()])
-        raise ValueError(f"{argument} must hold probabilities that sum to 1 over the classes; got a sum of {worst:g}")
+        hint = SINGLE_LOGIT if target.shape[dim] == 1 else ""
+        raise ValueError(
+            f"{argument} must hold probabilities that sum to 1 over the classes; got a sum of {worst:g}{hint}"
+        )
 
 
 def class_vector(argument: str, value: object, classes: int | None = None) -> None:

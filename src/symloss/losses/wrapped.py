@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -22,8 +23,8 @@ class Wrapped(Loss):
     """A callable that maps scores (N, C) and labels (N,) to one value for each example."""
 
     function: Callable[..., Tensor]
-    # torch.compile cannot trace how a module is copied. It gets this copy, which is made at the beginning.
-    first_copy: Callable[..., Tensor] = field(init=False)
+    # torch.compile cannot trace how attributes of a module are replaced and put back. It gets a copy instead.
+    copy_for_graphs: Callable[..., Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
         wanted = "loss must be a Loss, a torch module or a function of (input, target)"
@@ -31,7 +32,7 @@ class Wrapped(Loss):
             raise TypeError(f"{wanted}; got the class {self.function.__name__} (an instance is needed)")
         if not callable(self.function):
             raise TypeError(f"{wanted}; got {type(self.function).__name__}")
-        object.__setattr__(self, "first_copy", unreduced(self.function))
+        object.__setattr__(self, "copy_for_graphs", unreduced_copy(self.function))
 
     def __repr__(self) -> str:
         return checks.brief(self.function) if isinstance(self.function, nn.Module) else _name(self.function)
@@ -62,10 +63,10 @@ class Wrapped(Loss):
 
     def _called(self, rows: Tensor, labels: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
-            values = self.first_copy(rows, labels)
+            values = self.copy_for_graphs(rows, labels)
         else:
-            with own_code(_name(self.function)):
-                values = unreduced(self.function)(rows, labels)
+            with own_code(_name(self.function)), _unreduced(self.function) as function:
+                values = function(rows, labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
             returned = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(
@@ -107,11 +108,31 @@ def _name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The same loss with reduction="none", and without an ignored label. A module is copied, not changed."""
+EACH = {"reduction": "none", "ignore_index": -100}
+"""The attributes with which a module returns one value for each example and ignores no label."""
+
+
+@contextlib.contextmanager
+def _unreduced(function: Callable[..., Tensor]) -> Iterator[Callable[..., Tensor]]:
+    """Yield the same loss with one value for each example. A module is changed inside ``with``, and keeps its state."""
+    if not isinstance(function, nn.Module):
+        yield unreduced_copy(function)
+        return
+    before = {name: getattr(function, name) for name in EACH if hasattr(function, name)}
+    try:
+        for name in before:
+            setattr(function, name, EACH[name])
+        yield function
+    finally:
+        for name, value in before.items():
+            setattr(function, name, value)
+
+
+def unreduced_copy(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the same loss with one value for each example. A module is copied."""
     if isinstance(function, nn.Module):
         twin = copy.copy(function)
-        for name, value in (("reduction", "none"), ("ignore_index", -100)):
+        for name, value in EACH.items():
             if hasattr(twin, name):
                 setattr(twin, name, value)
         return twin
@@ -119,6 +140,4 @@ def unreduced(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         takes_reduction = "reduction" in inspect.signature(function).parameters
     except (TypeError, ValueError):
         takes_reduction = False
-    if takes_reduction:
-        return functools.partial(function, reduction="none")
-    return function
+    return functools.partial(function, reduction="none") if takes_reduction else function

@@ -70,7 +70,7 @@ _OWN_LOSS = (
     _OBJECTIVE,
     f"{_OBJECTIVE}.loss",
     "symloss.losses.catalogue.probability.GCE",
-    "symloss.losses.leaves.GCE",
+    "symloss.losses.potentials.GCEPotential",
     "torch.nn.modules.container.ModuleList",
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue.ranges import AEL_A, AGCE_A, AUL_A, EXPONENT
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.record import Facts, Record
@@ -31,13 +31,13 @@ class AGCE(Criterion):
         "agce",
         "((a + 1)^q - (a + p_y)^q) / q",
         "Zhou 2021",
-        phi.AGCE,
+        phi.AGCEPotential,
         {"a": AGCE_A, "q": EXPONENT},
         facts=Facts(symmetric=lambda at: at.q == 1),
     )
 
     def __init__(self, a: float = 0.6, q: float = 0.6, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(a=a, q=q), **self.record.options(options))
+        self._start(options, a=a, q=q)
 
 
 class AUL(Criterion):
@@ -61,13 +61,13 @@ class AUL(Criterion):
         "aul",
         "((a - p_y)^q - (a - 1)^q) / q",
         "Zhou 2021",
-        phi.AUL,
+        phi.AULPotential,
         {"a": AUL_A, "q": EXPONENT},
         facts=Facts(symmetric=lambda at: at.q == 1),
     )
 
     def __init__(self, a: float = 5.5, q: float = 3.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(a=a, q=q), **self.record.options(options))
+        self._start(options, a=a, q=q)
 
 
 class AEL(Criterion):
@@ -90,9 +90,9 @@ class AEL(Criterion):
         "ael",
         "exp(-p_y / a)",
         "Zhou 2021",
-        phi.AEL,
+        phi.AELPotential,
         {"a": AEL_A},
     )
 
     def __init__(self, a: float = 2.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(a=a), **self.record.options(options))
+        self._start(options, a=a)

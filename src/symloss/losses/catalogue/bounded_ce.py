@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue.ranges import TAU
 from symloss.losses.catalogue.shared import MAE_STEEPEST, ROOT
 from symloss.losses.criterion import Criterion, LossOptions
@@ -45,14 +45,14 @@ class TaylorCE(Criterion):
         "taylor-ce",
         "sum_{i=1..t} (1 - p_y)^i / i",
         "Feng 2020",
-        phi.Taylor,
+        phi.TaylorCEPotential,
         {"t": Range("[1, 100]", "order; 1 is MAE", whole=True)},
         facts=Facts(symmetric=lambda at: at.t == 1),
         constants=Constants(lambda at: ROOT * (1 + at.t) ** (-1 / at.t) * at.t / (1 + at.t)),
     )
 
     def __init__(self, t: int = 2, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(t=t), **self.record.options(options))
+        self._start(options, t=t)
 
 
 class PHuberCE(Criterion):
@@ -77,13 +77,13 @@ class PHuberCE(Criterion):
         "phuber-ce",
         "-log p_y if p_y > 1/tau, else 1 + log tau - tau p_y",
         "Menon 2020",
-        phi.PHuberCE,
+        phi.PHuberCEPotential,
         {"tau": TAU},
         constants=Constants(_steepest_phuber, _most_bent_phuber),
     )
 
     def __init__(self, tau: float = 10.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(tau=tau), **self.record.options(options))
+        self._start(options, tau=tau)
 
 
 class PHuberGCE(Criterion):
@@ -109,12 +109,12 @@ class PHuberGCE(Criterion):
         "phuber-gce",
         "GCE, linear where its slope in p exceeds tau",
         "Menon 2020",
-        phi.PHuberGCE,
+        phi.PHuberGCEPotential,
         {"q": Range("(0, 1)", "exponent of GCE"), "tau": TAU},
     )
 
     def __init__(self, q: float = 0.7, tau: float = 10.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(q=q, tau=tau), **self.record.options(options))
+        self._start(options, q=q, tau=tau)
 
 
 class JS(Criterion):
@@ -139,9 +139,9 @@ class JS(Criterion):
         "js",
         "Jensen-Shannon divergence of e_y and p, weights pi and 1 - pi, scaled",
         "Englesson 2021",
-        phi.JS,
+        phi.JSPotential,
         {"pi": Range("[1e-30, 1)", "towards 0 cross-entropy, towards 1 MAE")},
     )
 
     def __init__(self, pi: float = 0.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(pi=pi), **self.record.options(options))
+        self._start(options, pi=pi)

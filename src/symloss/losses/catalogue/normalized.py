@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue.ranges import GAMMA
 from symloss.losses.catalogue.shared import SYMMETRIC
+from symloss.losses.compose import complement, relative
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.operators import complement, relative
 from symloss.losses.record import Range, Record
 
 
@@ -32,12 +32,12 @@ class NCE(Criterion):
         "nce",
         "CE_y / sum_k CE_k",
         "Ma 2020",
-        lambda: relative(phi.CE()),
+        lambda: relative(phi.CEPotential()),
         facts=SYMMETRIC,
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class NFL(Criterion):
@@ -61,13 +61,13 @@ class NFL(Criterion):
         "nfl",
         "FL_y / sum_k FL_k",
         "Ma 2020",
-        lambda gamma: relative(phi.Focal(gamma)),
+        lambda gamma: relative(phi.FocalPotential(gamma)),
         {"gamma": GAMMA},
         facts=SYMMETRIC,
     )
 
     def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(gamma=gamma), **self.record.options(options))
+        self._start(options, gamma=gamma)
 
 
 class NGCE(Criterion):
@@ -91,13 +91,13 @@ class NGCE(Criterion):
         "ngce",
         "GCE_y / sum_k GCE_k",
         "Ma 2020",
-        lambda q: relative(phi.GCE(q)),
+        lambda q: relative(phi.GCEPotential(q)),
         {"q": Range("(0, 1]", "towards 0 NCE, at 1 MAE / (C - 1)")},
         facts=SYMMETRIC,
     )
 
     def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(q=q), **self.record.options(options))
+        self._start(options, q=q)
 
 
 class NNCE(Criterion):
@@ -121,12 +121,12 @@ class NNCE(Criterion):
         "nnce",
         "1 - (A - CE_y) / sum_k (A - CE_k), A = -log 1e-7",
         "Ye 2023",
-        lambda: complement(phi.CE()),
+        lambda: complement(phi.CEPotential()),
         facts=SYMMETRIC,
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class NNFL(Criterion):
@@ -151,10 +151,10 @@ class NNFL(Criterion):
         "nnfl",
         "1 - (A - FL_y) / sum_k (A - FL_k)",
         "Ye 2023",
-        lambda gamma: complement(phi.Focal(gamma)),
+        lambda gamma: complement(phi.FocalPotential(gamma)),
         {"gamma": GAMMA},
         facts=SYMMETRIC,
     )
 
     def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(gamma=gamma), **self.record.options(options))
+        self._start(options, gamma=gamma)

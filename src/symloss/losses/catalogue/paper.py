@@ -6,11 +6,11 @@ import math
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import leaves as phi
-from symloss.losses import score_leaves
-from symloss.losses.blending import blend
+from symloss.losses import potentials as phi
+from symloss.losses import score_formulas
 from symloss.losses.catalogue.references import PAPER
 from symloss.losses.catalogue.shared import MAE_MOST_BENT, MAE_STEEPEST, SYMMETRIC
+from symloss.losses.compose import blend
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import Symmetrize
 from symloss.losses.record import Constants, Facts, Range, Record
@@ -39,14 +39,14 @@ class Unhinged(Criterion):
         "unhinged",
         "mean_k z_k - z_y",
         PAPER,
-        lambda: Symmetrize(phi.CE()),
+        lambda: Symmetrize(phi.CEPotential()),
         facts=Facts(symmetric=True, convex=True, bounded=False),
         normalize="l2",
         constants=Constants(lambda at: math.sqrt(1 - 1 / at.C), 0.0),
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class SGCE(Criterion):
@@ -72,14 +72,14 @@ class SGCE(Criterion):
         "sgce",
         "(mean_k p_k^q - p_y^q) / q",
         PAPER,
-        lambda q: Symmetrize(phi.GCE(q)),
+        lambda q: Symmetrize(phi.GCEPotential(q)),
         {"q": Range("(0, 1]", "towards 0 unhinged, at 1 MAE")},
         facts=SYMMETRIC,
         normalize="l2",
     )
 
     def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(q=q), **self.record.options(options))
+        self._start(options, q=q)
 
 
 def _share(at: SimpleNamespace) -> float:
@@ -117,7 +117,11 @@ class AlphaMAE(Criterion):
         "alpha-mae",
         "(1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y)",
         PAPER,
-        lambda alpha, kappa: blend(phi.MAE(), alpha) if kappa is None else Symmetrize(phi.CE()) + kappa * phi.MAE(),
+        lambda alpha, kappa: (
+            blend(phi.MAEPotential(), alpha)
+            if kappa is None
+            else Symmetrize(phi.CEPotential()) + kappa * phi.MAEPotential()
+        ),
         {
             "alpha": Range("[0, 1e6]", "0 unhinged, 1 C times MAE; scales the curvature", default=2.0),
             "kappa": Range(
@@ -135,7 +139,7 @@ class AlphaMAE(Criterion):
     )
 
     def __init__(self, alpha: float | None = None, kappa: float | None = None, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha, kappa=kappa), **self.record.options(options))
+        self._start(options, alpha=alpha, kappa=kappa)
 
 
 class SymmetrizedMSE(Criterion):
@@ -160,13 +164,13 @@ class SymmetrizedMSE(Criterion):
         "symmetrized-mse",
         "2 (mean_k p_k - p_y)",
         PAPER,
-        lambda: Symmetrize(score_leaves.MSE()),
+        lambda: Symmetrize(score_formulas.MSEFormula()),
         facts=SYMMETRIC,
         constants=Constants(2 * MAE_STEEPEST, 2 * MAE_MOST_BENT),
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class SymmetrizedCosine(Criterion):
@@ -191,9 +195,9 @@ class SymmetrizedCosine(Criterion):
         "symmetrized-cosine",
         "(mean_k z_k - z_y) / |z|",
         PAPER,
-        lambda: Symmetrize(score_leaves.Cosine()),
+        lambda: Symmetrize(score_formulas.CosineFormula()),
         facts=Facts(symmetric=True, non_increasing=False),
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)

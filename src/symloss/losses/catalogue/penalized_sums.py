@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue.ranges import ALPHA, AMSE_A, BETA, GAMMA
 from symloss.losses.catalogue.shared import SYMMETRIC
+from symloss.losses.compose import complement, relative
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.operators import complement, relative
 from symloss.losses.record import Facts, Record
-from symloss.losses.score_leaves import AMSE
+from symloss.losses.score_formulas import AMSEFormula
 
 
 class ANLCE(Criterion):
@@ -36,13 +36,13 @@ class ANLCE(Criterion):
         "anl-ce",
         "alpha NCE + beta NNCE",
         "Ye 2023",
-        lambda alpha, beta: alpha * relative(phi.CE()) + beta * complement(phi.CE()),
+        lambda alpha, beta: alpha * relative(phi.CEPotential()) + beta * complement(phi.CEPotential()),
         {"alpha": ALPHA, "beta": BETA},
         facts=SYMMETRIC,
     )
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta)
 
 
 class ANLFL(Criterion):
@@ -69,7 +69,9 @@ class ANLFL(Criterion):
         "anl-fl",
         "alpha NFL + beta NNFL",
         "Ye 2023",
-        lambda alpha, beta, gamma: alpha * relative(phi.Focal(gamma)) + beta * complement(phi.Focal(gamma)),
+        lambda alpha, beta, gamma: (
+            alpha * relative(phi.FocalPotential(gamma)) + beta * complement(phi.FocalPotential(gamma))
+        ),
         {"alpha": ALPHA, "beta": BETA, "gamma": GAMMA},
         facts=SYMMETRIC,
     )
@@ -77,7 +79,7 @@ class ANLFL(Criterion):
     def __init__(
         self, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, **options: Unpack[LossOptions]
     ) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta, gamma=gamma), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta, gamma=gamma)
 
 
 class JALCE(Criterion):
@@ -106,13 +108,13 @@ class JALCE(Criterion):
         "jal-ce",
         "alpha NCE + beta AMSE, AMSE = |a e_y - p|^2 / C",
         "Wang 2025",
-        lambda alpha, beta, a: alpha * relative(phi.CE()) + beta * AMSE(a),
+        lambda alpha, beta, a: alpha * relative(phi.CEPotential()) + beta * AMSEFormula(a),
         {"alpha": ALPHA, "beta": BETA, "a": AMSE_A},
         facts=Facts(symmetric=lambda at: at.beta == 0),
     )
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0, a: float = 30.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta, a=a), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta, a=a)
 
 
 class JALFL(Criterion):
@@ -140,7 +142,7 @@ class JALFL(Criterion):
         "jal-fl",
         "alpha NFL + beta AMSE, AMSE = |a e_y - p|^2 / C",
         "Wang 2025",
-        lambda alpha, beta, a, gamma: alpha * relative(phi.Focal(gamma)) + beta * AMSE(a),
+        lambda alpha, beta, a, gamma: alpha * relative(phi.FocalPotential(gamma)) + beta * AMSEFormula(a),
         {"alpha": ALPHA, "beta": BETA, "a": AMSE_A, "gamma": GAMMA},
         facts=Facts(symmetric=lambda at: at.beta == 0),
     )
@@ -153,4 +155,4 @@ class JALFL(Criterion):
         gamma: float = 0.5,
         **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta, a=a, gamma=gamma), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta, a=a, gamma=gamma)

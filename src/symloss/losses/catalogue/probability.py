@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue.ranges import GAMMA
 from symloss.losses.catalogue.shared import LOG_ZERO, MAE_MOST_BENT, MAE_STEEPEST, ROOT, SYMMETRIC
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.record import Constants, Facts, Range, Record
 
 
-def reverse_ce() -> phi.MAE:
+def reverse_ce() -> phi.MAEPotential:
     """Reverse cross-entropy, which is a multiple of MAE."""
-    return phi.MAE(scale=LOG_ZERO)
+    return phi.MAEPotential(scale=LOG_ZERO)
 
 
 class CE(Criterion):
@@ -37,13 +37,13 @@ class CE(Criterion):
         "ce",
         "-log p_y",
         "textbook",
-        phi.CE,
+        phi.CEPotential,
         facts=Facts(convex=True, bounded=False),
         constants=Constants(ROOT, 0.5),
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class MAE(Criterion):
@@ -67,13 +67,13 @@ class MAE(Criterion):
         "mae",
         "1 - p_y",
         "Ghosh 2017",
-        phi.MAE,
+        phi.MAEPotential,
         facts=SYMMETRIC,
         constants=Constants(MAE_STEEPEST, MAE_MOST_BENT),
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class RCE(Criterion):
@@ -104,7 +104,7 @@ class RCE(Criterion):
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class GCE(Criterion):
@@ -132,14 +132,14 @@ class GCE(Criterion):
         "gce",
         "(1 - p_y^q) / q",
         "Zhang 2018",
-        lambda q: phi.GCE(q) if q > 0 else phi.CE(),
+        lambda q: phi.GCEPotential(q) if q > 0 else phi.CEPotential(),
         {"q": Range("[0, 10]", "at 0 cross-entropy, at 1 MAE, above 1 improbable labels count for less than in MAE")},
         facts=Facts(symmetric=lambda at: at.q == 1, convex=lambda at: at.q == 0, bounded=lambda at: at.q > 0),
         constants=Constants(lambda at: ROOT * at.q**at.q / (1 + at.q) ** (1 + at.q)),
     )
 
     def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(q=q), **self.record.options(options))
+        self._start(options, q=q)
 
 
 class Focal(Criterion):
@@ -164,10 +164,10 @@ class Focal(Criterion):
         "focal",
         "-(1 - p_y)^gamma log p_y",
         "Lin 2017",
-        phi.Focal,
+        phi.FocalPotential,
         {"gamma": GAMMA},
         facts=Facts(convex=lambda at: at.gamma == 0, bounded=False),
     )
 
     def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(gamma=gamma), **self.record.options(options))
+        self._start(options, gamma=gamma)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from symloss.losses import score_leaves
+from symloss.losses import score_formulas
 from symloss.losses.catalogue.references import PAPER
 from symloss.losses.catalogue.shared import ROOT
 from symloss.losses.criterion import Criterion, LossOptions
@@ -31,11 +31,11 @@ class MSE(Criterion):
         "mse",
         "1 - 2 p_y + sum_k p_k^2",
         PAPER,
-        score_leaves.MSE,
+        score_formulas.MSEFormula,
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class Cosine(Criterion):
@@ -58,11 +58,11 @@ class Cosine(Criterion):
         "cosine",
         "1 - z_y / |z|",
         PAPER,
-        score_leaves.Cosine,
+        score_formulas.CosineFormula,
     )
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(), **self.record.options(options))
+        self._start(options)
 
 
 class BiTempered(Criterion):
@@ -89,7 +89,7 @@ class BiTempered(Criterion):
         "bi-tempered",
         "tempered Bregman divergence of e_y and tempered softmax",
         "Amid 2019",
-        score_leaves.BiTempered,
+        score_formulas.BiTemperedFormula,
         {
             "t1": Range("[0, 1]", "of the logarithm; below 1 the loss is bounded"),
             "t2": Range("[1, 4]", "of the softmax; above 1 its tail is heavy"),
@@ -98,7 +98,7 @@ class BiTempered(Criterion):
     )
 
     def __init__(self, t1: float = 0.8, t2: float = 1.2, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(t1=t1, t2=t2), **self.record.options(options))
+        self._start(options, t1=t1, t2=t2)
 
 
 class LDRKL(Criterion):
@@ -126,7 +126,7 @@ class LDRKL(Criterion):
         "ldr-kl",
         "lam log mean_k exp((margin [k != y] + z_k - z_y) / lam)",
         "Zhu 2023",
-        score_leaves.LDRKL,
+        score_formulas.LDRKLFormula,
         {
             "lam": Range("[0.1, 100]", "temperature, towards 0 the margin loss of the best wrong class"),
             "margin": Range("[0, 5]", "how far the label's score shall lead"),
@@ -136,4 +136,4 @@ class LDRKL(Criterion):
     )
 
     def __init__(self, lam: float = 1.0, margin: float = 0.1, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(lam=lam, margin=margin), **self.record.options(options))
+        self._start(options, lam=lam, margin=margin)

@@ -6,10 +6,11 @@ import math
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue.references import PAPER
+from symloss.losses.compose import dirichlet
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.operators import Insensitive, dirichlet
+from symloss.losses.operators import Insensitive
 from symloss.losses.record import Constants, Facts, Range, Record
 
 
@@ -42,14 +43,14 @@ class LabelSmoothing(Criterion):
         "label-smoothing",
         "(1 - r) CE_y + r mean_k CE_k",
         "Wei 2022",
-        lambda r: (1 - r) * phi.CE() + r * Insensitive(phi.CE()),
+        lambda r: (1 - r) * phi.CEPotential() + r * Insensitive(phi.CEPotential()),
         {"r": Range("[-1e9, 1]", "rate; below 0 labels are sharpened")},
         facts=Facts(convex=True, bounded=False, non_increasing=lambda at: at.r <= 0),
         constants=Constants(_steepest_smoothed, 0.5),
     )
 
     def __init__(self, r: float = 0.1, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(r=r), **self.record.options(options))
+        self._start(options, r=r)
 
 
 class DirichletCE(Criterion):
@@ -75,7 +76,7 @@ class DirichletCE(Criterion):
         "dirichlet-ce",
         "CE_y + (alpha - 1) sum_k CE_k",
         PAPER,
-        lambda alpha: dirichlet(phi.CE(), alpha),
+        lambda alpha: dirichlet(phi.CEPotential(), alpha),
         {"alpha": Range("(0, 1e6]", "of the Dirichlet prior; below 1 it favours confident outputs")},
         facts=Facts(
             symmetric=lambda at: math.isclose(at.alpha, 1 - 1 / at.C),
@@ -87,4 +88,4 @@ class DirichletCE(Criterion):
     )
 
     def __init__(self, alpha: float = 0.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha), **self.record.options(options))
+        self._start(options, alpha=alpha)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import leaves as phi
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue.probability import reverse_ce
 from symloss.losses.catalogue.ranges import AEL_A, AGCE_A, ALPHA, AUL_A, BETA, EXPONENT, GAMMA
 from symloss.losses.catalogue.shared import LOG_ZERO, ROOT, SYMMETRIC
+from symloss.losses.compose import relative
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.operators import relative
 from symloss.losses.record import Constants, Facts, Record
 
 
@@ -44,7 +44,7 @@ class SCE(Criterion):
         "sce",
         "alpha CE + beta RCE",
         "Wang 2019",
-        lambda alpha, beta: alpha * phi.CE() + beta * reverse_ce(),
+        lambda alpha, beta: alpha * phi.CEPotential() + beta * reverse_ce(),
         {"alpha": ALPHA, "beta": BETA},
         facts=Facts(
             symmetric=lambda at: at.alpha == 0,
@@ -55,7 +55,7 @@ class SCE(Criterion):
     )
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta)
 
 
 class NCEandMAE(Criterion):
@@ -80,13 +80,13 @@ class NCEandMAE(Criterion):
         "nce+mae",
         "alpha NCE + beta MAE",
         "Ma 2020",
-        lambda alpha, beta: alpha * relative(phi.CE()) + beta * phi.MAE(),
+        lambda alpha, beta: alpha * relative(phi.CEPotential()) + beta * phi.MAEPotential(),
         {"alpha": ALPHA, "beta": BETA},
         facts=SYMMETRIC,
     )
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta)
 
 
 class NCEandRCE(Criterion):
@@ -111,13 +111,13 @@ class NCEandRCE(Criterion):
         "nce+rce",
         "alpha NCE + beta RCE",
         "Ma 2020",
-        lambda alpha, beta: alpha * relative(phi.CE()) + beta * reverse_ce(),
+        lambda alpha, beta: alpha * relative(phi.CEPotential()) + beta * reverse_ce(),
         {"alpha": ALPHA, "beta": BETA},
         facts=SYMMETRIC,
     )
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta)
 
 
 class NFLandMAE(Criterion):
@@ -143,7 +143,7 @@ class NFLandMAE(Criterion):
         "nfl+mae",
         "alpha NFL + beta MAE",
         "Ma 2020",
-        lambda alpha, beta, gamma: alpha * relative(phi.Focal(gamma)) + beta * phi.MAE(),
+        lambda alpha, beta, gamma: alpha * relative(phi.FocalPotential(gamma)) + beta * phi.MAEPotential(),
         {"alpha": ALPHA, "beta": BETA, "gamma": GAMMA},
         facts=SYMMETRIC,
     )
@@ -151,7 +151,7 @@ class NFLandMAE(Criterion):
     def __init__(
         self, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, **options: Unpack[LossOptions]
     ) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta, gamma=gamma), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta, gamma=gamma)
 
 
 class NFLandRCE(Criterion):
@@ -177,7 +177,7 @@ class NFLandRCE(Criterion):
         "nfl+rce",
         "alpha NFL + beta RCE",
         "Ma 2020",
-        lambda alpha, beta, gamma: alpha * relative(phi.Focal(gamma)) + beta * reverse_ce(),
+        lambda alpha, beta, gamma: alpha * relative(phi.FocalPotential(gamma)) + beta * reverse_ce(),
         {"alpha": ALPHA, "beta": BETA, "gamma": GAMMA},
         facts=SYMMETRIC,
     )
@@ -185,7 +185,7 @@ class NFLandRCE(Criterion):
     def __init__(
         self, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, **options: Unpack[LossOptions]
     ) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta, gamma=gamma), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta, gamma=gamma)
 
 
 class NCEandAGCE(Criterion):
@@ -211,7 +211,7 @@ class NCEandAGCE(Criterion):
         "nce+agce",
         "alpha NCE + beta AGCE",
         "Zhou 2021",
-        lambda alpha, beta, a, q: alpha * relative(phi.CE()) + beta * phi.AGCE(a, q),
+        lambda alpha, beta, a, q: alpha * relative(phi.CEPotential()) + beta * phi.AGCEPotential(a, q),
         {"alpha": ALPHA, "beta": BETA, "a": AGCE_A, "q": EXPONENT},
         facts=Facts(symmetric=lambda at: at.q == 1 or at.beta == 0),
     )
@@ -219,7 +219,7 @@ class NCEandAGCE(Criterion):
     def __init__(
         self, alpha: float = 1.0, beta: float = 1.0, a: float = 0.6, q: float = 0.6, **options: Unpack[LossOptions]
     ) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta, a=a, q=q), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta, a=a, q=q)
 
 
 class NCEandAUL(Criterion):
@@ -245,7 +245,7 @@ class NCEandAUL(Criterion):
         "nce+aul",
         "alpha NCE + beta AUL",
         "Zhou 2021",
-        lambda alpha, beta, a, q: alpha * relative(phi.CE()) + beta * phi.AUL(a, q),
+        lambda alpha, beta, a, q: alpha * relative(phi.CEPotential()) + beta * phi.AULPotential(a, q),
         {"alpha": ALPHA, "beta": BETA, "a": AUL_A, "q": EXPONENT},
         facts=Facts(symmetric=lambda at: at.q == 1 or at.beta == 0),
     )
@@ -253,7 +253,7 @@ class NCEandAUL(Criterion):
     def __init__(
         self, alpha: float = 1.0, beta: float = 1.0, a: float = 5.5, q: float = 3.0, **options: Unpack[LossOptions]
     ) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta, a=a, q=q), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta, a=a, q=q)
 
 
 class NCEandAEL(Criterion):
@@ -278,10 +278,10 @@ class NCEandAEL(Criterion):
         "nce+ael",
         "alpha NCE + beta AEL",
         "Zhou 2021",
-        lambda alpha, beta, a: alpha * relative(phi.CE()) + beta * phi.AEL(a),
+        lambda alpha, beta, a: alpha * relative(phi.CEPotential()) + beta * phi.AELPotential(a),
         {"alpha": ALPHA, "beta": BETA, "a": AEL_A},
         facts=Facts(symmetric=lambda at: at.beta == 0),
     )
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0, a: float = 2.5, **options: Unpack[LossOptions]) -> None:
-        super().__init__(self.record.loss(alpha=alpha, beta=beta, a=a), **self.record.options(options))
+        self._start(options, alpha=alpha, beta=beta, a=a)

@@ -13,8 +13,22 @@ from torch import Tensor
 
 from symloss.losses.kernels.forms import Number, Partials, Room
 from symloss.losses.kernels.job import constant
-from symloss.losses.leaves import AEL, AGCE, AUL, CE, GCE, MAE, SMALL, Focal, PHuberCE, Potential, Power, Taylor, below
 from symloss.losses.logits import Scores
+from symloss.losses.potentials import (
+    SMALL,
+    AELPotential,
+    AGCEPotential,
+    AULPotential,
+    CEPotential,
+    FocalPotential,
+    GCEPotential,
+    MAEPotential,
+    PHuberCEPotential,
+    Potential,
+    PowerPotential,
+    TaylorCEPotential,
+    below,
+)
 
 
 class AtLabel:
@@ -86,19 +100,19 @@ by_formula = value_and_slope.dispatch(Potential)
 
 
 @value_and_slope.register
-def _ce(potential: CE, at: AtLabel) -> tuple[Tensor, Number]:
+def _ce(potential: CEPotential, at: AtLabel) -> tuple[Tensor, Number]:
     return at.logp.neg(), -1.0
 
 
 @value_and_slope.register
-def _mae(potential: MAE, at: AtLabel) -> tuple[Tensor, Number]:
+def _mae(potential: MAEPotential, at: AtLabel) -> tuple[Tensor, Number]:
     if potential.scale == 1:
         return at.miss, -at.p
     return at.miss * potential.scale, at.p * -potential.scale
 
 
 @value_and_slope.register
-def _gce(potential: GCE, at: AtLabel) -> tuple[Tensor, Number]:
+def _gce(potential: GCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
     if potential.q < SMALL:
         return by_formula(potential, at)
     power = at.logp * potential.q
@@ -106,7 +120,7 @@ def _gce(potential: GCE, at: AtLabel) -> tuple[Tensor, Number]:
 
 
 @value_and_slope.register
-def _power(potential: Power, at: AtLabel) -> tuple[Tensor, Number]:
+def _power(potential: PowerPotential, at: AtLabel) -> tuple[Tensor, Number]:
     if potential.q == 1:
         value = at.p * -potential.scale
         return value, value
@@ -115,21 +129,21 @@ def _power(potential: Power, at: AtLabel) -> tuple[Tensor, Number]:
 
 
 @value_and_slope.register
-def _focal(potential: Focal, at: AtLabel) -> tuple[Tensor, Number]:
+def _focal(potential: FocalPotential, at: AtLabel) -> tuple[Tensor, Number]:
     factor, cost = at.miss.pow(potential.gamma), at.logp.neg()
     bent = (at.p * cost).div_(at.miss.clamp_min(1e-30)).mul_(-potential.gamma).sub_(1)
     return factor * cost, bent.mul_(factor)
 
 
 @value_and_slope.register
-def _agce(potential: AGCE, at: AtLabel) -> tuple[Tensor, Number]:
+def _agce(potential: AGCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
     if potential.q < SMALL or potential.a < 0.01:
         return by_formula(potential, at)
     return _power_of_base(at, constant(potential.a, at.p.dtype) + at.p, potential.q, potential.a + 1, -1)
 
 
 @value_and_slope.register
-def _aul(potential: AUL, at: AtLabel) -> tuple[Tensor, Number]:
+def _aul(potential: AULPotential, at: AtLabel) -> tuple[Tensor, Number]:
     if potential.q < SMALL or potential.a < 1.01:
         return by_formula(potential, at)
     return _power_of_base(at, constant(potential.a - 1, at.p.dtype) + at.miss, potential.q, potential.a - 1, 1)
@@ -144,19 +158,19 @@ def _power_of_base(at: AtLabel, base: Tensor, q: float, at_one: float, sign: int
 
 
 @value_and_slope.register
-def _ael(potential: AEL, at: AtLabel) -> tuple[Tensor, Number]:
+def _ael(potential: AELPotential, at: AtLabel) -> tuple[Tensor, Number]:
     share = at.p / -potential.a
     value = share.exp()
     return value, share * value
 
 
 @value_and_slope.register
-def _taylor(potential: Taylor, at: AtLabel) -> tuple[Tensor, Number]:
+def _taylor(potential: TaylorCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
     return at.miss * potential.scaled_value(at.miss), -at.p * potential.scaled_derivative(at.miss)
 
 
 @value_and_slope.register
-def _phuber_ce(potential: PHuberCE, at: AtLabel) -> tuple[Tensor, Number]:
+def _phuber_ce(potential: PHuberCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
     cut = math.log(potential.tau)
     line = below(at.logp, -cut).exp_()  # min(tau p, 1)
     return torch.where(line == 1, at.logp.neg(), 1 + cut - line), line.neg()

@@ -23,10 +23,10 @@ from torch import Tensor
 from symloss.losses.algebra import Loss, Sum
 from symloss.losses.blending import Blend
 from symloss.losses.kernels.job import add_multiple
-from symloss.losses.leaves import CE, Potential
 from symloss.losses.logits import Scores
 from symloss.losses.operators import Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
 from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope
+from symloss.losses.potentials import CEPotential, Potential
 
 Number = float | Tensor
 TINY = 1e-38
@@ -137,7 +137,7 @@ def _sum(loss: Sum, classes: int) -> Form | None:
 def _symmetrize(loss: Symmetrize, classes: int) -> Form | None:
     if loss.prior is not None:
         return None
-    if loss.inner == CE():
+    if loss.inner == CEPotential():
         return Form(lambda at: Partials(at.zero, {}, linear=1.0), (), linear=1.0)
     bare = loss.bare
     if not isinstance(bare, Potential):
@@ -158,7 +158,7 @@ def _insensitive(loss: Insensitive, classes: int) -> Form | None:
     potential = loss.inner
     if loss.prior is not None or not isinstance(potential, Potential):
         return None
-    if potential == CE():  # its mean is the value at the target minus the unhinged loss, and needs no sum
+    if potential == CEPotential():  # its mean is the value at the target minus the unhinged loss, and needs no sum
         return Form(lambda at: Partials(at.read(potential), {potential: 1.0}, linear=-1.0), (potential,))
 
     def partials(at: Reading) -> Partials:
@@ -229,7 +229,7 @@ def _dirichlet(loss: Dirichlet, classes: int) -> Form | None:
         inner, more = at.read(potential), excess * at.mass
         return Partials(inner * (1 + more) + at.rest[potential] * more, {potential: 1 + more}, {potential: more})
 
-    return Form(of_ce, (potential,)) if potential == CE() else Form(partials, (potential,), (potential,))
+    return Form(of_ce, (potential,)) if potential == CEPotential() else Form(partials, (potential,), (potential,))
 
 
 @form_of.register

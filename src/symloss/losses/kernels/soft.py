@@ -16,8 +16,8 @@ from torch import Tensor
 from symloss.losses.kernels.forms import Form, Number, Partials
 from symloss.losses.kernels.job import Job
 from symloss.losses.kernels.sums import fill, fill_by_formula
-from symloss.losses.leaves import CE, GCE, MAE, SMALL_Q, Potential, Power
 from symloss.losses.logits import Scores
+from symloss.losses.potentials import SMALL_Q, CEPotential, GCEPotential, MAEPotential, Potential, PowerPotential
 from symloss.losses.validation import looks_at
 
 LEADS = 1.1
@@ -81,13 +81,15 @@ class AtTarget:
     def add(self, potential: Potential, summed: bool, fall: Tensor) -> tuple[Tensor | None, float]:
         """Read a potential. Return -phi' of every class as a tensor times a number; None stands for ones."""
         slope: Tensor | None
-        if isinstance(potential, CE):
+        if isinstance(potential, CEPotential):
             slope, gain, value = None, 1.0, self.weighed(self.logp).neg_()
             total = self.logp.sum(1, keepdim=True).neg_() if summed else value
-        elif isinstance(potential, (MAE, Power)) or (isinstance(potential, GCE) and potential.q >= SMALL_Q):
+        elif isinstance(potential, (MAEPotential, PowerPotential)) or (
+            isinstance(potential, GCEPotential) and potential.q >= SMALL_Q
+        ):
             q, gain = getattr(potential, "q", 1.0), getattr(potential, "scale", 1.0)
             slope = self.p if q == 1 else self._present(torch.mul(self.logp, q, out=fall).exp_())
-            constant = 0.0 if isinstance(potential, Power) else gain / q
+            constant = 0.0 if isinstance(potential, PowerPotential) else gain / q
             value = self.weighed(slope).mul_(-gain / q).add_(self.mass * constant)
             total = slope.sum(1, keepdim=True).mul_(-gain / q).add_(self.classes * constant) if summed else value
         else:
@@ -104,6 +106,15 @@ class AtTarget:
 
     def _present(self, x: Tensor) -> Tensor:
         return x if self.scores is None else x.masked_fill_(~self.scores.present, 0.0)
+
+
+def _power_and_gain(potential: Potential) -> tuple[float, float] | None:
+    """Return q and a with phi' = -a p^q; None if the potential has another form, or if p^q would lose its digits."""
+    if isinstance(potential, GCEPotential):
+        return None if potential.q < SMALL_Q else (potential.q, 1.0)
+    if isinstance(potential, MAEPotential):
+        return 1.0, potential.scale
+    return (potential.q, potential.scale) if isinstance(potential, PowerPotential) else None
 
 
 class SoftKernel:

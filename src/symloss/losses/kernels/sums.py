@@ -21,7 +21,15 @@ from torch import Tensor
 from symloss.losses.kernels.at_label import AtLabel
 from symloss.losses.kernels.forms import Form, Number, Partials, Room
 from symloss.losses.kernels.job import Job, add_multiple
-from symloss.losses.leaves import CE, GCE, SMALL, SMALL_Q, Focal, Potential, Power
+from symloss.losses.potentials import (
+    SMALL,
+    SMALL_Q,
+    CEPotential,
+    FocalPotential,
+    GCEPotential,
+    Potential,
+    PowerPotential,
+)
 from symloss.losses.validation import can_look
 
 
@@ -90,12 +98,12 @@ sweep_by_filling = sweep.dispatch(Potential)
 
 
 @sweep.register
-def _sweep_ce(potential: CE, at: Everywhere, fall: Tensor) -> Swept:
+def _sweep_ce(potential: CEPotential, at: Everywhere, fall: Tensor) -> Swept:
     return Swept(-at.total_logp, 1.0, at.others)
 
 
 @sweep.register
-def _sweep_gce(potential: GCE, at: Everywhere, fall: Tensor) -> Swept:
+def _sweep_gce(potential: GCEPotential, at: Everywhere, fall: Tensor) -> Swept:
     if potential.q < SMALL_Q or at.absent is not None:
         return sweep_by_filling(potential, at, fall)
     power = at.blank(torch.mul(at.logp, potential.q, out=fall).exp_())
@@ -104,7 +112,7 @@ def _sweep_gce(potential: GCE, at: Everywhere, fall: Tensor) -> Swept:
 
 
 @sweep.register
-def _sweep_power(potential: Power, at: Everywhere, fall: Tensor) -> Swept:
+def _sweep_power(potential: PowerPotential, at: Everywhere, fall: Tensor) -> Swept:
     power = at.blank(torch.mul(at.logp, potential.q, out=fall).exp_())
     if potential.scale != 1:
         power.mul_(potential.scale)
@@ -114,7 +122,9 @@ def _sweep_power(potential: Power, at: Everywhere, fall: Tensor) -> Swept:
 
 @sweep.register
 def _sweep_room(potential: Room, at: Everywhere, fall: Tensor) -> Swept:
-    if potential.inner == CE() and can_look(at.logp) and float(at.logp.min()) > -potential.bound:  # nothing is cut
+    if (
+        potential.inner == CEPotential() and can_look(at.logp) and float(at.logp.min()) > -potential.bound
+    ):  # nothing is cut
         return Swept(at.total_logp + at.others * potential.bound, -1.0, -at.others)
     return sweep_by_filling(potential, at, fall)
 
@@ -130,13 +140,13 @@ fill_by_formula = fill.dispatch(Potential)
 
 
 @fill.register
-def _fill_ce(potential: CE, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+def _fill_ce(potential: CEPotential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
     torch.neg(logp, out=value)
     fall.fill_(1.0)
 
 
 @fill.register
-def _fill_gce(potential: GCE, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+def _fill_gce(potential: GCEPotential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
     if potential.q < SMALL:
         fill_by_formula(potential, logp, fall, value)
         return
@@ -146,7 +156,7 @@ def _fill_gce(potential: GCE, logp: Tensor, fall: Tensor, value: Tensor) -> None
 
 
 @fill.register
-def _fill_focal(potential: Focal, logp: Tensor, fall: Tensor, value: Tensor) -> None:
+def _fill_focal(potential: FocalPotential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
     # 1 - p is a multiple of eps / 2. It may be rounded to 0 where log p is not 0.
     miss = torch.sub(1, fall, out=value).clamp_min_(torch.finfo(value.dtype).eps / 2)
     fall.mul_(logp).div_(miss)
@@ -166,7 +176,7 @@ def falls_to_the_end(potential: Potential) -> bool:
     """Whether phi' is not 0 at p = 1, and goes to 0 with p. Then a class with p near 1 outweighs all others."""
     if isinstance(potential, Room):
         return falls_to_the_end(potential.inner)
-    return not isinstance(potential, (CE, Focal))
+    return not isinstance(potential, (CEPotential, FocalPotential))
 
 
 class SumsKernel:

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from symloss.losses.algebra import Loss, Sum
 from symloss.losses.kernels.forms import form_of
-from symloss.losses.leaves import MAE, Potential
 from symloss.losses.logits import Scores
 from symloss.losses.operators import Symmetrize
-from symloss.losses.score_leaves import MSE, BiTempered
+from symloss.losses.potentials import MAEPotential, Potential
+from symloss.losses.score_formulas import BiTemperedFormula, MSEFormula
 from symloss.theory.certificates.search import derivative
 
 LEVELS = (0.0, 0.3, 0.7, 1.0, 1.5, 2.0, 2.5, 3.2, 4.0, 5.5, 7.0, 9.0, 12.0, 14.5, 17.0, 22.0, 30.0)
@@ -93,13 +93,13 @@ def largest_derivatives(loss: Loss, classes: int) -> Derivatives | None:
     """
     loss = _simplified(loss)
     leaves = _leaves(loss)
-    if not loss.any_classes or not all(isinstance(leaf, (Potential, MSE, BiTempered)) for leaf in leaves):
+    if not loss.any_classes or not all(isinstance(leaf, (Potential, MSEFormula, BiTemperedFormula)) for leaf in leaves):
         return None
     form = form_of(loss, classes)
     label_alone = form is not None and not form.summed
     starts = _two_rivals(classes) if label_alone else _grid(classes)
     # The tails of BiTempered are heavy: its suprema may lie where no score of the search does.
-    complete = classes <= 4 and not any(isinstance(leaf, BiTempered) for leaf in leaves)
+    complete = classes <= 4 and not any(isinstance(leaf, BiTemperedFormula) for leaf in leaves)
     return Derivatives(
         _search(lambda at: _gradient_norm(loss, at), starts),
         _search(lambda at: _curvature(loss, at), starts),
@@ -112,8 +112,8 @@ def _simplified(loss: Loss) -> Loss:
     if isinstance(loss, Sum):
         return Sum(tuple((factor, _simplified(term)) for factor, term in loss.terms))
     if isinstance(loss, Symmetrize) and loss.prior is None:
-        if isinstance(loss.inner, MSE):
-            return MAE(scale=2.0)
+        if isinstance(loss.inner, MSEFormula):
+            return MAEPotential(scale=2.0)
         return loss.inner if loss.inner.symmetric else loss
     return loss
 

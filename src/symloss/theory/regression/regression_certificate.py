@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses.wrapped import unreduced
+from symloss.losses.wrapped import unreduced_copy
 from symloss.noise.target_distribution import AnyTargetDistribution
 from symloss.theory.binary.chords import worst_chord
 from symloss.theory.certificates.certificate import CounterExample, Finding
@@ -119,7 +119,7 @@ def _of_x(loss: RegressionLoss, x: Any) -> Callable[..., Tensor]:
     if isinstance(loss, type) or not callable(loss):
         given = loss.__name__ if isinstance(loss, type) else type(loss).__name__
         raise TypeError(f"loss must be a torch module or a function of (input, target); got {given}")
-    whole = unreduced(loss)
+    whole = unreduced_copy(loss)
     function = whole.forward if isinstance(whole, torch.nn.Module) else whole
     try:
         takes_x = "x" in inspect.signature(function).parameters

@@ -13,7 +13,7 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.evaluate import REDUCTIONS
 from symloss.losses.logits import full_precision
-from symloss.losses.wrapped import unreduced
+from symloss.losses.wrapped import unreduced_copy
 from symloss.noise.target_distribution import WANTED, AnyTargetDistribution
 from symloss.theory.regression.quadrature import Rule
 from symloss.theory.regression.residual import recognised
@@ -152,7 +152,7 @@ class SymmetrizedRegression(nn.Module):
         return torch.where(weights > 0, values, 0.0), weights
 
     def _values(self, z: Tensor, t: Tensor) -> Tensor:
-        values = unreduced(self.loss)(z, t)
+        values = unreduced_copy(self.loss)(z, t)
         if not isinstance(values, Tensor) or values.shape != z.shape:
             given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(

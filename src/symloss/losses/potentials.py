@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -38,8 +38,17 @@ def bent(x: Tensor, q: float) -> Tensor:
     return one_minus_exp(q * x) / q
 
 
+def called(formula: Loss, ending: str) -> str:
+    """Return a formula as a call of its loss in the catalogue: ``GCE(q=0.7)`` of ``GCEPotential(q=0.7)``."""
+    arguments = ", ".join(f"{f.name}={getattr(formula, f.name)!r}" for f in fields(formula))  # type: ignore[arg-type]
+    return f"{type(formula).__name__.removesuffix(ending)}({arguments})"
+
+
 class Potential(Loss):
     """A loss of the label's probability alone: phi(log p)."""
+
+    def __repr__(self) -> str:
+        return called(self, "Potential")
 
     @abstractmethod
     def phi(self, logp: Tensor) -> Tensor:
@@ -66,8 +75,8 @@ class Potential(Loss):
         return FirstOrder(self.phi(logp), -self.derivative(logp))
 
 
-@dataclass(frozen=True)
-class CE(Potential):
+@dataclass(frozen=True, repr=False)
+class CEPotential(Potential):
     """Cross-entropy: -log p."""
 
     @property
@@ -81,11 +90,14 @@ class CE(Potential):
         return -torch.ones_like(logp)
 
 
-@dataclass(frozen=True)
-class MAE(Potential):
+@dataclass(frozen=True, repr=False)
+class MAEPotential(Potential):
     """Mean absolute error: scale (1 - p)."""
 
     scale: float = 1.0
+
+    def __repr__(self) -> str:
+        return "MAE()" if self.scale == 1 else f"{self.scale!r} * MAE()"
 
     @property
     def symmetric(self) -> bool:
@@ -93,7 +105,7 @@ class MAE(Potential):
 
     @property
     def less_constant(self) -> Potential:
-        return Power(1.0, self.scale)
+        return PowerPotential(1.0, self.scale)
 
     def phi(self, logp: Tensor) -> Tensor:
         return self.scale * one_minus_exp(logp)
@@ -102,8 +114,8 @@ class MAE(Potential):
         return -self.scale * logp.exp()
 
 
-@dataclass(frozen=True)
-class GCE(Potential):
+@dataclass(frozen=True, repr=False)
+class GCEPotential(Potential):
     """Generalised cross-entropy: (1 - p^q) / q."""
 
     q: float
@@ -114,7 +126,7 @@ class GCE(Potential):
 
     @property
     def less_constant(self) -> Potential:
-        return self if self.q < SMALL_Q else Power(self.q)
+        return self if self.q < SMALL_Q else PowerPotential(self.q)
 
     def phi(self, logp: Tensor) -> Tensor:
         return bent(logp, self.q)
@@ -123,8 +135,8 @@ class GCE(Potential):
         return -(self.q * logp).exp()
 
 
-@dataclass(frozen=True)
-class Power(Potential):
+@dataclass(frozen=True, repr=False)
+class PowerPotential(Potential):
     """GCE and MAE without their constant: -scale p^q / q."""
 
     q: float
@@ -141,8 +153,8 @@ class Power(Potential):
         return -self.scale * (self.q * logp).exp()
 
 
-@dataclass(frozen=True)
-class Focal(Potential):
+@dataclass(frozen=True, repr=False)
+class FocalPotential(Potential):
     """Focal loss: -(1 - p)^gamma log p."""
 
     gamma: float
@@ -167,8 +179,8 @@ def _chord(x: Tensor) -> Tensor:
     return torch.where(away, one_minus_exp(x) / torch.where(away, -x, 1.0), 1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
 
 
-@dataclass(frozen=True)
-class AGCE(Potential):
+@dataclass(frozen=True, repr=False)
+class AGCEPotential(Potential):
     """Asymmetric generalised cross-entropy: ((a + 1)^q - (a + p)^q) / q."""
 
     a: float
@@ -195,8 +207,8 @@ class AGCE(Potential):
         return torch.logaddexp(logp, torch.full_like(logp, math.log(self.a)))
 
 
-@dataclass(frozen=True)
-class AUL(Potential):
+@dataclass(frozen=True, repr=False)
+class AULPotential(Potential):
     """Asymmetric unhinged loss: ((a - p)^q - (a - 1)^q) / q."""
 
     a: float
@@ -215,8 +227,8 @@ class AUL(Potential):
         return -(one_minus_exp(logp) + (self.a - 1)).pow(self.q - 1) * logp.exp()
 
 
-@dataclass(frozen=True)
-class AEL(Potential):
+@dataclass(frozen=True, repr=False)
+class AELPotential(Potential):
     """Asymmetric exponential loss: exp(-p / a)."""
 
     a: float
@@ -229,8 +241,8 @@ class AEL(Potential):
         return -share * (-share).exp()
 
 
-@dataclass(frozen=True)
-class Taylor(Potential):
+@dataclass(frozen=True, repr=False)
+class TaylorCEPotential(Potential):
     """The Taylor series of cross-entropy at p = 1, t terms: sum_{i=1..t} (1 - p)^i / i."""
 
     t: int
@@ -263,8 +275,8 @@ def _polynomial(x: Tensor, coefficients: list[float]) -> Tensor:
     return total
 
 
-@dataclass(frozen=True)
-class PHuberCE(Potential):
+@dataclass(frozen=True, repr=False)
+class PHuberCEPotential(Potential):
     """Partially Huberised cross-entropy: -log p if p > 1/tau, else its tangent there, log tau + 1 - tau p."""
 
     tau: float
@@ -282,8 +294,8 @@ def below(logp: Tensor, edge: float) -> Tensor:
     return (logp - edge).clamp_max(0)
 
 
-@dataclass(frozen=True)
-class PHuberGCE(Potential):
+@dataclass(frozen=True, repr=False)
+class PHuberGCEPotential(Potential):
     """Partially Huberised GCE: (1 - p^q) / q if p > tau^(-1 / (1-q)), else its tangent there, of slope -tau in p."""
 
     q: float
@@ -298,14 +310,14 @@ class PHuberGCE(Potential):
         edge, power = self.edge, self.q * self.edge
         at_edge = -math.expm1(power) / self.q if power < -1e-18 else -edge
         linear = at_edge + math.exp(power) * one_minus_exp(below(logp, edge))
-        return torch.where(logp > edge, GCE(self.q).phi(logp), linear)
+        return torch.where(logp > edge, GCEPotential(self.q).phi(logp), linear)
 
     def derivative(self, logp: Tensor) -> Tensor:
         return -(self.q * logp.clamp_min(self.edge) + below(logp, self.edge)).exp()
 
 
-@dataclass(frozen=True)
-class JS(Potential):
+@dataclass(frozen=True, repr=False)
+class JSPotential(Potential):
     """Jensen-Shannon divergence to the one-hot label, with weights pi and 1 - pi, scaled as by its authors.
 
     With m = pi + (1-pi) p it is 1 - p - (p log(m/p) + pi/(1-pi) log m) / -log(1-pi).

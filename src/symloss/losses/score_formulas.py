@@ -9,17 +9,24 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError
-from symloss.losses.leaves import Power, one_minus_exp
 from symloss.losses.logits import Scores, log_softmax, unit
+from symloss.losses.potentials import PowerPotential, called, one_minus_exp
 
 
-@dataclass(frozen=True)
-class MSE(Loss):
+class ScoreFormula(Loss):
+    """A loss of the whole score vector."""
+
+    def __repr__(self) -> str:
+        return called(self, "Formula")
+
+
+@dataclass(frozen=True, repr=False)
+class MSEFormula(ScoreFormula):
     """Squared distance of p to the one-hot label: |e_y - p|^2 = 1 - 2 p_y + sum_k p_k^2."""
 
     @property
     def less_constant(self) -> Loss:
-        return Power(1.0, scale=2.0)
+        return PowerPotential(1.0, scale=2.0)
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         miss = one_minus_exp(s.select(s.logp, labels))
@@ -29,8 +36,8 @@ class MSE(Loss):
         return FirstOrder(1 - 1 / s.count, 2 / s.count)
 
 
-@dataclass(frozen=True)
-class Cosine(Loss):
+@dataclass(frozen=True, repr=False)
+class CosineFormula(ScoreFormula):
     """Cosine distance of the raw scores to the one-hot label: 1 - z_y / |z|."""
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
@@ -41,8 +48,8 @@ class Cosine(Loss):
         raise NoSlopeError("the cosine loss has no slope at equal scores: it depends on their size")
 
 
-@dataclass(frozen=True)
-class BiTempered(Loss):
+@dataclass(frozen=True, repr=False)
+class BiTemperedFormula(ScoreFormula):
     """The bi-tempered logistic loss: -log_t1(p_y) - (1 - sum_k p_k^(2-t1)) / (2-t1).
 
     Here p = exp_t2(z - lambda) with lambda such that p sums to 1, and log_t, exp_t are the tempered functions.
@@ -99,8 +106,8 @@ def tempered_log_softmax(s: Scores, t: float) -> Tensor:
     return log_entries(newton_step(newton_step(shift)))
 
 
-@dataclass(frozen=True)
-class AMSE(Loss):
+@dataclass(frozen=True, repr=False)
+class AMSEFormula(ScoreFormula):
     """|a e_y - p|^2 / C = ((a - p_y)^2 + sum_{k != y} p_k^2) / C, that is (MSE + 2 (a - 1) MAE + (a - 1)^2) / C."""
 
     a: float
@@ -114,8 +121,8 @@ class AMSE(Loss):
         return FirstOrder(value / s.count, 2 * self.a / s.count.square())
 
 
-@dataclass(frozen=True)
-class LDRKL(Loss):
+@dataclass(frozen=True, repr=False)
+class LDRKLFormula(ScoreFormula):
     """lam log mean_k exp((margin [k != y] + z_k - z_y) / lam).
 
     With q = softmax(z / lam) it is lam log(1 + e^(margin / lam) (1 / q_y - 1)) - lam log C.
