@@ -38,8 +38,8 @@ class Loss(ABC):
     cached by value.
 
     >>> from symloss import symmetrize
-    >>> from symloss.losses.potentials import GCE
-    >>> sgce = symmetrize(GCE(q=0.5))
+    >>> from symloss.losses.potentials import GCEPotential
+    >>> sgce = symmetrize(GCEPotential(q=0.5))
     >>> sgce
     symmetrize(GCE(q=0.5))
     >>> sgce.per_class(torch.tensor([0.0, 1.0, 2.0])).sum().abs() < 1e-6

@@ -74,8 +74,8 @@ def deviate(loss: Loss, name: str) -> Loss:
         loss: an expression of the algebra.
         name: ``held-focal-factor``, ``clamped-probability`` (at 1e-7) or ``doubled-mae``.
 
-    >>> deviate(MAE(), "doubled-mae")
-    MAE(scale=2.0)
+    >>> deviate(MAEPotential(), "doubled-mae")
+    2.0 * MAE()
     """
     checks.choice("deviation", name, DEVIATIONS)
     changed = loss.map(DEVIATIONS[name])

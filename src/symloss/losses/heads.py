@@ -95,8 +95,8 @@ def linear_loss(
         accumulate: ``torch.float32`` adds up the gradient of the weights in float32, which half precision rounds at
             every block. It takes one float32 tensor of their shape.
 
-    >>> from symloss.losses.potentials import MAE
-    >>> linear_loss(MAE(), torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
+    >>> from symloss.losses.potentials import MAEPotential
+    >>> linear_loss(MAEPotential(), torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
     tensor(0.7500)
     """
     options = Options(class_weight, ignore_index, reduction, score_map=score_map(normalize, temperature))
