@@ -61,6 +61,8 @@ class AtTarget:
     mass: Number
     classes: Number
     scores: Scores | None
+    leads: bool
+    """Whether a score leads somewhere, or may, so that only the formula of a potential keeps its digits."""
     values: dict[Potential, Tensor] = field(default_factory=dict)
     """sum_k t_k phi(l_k), by potential."""
     rest: dict[Potential, Tensor] = field(default_factory=dict)
@@ -93,7 +95,7 @@ class AtTarget:
             value = self.weighed(slope).mul_(-gain / q).add_(self.mass * constant)
             total = slope.sum(1, keepdim=True).mul_(-gain / q).add_(self.classes * constant) if summed else value
         else:
-            write = fill if self.scores is None else fill_by_formula
+            write = fill_by_formula if self.leads else fill
             every, slope, gain = torch.empty_like(fall), fall.copy_(self.p), 1.0
             write(potential, self.logp, slope, every)
             self._present(slope)
@@ -147,7 +149,8 @@ class SoftKernel:
             logp.masked_fill_(~scores.present, 0.0)
         mass: Number = 1.0 if self.sums_to_one else t.sum(1, keepdim=True)
         classes: Number = z.shape[1] if scores is None else scores.count
-        at = AtTarget(t, logp, e.mul_(total.reciprocal_()), work, mass, classes, scores)
+        leads = leading is not None or scores is not None
+        at = AtTarget(t, logp, e.mul_(total.reciprocal_()), work, mass, classes, scores, leads)
         slopes = {phi: at.add(phi, phi in self.summed, fall) for phi, fall in zip(self.potentials, falls, strict=True)}
         loss = self.partials(at)
         value = loss.value
