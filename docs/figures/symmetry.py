@@ -9,7 +9,6 @@ from drawing import COLOURS, canvas, save
 from torch import Tensor
 
 import symloss
-from symloss.losses.potentials import CEPotential
 
 PATH = torch.linspace(-6, 6, 241, dtype=torch.float64)
 SCORES = torch.stack([PATH, torch.ones_like(PATH), -torch.ones_like(PATH)], 1)
@@ -29,9 +28,9 @@ def draw(folder: Path) -> None:
 
 def _parts(path: Path) -> None:
     figure = canvas(9, 3)
-    symmetric, insensitive = symloss.decompose(CEPotential())
+    symmetric, insensitive = symloss.decompose(symloss.CE())
     named = {
-        "cross-entropy": CEPotential(),
+        "cross-entropy": symloss.CE(),
         "= symmetric part (unhinged)": symmetric,
         "+ class-insensitive part": insensitive,
     }
@@ -84,5 +83,5 @@ def _risk(name: str, thresholds: Tensor, rate: float) -> Tensor:
     density = density / density.sum()
     noisy = (1 - rate) * density + rate * density.flip(1)
     z = STEEPNESS * (x - thresholds[:, None])
-    values = symloss.create_loss(name).loss.per_class(torch.stack([-z / 2, z / 2], -1))
+    values = symloss.create_loss(name).per_class(torch.stack([-z / 2, z / 2], -1))
     return (values * noisy).sum((1, 2))

@@ -9,7 +9,7 @@ import symloss
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.kernels import products
-from symloss.losses.kernels.examples import Examples
+from symloss.losses.kernels.batch import Examples
 from symloss.losses.kernels.linear_head import Allowance, _Blocks
 from symloss.losses.kernels.products import Head
 from symloss.losses.logits import HALF

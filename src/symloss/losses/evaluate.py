@@ -17,12 +17,11 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss, NoSlopeError
 from symloss.losses.flat_scores import MANY, warn_of_flat_scores
-from symloss.losses.kernels.batch import BatchLoss
+from symloss.losses.kernels.batch import BatchLoss, Examples
 from symloss.losses.kernels.choice import LABELS, PROBABILITIES, WEIGHTS, has_hash, kernel_for
-from symloss.losses.kernels.examples import Examples, labelled
 from symloss.losses.kernels.forms import Number
 from symloss.losses.kernels.unit import Unit
-from symloss.losses.layers import UnitScores
+from symloss.losses.layers import UnitScores, auto_temperature
 from symloss.losses.logits import Scores, full_precision
 from symloss.losses.switches import PLAIN
 
@@ -58,6 +57,8 @@ class Options(NamedTuple):
 
 
 NO_OPTIONS = Options()
+PLAIN_OPTIONS = NO_OPTIONS[1:4]
+"""Ignored label, reduction and smoothing of most losses, which need no check."""
 
 
 def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OPTIONS) -> Tensor:
@@ -71,7 +72,7 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         target: class indices () / (N,) / (N, d1, ...), or probabilities in the shape of the input.
         options: weights, reduction and the like.
     """
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and options[1:4] != PLAIN_OPTIONS:
         check_options(options.ignore_index, options.reduction, options.label_smoothing)
     soft = validation.is_soft(input, target)
     if input.dim() == 1:
@@ -80,7 +81,19 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     classes, scores = input.shape[1], options.score_map
     if scores is not None and classes > MANY:
         warn_of_flat_scores(loss, scores, classes)
-    examples, kind = _examples(loss, input, target, soft, options)
+    weight, smoothing, kind = options.weight, options.label_smoothing, LABELS
+    if weight is not None:
+        validation.class_vector("weight", weight, classes)
+    if soft:
+        examples, kind = _soft(loss, input, target, options)
+    else:
+        labels = target.long()
+        kept = validation.kept(labels, classes, options.ignore_index)
+        if smoothing > 0 or (weight is not None and loss.symmetric):
+            examples, kind = _weighed(loss, input, labels, kept, options)
+        else:
+            examples = Examples(labels, kept, None, options.reduction)
+            examples = examples if weight is None else examples.weighed(weight)
 
     def plain(z: Tensor) -> Tensor:
         return _plain(loss, full_precision(z), examples, scores)
@@ -92,44 +105,29 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         or PLAIN.get()
     ):
         return plain(input)
-    kernel = kernel_for(loss, classes, None if scores is None else unit_of(scores, classes), kind)
+    unit = None
+    if scores is not None:
+        unit = Unit(auto_temperature(classes) if scores.temperature == "auto" else scores.temperature, scores.eps)
+    kernel = kernel_for(loss, classes, unit, kind)
     quick = None if kernel is None else BatchLoss(kernel, examples, plain, options.overwrite).loss(input)
     return plain(input) if quick is None else quick
 
 
-def unit_of(scores: UnitScores | None, classes: int) -> Unit | None:
-    """Return how a layer divides scores of so many classes; None if there is no layer."""
-    return None if scores is None else Unit(scores.temperature_for(classes), scores.eps)
-
-
-def _examples(loss: Loss, input: Tensor, target: Tensor, soft: bool, options: Options) -> tuple[Examples, str]:
-    """Return the targets of a batch, what each example counts for, and the kind of the targets."""
-    classes, weight, smoothing = input.shape[1], options.weight, options.label_smoothing
-    if weight is not None:
-        validation.class_vector("weight", weight, classes)
-    if soft:
-        _check_probabilities(input, target, options.ignore_index)
-        if smoothing == 0 and weight is None:
-            t = target.to(full_precision(input[:0]).dtype)
-            return Examples(t, None, None, options.reduction, float(t.numel() // classes)), PROBABILITIES
-        return _weighed(loss, input, target, None, options)
-    labels = target.long()
-    if smoothing == 0 and (weight is None or not loss.symmetric):
-        return labelled(labels, classes, options.ignore_index, weight, options.reduction), LABELS
-    kept = validation.kept(labels, classes, options.ignore_index)
-    return _weighed(loss, input, labels if kept is None else torch.where(kept, labels, 0), kept, options)
-
-
-def _check_probabilities(input: Tensor, target: Tensor, ignore_index: int) -> None:
-    if ignore_index >= 0:
-        raise ValueError(f"ignore_index={ignore_index} needs a target of class indices; got probabilities")
+def _soft(loss: Loss, input: Tensor, target: Tensor, options: Options) -> tuple[Examples, str]:
+    """Return the targets of a batch of probabilities, what each example counts for, and the kind of the targets."""
+    if options.ignore_index >= 0:
+        raise ValueError(f"ignore_index={options.ignore_index} needs a target of class indices; got probabilities")
     validation.probabilities(target, 1)
-    if not validation.can_look(target, input) or target.numel() == 0 or float(input.detach().amin()) > -torch.inf:
-        return
-    if bool(((target > 0) & (input == -torch.inf)).any()):
+    looks = validation.can_look(target, input) and target.numel() > 0
+    masked = looks and float(input.detach().amin()) == -torch.inf
+    if masked and bool(((target > 0) & (input == -torch.inf)).any()):
         raise ValueError(
             "target gives probability to a class whose score is -inf, that is, masked out; it must be 0 there"
         )
+    if options.label_smoothing > 0 or options.weight is not None:
+        return _weighed(loss, input, target, None, options)
+    t = target.to(full_precision(input[:0]).dtype)
+    return Examples(t, None, None, options.reduction, float(t.numel() // t.shape[1])), PROBABILITIES
 
 
 def _weighed(loss: Loss, input: Tensor, target: Tensor, kept: Tensor | None, options: Options) -> tuple[Examples, str]:
@@ -140,6 +138,7 @@ def _weighed(loss: Loss, input: Tensor, target: Tensor, kept: Tensor | None, opt
     symmetric, and equals L_y if all w are 1.
     """
     z, smoothing, soft = full_precision(input.detach()), options.label_smoothing, target.is_floating_point()
+    target = target if kept is None else torch.where(kept, target, 0)
     masked = not validation.can_look(z) or (z.numel() > 0 and float(z.amin()) == -torch.inf)
     s, symmetric = Scores(z, 1) if masked else None, loss.symmetric
     weight = None if options.weight is None else options.weight.to(z)

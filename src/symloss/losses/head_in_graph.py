@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss
+from symloss.losses.kernels.batch import labelled
 from symloss.losses.kernels.choice import kernel_for
-from symloss.losses.kernels.examples import labelled
 from symloss.losses.kernels.linear_head import Allowance, value_and_gradients
 from symloss.losses.kernels.products import Head
 from symloss.losses.kernels.unit import CappedKernel, Unit

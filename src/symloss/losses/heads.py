@@ -13,13 +13,14 @@ from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap, score_map
-from symloss.losses.evaluate import Options, check_options, evaluate, unit_of
+from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.flat_scores import warn_of_flat_scores
 from symloss.losses.head_in_graph import graph_key, head_loss
+from symloss.losses.kernels.batch import labelled
 from symloss.losses.kernels.choice import kernel_for
-from symloss.losses.kernels.examples import labelled
 from symloss.losses.kernels.linear_head import Allowance, by_head_kernel
 from symloss.losses.kernels.products import Head
+from symloss.losses.kernels.unit import unit_of
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize

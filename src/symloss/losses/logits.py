@@ -20,11 +20,13 @@ from torch import Tensor
 
 HALF = (torch.float16, torch.bfloat16)
 """Types in which no loss is computed. Such scores are turned into float32."""
+WIDER = dict.fromkeys(HALF, torch.float32)
+"""The type in which losses of such scores are computed, where it is another one."""
 
 
 def working_type(part: Tensor) -> torch.dtype:
     """Return the type in which losses of such scores are computed."""
-    return torch.float32 if part.dtype in HALF else part.dtype
+    return WIDER.get(part.dtype, part.dtype)
 
 
 def full_precision(part: Tensor) -> Tensor:

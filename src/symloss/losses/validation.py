@@ -20,8 +20,11 @@ def can_look(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_compiling() or _transforms_active():
         return False
+    wanted = CHECKED.get()
+    if wanted is not None:
+        return wanted
     for tensor in tensors:  # noqa: SIM110 (all() takes twice as long, for every batch)
-        if not looks_at(tensor):
+        if not tensor.is_cpu:
             return False
     return True
 
@@ -62,7 +65,7 @@ def scores(value: object) -> None:
         raise TypeError(f"input must be a tensor of scores; got {type(value).__name__}")
     if not value.is_floating_point():
         raise TypeError(f"input must hold floating-point scores; got {value.dtype}")
-    if value.dim() == 0 or value.shape[0 if value.dim() == 1 else 1] == 0:
+    if value.dim() == 0 or value.shape[class_dim(value)] == 0:
         raise ValueError(
             f"input must have shape (C,), (N, C) or (N, C, d1, ...) with at least one class; got {tuple(value.shape)}"
         )
@@ -70,10 +73,11 @@ def scores(value: object) -> None:
 
 def is_soft(input: Tensor, target: object) -> bool:
     """Whether the target holds probabilities, not class indices. Wrong types and shapes raise an error."""
-    scores(input)
+    shape = input.shape if isinstance(input, Tensor) and input.is_floating_point() else ()
+    if not shape or shape[:2][-1] == 0:  # no scores, or no class among them
+        scores(input)
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor of labels or of probabilities; got {type(target).__name__}")
-    shape = input.shape
     hard_shape = shape[:0] if len(shape) == 1 else shape[:1] + shape[2:]
     if target.is_floating_point():
         if target.shape != shape:

@@ -1,4 +1,4 @@
-"""The loss of a batch by a kernel: blocks of rows inside, autograd around.
+"""The loss of a batch by a kernel: which examples count and for how much, blocks of rows, and autograd around them.
 
 Each block is checked for masked classes and for squares and sums that overflow, so kernels need not look. Where looking
 would have to wait for a device, every block is treated as if classes may be masked out.
@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from symloss.losses import validation
-from symloss.losses.kernels.examples import Examples
-from symloss.losses.kernels.job import Job, Kernel
-from symloss.losses.logits import Scores, working_type
+from symloss.losses.kernels.job import Job, Kernel, constant
+from symloss.losses.logits import WIDER, Scores
 
 BLOCK = 2**20
 """The number of scores in a block on a CPU: few enough to stay in the cache, many enough to be worth the calls."""
@@ -59,12 +58,14 @@ def by_blocks(
         ignores: whether an example with a share of 0 gets the value 0 and the gradient 0, whatever its scores.
         scratch: what :func:`new_scratch` returns, with at least as many rows as a block; None makes new tensors.
     """
-    rows, kind = block_rows(z), working_type(z)
+    kind, size = WIDER.get(z.dtype, z.dtype), z.numel()
+    rows = len(z) if size <= BLOCK else block_rows(z)
     if out is z and kernel.adds and validation.looks_at(z):  # before a part of the scores is gone
         _refuse_too_large(float(torch.where(z == -torch.inf, z.amax(), z).amin()), float(z.amax()), z)
     if rows == z.shape[0] and out is not None and out is not z and z.dtype == kind:
-        tensors = new_scratch(kernel, out) if scratch is None else [each[: len(z)] for each in scratch]
-        return _do_block(kernel, Job(z, y, share, out, tensors), ignores)
+        if scratch is None:
+            scratch = [torch.empty_like(out) for _ in range(kernel.scratch)]
+        return _do_block(kernel, Job(z, y, share, out, [each[: len(z)] for each in scratch]), ignores)
     like = z[:rows]
     copies = out is z or kind != z.dtype
     source = torch.empty_like(like, dtype=kind) if copies else like
@@ -124,8 +125,98 @@ def _checked(kernel: Kernel, job: Job) -> Job:
 
 
 def _refuse_too_large(low: float, high: float, z: Tensor) -> None:
-    if high - low > torch.finfo(working_type(z)).max / (8 * z.shape[1]):
+    if high - low > torch.finfo(WIDER.get(z.dtype, z.dtype)).max / (8 * z.shape[1]):
         raise TooLargeError
+
+
+class Examples(NamedTuple):
+    """The targets of a batch, and how the values of its examples become one loss."""
+
+    target: Tensor
+    """Class indices (N,) or (N, d1, ...); or a weight for each class, in the shape of the scores."""
+    kept: Tensor | None
+    """Which examples count, in the shape of class indices; None if all do."""
+    factor: Tensor | None
+    """What the value of each example is multiplied by, in the shape of class indices; None for 1."""
+    reduction: str
+    """One of "mean", "sum" and "none"."""
+    divisor: float | Tensor | None = None
+    """What a mean divides by; None for the number of examples that count."""
+    offset: float | Tensor | None = None
+    """A constant that is added to the value of each example, in the shape of class indices or a number; None for 0."""
+
+    @property
+    def labels(self) -> Tensor:
+        """The labels, and 0 where an example is ignored; or the weights as they are."""
+        if self.target.is_floating_point():
+            return self.target
+        return (self.target if self.kept is None else torch.where(self.kept, self.target, 0)).unsqueeze(1)
+
+    def weighed(self, class_weight: Tensor) -> Examples:
+        """Return the same examples, each multiplied by the weight (C,) of its label."""
+        labels = self.target if self.kept is None else torch.where(self.kept, self.target, 0)
+        factor = class_weight.to(self.target.device)[labels]
+        if self.kept is not None:
+            factor = torch.where(self.kept, factor, 0.0)
+        divisor = factor.sum() if self.divisor is None and self.reduction == "mean" else self.divisor
+        return self._replace(factor=factor, divisor=divisor)
+
+    def none_counts(self) -> bool:
+        """Return whether it is known that no example counts."""
+        return self.kept is not None and validation.can_look(self.kept) and not bool(self.kept.any())
+
+    def share(self, kind: torch.dtype, upstream: Tensor | None = None) -> Tensor:
+        """Return what each example counts for in the gradient: a scalar if all agree, else of size 1 in dimension 1."""
+        total: float | Tensor = 1.0
+        if self.reduction == "mean":
+            total = self.target.numel() if self.kept is None and self.divisor is None else self.total
+        share = total.to(kind).reciprocal() if isinstance(total, Tensor) else constant(1 / total, kind)
+        if self.factor is not None:
+            share = share * self.factor.to(kind)
+        if upstream is not None:
+            share = share * upstream
+        if self.kept is not None:
+            share = torch.where(self.kept, share, 0.0)
+        return share.unsqueeze(1) if share.dim() else share
+
+    @property
+    def total(self) -> float | Tensor:
+        """What a mean divides by."""
+        if self.divisor is not None:
+            return self.divisor
+        return self.target.numel() if self.kept is None else self.kept.sum()
+
+    def reduced(self, values: Tensor) -> Tensor:
+        """Reduce the values of the examples, which have size 1 along dimension 1, to the loss of the batch."""
+        even = self.kept is None and self.factor is None and self.offset is None
+        if even and self.divisor is None and self.reduction == "mean":
+            return values.mean()
+        values = values.squeeze(1)
+        if self.factor is not None:
+            values = values * self.factor.to(values.dtype)
+        if self.offset is not None:
+            values = values + self.offset
+        if self.kept is not None:
+            values = torch.where(self.kept, values, 0.0)
+        if self.reduction == "none":
+            return values
+        if self.reduction == "sum":
+            return values.sum()
+        total = self.total
+        return values.sum() / (total.to(values.dtype) if isinstance(total, Tensor) else total)
+
+
+def labelled(
+    target: Tensor,
+    classes: int,
+    ignore_index: int,
+    class_weight: Tensor | None,
+    reduction: str,
+    divisor: float | Tensor | None = None,
+) -> Examples:
+    """Return the examples of a batch of labels. Wrong labels raise an error where values may be looked at."""
+    examples = Examples(target, validation.kept(target, classes, ignore_index), None, reduction, divisor)
+    return examples if class_weight is None else examples.weighed(class_weight)
 
 
 class BatchLoss(NamedTuple):
@@ -153,7 +244,7 @@ class BatchLoss(NamedTuple):
 
     def values(self, z: Tensor, out: Tensor | None, upstream: Tensor | None = None) -> Tensor:
         """Return the value of each example. The gradient of the loss, times ``upstream``, is written to ``out``."""
-        share = self.examples.share(working_type(z), upstream)
+        share = self.examples.share(WIDER.get(z.dtype, z.dtype), upstream)
         return by_blocks(self.kernel, z, self.examples.labels, share, out, self.examples.kept is not None)
 
 
@@ -168,9 +259,11 @@ class _WithGradient(torch.autograd.Function):
         overwrite = batch.overwrite and not later
         scores = z.detach() if overwrite else z
         ctx.gradient = None if later else scores if overwrite else torch.empty_like(z)
-        values = batch.values(scores, ctx.gradient)
+        kernel, examples = batch.kernel, batch.examples
+        share = examples.share(WIDER.get(z.dtype, z.dtype))
+        values = by_blocks(kernel, scores, examples.labels, share, ctx.gradient, examples.kept is not None)
         ctx.save_for_backward(None if overwrite else z)
-        return batch.examples.reduced(values)
+        return examples.reduced(values)
 
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, None]:

@@ -7,10 +7,9 @@ import functools
 from symloss.losses.algebra import Loss
 from symloss.losses.kernels.forms import form_of
 from symloss.losses.kernels.job import Kernel
-from symloss.losses.kernels.label import LabelKernel
+from symloss.losses.kernels.labels import LabelKernel, SumsKernel
 from symloss.losses.kernels.linear import LinearKernel, UnitLinearKernel
 from symloss.losses.kernels.soft import SoftKernel
-from symloss.losses.kernels.sums import SumsKernel
 from symloss.losses.kernels.unit import Unit, UnitKernel
 
 LABELS, PROBABILITIES, WEIGHTS = "labels", "probabilities", "weights"

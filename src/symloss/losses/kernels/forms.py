@@ -22,7 +22,6 @@ from torch import Tensor
 
 from symloss.losses.algebra import Loss, Sum
 from symloss.losses.blending import Blend
-from symloss.losses.kernels.job import add_multiple
 from symloss.losses.logits import Scores
 from symloss.losses.operators import Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
 from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope
@@ -148,7 +147,7 @@ def _symmetrize(loss: Symmetrize, classes: int) -> Form | None:
 
     def partials(at: Reading) -> Partials:
         inner, share = at.read(bare), at.mass / at.classes
-        return Partials(add_multiple(inner, -share, inner + at.rest[bare]), {bare: 1 - share}, {bare: -share})
+        return Partials(inner - (inner + at.rest[bare]) * share, {bare: 1 - share}, {bare: -share})
 
     return Form(partials, (bare,), (bare,))
 

@@ -65,13 +65,6 @@ def constant(value: float, dtype: torch.dtype) -> Tensor:
     return torch.tensor(value, dtype=dtype)
 
 
-def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return x + factor * y. A factor that is a Python number saves an operation."""
-    if isinstance(factor, Tensor):
-        return torch.add(x, factor * y, out=out)
-    return torch.add(x, y, alpha=factor, out=out)
-
-
 def class_mean(t: Tensor, scores: Scores | None) -> Tensor:
     """Return the mean over the classes that are present, with size 1 along dimension 1."""
     # torch's mean takes longer over few classes.

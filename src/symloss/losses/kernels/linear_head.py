@@ -15,6 +15,7 @@ from torch import Tensor
 from symloss.losses import validation
 from symloss.losses.kernels.batch import (
     BLOCK,
+    Examples,
     TooLargeError,
     block_rows,
     by_blocks,
@@ -23,7 +24,6 @@ from symloss.losses.kernels.batch import (
     new_scratch,
     times,
 )
-from symloss.losses.kernels.examples import Examples
 from symloss.losses.kernels.job import Kernel
 from symloss.losses.kernels.linear import LinearKernel, UnitLinearKernel
 from symloss.losses.kernels.products import Head, add_weight_gradient, write_feature_gradient, write_scores
@@ -86,7 +86,8 @@ def by_head_kernel(
         return None
     kernel = kernel if softcap is None else CappedKernel(kernel, softcap)
     try:
-        return _Blocks(kernel, examples.weighed(class_weight), allowance, plain).loss(head)
+        weighed = examples if class_weight is None else examples.weighed(class_weight)
+        return _Blocks(kernel, weighed, allowance, plain).loss(head)
     except TooLargeError:
         return None
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from symloss.losses.kernels.forms import Form, Number, Partials
 from symloss.losses.kernels.job import Job
-from symloss.losses.kernels.sums import fill, fill_by_formula
+from symloss.losses.kernels.labels import fill, fill_by_formula
 from symloss.losses.logits import Scores
 from symloss.losses.potentials import SMALL_Q, CEPotential, GCEPotential, MAEPotential, Potential, PowerPotential
 from symloss.losses.validation import looks_at

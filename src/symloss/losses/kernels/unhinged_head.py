@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses import validation
-from symloss.losses.kernels.batch import by_plain, is_batched
-from symloss.losses.kernels.examples import Examples
+from symloss.losses.kernels.batch import Examples, by_plain, is_batched
 from symloss.losses.kernels.products import Head, add_at_labels, weighted_rows, write_scores
 from symloss.losses.kernels.unit import Unit
 from symloss.losses.logits import full_precision, working_type

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.kernels.job import Job, Kernel
+from symloss.losses.layers import UnitScores
 from symloss.losses.logits import Scores
 
 
@@ -17,6 +18,11 @@ class Unit(NamedTuple):
 
     temperature: float
     eps: float
+
+
+def unit_of(scores: UnitScores | None, classes: int) -> Unit | None:
+    """Return how a layer divides scores of this number of classes; None if there is no layer."""
+    return None if scores is None else Unit(scores.temperature_for(classes), scores.eps)
 
 
 class Length(NamedTuple):

@@ -1,16 +1,20 @@
-"""The kernel of losses that also read sums over the classes besides the label.
+"""Kernels of losses at labels: the value and its gradient in one pass over the scores.
 
 With a = dG/dl_y, b_j = dG/dR_j (see ``forms``), T_j = sum_{k != y} phi_j'(l_k) and tau = a + sum_j b_j T_j it is
 
     g_k = sum_j b_j phi_j'(l_k) - p_k tau   (k != y),        g_y = a (1 - p_y) - p_y sum_j b_j T_j.
 
-The label's term is never subtracted from a sum that contains it. With r = sum_{k != y} exp(z_k - max z) the label's
-log p is t_y - log1p(r + expm1(t_y)), where t = z - max z. That is exact for every t_y.
+1 - p_y is the sum of the other probabilities, and the label's term is never subtracted from a sum that contains it. So
+confident and hopeless examples keep their digits. With r = sum_{k != y} exp(z_k - max z) the label's log p is
+t_y - log1p(r + expm1(t_y)), where t = z - max z. That is exact for every t_y. ``LabelKernel`` serves losses that sum
+nothing, ``SumsKernel`` the others. ``value_and_slope`` has formulas that reuse p and 1 - p where that is quicker than
+``phi`` and ``derivative``.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -18,19 +22,217 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses.kernels.at_label import AtLabel
 from symloss.losses.kernels.forms import Form, Number, Partials, Room
-from symloss.losses.kernels.job import Job, add_multiple
+from symloss.losses.kernels.job import Job, class_mean, constant
+from symloss.losses.logits import Scores
 from symloss.losses.potentials import (
     SMALL,
     SMALL_Q,
+    AELPotential,
+    AGCEPotential,
+    AULPotential,
     CEPotential,
     FocalPotential,
     GCEPotential,
+    MAEPotential,
+    PHuberCEPotential,
     Potential,
     PowerPotential,
+    TaylorCEPotential,
+    below,
 )
 from symloss.losses.validation import can_look
+
+
+class AtLabel:
+    """The quantities of each example that a loss reads: the label's p, 1 - p and log p, and sums over other classes."""
+
+    mass: Number = 1.0
+
+    def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None = None):
+        """Args:
+        behind: the label's score minus the largest one, shape (N, 1, ...).
+        others: the sum of exp(z - max z) over the other classes, in the same shape.
+        classes: the number of classes.
+        scores: the scores, if classes may be masked out. Then each example has its number of classes.
+        """
+        label = behind.exp()
+        self.behind, self.others = behind, others
+        self.inverse = (label + others).reciprocal_()
+        self.p, self.miss = label.mul_(self.inverse), others * self.inverse
+        self.rest: dict[Potential, Tensor] = {}
+        self.classes: Number = classes if scores is None else scores.count
+        self.scores = scores
+        self._slopes: dict[Potential, Number] = {}
+        self.log_total: Tensor | None = None
+        """log sum_k exp(z_k - max z), exact for every lead of the label, once ``logp`` was read."""
+
+    @functools.cached_property
+    def logp(self) -> Tensor:
+        """The label's log p. It is computed on demand: not every loss reads it."""
+        self.log_total = self.behind.expm1().add_(self.others).log1p_()
+        return self.behind - self.log_total
+
+    @property
+    def zero(self) -> Tensor:
+        """A zero for each example."""
+        return torch.zeros_like(self.miss)
+
+    def read(self, potential: Potential) -> Tensor:
+        """Return phi at the label."""
+        value: Tensor
+        value, self._slopes[potential] = _READERS.get(type(potential), value_and_slope)(potential, self)
+        return value
+
+    def slope(self, loss: Partials, share: Tensor) -> Tensor:
+        """Return the derivative of a loss in the label's log p, times the share of each example."""
+        total: Number = 0.0
+        for potential, factor in loss.own.items():
+            slope = self._slopes[potential]
+            part = slope if not isinstance(factor, Tensor) and factor == 1 else slope * factor
+            total = part if not isinstance(total, Tensor) and total == 0 else total + part
+        return total * share
+
+
+@functools.singledispatch
+def value_and_slope(potential: Potential, at: AtLabel) -> tuple[Tensor, Number]:
+    """Return phi and phi' at the label."""
+    return potential.phi(at.logp), potential.derivative(at.logp)
+
+
+by_formula = value_and_slope.dispatch(Potential)
+
+
+@value_and_slope.register
+def _ce(potential: CEPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    return at.logp.neg(), -1.0
+
+
+@value_and_slope.register
+def _mae(potential: MAEPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    if potential.scale == 1:
+        return at.miss, -at.p
+    return at.miss * potential.scale, at.p * -potential.scale
+
+
+@value_and_slope.register
+def _gce(potential: GCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    if potential.q < SMALL:
+        return by_formula(potential, at)
+    power = at.logp * potential.q
+    return power.expm1().mul_(-1 / potential.q), power.exp_().neg_()
+
+
+@value_and_slope.register
+def _power(potential: PowerPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    if potential.q == 1:
+        value = at.p * -potential.scale
+        return value, value
+    slope = (at.logp * potential.q).exp_().mul_(-potential.scale)
+    return slope * (1 / potential.q), slope
+
+
+@value_and_slope.register
+def _focal(potential: FocalPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    factor, cost = at.miss.pow(potential.gamma), at.logp.neg()
+    bent = (at.p * cost).div_(at.miss.clamp_min(1e-30)).mul_(-potential.gamma).sub_(1)
+    return factor * cost, bent.mul_(factor)
+
+
+@value_and_slope.register
+def _agce(potential: AGCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    if potential.q < SMALL or potential.a < 0.01:
+        return by_formula(potential, at)
+    return _power_of_base(at, constant(potential.a, at.p.dtype) + at.p, potential.q, potential.a + 1, -1)
+
+
+@value_and_slope.register
+def _aul(potential: AULPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    if potential.q < SMALL or potential.a < 1.01:
+        return by_formula(potential, at)
+    return _power_of_base(at, constant(potential.a - 1, at.p.dtype) + at.miss, potential.q, potential.a - 1, 1)
+
+
+def _power_of_base(at: AtLabel, base: Tensor, q: float, at_one: float, sign: int) -> tuple[Tensor, Tensor]:
+    """Return sign (base^q - at_one^q) / q and its slope, where base = at_one + sign (1 - p)."""
+    kind = at.p.dtype
+    power = (at.miss * constant(sign / at_one, kind)).log1p_().mul_(constant(q, kind)).expm1_()
+    scale = constant(sign * math.pow(at_one, q) / q, kind)
+    return power.mul_(scale), base.pow_(q - 1).mul_(at.p).neg_()
+
+
+@value_and_slope.register
+def _ael(potential: AELPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    share = at.p / -potential.a
+    value = share.exp()
+    return value, share * value
+
+
+@value_and_slope.register
+def _taylor(potential: TaylorCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    return at.miss * potential.scaled_value(at.miss), -at.p * potential.scaled_derivative(at.miss)
+
+
+@value_and_slope.register
+def _phuber_ce(potential: PHuberCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
+    cut = math.log(potential.tau)
+    line = below(at.logp, -cut).exp_()  # min(tau p, 1)
+    return torch.where(line == 1, at.logp.neg(), 1 + cut - line), line.neg()
+
+
+@value_and_slope.register
+def _room(potential: Room, at: AtLabel) -> tuple[Tensor, Number]:
+    value, slope = value_and_slope(potential.inner, at)
+    room = value.neg().add_(potential.bound).clamp_min_(0)
+    return room, room.sign().mul_(slope).neg_()
+
+
+_READERS = dict(value_and_slope.registry)
+"""The formulas by the type of the potential: to find one here is quicker than a dispatch."""
+
+
+def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return x + factor * y. A factor that is a Python number saves an operation."""
+    if isinstance(factor, Tensor):
+        return torch.add(x, factor * y, out=out)
+    return torch.add(x, y, alpha=factor, out=out)
+
+
+class LabelKernel:
+    """The kernel of losses that read the label's probability, and terms linear in the scores."""
+
+    squares: ClassVar = False
+    scratch: ClassVar = 0
+
+    def __init__(self, form: Form, classes: int):
+        self.partials = form.partials
+        trial = AtLabel(torch.zeros(1, 1), torch.full((1, 1), classes - 1.0), classes)
+        self.shows_masks = self.adds = bool(form.partials(trial).linear != 0)
+
+    def __call__(self, job: Job) -> Tensor:
+        z, y, share, out, _, scores, _, top = job
+        t = torch.sub(z, z.amax(1, keepdim=True) if top is None else top, out=out)
+        behind = t.gather(1, y)
+        mean = class_mean(t, scores) if self.adds else None
+        e = t.exp_().scatter_(1, y, 0.0)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
+        loss = self.partials(at)
+        slope = at.slope(loss, share)
+        e.mul_(slope.mul(at.inverse).neg_())
+        slope = slope * at.miss
+        if mean is None:
+            e.scatter_(1, y, slope)
+            return loss.value
+        even = loss.linear / at.classes
+        add_multiple(e, even, share, out=e)
+        if loss.remainder is None:
+            slope = add_multiple(slope, even - loss.linear, share)
+        else:  # the same, but over many classes slope and linear may be 10^5 times their difference
+            slope = add_multiple(at.miss * loss.remainder, loss.linear, 1 / at.classes - at.p).mul_(share)
+        e.scatter_(1, y, slope)
+        if scores is not None:
+            e.masked_fill_(~scores.present, 0.0)
+        return add_multiple(loss.value, loss.linear, mean.sub_(behind))
 
 
 @dataclass
@@ -113,7 +315,9 @@ def _sweep_gce(potential: GCEPotential, at: Everywhere, fall: Tensor) -> Swept:
 
 @sweep.register
 def _sweep_power(potential: PowerPotential, at: Everywhere, fall: Tensor) -> Swept:
-    power = at.blank(torch.mul(at.logp, potential.q, out=fall).exp_())
+    power = torch.mul(at.logp, potential.q, out=fall).exp_().scatter_(1, at.y, at.zero)
+    if at.absent is not None:
+        power.masked_fill_(at.absent, 0.0)
     if potential.scale != 1:
         power.mul_(potential.scale)
     total = power.sum(1, keepdim=True)
@@ -200,7 +404,9 @@ class SumsKernel:
         zero = torch.zeros_like(behind)
         e = torch.exp(t, out=out).scatter_(1, y, zero)
         at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
+        label_logp = at.logp
         if scores is None:
+            assert at.log_total is not None
             logp, absent = t.sub_(at.log_total).scatter_(1, y, zero), None
         else:  # if two classes are left, the sum has one term, which must be exact however far its score leads
             absent = ~scores.present
@@ -220,7 +426,7 @@ class SumsKernel:
             even = linear / at.classes
             add_multiple(e, even, share, out=e)
             slope = add_multiple(slope, even - linear, share)
-            value = add_multiple(value, linear, (total_logp + at.logp) / at.classes - at.logp)
+            value = add_multiple(value, linear, (total_logp + label_logp) / at.classes - label_logp)
         e.scatter_(1, y, slope)
         if absent is not None:
             e.masked_fill_(absent, 0.0)
