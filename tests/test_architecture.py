@@ -78,7 +78,7 @@ def test_imports_point_down():
 
 
 def test_modules_are_short():
-    assert not [name for name, path in FILES.items() if len(path.read_text().splitlines()) > 400]
+    assert not [name for name, path in FILES.items() if len(path.read_text().splitlines()) > 600]
 
 
 def test_a_file_is_called_by_what_it_holds():

@@ -21,7 +21,7 @@ def criterion_of(loss: AnyCriterion) -> Criterion:
         loss: what the user has passed.
 
     >>> criterion_of("mae").loss
-    MAE(scale=1.0)
+    MAE()
     """
     if isinstance(loss, str):
         return create_loss(loss)

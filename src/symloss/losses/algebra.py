@@ -1,7 +1,7 @@
 """The algebra of losses. A loss has a value at every label. Losses can be added, and multiplied by numbers.
 
 This module, the potentials and the operators hold the formulas of values, and of the slope at equal scores. They define
-the losses. The kernels in ``fast`` compute the same faster.
+the losses. The kernels in ``kernels`` compute the same faster.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Blend(Operator):
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         if not self.inner.any_classes and validation.can_look(s.z):
             _refuse_unblendable_once(self.inner, s.classes)
-        unhinged = s.mean(s.shifted) - s.select(s.shifted, labels)
+        unhinged = s.mean(s.shifted) - s.select(s.shifted, labels, alone=False)
         slope = slope_at_equal_scores(self.inner, s, "blend")
         return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
 

@@ -149,7 +149,8 @@ class Criterion(nn.CrossEntropyLoss):
                 setattr(self, name, getattr(part, name))
             elif name in part.given:
                 _agreed(name, [self, part])
-        self.given |= part.given - {"scale"}
+        changed = {name for name in part.options() if not _same(getattr(self, name), DEFAULTS[name])}
+        self.given |= changed | (part.given - {"scale"})
         return part.loss
 
     def _start(self, options: LossOptions, **values: float | None) -> None:

@@ -12,7 +12,7 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
-from symloss.losses.criterion import Criterion, ScoreMap, score_map
+from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.flat_scores import warn_of_flat_scores
 from symloss.losses.head_in_graph import graph_key, head_loss
@@ -59,7 +59,7 @@ def linear_unhinged(
 
 
 def linear_loss(
-    loss: Loss,
+    loss: AnyLoss,
     features: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -82,7 +82,7 @@ def linear_loss(
     float16, they are computed in the backward pass, by a second product.
 
     Args:
-        loss: an expression of the algebra.
+        loss: of any kind that :class:`symloss.Criterion` takes, with its options.
         features: inputs of the linear layer, shape (..., d).
         weight: of the linear layer, shape (C, d). It may be shared with an embedding.
         bias: of the linear layer, shape (C,), or None.
@@ -96,11 +96,24 @@ def linear_loss(
         accumulate: ``torch.float32`` adds up the gradient of the weights in float32, which half precision rounds at
             every block. It takes one float32 tensor of their shape.
 
-    >>> from symloss.losses.potentials import MAEPotential
-    >>> linear_loss(MAEPotential(), torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
+    >>> linear_loss("mae", torch.zeros(2, 3), torch.ones(4, 3), None, torch.tensor([0, 3]))
     tensor(0.7500)
     """
-    options = Options(class_weight, ignore_index, reduction, score_map=score_map(normalize, temperature))
+    if not isinstance(loss, Loss):
+        whole = Criterion(
+            loss,
+            weight=class_weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            normalize=normalize,
+            temperature=temperature,
+        )
+        _refuse_smoothing(whole)
+        loss, class_weight, scores = whole.loss, whole.weight, whole.score_map
+        ignore_index, reduction = whole.ignore_index, whole.reduction
+    else:
+        scores = score_map(normalize, temperature)
+    options = Options(class_weight, ignore_index, reduction, score_map=scores)
     return _of_head(loss, features, weight, bias, target, options, num_items, softcap, Allowance(memory, accumulate))
 
 
@@ -268,6 +281,11 @@ def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target:
         )
 
 
+def _refuse_smoothing(criterion: Criterion) -> None:
+    if criterion.label_smoothing > 0:
+        raise ValueError("a linear head takes no label_smoothing; on a symmetric loss it would only scale it")
+
+
 class LinearLoss(nn.Module):
     """A linear layer and a loss in one module, for many classes. The scores of a batch are never all in memory.
 
@@ -316,8 +334,7 @@ class LinearLoss(nn.Module):
         if not isinstance(loss, (str, Criterion)):
             raise TypeError(f"loss must be a name or a loss of this package; got {type(loss).__name__}")
         self.criterion = create_loss(loss, **options) if isinstance(loss, str) else loss
-        if self.criterion.label_smoothing > 0:
-            raise ValueError("LinearLoss takes no label_smoothing; on a symmetric loss it would only scale it")
+        _refuse_smoothing(self.criterion)
         self.allowance, self.softcap = Allowance(memory, accumulate), softcap
         _check_head_options(None, self.criterion.reduction, softcap, self.allowance)
         layer = nn.Linear(in_features, classes, bias)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 
 import torch
 from torch import Tensor
@@ -40,7 +40,8 @@ def bent(x: Tensor, q: float) -> Tensor:
 
 def called(formula: Loss, ending: str) -> str:
     """Return a formula as a call of its loss in the catalogue: ``GCE(q=0.7)`` of ``GCEPotential(q=0.7)``."""
-    arguments = ", ".join(f"{f.name}={getattr(formula, f.name)!r}" for f in fields(formula))  # type: ignore[arg-type]
+    names: list[str] = [each.name for each in fields(formula)] if is_dataclass(formula) else []
+    arguments = ", ".join(f"{name}={getattr(formula, name)!r}" for name in names)
     return f"{type(formula).__name__.removesuffix(ending)}({arguments})"
 
 

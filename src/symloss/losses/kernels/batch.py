@@ -23,6 +23,10 @@ DEVICE_BLOCK = 2**24
 """The same on other devices, where a call costs more and a block of float32 scratch takes 64 MiB."""
 
 
+FEW = 2**15
+"""So few scores take less time than the calls of their reductions."""
+
+
 class TooLargeError(Exception):
     """The sum over classes of these scores may overflow, which only the plain formulas can avoid."""
 
@@ -64,8 +68,10 @@ def by_blocks(
         _refuse_too_large(float(torch.where(z == -torch.inf, z.amax(), z).amin()), float(z.amax()), z)
     if rows == z.shape[0] and out is not None and out is not z and z.dtype == kind:
         if scratch is None:
-            scratch = [torch.empty_like(out) for _ in range(kernel.scratch)]
-        return _do_block(kernel, Job(z, y, share, out, [each[: len(z)] for each in scratch]), ignores)
+            tensors = [torch.empty_like(out) for _ in range(kernel.scratch)]
+        else:
+            tensors = [each[: len(z)] for each in scratch]
+        return _do_block(kernel, Job(z, y, share, out, tensors), ignores)
     like = z[:rows]
     copies = out is z or kind != z.dtype
     source = torch.empty_like(like, dtype=kind) if copies else like
@@ -112,14 +118,15 @@ def _checked(kernel: Kernel, job: Job) -> Job:
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
         if float(norm.amax()) < torch.inf:
             return Job(z, y, share, out, scratch, None, norm)
-    low = float(z.amin())
+    ends = z.aminmax() if z.numel() < FEW and kernel.adds else None  # over many scores two reductions are quicker
+    low = float(z.amin() if ends is None else ends.min)
     scores = None if low > -torch.inf else Scores(z, 1)
     if scores is not None and not y.is_floating_point():
         validation.present_labels(z, y, share != 0, 1)
     if not kernel.adds:
         return job if scores is None else Job(z, y, share, out, scratch, scores)
     top = z.amax(1, keepdim=True)
-    high = float(top.amax())
+    high = float(top.amax() if ends is None else ends.max)
     _refuse_too_large(low if scores is None else float(torch.where(scores.present, z, high).amin()), high, z)
     return Job(z, y, share, out, scratch, scores, None, top)
 

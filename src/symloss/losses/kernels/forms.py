@@ -147,7 +147,9 @@ def _symmetrize(loss: Symmetrize, classes: int) -> Form | None:
 
     def partials(at: Reading) -> Partials:
         inner, share = at.read(bare), at.mass / at.classes
-        return Partials(inner - (inner + at.rest[bare]) * share, {bare: 1 - share}, {bare: -share})
+        every = inner + at.rest[bare]
+        value = inner - share * every if isinstance(share, Tensor) else torch.sub(inner, every, alpha=share)
+        return Partials(value, {bare: 1 - share}, {bare: -share})
 
     return Form(partials, (bare,), (bare,))
 

@@ -48,6 +48,10 @@ class AtLabel:
     """The quantities of each example that a loss reads: the label's p, 1 - p and log p, and sums over other classes."""
 
     mass: Number = 1.0
+    logp: Tensor
+    """The label's log p."""
+    log_total: Tensor
+    """log sum_k exp(z_k - max z), exact for every lead of the label."""
 
     def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None = None):
         """Args:
@@ -64,14 +68,14 @@ class AtLabel:
         self.classes: Number = classes if scores is None else scores.count
         self.scores = scores
         self._slopes: dict[Potential, Number] = {}
-        self.log_total: Tensor | None = None
-        """log sum_k exp(z_k - max z), exact for every lead of the label, once ``logp`` was read."""
 
-    @functools.cached_property
-    def logp(self) -> Tensor:
-        """The label's log p. It is computed on demand: not every loss reads it."""
+    def __getattr__(self, name: str) -> Tensor:
+        """Compute log p and the logarithm of the sum when one of them is read first: not every loss reads them."""
+        if name not in ("logp", "log_total"):
+            raise AttributeError(name)
         self.log_total = self.behind.expm1().add_(self.others).log1p_()
-        return self.behind - self.log_total
+        self.logp = self.behind - self.log_total
+        return self.logp if name == "logp" else self.log_total
 
     @property
     def zero(self) -> Tensor:
@@ -404,9 +408,7 @@ class SumsKernel:
         zero = torch.zeros_like(behind)
         e = torch.exp(t, out=out).scatter_(1, y, zero)
         at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
-        label_logp = at.logp
         if scores is None:
-            assert at.log_total is not None
             logp, absent = t.sub_(at.log_total).scatter_(1, y, zero), None
         else:  # if two classes are left, the sum has one term, which must be exact however far its score leads
             absent = ~scores.present
@@ -426,7 +428,7 @@ class SumsKernel:
             even = linear / at.classes
             add_multiple(e, even, share, out=e)
             slope = add_multiple(slope, even - linear, share)
-            value = add_multiple(value, linear, (total_logp + label_logp) / at.classes - label_logp)
+            value = add_multiple(value, linear, (total_logp + at.logp) / at.classes - at.logp)
         e.scatter_(1, y, slope)
         if absent is not None:
             e.masked_fill_(absent, 0.0)
