@@ -18,8 +18,6 @@ class AGCE(Criterion):
         q: in (0, 10]; exponent; at 1 MAE.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML.
 
     >>> import torch, symloss
@@ -48,8 +46,6 @@ class AUL(Criterion):
         q: in (0, 10]; exponent; at 1 MAE.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML.
 
     >>> import torch, symloss
@@ -76,8 +72,6 @@ class AEL(Criterion):
     Args:
         a: in [0.001, 1000]; scale of the probability.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML.
 

@@ -32,8 +32,6 @@ class TaylorCE(Criterion):
         t: in [1, 100]; order; 1 is MAE.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Feng, Shu, Lin, Lv, Li, An: Can cross entropy loss be robust to label noise? IJCAI.
 
     >>> import torch, symloss
@@ -63,8 +61,6 @@ class PHuberCE(Criterion):
     Args:
         tau: in (1, inf); largest slope in p.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Menon, Rawat, Reddi, Kumar: Can gradient clipping mitigate label noise? ICLR.
 
@@ -96,8 +92,6 @@ class PHuberGCE(Criterion):
         tau: in (1, inf); largest slope in p.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Menon, Rawat, Reddi, Kumar: Can gradient clipping mitigate label noise? ICLR.
 
     >>> import torch, symloss
@@ -125,8 +119,6 @@ class JS(Criterion):
     Args:
         pi: in [1e-30, 1); towards 0 cross-entropy, towards 1 MAE.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Englesson, Azizpour: Generalized Jensen-Shannon divergence loss for learning with noisy labels. NeurIPS.
 

@@ -18,8 +18,6 @@ class NCE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
     ICML.
 
@@ -46,8 +44,6 @@ class NFL(Criterion):
     Args:
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
     ICML.
@@ -76,8 +72,6 @@ class NGCE(Criterion):
     Args:
         q: in (0, 1]; towards 0 NCE, at 1 MAE / (C - 1).
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
     ICML.
@@ -108,8 +102,6 @@ class NNCE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 
     >>> import torch, symloss
@@ -137,8 +129,6 @@ class NNFL(Criterion):
     Args:
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 

@@ -25,8 +25,6 @@ class Unhinged(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
     neural networks in the presence of noisy labels. Section 4.1.
 
@@ -57,8 +55,6 @@ class SGCE(Criterion):
     Args:
         q: in (0, 1]; towards 0 unhinged, at 1 MAE.
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
     neural networks in the presence of noisy labels. Section 4.3.
@@ -100,8 +96,6 @@ class AlphaMAE(Criterion):
         alpha: in [0, 1e6]; 0 unhinged, 1 C times MAE; scales the curvature. The default is 2.
         kappa: in [0, 1e6]; instead of alpha: the weight of MAE next to the unhinged loss.
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
     neural networks in the presence of noisy labels. Section 6.
@@ -150,8 +144,6 @@ class SymmetrizedMSE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
     neural networks in the presence of noisy labels. Section 4.2.
 
@@ -180,8 +172,6 @@ class SymmetrizedCosine(Criterion):
 
     Args:
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
     neural networks in the presence of noisy labels. Section 4.4.

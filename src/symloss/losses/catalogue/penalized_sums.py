@@ -23,8 +23,6 @@ class ANLCE(Criterion):
         beta: in [0, 1e6]; weight of the second loss.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 
     >>> import torch, symloss
@@ -55,8 +53,6 @@ class ANLFL(Criterion):
         beta: in [0, 1e6]; weight of the second loss.
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
 
@@ -95,8 +91,6 @@ class JALCE(Criterion):
         a: in [1, 1000]; what the label's probability is drawn to, at 1 MSE / C.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Wang, Liu, Zhou, Hu, Zhai, Jiang, Ji: Joint asymmetric loss for learning with noisy labels. ICCV.
 
     >>> import torch, symloss
@@ -128,8 +122,6 @@ class JALFL(Criterion):
         a: in [1, 1000]; what the label's probability is drawn to, at 1 MSE / C.
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Wang, Liu, Zhou, Hu, Zhai, Jiang, Ji: Joint asymmetric loss for learning with noisy labels. ICCV.
 

@@ -24,8 +24,6 @@ class CE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: the negative log-likelihood.
 
     >>> import torch, symloss
@@ -54,8 +52,6 @@ class MAE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Ghosh, Kumar, Sastry: Robust loss functions under label noise for deep neural networks. AAAI.
 
     >>> import torch, symloss
@@ -83,8 +79,6 @@ class RCE(Criterion):
 
     Args:
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Wang, Ma, Chen, Luo, Yi, Bailey: Symmetric cross entropy for robust learning with noisy labels.
     ICCV.
@@ -118,8 +112,6 @@ class GCE(Criterion):
         q: in [0, 10]; at 0 cross-entropy, at 1 MAE, above 1 improbable labels count for less than in MAE.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Zhang, Sabuncu: Generalized cross entropy loss for training deep neural networks with noisy labels.
     NeurIPS. For q above 1: Li, Qiu, Chen, Ji, Tong: Beyond log likelihood (arXiv 2510.00526).
 
@@ -150,8 +142,6 @@ class Focal(Criterion):
     Args:
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Lin, Goyal, Girshick, He, Dollár: Focal loss for dense object detection. ICCV.
 

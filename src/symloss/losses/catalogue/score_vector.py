@@ -17,8 +17,6 @@ class MSE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
     neural networks in the presence of noisy labels. Section 4.2.
 
@@ -43,8 +41,6 @@ class Cosine(Criterion):
 
     Args:
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
     neural networks in the presence of noisy labels. Section 4.4.
@@ -74,8 +70,6 @@ class BiTempered(Criterion):
         t1: in [0, 1]; of the logarithm; below 1 the loss is bounded.
         t2: in [1, 4]; of the softmax; above 1 its tail is heavy.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Amid, Warmuth, Anil, Koren: Robust bi-tempered logistic loss based on Bregman divergences.
     NeurIPS.
@@ -111,8 +105,6 @@ class LDRKL(Criterion):
         lam: in [0.1, 100]; temperature, towards 0 the margin loss of the best wrong class.
         margin: in [0, 5]; how far the label's score shall lead.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Zhu, Ying, Yang: Label distributionally robust losses for multi-class classification: consistency,
     robustness and adaptivity. ICML.

@@ -29,8 +29,6 @@ class LabelSmoothing(Criterion):
         r: in [-1e9, 1]; rate; below 0 labels are sharpened.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Wei, Liu, Liu, Niu, Sugiyama, Liu: To smooth or not? When label smoothing meets noisy labels.
     ICML.
 
@@ -61,8 +59,6 @@ class DirichletCE(Criterion):
     Args:
         alpha: in (0, 1e6]; of the Dirichlet prior; below 1 it favours confident outputs.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
     neural networks in the presence of noisy labels. Appendix E.

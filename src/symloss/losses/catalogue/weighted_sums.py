@@ -30,8 +30,6 @@ class SCE(Criterion):
         beta: in [0, 1e6]; weight of the second loss.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Wang, Ma, Chen, Luo, Yi, Bailey: Symmetric cross entropy for robust learning with noisy labels.
     ICCV.
 
@@ -66,8 +64,6 @@ class NCEandMAE(Criterion):
         beta: in [0, 1e6]; weight of the second loss.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
     ICML.
 
@@ -96,8 +92,6 @@ class NCEandRCE(Criterion):
         alpha: in [0, 1e6]; weight of the first loss.
         beta: in [0, 1e6]; weight of the second loss.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
     ICML.
@@ -128,8 +122,6 @@ class NFLandMAE(Criterion):
         beta: in [0, 1e6]; weight of the second loss.
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
     ICML.
@@ -162,8 +154,6 @@ class NFLandRCE(Criterion):
         beta: in [0, 1e6]; weight of the second loss.
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
     ICML.
@@ -198,8 +188,6 @@ class NCEandAGCE(Criterion):
         q: in (0, 10]; exponent; at 1 MAE.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML.
 
     >>> import torch, symloss
@@ -232,8 +220,6 @@ class NCEandAUL(Criterion):
         q: in (0, 10]; exponent; at 1 MAE.
         options: those of :class:`symloss.Criterion`.
 
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
-
     Reference: Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML.
 
     >>> import torch, symloss
@@ -264,8 +250,6 @@ class NCEandAEL(Criterion):
         beta: in [0, 1e6]; weight of the second loss.
         a: in [0.001, 1000]; scale of the probability.
         options: those of :class:`symloss.Criterion`.
-
-    Shapes: input (N, C), target (N,), and all others of :class:`symloss.Criterion`.
 
     Reference: Zhou, Liu, Jiang, Gao, Ji: Asymmetric loss functions for learning with noisy labels. ICML.
 
