@@ -33,9 +33,12 @@ class Blend(Operator):
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         if not self.inner.any_classes and validation.can_look(s.z):
             _refuse_unblendable_once(self.inner, s.classes)
-        unhinged = s.mean(s.shifted) - s.select(s.shifted, labels, alone=False)
+        # Both parts read log p: a graph that gathers one label's and sums all would have to store it.
+        compiling = torch.compiler.is_compiling()
+        own = self.inner.label_and_every(s, labels)[0] if compiling else self.inner.values(s, labels)
+        unhinged = s.mean(s.logp) - s.select(s.logp, labels, alone=False)
         slope = slope_at_equal_scores(self.inner, s, "blend")
-        return (1 - self.alpha) * unhinged + self.alpha * self.inner.values(s, labels) / slope
+        return (1 - self.alpha) * unhinged + self.alpha * own / slope
 
     def first_order(self, s: Scores) -> FirstOrder:
         value, slope = self.inner.first_order(s)

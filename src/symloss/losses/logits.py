@@ -325,7 +325,7 @@ class Scores:
         """Sum over the classes that are present, without the label; for every label if labels is None."""
         if labels is None:
             return self.sum(values) - values
-        return self.sum(torch.where(self.index != labels, values, 0.0))
+        return self.sum(torch.where(self.index == labels, 0.0, values))
 
 
 class WithoutSoftmax(Scores):
