@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -100,6 +102,18 @@ def test_every_loss_of_potentials_has_a_kernel_for_weights(target):
     for name in symloss.list_losses():
         loss = symloss.create_loss(name).loss
         assert (kernel_for(loss, 10, None, target) is None) == (kernel_for(loss, 10) is None), name
+
+
+def test_the_level_of_a_loss_that_holds_tensors_is_not_cached():
+    """Label smoothing of a symmetric loss needs its mean over labels; a cache must not keep such a loss alive."""
+    alpha = torch.full((C,), 0.5, dtype=torch.float64)
+    gone = weakref.ref(alpha)
+    loss = symloss.relative(symloss.dirichlet("ce", alpha), label_smoothing=0.1)
+    for scores, target in ((SCORES, LABELS), (PICTURES, LABELS[None])):
+        assert loss(scores, target).isfinite()
+    del alpha, loss
+    gc.collect()
+    assert gone() is None
 
 
 # --- Scores whose sums overflow --------------------------------------------------------------------------------------

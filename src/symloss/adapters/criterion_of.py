@@ -5,7 +5,7 @@ from __future__ import annotations
 from symloss import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.create import create_loss
-from symloss.losses.criterion import Criterion
+from symloss.losses.criterion import Criterion, as_criterion
 from symloss.losses.flat_scores import MANY
 from symloss.losses.layers import UnitScores
 from symloss.losses.spec import parse
@@ -23,12 +23,8 @@ def criterion_of(loss: AnyCriterion) -> Criterion:
     >>> criterion_of("mae").loss
     MAE()
     """
-    if isinstance(loss, str):
-        return create_loss(loss)
-    if isinstance(loss, Criterion):
-        return loss
-    if isinstance(loss, Loss):
-        return Criterion(loss)
+    if isinstance(loss, (str, Criterion, Loss)):
+        return as_criterion(loss)
     raise TypeError(f"loss must be a text such as 'gce:q=0.5', or a loss of symloss; got {checks.brief(loss)}")
 
 

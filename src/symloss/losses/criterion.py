@@ -161,7 +161,7 @@ class Criterion(nn.CrossEntropyLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         options = Options(
-            self.weight, self.ignore_index, self.reduction, self.label_smoothing, self.score_map, self.overwrite, True
+            self.weight, self.ignore_index, self.reduction, self.label_smoothing, self.score_map, self.overwrite
         )
         return evaluate(self.loss, input, target, options)
 

@@ -21,7 +21,7 @@ from symloss.losses.kernels.batch import BatchLoss, Examples
 from symloss.losses.kernels.choice import LABELS, PROBABILITIES, WEIGHTS, has_hash, kernel_for
 from symloss.losses.kernels.forms import Number
 from symloss.losses.kernels.unit import Unit
-from symloss.losses.layers import UnitScores, auto_temperature
+from symloss.losses.layers import UnitScores
 from symloss.losses.logits import Scores, full_precision
 from symloss.losses.switches import PLAIN
 
@@ -30,13 +30,6 @@ REDUCTIONS = ("mean", "sum", "none")
 
 def check_options(ignore_index: object, reduction: object, label_smoothing: object) -> None:
     """Raise an error if an option of ``F.cross_entropy`` has a value that it cannot have."""
-    if (
-        type(ignore_index) is int
-        and reduction in REDUCTIONS
-        and type(label_smoothing) is float
-        and label_smoothing == 0
-    ):
-        return
     checks.choice("reduction", reduction, REDUCTIONS)
     checks.number("label_smoothing", label_smoothing, "[0, 1]")
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
@@ -57,8 +50,6 @@ class Options(NamedTuple):
 
 
 NO_OPTIONS = Options()
-PLAIN_OPTIONS = NO_OPTIONS[1:4]
-"""Ignored label, reduction and smoothing of most losses, which need no check."""
 
 
 def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OPTIONS) -> Tensor:
@@ -72,8 +63,10 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         target: class indices () / (N,) / (N, d1, ...), or probabilities in the shape of the input.
         options: weights, reduction and the like.
     """
-    if not torch.compiler.is_compiling() and options[1:4] != PLAIN_OPTIONS:
-        check_options(options.ignore_index, options.reduction, options.label_smoothing)
+    ignore_index, reduction, smoothing = options[1:4]
+    usual = type(ignore_index) is int and reduction in REDUCTIONS and type(smoothing) is float and smoothing == 0
+    if not usual and not torch.compiler.is_compiling():
+        check_options(ignore_index, reduction, smoothing)
     soft = validation.is_soft(input, target)
     if input.dim() == 1:
         value = evaluate(loss, input[None], target[None], options)
@@ -81,18 +74,18 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     classes, scores = input.shape[1], options.score_map
     if scores is not None and classes > MANY:
         warn_of_flat_scores(loss, scores, classes)
-    weight, smoothing, kind = options.weight, options.label_smoothing, LABELS
+    weight, kind = options.weight, LABELS
     if weight is not None:
         validation.class_vector("weight", weight, classes)
     if soft:
         examples, kind = _soft(loss, input, target, options)
     else:
         labels = target.long()
-        kept = validation.kept(labels, classes, options.ignore_index)
+        kept = validation.kept(labels, classes, ignore_index)
         if smoothing > 0 or (weight is not None and loss.symmetric):
             examples, kind = _weighed(loss, input, labels, kept, options)
         else:
-            examples = Examples(labels, kept, None, options.reduction)
+            examples = Examples(labels, kept, None, reduction)
             examples = examples if weight is None else examples.weighed(weight)
 
     def plain(z: Tensor) -> Tensor:
@@ -105,9 +98,7 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
         or PLAIN.get()
     ):
         return plain(input)
-    unit = None
-    if scores is not None:
-        unit = Unit(auto_temperature(classes) if scores.temperature == "auto" else scores.temperature, scores.eps)
+    unit = None if scores is None else Unit(scores.temperature, scores.eps)
     kernel = kernel_for(loss, classes, unit, kind)
     quick = None if kernel is None else BatchLoss(kernel, examples, plain, options.overwrite).loss(input)
     return plain(input) if quick is None else quick
@@ -194,14 +185,18 @@ def _placed(spread: Number | None, target: Tensor, chosen: Number, z: Tensor) ->
 
 def _level(loss: Loss, z: Tensor, s: Scores | None) -> Number:
     """Return the mean over labels of a symmetric loss, which is its value at equal scores."""
-    if s is None:
-        return _constant_level(loss, z.shape[1]) if has_hash(loss) else float(_mean_over_labels(loss, Scores(z[0], 0)))
-    return _mean_over_labels(loss, s)
+    if s is not None:
+        return _mean_over_labels(loss, s)
+    # A loss that holds tensors or modules may change, and no cache may keep it alive.
+    constant = _known_level if loss.any_classes and has_hash(loss) else _new_level
+    return constant(loss, z.shape[1])
 
 
-@functools.lru_cache(maxsize=256)
-def _constant_level(loss: Loss, classes: int) -> float:
+def _new_level(loss: Loss, classes: int) -> float:
     return float(_mean_over_labels(loss, Scores(torch.zeros(classes, dtype=torch.float64))))
+
+
+_known_level = functools.lru_cache(maxsize=256)(_new_level)
 
 
 def _mean_over_labels(loss: Loss, s: Scores) -> Tensor:

@@ -20,7 +20,7 @@ from symloss.losses.kernels.batch import labelled
 from symloss.losses.kernels.choice import kernel_for
 from symloss.losses.kernels.linear_head import Allowance, by_head_kernel
 from symloss.losses.kernels.products import Head
-from symloss.losses.kernels.unit import unit_of
+from symloss.losses.kernels.unit import Unit
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize
@@ -172,7 +172,7 @@ def _quick(
         or PLAIN.get()
     ):
         return None
-    unit = unit_of(scores, len(head.weight))
+    unit = None if scores is None else Unit(scores.temperature_for(len(head.weight)), scores.eps)
     kernel = kernel_for(loss, len(head.weight), unit)
     if kernel is None:
         return None
@@ -209,7 +209,7 @@ def _in_graph(
         or not (scores is None or isinstance(scores, UnitScores))
     ):
         return None
-    unit = unit_of(scores, len(weight))
+    unit = None if scores is None else Unit(scores.temperature_for(len(weight)), scores.eps)
     is_wide = allowance.accumulate is not None
     key: str = graph_key(
         loss,

@@ -48,6 +48,11 @@ def auto_temperature(classes: int) -> float:
     return math.sqrt(classes / others) / (most + math.log(others / (PAPERS_CLASSES - 1)))
 
 
+def resolved_temperature(temperature: Temperature, classes: int) -> float:
+    """Return the temperature for this number of classes."""
+    return auto_temperature(classes) if temperature == "auto" else temperature
+
+
 class UnitScores(nn.Module):
     """A layer that divides scores by temperature * max(norm, eps). The paper uses temperature 1, LogitNorm 0.04.
 
@@ -73,7 +78,7 @@ class UnitScores(nn.Module):
 
     def temperature_for(self, classes: int) -> float:
         """The temperature for this number of classes."""
-        return auto_temperature(classes) if self.temperature == "auto" else self.temperature
+        return resolved_temperature(self.temperature, classes)
 
     def forward(self, scores: Tensor) -> Tensor:
         dim = validation.class_dim(scores)

@@ -62,8 +62,8 @@ def by_blocks(
         ignores: whether an example with a share of 0 gets the value 0 and the gradient 0, whatever its scores.
         scratch: what :func:`new_scratch` returns, with at least as many rows as a block; None makes new tensors.
     """
-    kind, size = WIDER.get(z.dtype, z.dtype), z.numel()
-    rows = len(z) if size <= BLOCK else block_rows(z)
+    kind = WIDER.get(z.dtype, z.dtype)
+    rows = len(z) if z.numel() <= BLOCK else block_rows(z)
     if out is z and kernel.adds and validation.looks_at(z):  # before a part of the scores is gone
         _refuse_too_large(float(torch.where(z == -torch.inf, z.amax(), z).amin()), float(z.amax()), z)
     if rows == z.shape[0] and out is not None and out is not z and z.dtype == kind:

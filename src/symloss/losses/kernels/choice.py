@@ -51,10 +51,10 @@ def _cached_kernel(loss: Loss, classes: int, unit: Unit | None, target: str) -> 
     if target != LABELS:
         kernel = SoftKernel(form, target == PROBABILITIES)
     elif form.linear is not None:
-        return LinearKernel(form.linear) if unit is None else UnitLinearKernel(form.linear, *unit)
+        return LinearKernel(form.linear) if unit is None else UnitLinearKernel(form.linear, *unit.for_classes(classes))
     else:
         kernel = SumsKernel(form) if form.summed else LabelKernel(form, classes)
-    return kernel if unit is None else UnitKernel(kernel, *unit)
+    return kernel if unit is None else UnitKernel(kernel, *unit.for_classes(classes))
 
 
 def has_hash(loss: Loss) -> bool:

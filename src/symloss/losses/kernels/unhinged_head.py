@@ -105,7 +105,8 @@ class _Unhinged(torch.autograd.Function):
         norm = pull = None
         if terms.unit is not None:
             norm, pull = norms(Head(h, weight, bias))
-            values = (values / norm.clamp_min(terms.unit.eps) / terms.unit.temperature).to(wide.dtype)
+            temperature, eps = terms.unit.for_classes(len(weight))
+            values = (values / norm.clamp_min(eps) / temperature).to(wide.dtype)
         ctx.save_for_backward(h, weight, bias, norm, pull, values)
         ctx.terms = terms
         return values
@@ -119,7 +120,7 @@ class _Unhinged(torch.autograd.Function):
             return gradients[0], gradients[1], gradients[2], None
         bend = None
         if terms.unit is not None:
-            temperature, eps = terms.unit
+            temperature, eps = terms.unit.for_classes(len(weight))
             bend = torch.where(norm <= eps, 0.0, -g * values / norm / norm)
             g = (g / norm.clamp_min(eps) / temperature).to(values.dtype)
         return _unhinged_gradients(Head(h, weight, bias), terms, g, bend, pull, wanted)
@@ -241,7 +242,8 @@ def _plain_unhinged(head: Head, terms: _Terms) -> Tensor:
     """The unhinged loss by way of the scores, for second derivatives."""
     z = full_precision(head.scores())
     if terms.unit is not None:
-        z = unit_scores(z, 1, terms.unit.eps) / terms.unit.temperature
+        temperature, eps = terms.unit.for_classes(len(head.weight))
+        z = unit_scores(z, 1, eps) / temperature
     label = z.gather(1, terms.labels[:, None]).squeeze(1)
     values = (z.sum(1) / terms.classes - label) * terms.r
     return values if terms.spread is None else values + z @ terms.spread / terms.classes

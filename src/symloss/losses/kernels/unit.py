@@ -9,20 +9,19 @@ import torch
 from torch import Tensor
 
 from symloss.losses.kernels.job import Job, Kernel
-from symloss.losses.layers import UnitScores
+from symloss.losses.layers import Temperature, resolved_temperature
 from symloss.losses.logits import Scores
 
 
 class Unit(NamedTuple):
     """The loss sees the scores divided by temperature * max(norm, eps)."""
 
-    temperature: float
+    temperature: Temperature
     eps: float
 
-
-def unit_of(scores: UnitScores | None, classes: int) -> Unit | None:
-    """Return how a layer divides scores of this number of classes; None if there is no layer."""
-    return None if scores is None else Unit(scores.temperature_for(classes), scores.eps)
+    def for_classes(self, classes: int) -> tuple[float, float]:
+        """Return the temperature for this number of classes, and eps."""
+        return resolved_temperature(self.temperature, classes), self.eps
 
 
 class Length(NamedTuple):
