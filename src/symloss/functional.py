@@ -9,16 +9,31 @@ tensor(1.)
 Written by tools/write_generated.py.
 """
 
-from symloss.losses.catalogue.asymmetric_losses import AEL, AGCE, AUL
-from symloss.losses.catalogue.bounded_ce import JS, PHuberCE, PHuberGCE, TaylorCE
 from symloss.losses.catalogue.normalized import NCE, NFL, NGCE, NNCE, NNFL
 from symloss.losses.catalogue.paper import SGCE, AlphaMAE, SymmetrizedCosine, SymmetrizedMSE, Unhinged
-from symloss.losses.catalogue.penalized_sums import ANLCE, ANLFL, JALCE, JALFL
-from symloss.losses.catalogue.probability import CE, GCE, MAE, RCE, Focal
+from symloss.losses.catalogue.probability import (
+    AEL,
+    AGCE,
+    AUL,
+    CE,
+    GCE,
+    JS,
+    MAE,
+    RCE,
+    Focal,
+    PHuberCE,
+    PHuberGCE,
+    TaylorCE,
+)
 from symloss.losses.catalogue.score_vector import LDRKL, MSE, BiTempered, Cosine
-from symloss.losses.catalogue.smoothing import DirichletCE, LabelSmoothing
-from symloss.losses.catalogue.weighted_sums import (
+from symloss.losses.catalogue.sums import (
+    ANLCE,
+    ANLFL,
+    JALCE,
+    JALFL,
     SCE,
+    DirichletCE,
+    LabelSmoothing,
     NCEandAEL,
     NCEandAGCE,
     NCEandAUL,

@@ -70,7 +70,7 @@ def describe(name: str) -> Record:
     if isinstance(tree, Named):
         return find(name)
     source = "your own" if isinstance(tree, Imported) else "composed"
-    return Record(name, name, source, lambda: build(tree))
+    return Record(name, source, lambda: build(tree))
 
 
 def find(name: str) -> Record:

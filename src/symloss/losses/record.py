@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -14,21 +15,7 @@ from symloss.losses.criterion import LossOptions
 from symloss.recipes.published_settings import Preset, presets_of
 
 Fact = bool | Callable[[SimpleNamespace], bool]
-
-
-@dataclass(frozen=True)
-class Range:
-    """The values that a parameter may take, and what it means. The default is in the signature of the loss.
-
-    A parameter that may be replaced by another one has the default None there, and its own here.
-    """
-
-    interval: str
-    meaning: str
-    whole: bool = False
-    default: float | None = None
-    instead_of: str | None = None
-    """The parameter that this one replaces. It has no default itself."""
+Known = float | Callable[[SimpleNamespace], float | None] | None
 
 
 @dataclass(frozen=True)
@@ -41,6 +28,12 @@ class Parameter:
     meaning: str
     whole: bool = False
     instead_of: str | None = None
+    """The parameter that this one replaces. It has no default itself."""
+
+
+def _at(self: object, classes: int, parameters: dict[str, float | None]) -> dict[str, Any]:
+    point = SimpleNamespace(C=classes, **parameters)
+    return {name: value(point) if callable(value) else value for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -55,11 +48,7 @@ class Facts:
 
     def at(self, classes: int, **parameters: float | None) -> dict[str, bool]:
         """The facts for this number of classes and these parameters, by name."""
-        point = SimpleNamespace(C=classes, **parameters)
-        return {name: fact if isinstance(fact, bool) else fact(point) for name, fact in vars(self).items()}
-
-
-Known = float | Callable[[SimpleNamespace], float | None] | None
+        return _at(self, classes, parameters)
 
 
 @dataclass(frozen=True)
@@ -71,46 +60,54 @@ class Constants:
 
     def at(self, classes: int, **parameters: float | None) -> dict[str, float | None]:
         """The constants for this number of classes and these parameters, by name."""
-        point = SimpleNamespace(C=classes, **parameters)
-        return {name: known(point) if callable(known) else known for name, known in vars(self).items()}
+        return _at(self, classes, parameters)
 
 
 @dataclass(eq=False)
 class Record:
-    """The record of a loss. It is an attribute of the class of the loss, and reads the defaults from its signature.
+    """The record of a loss. It is an attribute of the class of the loss.
+
+    The defaults of the parameters are in the signature of the class. Its docstring has the formula, behind the colon
+    of its first line, and what each parameter means, behind its interval.
 
     Args:
         name: the name that ``create_loss`` takes.
-        formula: the formula in plain text.
         source: a key of ``catalogue.SOURCES``.
         build: returns the expression of the algebra for given parameters.
-        ranges: the values that each parameter may take, by its name.
+        intervals: the values that each parameter may take, by its name. An interval ends where the loss or its gradient
+            no longer fits into float32, or where the loss is nearly constant.
         facts, constants: properties of the loss. The tests verify them.
         normalize: the default of that option.
+        either: parameters of which one is given. Their default is None in the signature. The first has its own here.
     """
 
     name: str
-    formula: str
     source: str
     build: Callable[..., Loss]
-    ranges: Mapping[str, Range] = field(default_factory=dict)
+    intervals: Mapping[str, str] = field(default_factory=dict)
     facts: Facts = Facts()
-    normalize: str | None = None
     constants: Constants = Constants()
+    normalize: str | None = None
+    either: Mapping[str, float | None] = field(default_factory=dict)
     class_name: str = field(default="Criterion", init=False)
+    formula: str = field(default="", init=False)
     parameters: tuple[Parameter, ...] = field(default=(), init=False)
     defaults: dict[str, float | None] = field(default_factory=dict, init=False)
 
     def __set_name__(self, loss: type, attribute: str) -> None:
-        """Called by Python when the class of the loss is made: its signature holds the defaults."""
+        """Called by Python when the class of the loss is made."""
         signature = inspect.signature(loss.__init__).parameters  # type: ignore[misc]
+        text = " ".join(inspect.cleandoc(loss.__doc__ or "").split())
         self.class_name = loss.__name__
-        own = {name: signature[name].default for name in self.ranges}
-        self.defaults = {name: self.ranges[name].default if value is None else value for name, value in own.items()}
-        self.parameters = tuple(
-            Parameter(name, self.defaults[name], r.interval, r.meaning, r.whole, r.instead_of)
-            for name, r in self.ranges.items()
-        )
+        self.formula = inspect.cleandoc(loss.__doc__ or "").partition("\n")[0].partition(": ")[2].removesuffix(".")
+        self.defaults = {name: self.either.get(name, signature[name].default) for name in self.intervals}
+        first = next(iter(self.either), None)
+        for name, interval in self.intervals.items():
+            meaning = re.search(rf"\b{name}: in {re.escape(interval)}; (.*?)\.(?= |$)", text)
+            other = first if name in self.either and name != first else None
+            whole = type(self.defaults[name]) is int
+            found = Parameter(name, self.defaults[name], interval, meaning[1] if meaning else "", whole, other)
+            self.parameters += (found,)
 
     @property
     def function_name(self) -> str:
@@ -131,28 +128,20 @@ class Record:
 
         Of a parameter and the one that may stand in its place, one at most is given. The other one is None.
         """
-        unknown = sorted(set(values) - set(self.defaults))
-        if unknown:
+        for key in sorted(set(values) - set(self.defaults)):
             known = ", ".join(self.defaults) or "none"
-            name, key = checks.shortened(self.name), checks.brief(unknown[0])
-            raise TypeError(f"{name} has no parameter {key}; its parameters are: {known}")
-        left_out = self._left_out(values)
+            name = checks.shortened(self.name)
+            raise TypeError(f"{name} has no parameter {checks.brief(key)}; its parameters are: {known}")
+        given = [name for name in self.either if values.get(name) is not None] or list(self.either)[:1]
+        if len(given) > 1:
+            got = " and ".join(f"{name}={checks.brief(values[name])}" for name in given)
+            raise ValueError(f"{self.name} takes {' or '.join(given)}, not both; got {got}")
+        left_out = set(self.either) - set(given)
         return {p.name: None if p.name in left_out else self._checked(p, values) for p in self.parameters}
 
     def _checked(self, p: Parameter, values: Mapping[str, float | None]) -> float:
         value = values.get(p.name, p.default)
-        return checks.number(p.name, self.ranges[p.name].default if value is None else value, p.interval, p.whole)
-
-    def _left_out(self, values: Mapping[str, float | None]) -> set[str]:
-        """The parameters that another one replaces, and those that replace none here."""
-        names = set()
-        for replaced, p in ((p.instead_of, p) for p in self.parameters if p.instead_of is not None):
-            one, other = values.get(replaced), values.get(p.name)
-            if one is not None and other is not None:
-                got = f"{replaced}={checks.brief(one)} and {p.name}={checks.brief(other)}"
-                raise ValueError(f"{self.name} takes {replaced} or {p.name}, not both; got {got}")
-            names.add(p.name if other is None else replaced)
-        return names
+        return checks.number(p.name, self.either.get(p.name) if value is None else value, p.interval, p.whole)
 
     def overridden(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Values of parameters and options, overridden by those given.
@@ -163,8 +152,7 @@ class Record:
         >>> RECORDS["alpha-mae"].overridden({"alpha": 2.0, "scale": "ce"}, {"kappa": 3.0})
         {'scale': 'ce', 'kappa': 3.0}
         """
-        pairs = [(p.name, p.instead_of) for p in self.parameters if p.instead_of is not None]
-        dropped = {other for one, another in pairs for name, other in ((one, another), (another, one)) if name in given}
+        dropped = set(self.either) if given.keys() & self.either.keys() else set()
         return {name: value for name, value in values.items() if name not in dropped} | dict(given)
 
     def options(self, passed: LossOptions) -> LossOptions:
@@ -177,8 +165,7 @@ class Record:
         options = [*LossOptions.__annotations__, *extra]
         for key in keywords:
             if key not in self.defaults and key not in options:
-                known = ", ".join(self.defaults) or "none"
                 raise TypeError(
                     f"{checks.shortened(self.name)} has no parameter {checks.brief(key)}; "
-                    f"its parameters are: {known}; options are: {', '.join(options)}"
+                    f"its parameters are: {', '.join(self.defaults) or 'none'}; options are: {', '.join(options)}"
                 )

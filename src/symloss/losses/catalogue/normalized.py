@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Unpack
 
 from symloss.losses import potentials as phi
-from symloss.losses.catalogue.ranges import GAMMA
-from symloss.losses.catalogue.shared import SYMMETRIC
+from symloss.losses.catalogue.constants import SYMMETRIC
 from symloss.losses.compose import complement, relative
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.record import Range, Record
+from symloss.losses.record import Record
 
 
 class NCE(Criterion):
@@ -18,21 +17,14 @@ class NCE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
-    ICML.
+    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
 
     >>> import torch, symloss
     >>> symloss.NCE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(0.0965)
     """
 
-    record = Record(
-        "nce",
-        "CE_y / sum_k CE_k",
-        "Ma 2020",
-        lambda: relative(phi.CEPotential()),
-        facts=SYMMETRIC,
-    )
+    record = Record("nce", "Ma 2020", lambda: relative(phi.CEPotential()), facts=SYMMETRIC)
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         self._start(options)
@@ -45,8 +37,7 @@ class NFL(Criterion):
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
-    ICML.
+    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
 
     >>> import torch, symloss
     >>> symloss.NFL(gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -54,12 +45,7 @@ class NFL(Criterion):
     """
 
     record = Record(
-        "nfl",
-        "FL_y / sum_k FL_k",
-        "Ma 2020",
-        lambda gamma: relative(phi.FocalPotential(gamma)),
-        {"gamma": GAMMA},
-        facts=SYMMETRIC,
+        "nfl", "Ma 2020", lambda gamma: relative(phi.FocalPotential(gamma)), {"gamma": "[0, 100]"}, facts=SYMMETRIC
     )
 
     def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
@@ -73,22 +59,14 @@ class NGCE(Criterion):
         q: in (0, 1]; towards 0 NCE, at 1 MAE / (C - 1).
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
-    ICML.
+    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
 
     >>> import torch, symloss
     >>> symloss.NGCE(q=0.7)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(0.1469)
     """
 
-    record = Record(
-        "ngce",
-        "GCE_y / sum_k GCE_k",
-        "Ma 2020",
-        lambda q: relative(phi.GCEPotential(q)),
-        {"q": Range("(0, 1]", "towards 0 NCE, at 1 MAE / (C - 1)")},
-        facts=SYMMETRIC,
-    )
+    record = Record("ngce", "Ma 2020", lambda q: relative(phi.GCEPotential(q)), {"q": "(0, 1]"}, facts=SYMMETRIC)
 
     def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
         self._start(options, q=q)
@@ -102,20 +80,14 @@ class NNCE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 
     >>> import torch, symloss
     >>> symloss.NNCE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(0.6440)
     """
 
-    record = Record(
-        "nnce",
-        "1 - (A - CE_y) / sum_k (A - CE_k), A = -log 1e-7",
-        "Ye 2023",
-        lambda: complement(phi.CEPotential()),
-        facts=SYMMETRIC,
-    )
+    record = Record("nnce", "Ye 2023", lambda: complement(phi.CEPotential()), facts=SYMMETRIC)
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         self._start(options)
@@ -130,7 +102,7 @@ class NNFL(Criterion):
         gamma: in [0, 100]; how much confident examples are weighed down.
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 
     >>> import torch, symloss
     >>> symloss.NNFL(gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -138,12 +110,7 @@ class NNFL(Criterion):
     """
 
     record = Record(
-        "nnfl",
-        "1 - (A - FL_y) / sum_k (A - FL_k)",
-        "Ye 2023",
-        lambda gamma: complement(phi.FocalPotential(gamma)),
-        {"gamma": GAMMA},
-        facts=SYMMETRIC,
+        "nnfl", "Ye 2023", lambda gamma: complement(phi.FocalPotential(gamma)), {"gamma": "[0, 100]"}, facts=SYMMETRIC
     )
 
     def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:

@@ -8,12 +8,12 @@ from typing import Unpack
 
 from symloss.losses import potentials as phi
 from symloss.losses import score_formulas
+from symloss.losses.catalogue.constants import MAE_MOST_BENT, MAE_STEEPEST, SYMMETRIC
 from symloss.losses.catalogue.references import PAPER
-from symloss.losses.catalogue.shared import MAE_MOST_BENT, MAE_STEEPEST, SYMMETRIC
 from symloss.losses.compose import blend
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import Symmetrize
-from symloss.losses.record import Constants, Facts, Range, Record
+from symloss.losses.record import Constants, Facts, Record
 
 
 class Unhinged(Criterion):
@@ -25,8 +25,8 @@ class Unhinged(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
-    neural networks in the presence of noisy labels. Section 4.1.
+    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
+    presence of noisy labels. Section 4.1.
 
     >>> import torch, symloss
     >>> symloss.Unhinged()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -35,7 +35,6 @@ class Unhinged(Criterion):
 
     record = Record(
         "unhinged",
-        "mean_k z_k - z_y",
         PAPER,
         lambda: Symmetrize(phi.CEPotential()),
         facts=Facts(symmetric=True, convex=True, bounded=False),
@@ -56,8 +55,8 @@ class SGCE(Criterion):
         q: in (0, 1]; towards 0 unhinged, at 1 MAE.
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
-    neural networks in the presence of noisy labels. Section 4.3.
+    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
+    presence of noisy labels. Section 4.3.
 
     >>> import torch, symloss
     >>> symloss.SGCE(q=0.7)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -65,13 +64,7 @@ class SGCE(Criterion):
     """
 
     record = Record(
-        "sgce",
-        "(mean_k p_k^q - p_y^q) / q",
-        PAPER,
-        lambda q: Symmetrize(phi.GCEPotential(q)),
-        {"q": Range("(0, 1]", "towards 0 unhinged, at 1 MAE")},
-        facts=SYMMETRIC,
-        normalize="l2",
+        "sgce", PAPER, lambda q: Symmetrize(phi.GCEPotential(q)), {"q": "(0, 1]"}, facts=SYMMETRIC, normalize="l2"
     )
 
     def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
@@ -97,8 +90,8 @@ class AlphaMAE(Criterion):
         kappa: in [0, 1e6]; instead of alpha: the weight of MAE next to the unhinged loss.
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
-    neural networks in the presence of noisy labels. Section 6.
+    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
+    presence of noisy labels. Section 6.
 
     >>> import torch, symloss
     >>> symloss.AlphaMAE(alpha=2.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -109,19 +102,14 @@ class AlphaMAE(Criterion):
 
     record = Record(
         "alpha-mae",
-        "(1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y)",
         PAPER,
         lambda alpha, kappa: (
             blend(phi.MAEPotential(), alpha)
             if kappa is None
             else Symmetrize(phi.CEPotential()) + kappa * phi.MAEPotential()
         ),
-        {
-            "alpha": Range("[0, 1e6]", "0 unhinged, 1 C times MAE; scales the curvature", default=2.0),
-            "kappa": Range(
-                "[0, 1e6]", "instead of alpha: the weight of MAE next to the unhinged loss", instead_of="alpha"
-            ),
-        },
+        {"alpha": "[0, 1e6]", "kappa": "[0, 1e6]"},
+        either={"alpha": 2.0, "kappa": None},
         facts=Facts(
             symmetric=True,
             non_increasing=lambda at: _share(at) <= 1,
@@ -144,8 +132,8 @@ class SymmetrizedMSE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
-    neural networks in the presence of noisy labels. Section 4.2.
+    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
+    presence of noisy labels. Section 4.2.
 
     >>> import torch, symloss
     >>> symloss.SymmetrizedMSE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -154,7 +142,6 @@ class SymmetrizedMSE(Criterion):
 
     record = Record(
         "symmetrized-mse",
-        "2 (mean_k p_k - p_y)",
         PAPER,
         lambda: Symmetrize(score_formulas.MSEFormula()),
         facts=SYMMETRIC,
@@ -173,8 +160,8 @@ class SymmetrizedCosine(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
-    neural networks in the presence of noisy labels. Section 4.4.
+    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
+    presence of noisy labels. Section 4.4.
 
     >>> import torch, symloss
     >>> symloss.SymmetrizedCosine()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -183,7 +170,6 @@ class SymmetrizedCosine(Criterion):
 
     record = Record(
         "symmetrized-cosine",
-        "(mean_k z_k - z_y) / |z|",
         PAPER,
         lambda: Symmetrize(score_formulas.CosineFormula()),
         facts=Facts(symmetric=True, non_increasing=False),

@@ -21,9 +21,9 @@ ACCENTS = {"\N{COMBINING ACUTE ACCENT}": "'", "\N{COMBINING GRAVE ACCENT}": "`"}
 
 @dataclass(frozen=True)
 class Publication:
-    """What a reference needs: authors as "Family, Given", the title in lower case, the conference if there was one."""
+    """What a reference needs: authors as "Family, Given and ...", the title, the conference if there was one."""
 
-    authors: tuple[str, ...]
+    authors: str
     title: str
     year: int | None = None
     venue: str | None = None
@@ -32,16 +32,16 @@ class Publication:
 
     @property
     def text(self) -> str:
-        """One line for people: family names, title and conference."""
-        families = ", ".join(author.partition(",")[0] for author in self.authors)
+        """One line for people: authors, title, conference and year."""
+        families = [author.partition(",")[0] for author in self.authors.split(" and ")]
+        who = " and ".join(families) if len(families) < 3 else f"{families[0]} et al."
         ending = "" if self.title.endswith("?") else "."
-        return f"{families}: {self.title}" + (f"{ending} {self.venue}" if self.venue else "")
+        return f"{who}: {self.title}" + (f"{ending} {self.venue} {self.year}" if self.venue else "")
 
     @property
     def key(self) -> str:
         """The first family name and the year, such as ``ghosh2017``."""
-        family = re.sub("[^a-z]", "", self.authors[0].partition(",")[0].lower())
-        return f"{family}{self.year}"
+        return re.sub("[^a-z]", "", self.authors.partition(",")[0].lower()) + str(self.year)
 
     def bibtex(self, key: str | None = None) -> str:
         """The entry of a bibliography. Capitals of the title stay as they are.
@@ -55,7 +55,7 @@ class Publication:
         }
         """
         fields = {
-            "author": " and ".join(a if "," in a else f"{{{a}}}" for a in self.authors),
+            "author": self.authors if "," in self.authors else f"{{{self.authors}}}",
             "title": f"{{{self.title}}}",
             "booktitle": VENUES[self.venue] if self.venue else None,
             "year": self.year,
@@ -75,104 +75,72 @@ def _latex(text: str) -> str:
 PAPER = "Lemire Paquin 2026"
 PUBLICATIONS = {
     PAPER: Publication(
-        ("Lemire Paquin, Alexandre", "Chaib-draa, Brahim", "Giguère, Philippe"),
+        "Lemire Paquin, Alexandre and Chaib-draa, Brahim and Giguère, Philippe",
         "Symmetrization of loss functions for robust training of neural networks in the presence of noisy labels",
         2026,
     ),
     "Ghosh 2017": Publication(
-        ("Ghosh, Aritra", "Kumar, Himanshu", "Sastry, P. S."),
-        "Robust loss functions under label noise for deep neural networks",
-        2017,
-        "AAAI",
+        "Ghosh, Aritra and Kumar, Himanshu and Sastry, P. S.",
+        "Robust loss functions under label noise for deep neural networks", 2017, "AAAI",
     ),
     "Lin 2017": Publication(
-        ("Lin, Tsung-Yi", "Goyal, Priya", "Girshick, Ross", "He, Kaiming", "Dollár, Piotr"),
-        "Focal loss for dense object detection",
-        2017,
-        "ICCV",
+        "Lin, Tsung-Yi and Goyal, Priya and Girshick, Ross and He, Kaiming and Dollár, Piotr",
+        "Focal loss for dense object detection", 2017, "ICCV",
     ),
     "Zhang 2018": Publication(
-        ("Zhang, Zhilu", "Sabuncu, Mert R."),
-        "Generalized cross entropy loss for training deep neural networks with noisy labels",
-        2018,
-        "NeurIPS",
+        "Zhang, Zhilu and Sabuncu, Mert R.",
+        "Generalized cross entropy loss for training deep neural networks with noisy labels", 2018, "NeurIPS",
     ),
     "Amid 2019": Publication(
-        ("Amid, Ehsan", "Warmuth, Manfred K.", "Anil, Rohan", "Koren, Tomer"),
-        "Robust bi-tempered logistic loss based on Bregman divergences",
-        2019,
-        "NeurIPS",
+        "Amid, Ehsan and Warmuth, Manfred K. and Anil, Rohan and Koren, Tomer",
+        "Robust bi-tempered logistic loss based on Bregman divergences", 2019, "NeurIPS",
     ),
     "Wang 2019": Publication(
-        ("Wang, Yisen", "Ma, Xingjun", "Chen, Zaiyi", "Luo, Yuan", "Yi, Jinfeng", "Bailey, James"),
-        "Symmetric cross entropy for robust learning with noisy labels",
-        2019,
-        "ICCV",
+        "Wang, Yisen and Ma, Xingjun and Chen, Zaiyi and Luo, Yuan and Yi, Jinfeng and Bailey, James",
+        "Symmetric cross entropy for robust learning with noisy labels", 2019, "ICCV",
     ),
     "Feng 2020": Publication(
-        ("Feng, Lei", "Shu, Senlin", "Lin, Zhuoyi", "Lv, Fengmao", "Li, Li", "An, Bo"),
-        "Can cross entropy loss be robust to label noise?",
-        2020,
-        "IJCAI",
+        "Feng, Lei and Shu, Senlin and Lin, Zhuoyi and Lv, Fengmao and Li, Li and An, Bo",
+        "Can cross entropy loss be robust to label noise?", 2020, "IJCAI",
     ),
     "Ma 2020": Publication(
-        ("Ma, Xingjun", "Huang, Hanxun", "Wang, Yisen", "Romano, Simone", "Erfani, Sarah", "Bailey, James"),
-        "Normalized loss functions for deep learning with noisy labels",
-        2020,
-        "ICML",
+        "Ma, Xingjun and Huang, Hanxun and Wang, Yisen and Romano, Simone and Erfani, Sarah and Bailey, James",
+        "Normalized loss functions for deep learning with noisy labels", 2020, "ICML",
     ),
     "Menon 2020": Publication(
-        ("Menon, Aditya Krishna", "Rawat, Ankit Singh", "Reddi, Sashank J.", "Kumar, Sanjiv"),
-        "Can gradient clipping mitigate label noise?",
-        2020,
-        "ICLR",
+        "Menon, Aditya Krishna and Rawat, Ankit Singh and Reddi, Sashank J. and Kumar, Sanjiv",
+        "Can gradient clipping mitigate label noise?", 2020, "ICLR",
     ),
     "Englesson 2021": Publication(
-        ("Englesson, Erik", "Azizpour, Hossein"),
-        "Generalized Jensen-Shannon divergence loss for learning with noisy labels",
-        2021,
-        "NeurIPS",
+        "Englesson, Erik and Azizpour, Hossein",
+        "Generalized Jensen-Shannon divergence loss for learning with noisy labels", 2021, "NeurIPS",
     ),
     "Zhou 2021": Publication(
-        ("Zhou, Xiong", "Liu, Xianming", "Jiang, Junjun", "Gao, Xin", "Ji, Xiangyang"),
-        "Asymmetric loss functions for learning with noisy labels",
-        2021,
-        "ICML",
+        "Zhou, Xiong and Liu, Xianming and Jiang, Junjun and Gao, Xin and Ji, Xiangyang",
+        "Asymmetric loss functions for learning with noisy labels", 2021, "ICML",
     ),
     "Wei 2022": Publication(
-        ("Wei, Jiaheng", "Liu, Hangyu", "Liu, Tongliang", "Niu, Gang", "Sugiyama, Masashi", "Liu, Yang"),
-        "To smooth or not? When label smoothing meets noisy labels",
-        2022,
-        "ICML",
+        "Wei, Jiaheng and Liu, Hangyu and Liu, Tongliang and Niu, Gang and Sugiyama, Masashi and Liu, Yang",
+        "To smooth or not? When label smoothing meets noisy labels", 2022, "ICML",
     ),
     "Ye 2023": Publication(
-        ("Ye, Xichen", "Li, Xiaoqiang", "Dai, Songmin", "Liu, Tong", "Sun, Yan", "Tong, Weiqin"),
-        "Active negative loss functions for learning with noisy labels",
-        2023,
-        "NeurIPS",
+        "Ye, Xichen and Li, Xiaoqiang and Dai, Songmin and Liu, Tong and Sun, Yan and Tong, Weiqin",
+        "Active negative loss functions for learning with noisy labels", 2023, "NeurIPS",
     ),
     "Zhu 2023": Publication(
-        ("Zhu, Dixian", "Ying, Yiming", "Yang, Tianbao"),
+        "Zhu, Dixian and Ying, Yiming and Yang, Tianbao",
         "Label distributionally robust losses for multi-class classification: consistency, robustness and adaptivity",
-        2023,
-        "ICML",
+        2023, "ICML",
     ),
     "Wang 2025": Publication(
-        (
-            "Wang, Jialiang", "Liu, Xianming", "Zhou, Xiong", "Hu, Gangfeng", "Zhai, Deming", "Jiang, Junjun",
-            "Ji, Xiangyang",
-        ),
-        "Joint asymmetric loss for learning with noisy labels",
-        2025,
-        "ICCV",
+        "Wang, Jialiang and Liu, Xianming and Zhou, Xiong and Hu, Gangfeng and Zhai, Deming "
+        "and Jiang, Junjun and Ji, Xiangyang",
+        "Joint asymmetric loss for learning with noisy labels", 2025, "ICCV",
     ),
 }  # fmt: skip
 SOURCES = {name: publication.text for name, publication in PUBLICATIONS.items()} | {
     "textbook": "the negative log-likelihood"
 }
 """The source of each loss, as one line."""
-SOFTWARE = Publication(
-    ("the symloss authors",),
-    "symloss: losses for PyTorch that stay right when the labels are wrong",
-)
+SOFTWARE = Publication("the symloss authors", "symloss: losses for PyTorch that stay right when the labels are wrong")
 """The entry of ``CITATION.cff``, which is not installed with the package."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Unpack
 
 from symloss.losses import score_formulas
+from symloss.losses.catalogue.constants import ROOT
 from symloss.losses.catalogue.references import PAPER
-from symloss.losses.catalogue.shared import ROOT
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.record import Constants, Facts, Range, Record
+from symloss.losses.record import Constants, Facts, Record
 
 
 class MSE(Criterion):
@@ -17,20 +17,15 @@ class MSE(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
-    neural networks in the presence of noisy labels. Section 4.2.
+    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
+    presence of noisy labels. Section 4.2.
 
     >>> import torch, symloss
     >>> symloss.MSE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(0.1801)
     """
 
-    record = Record(
-        "mse",
-        "1 - 2 p_y + sum_k p_k^2",
-        PAPER,
-        score_formulas.MSEFormula,
-    )
+    record = Record("mse", PAPER, score_formulas.MSEFormula)
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         self._start(options)
@@ -42,20 +37,15 @@ class Cosine(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of
-    neural networks in the presence of noisy labels. Section 4.4.
+    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
+    presence of noisy labels. Section 4.4.
 
     >>> import torch, symloss
     >>> symloss.Cosine()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(0.1056)
     """
 
-    record = Record(
-        "cosine",
-        "1 - z_y / |z|",
-        PAPER,
-        score_formulas.CosineFormula,
-    )
+    record = Record("cosine", PAPER, score_formulas.CosineFormula)
 
     def __init__(self, **options: Unpack[LossOptions]) -> None:
         self._start(options)
@@ -71,8 +61,7 @@ class BiTempered(Criterion):
         t2: in [1, 4]; of the softmax; above 1 its tail is heavy.
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Amid, Warmuth, Anil, Koren: Robust bi-tempered logistic loss based on Bregman divergences.
-    NeurIPS.
+    Reference: Amid et al.: Robust bi-tempered logistic loss based on Bregman divergences. NeurIPS 2019.
 
     >>> import torch, symloss
     >>> symloss.BiTempered(t1=0.8, t2=1.2)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -81,13 +70,9 @@ class BiTempered(Criterion):
 
     record = Record(
         "bi-tempered",
-        "tempered Bregman divergence of e_y and tempered softmax",
         "Amid 2019",
         score_formulas.BiTemperedFormula,
-        {
-            "t1": Range("[0, 1]", "of the logarithm; below 1 the loss is bounded"),
-            "t2": Range("[1, 4]", "of the softmax; above 1 its tail is heavy"),
-        },
+        {"t1": "[0, 1]", "t2": "[1, 4]"},
         facts=Facts(convex=lambda at: at.t1 == at.t2, bounded=lambda at: at.t1 < 1),
     )
 
@@ -106,8 +91,8 @@ class LDRKL(Criterion):
         margin: in [0, 5]; how far the label's score shall lead.
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Zhu, Ying, Yang: Label distributionally robust losses for multi-class classification: consistency,
-    robustness and adaptivity. ICML.
+    Reference: Zhu et al.: Label distributionally robust losses for multi-class classification: consistency,
+    robustness and adaptivity. ICML 2023.
 
     >>> import torch, symloss
     >>> symloss.LDRKL(lam=1.0, margin=0.1)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -116,13 +101,9 @@ class LDRKL(Criterion):
 
     record = Record(
         "ldr-kl",
-        "lam log mean_k exp((margin [k != y] + z_k - z_y) / lam)",
         "Zhu 2023",
         score_formulas.LDRKLFormula,
-        {
-            "lam": Range("[0.1, 100]", "temperature, towards 0 the margin loss of the best wrong class"),
-            "margin": Range("[0, 5]", "how far the label's score shall lead"),
-        },
+        {"lam": "[0.1, 100]", "margin": "[0, 5]"},
         facts=Facts(convex=True, bounded=False),
         constants=Constants(ROOT, lambda at: 0.5 / at.lam),
     )

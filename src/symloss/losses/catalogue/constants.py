@@ -1,4 +1,4 @@
-"""Numbers and facts that several losses share."""
+"""Facts and numbers that several losses share."""
 
 import math
 
