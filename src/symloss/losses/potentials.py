@@ -1,7 +1,8 @@
 """Potentials: losses of the form phi(log p), where p is the label's probability.
 
 ``phi`` is written so that its value and its gradient keep their digits from p = 0 to p = 1. ``derivative`` is phi' in
-closed form. Neither depends on the number of classes, on targets, reductions or devices.
+closed form. Neither depends on the number of classes, on targets, reductions or devices. Kernels know p and 1 - p too,
+and read both functions at once, through ``both``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, fields, is_dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +20,8 @@ from symloss.losses.logits import Scores
 
 SMALL_Q = 0.01
 """Below this q, p^q is so near to 1 that only 1 - p^q, computed by expm1, keeps its digits."""
+SMALL = 1e-6
+"""Below this q, (1 - e^(q x)) / q needs another formula, because q x or 1 / q may not fit into float32."""
 
 
 def one_minus_exp(x: Tensor) -> Tensor:
@@ -27,15 +31,17 @@ def one_minus_exp(x: Tensor) -> Tensor:
     return torch.where(x > -0.5, near, 1 - x.exp())
 
 
-SMALL = 1e-6
-"""Below this q, (1 - e^(q x)) / q needs another formula, because q x or 1 / q may not fit into float32."""
-
-
-def bent(x: Tensor, q: float) -> Tensor:
-    """(1 - e^(q x)) / q for x <= 0. It goes to -x as q goes to 0."""
+def bent(x: Tensor, q: float, scale: float = 1.0) -> Tensor:
+    """scale (1 - e^(q x)) / q for x <= 0. As q goes to 0 it goes to -scale x."""
     if torch.compiler.is_compiling() or q < SMALL:  # a comparison would cost the compiler a second graph
-        return -x * _chord(q * x)
-    return one_minus_exp(q * x) / q
+        return -scale * x * _chord(q * x)
+    return one_minus_exp(q * x) * (scale / q)
+
+
+def _chord(x: Tensor) -> Tensor:
+    """(1 - e^x) / -x for x <= 0, by its series near 0."""
+    away = x < -1e-4
+    return torch.where(away, one_minus_exp(x) / torch.where(away, -x, 1.0), 1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
 
 
 def called(formula: Loss, ending: str) -> str:
@@ -43,6 +49,32 @@ def called(formula: Loss, ending: str) -> str:
     names: list[str] = [each.name for each in fields(formula)] if is_dataclass(formula) else []
     arguments = ", ".join(f"{name}={getattr(formula, name)!r}" for name in names)
     return f"{type(formula).__name__.removesuffix(ending)}({arguments})"
+
+
+class Probability:
+    """The probability of a label: log p, p and 1 - p. Each keeps its digits from p = 0 to p = 1."""
+
+    value_only = False
+    """Whether no derivative is taken of what is computed from it."""
+
+    def __init__(self, logp: Tensor):
+        self.logp, self.p, self.miss = logp, logp.exp(), one_minus_exp(logp)
+
+    def number(self, x: float) -> float | Tensor:
+        """Return a number in the form that torch multiplies quickest."""
+        return x
+
+    def bent(self, x: Tensor, q: float, scale: float = 1.0) -> Tensor:
+        """Return what :func:`bent` does."""
+        return bent(x, q, scale)
+
+
+class Power(NamedTuple):
+    """A potential of the form constant - scale p^q / q, whose sums over classes need no more than p^q."""
+
+    q: float
+    scale: float
+    constant: float
 
 
 class Potential(Loss):
@@ -59,10 +91,20 @@ class Potential(Loss):
     def derivative(self, logp: Tensor) -> Tensor:
         """The derivative of ``phi`` in log p. Any shape."""
 
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        """Return ``phi`` and ``derivative``, where p and 1 - p are known too."""
+        return self.phi(at.logp), self.derivative(at.logp)
+
+    @property
+    def power(self) -> Power | None:
+        """The potential as a power of p and a constant; None if it is none, or if p^q would lose its digits."""
+        return None
+
     @property
     def less_constant(self) -> Potential:
         """The same loss without its constant. The constant would cost the digits of improbable labels."""
-        return self
+        power = self.power
+        return self if power is None else PowerPotential(power.q, power.scale)
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         return self.phi(s.select(s.logp, labels))
@@ -76,13 +118,24 @@ class Potential(Loss):
         return FirstOrder(self.phi(logp), -self.derivative(logp))
 
 
+class OfProbability(Potential):
+    """A potential whose formula reads p or 1 - p. Its subclasses define ``both`` alone."""
+
+    @abstractmethod
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]: ...
+
+    def phi(self, logp: Tensor) -> Tensor:
+        return self.both(Probability(logp))[0]
+
+    def derivative(self, logp: Tensor) -> Tensor:
+        return self.both(Probability(logp))[1]
+
+
 @dataclass(frozen=True, repr=False)
 class CEPotential(Potential):
     """Cross-entropy: -log p."""
 
-    @property
-    def affine(self) -> bool:
-        return True
+    affine = True
 
     def phi(self, logp: Tensor) -> Tensor:
         return -logp
@@ -92,32 +145,25 @@ class CEPotential(Potential):
 
 
 @dataclass(frozen=True, repr=False)
-class MAEPotential(Potential):
+class MAEPotential(OfProbability):
     """Mean absolute error: scale (1 - p)."""
 
     scale: float = 1.0
+    symmetric = True
 
     def __repr__(self) -> str:
         return "MAE()" if self.scale == 1 else f"{self.scale!r} * MAE()"
 
     @property
-    def symmetric(self) -> bool:
-        return True
+    def power(self) -> Power:
+        return Power(1.0, self.scale, self.scale)
 
-    @property
-    def less_constant(self) -> Potential:
-        return PowerPotential(1.0, self.scale)
-
-    def phi(self, logp: Tensor) -> Tensor:
-        return self.scale * one_minus_exp(logp)
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        return -self.scale * logp.exp()
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        return (at.miss, -at.p) if self.scale == 1 else (at.miss * self.scale, at.p * -self.scale)
 
 
-@dataclass(frozen=True, repr=False)
-class GCEPotential(Potential):
-    """Generalised cross-entropy: (1 - p^q) / q."""
+class _Exponent(Potential):
+    """A potential that is a multiple of MAE and a constant at q = 1, so that it is symmetric there."""
 
     q: float
 
@@ -125,9 +171,16 @@ class GCEPotential(Potential):
     def symmetric(self) -> bool:
         return self.q == 1
 
+
+@dataclass(frozen=True, repr=False)
+class GCEPotential(_Exponent):
+    """Generalised cross-entropy: (1 - p^q) / q."""
+
+    q: float
+
     @property
-    def less_constant(self) -> Potential:
-        return self if self.q < SMALL_Q else PowerPotential(self.q)
+    def power(self) -> Power | None:
+        return None if self.q < SMALL_Q else Power(self.q, 1.0, 1 / self.q)
 
     def phi(self, logp: Tensor) -> Tensor:
         return bent(logp, self.q)
@@ -135,115 +188,95 @@ class GCEPotential(Potential):
     def derivative(self, logp: Tensor) -> Tensor:
         return -(self.q * logp).exp()
 
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        return at.bent(at.logp, self.q), (at.logp * at.number(self.q)).exp().neg()
+
 
 @dataclass(frozen=True, repr=False)
-class PowerPotential(Potential):
+class PowerPotential(OfProbability, _Exponent):
     """GCE and MAE without their constant: -scale p^q / q."""
 
     q: float
     scale: float = 1.0
 
     @property
-    def symmetric(self) -> bool:
-        return self.q == 1
+    def power(self) -> Power:
+        return Power(self.q, self.scale, 0.0)
 
-    def phi(self, logp: Tensor) -> Tensor:
-        return (self.q * logp).exp() * (-self.scale / self.q)
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        return -self.scale * (self.q * logp).exp()
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        slope = (at.p if self.q == 1 else (at.logp * at.number(self.q)).exp()) * at.number(-self.scale)
+        return slope if self.q == 1 else slope * at.number(1 / self.q), slope
 
 
 @dataclass(frozen=True, repr=False)
-class FocalPotential(Potential):
+class FocalPotential(OfProbability):
     """Focal loss: -(1 - p)^gamma log p."""
 
     gamma: float
 
-    def phi(self, logp: Tensor) -> Tensor:
-        if self.gamma >= 1:
-            return -one_minus_exp(logp).pow(self.gamma) * logp
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        factor = at.miss.pow(self.gamma)
+        slope = factor * ((at.p * at.logp / at.miss.clamp_min(1e-30)) * at.number(self.gamma) - 1)
+        if self.gamma >= 1 or at.value_only:
+            return factor * -at.logp, slope
         # At p = 1 the slope of (1-p)^gamma is infinite, but that of the product is not. With l = log p the product is
         # ((1-p) / -l)^gamma (-l)^(1+gamma).
-        near = logp > -1
-        close, far = torch.where(near, logp, -1.0), torch.where(near, -1.0, logp)
-        bent = _chord(close).pow(self.gamma) * (-close).pow(1 + self.gamma)
-        return torch.where(near, bent, -one_minus_exp(far).pow(self.gamma) * far)
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        return -one_minus_exp(logp).pow(self.gamma) * (1 + self.gamma * logp.exp() / _chord(logp))
-
-
-def _chord(x: Tensor) -> Tensor:
-    """(1 - e^x) / -x for x <= 0, by its series near 0."""
-    away = x < -1e-4
-    return torch.where(away, one_minus_exp(x) / torch.where(away, -x, 1.0), 1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
+        near = at.logp > -1
+        close, far = torch.where(near, at.logp, -1.0), torch.where(near, -1.0, at.logp)
+        product = _chord(close).pow(self.gamma) * (-close).pow(1 + self.gamma)
+        return torch.where(near, product, -one_minus_exp(far).pow(self.gamma) * far), slope
 
 
 @dataclass(frozen=True, repr=False)
-class AGCEPotential(Potential):
+class AGCEPotential(OfProbability, _Exponent):
     """Asymmetric generalised cross-entropy: ((a + 1)^q - (a + p)^q) / q."""
 
     a: float
     q: float
 
-    @property
-    def symmetric(self) -> bool:
-        return self.q == 1
-
-    def phi(self, logp: Tensor) -> Tensor:
-        return math.pow(self.a + 1, self.q) * bent(self._log_share(logp), self.q)
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        return -(logp + (self.q - 1) * self._log_base(logp)).exp()
-
-    def _log_share(self, logp: Tensor) -> Tensor:
-        """log((a + p) / (a + 1)). It is computed from 1 - p, which keeps its digits, unless both a and p are small."""
-        near = logp > (-0.5 if self.a < 0.01 else -torch.inf)
-        share = (one_minus_exp(torch.where(near, logp, 0.0)) / -(self.a + 1)).log1p()
-        return torch.where(near, share, self._log_base(logp) - math.log1p(self.a))
-
-    def _log_base(self, logp: Tensor) -> Tensor:
-        """log(a + p), also where a and p themselves are too small for the type."""
-        return torch.logaddexp(logp, torch.full_like(logp, math.log(self.a)))
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        # log((a + p) / (a + 1)) is computed from 1 - p, which keeps its digits, unless both a and p are small.
+        near = None if self.a >= 0.01 else at.logp > -0.5
+        miss = at.miss if near is None else torch.where(near, at.miss, 0.0)
+        share = (miss * at.number(-1 / (self.a + 1))).log1p()
+        slope = (at.p + at.number(self.a)).pow(self.q - 1) * -at.p
+        if near is not None:
+            log_base = torch.logaddexp(at.logp, torch.full_like(at.logp, math.log(self.a)))
+            share = torch.where(near, share, log_base - math.log1p(self.a))
+            slope = -(at.logp + (self.q - 1) * log_base).exp()
+        return at.bent(share, self.q, math.pow(self.a + 1, self.q)), slope
 
 
 @dataclass(frozen=True, repr=False)
-class AULPotential(Potential):
+class AULPotential(OfProbability, _Exponent):
     """Asymmetric unhinged loss: ((a - p)^q - (a - 1)^q) / q."""
 
     a: float
     q: float
 
-    @property
-    def symmetric(self) -> bool:
-        return self.q == 1
-
-    def phi(self, logp: Tensor) -> Tensor:
-        miss = one_minus_exp(logp)
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
         # a - p is computed from a - 1 and 1 - p: both are exact when a and p are near 1.
-        return (miss + (self.a - 1)).pow(self.q) * bent(-(miss / (self.a - 1)).log1p(), self.q)
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        return -(one_minus_exp(logp) + (self.a - 1)).pow(self.q - 1) * logp.exp()
+        base, growth = at.miss + at.number(self.a - 1), (at.miss * at.number(1 / (self.a - 1))).log1p()
+        slope = base.pow(self.q - 1) * -at.p
+        if self.a >= 1.01 and self.q >= SMALL:  # else the power may overflow, or vanish
+            return (growth * at.number(self.q)).expm1() * at.number(math.pow(self.a - 1, self.q) / self.q), slope
+        return base.pow(self.q) * bent(-growth, self.q), slope
 
 
 @dataclass(frozen=True, repr=False)
-class AELPotential(Potential):
+class AELPotential(OfProbability):
     """Asymmetric exponential loss: exp(-p / a)."""
 
     a: float
 
-    def phi(self, logp: Tensor) -> Tensor:
-        return (-logp.exp() / self.a).exp()
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        share = logp.exp() / self.a
-        return -share * (-share).exp()
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        share = at.p / -self.a
+        value = share.exp()
+        return value, share * value
 
 
 @dataclass(frozen=True, repr=False)
-class TaylorCEPotential(Potential):
+class TaylorCEPotential(OfProbability):
     """The Taylor series of cross-entropy at p = 1, t terms: sum_{i=1..t} (1 - p)^i / i."""
 
     t: int
@@ -252,20 +285,9 @@ class TaylorCEPotential(Potential):
     def symmetric(self) -> bool:
         return self.t == 1
 
-    def scaled_value(self, miss: Tensor) -> Tensor:
-        """phi / (1 - p), as a function of 1 - p."""
-        return _polynomial(miss, [1 / i for i in range(1, self.t + 1)])
-
-    def scaled_derivative(self, miss: Tensor) -> Tensor:
-        """-phi' / p, as a function of 1 - p."""
-        return _polynomial(miss, [1.0] * self.t)
-
-    def phi(self, logp: Tensor) -> Tensor:
-        miss = one_minus_exp(logp)
-        return miss * self.scaled_value(miss)
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        return -logp.exp() * self.scaled_derivative(one_minus_exp(logp))
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        value = at.miss * _polynomial(at.miss, [1 / i for i in range(1, self.t + 1)])
+        return value, -at.p * _polynomial(at.miss, [1.0] * self.t)
 
 
 def _polynomial(x: Tensor, coefficients: list[float]) -> Tensor:
@@ -288,6 +310,11 @@ class PHuberCEPotential(Potential):
 
     def derivative(self, logp: Tensor) -> Tensor:
         return -below(logp, -math.log(self.tau)).exp()
+
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        cut = math.log(self.tau)
+        line = below(at.logp, -cut).exp_()  # min(tau p, 1)
+        return torch.where(line == 1, -at.logp, 1 + cut - line), line.neg()
 
 
 def below(logp: Tensor, edge: float) -> Tensor:
@@ -318,7 +345,7 @@ class PHuberGCEPotential(Potential):
 
 
 @dataclass(frozen=True, repr=False)
-class JSPotential(Potential):
+class JSPotential(OfProbability):
     """Jensen-Shannon divergence to the one-hot label, with weights pi and 1 - pi, scaled as by its authors.
 
     With m = pi + (1-pi) p it is 1 - p - (p log(m/p) + pi/(1-pi) log m) / -log(1-pi).
@@ -331,14 +358,12 @@ class JSPotential(Potential):
         """-log(1 - pi), by which the divergence is divided."""
         return -math.log1p(-self.pi)
 
-    def phi(self, logp: Tensor) -> Tensor:
-        weight = self.pi / ((1 - self.pi) * self.scale)
-        return one_minus_exp(logp) - self._scaled(logp) * self._log_ratio(logp) - weight * self._log_m(logp)
-
-    def derivative(self, logp: Tensor) -> Tensor:
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        weight, logp = self.pi / ((1 - self.pi) * self.scale), at.logp
+        value = at.miss - self._scaled(logp) * self._log_ratio(logp) - weight * self._log_m(logp)
         # p log(1 + pi / ((1-pi) p)) is computed from logarithms. It may fit into the type where p does not.
         log_share = torch.nn.functional.logsigmoid(logp - (math.log(self.pi) + self.scale))
-        return -(logp - math.log(self.scale) + (-log_share).log()).exp()
+        return value, -(logp - math.log(self.scale) + (-log_share).log()).exp()
 
     def _scaled(self, logp: Tensor) -> Tensor:
         """p / -log(1-pi). For a small pi it may fit into the type where p does not."""

@@ -11,20 +11,20 @@ from symloss.losses.algebra import Loss
 from symloss.losses.catalogue.constants import LOG_ZERO, ROOT, SYMMETRIC
 from symloss.losses.catalogue.probability import reverse_ce
 from symloss.losses.catalogue.references import PAPER
-from symloss.losses.compose import complement, dirichlet, relative
+from symloss.losses.compose import complement, dirichlet
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.operators import Insensitive
+from symloss.losses.operators import Insensitive, Relative
 from symloss.losses.record import Constants, Facts, Record
 from symloss.losses.score_formulas import AMSEFormula
 
 WEIGHTS = {"alpha": "[0, 1e6]", "beta": "[0, 1e6]"}
 """The ranges of the weights of the two losses."""
-_NCE = relative(phi.CEPotential())
+_NCE = Relative(phi.CEPotential())
 
 
 def _nfl(gamma: float) -> Loss:
     """The normalized focal loss."""
-    return relative(phi.FocalPotential(gamma))
+    return Relative(phi.FocalPotential(gamma))
 
 
 def _steepest_sce(at: SimpleNamespace) -> float:

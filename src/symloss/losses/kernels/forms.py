@@ -25,7 +25,7 @@ from symloss.losses.blending import Blend
 from symloss.losses.logits import Scores
 from symloss.losses.operators import Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
 from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope
-from symloss.losses.potentials import CEPotential, Potential
+from symloss.losses.potentials import CEPotential, OfProbability, Potential, Probability
 
 Number = float | Tensor
 TINY = 1e-38
@@ -186,17 +186,16 @@ def _relative(loss: Relative, classes: int) -> Form | None:
 
 
 @dataclass(frozen=True)
-class Room(Potential):
+class Room(OfProbability):
     """max(bound - phi, 0), the potential that the complement of a loss sums."""
 
     inner: Potential
     bound: float
 
-    def phi(self, logp: Tensor) -> Tensor:
-        return (self.bound - self.inner.phi(logp)).clamp_min(0)
-
-    def derivative(self, logp: Tensor) -> Tensor:
-        return torch.where(self.inner.phi(logp) < self.bound, -self.inner.derivative(logp), 0.0)
+    def both(self, at: Probability) -> tuple[Tensor, Tensor]:
+        value, slope = self.inner.both(at)
+        room = (self.bound - value).clamp_min(0)
+        return room, room.sign() * -slope
 
 
 @form_of.register

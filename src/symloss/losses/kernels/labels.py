@@ -7,15 +7,12 @@ With a = dG/dl_y, b_j = dG/dR_j (see ``forms``), T_j = sum_{k != y} phi_j'(l_k) 
 1 - p_y is the sum of the other probabilities, and the label's term is never subtracted from a sum that contains it. So
 confident and hopeless examples keep their digits. With r = sum_{k != y} exp(z_k - max z) the label's log p is
 t_y - log1p(r + expm1(t_y)), where t = z - max z. That is exact for every t_y. ``LabelKernel`` serves losses that sum
-nothing, ``SumsKernel`` the others. ``value_and_slope`` has formulas that reuse p and 1 - p where that is quicker than
-``phi`` and ``derivative``.
+nothing, ``SumsKernel`` the others.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -25,28 +22,14 @@ from torch import Tensor
 from symloss.losses.kernels.forms import Form, Number, Partials, Room
 from symloss.losses.kernels.job import Job, class_mean, constant
 from symloss.losses.logits import Scores
-from symloss.losses.potentials import (
-    SMALL,
-    SMALL_Q,
-    AELPotential,
-    AGCEPotential,
-    AULPotential,
-    CEPotential,
-    FocalPotential,
-    GCEPotential,
-    MAEPotential,
-    PHuberCEPotential,
-    Potential,
-    PowerPotential,
-    TaylorCEPotential,
-    below,
-)
+from symloss.losses.potentials import SMALL, CEPotential, FocalPotential, Potential, Power, Probability
 from symloss.losses.validation import can_look
 
 
-class AtLabel:
+class AtLabel(Probability):
     """The quantities of each example that a loss reads: the label's p, 1 - p and log p, and sums over other classes."""
 
+    value_only = True
     mass: Number = 1.0
     logp: Tensor
     """The label's log p."""
@@ -82,10 +65,20 @@ class AtLabel:
         """A zero for each example."""
         return torch.zeros_like(self.miss)
 
+    def number(self, x: float) -> Tensor:
+        return constant(x, self.p.dtype)
+
+    def bent(self, x: Tensor, q: float, scale: float = 1.0) -> Tensor:
+        if q < SMALL:
+            return super().bent(x, q, scale)
+        return (x * self.number(q)).expm1().mul_(self.number(-scale / q))
+
     def read(self, potential: Potential) -> Tensor:
         """Return phi at the label."""
-        value: Tensor
-        value, self._slopes[potential] = _READERS.get(type(potential), value_and_slope)(potential, self)
+        if type(potential) is CEPotential:
+            self._slopes[potential] = -1.0
+            return self.logp.neg()
+        value, self._slopes[potential] = potential.both(self)
         return value
 
     def slope(self, loss: Partials, share: Tensor) -> Tensor:
@@ -96,103 +89,6 @@ class AtLabel:
             part = slope if not isinstance(factor, Tensor) and factor == 1 else slope * factor
             total = part if not isinstance(total, Tensor) and total == 0 else total + part
         return total * share
-
-
-@functools.singledispatch
-def value_and_slope(potential: Potential, at: AtLabel) -> tuple[Tensor, Number]:
-    """Return phi and phi' at the label."""
-    return potential.phi(at.logp), potential.derivative(at.logp)
-
-
-by_formula = value_and_slope.dispatch(Potential)
-
-
-@value_and_slope.register
-def _ce(potential: CEPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    return at.logp.neg(), -1.0
-
-
-@value_and_slope.register
-def _mae(potential: MAEPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    if potential.scale == 1:
-        return at.miss, -at.p
-    return at.miss * potential.scale, at.p * -potential.scale
-
-
-@value_and_slope.register
-def _gce(potential: GCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    if potential.q < SMALL:
-        return by_formula(potential, at)
-    power = at.logp * potential.q
-    return power.expm1().mul_(-1 / potential.q), power.exp_().neg_()
-
-
-@value_and_slope.register
-def _power(potential: PowerPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    if potential.q == 1:
-        value = at.p * -potential.scale
-        return value, value
-    slope = (at.logp * potential.q).exp_().mul_(-potential.scale)
-    return slope * (1 / potential.q), slope
-
-
-@value_and_slope.register
-def _focal(potential: FocalPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    factor, cost = at.miss.pow(potential.gamma), at.logp.neg()
-    bent = (at.p * cost).div_(at.miss.clamp_min(1e-30)).mul_(-potential.gamma).sub_(1)
-    return factor * cost, bent.mul_(factor)
-
-
-@value_and_slope.register
-def _agce(potential: AGCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    if potential.q < SMALL or potential.a < 0.01:
-        return by_formula(potential, at)
-    return _power_of_base(at, constant(potential.a, at.p.dtype) + at.p, potential.q, potential.a + 1, -1)
-
-
-@value_and_slope.register
-def _aul(potential: AULPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    if potential.q < SMALL or potential.a < 1.01:
-        return by_formula(potential, at)
-    return _power_of_base(at, constant(potential.a - 1, at.p.dtype) + at.miss, potential.q, potential.a - 1, 1)
-
-
-def _power_of_base(at: AtLabel, base: Tensor, q: float, at_one: float, sign: int) -> tuple[Tensor, Tensor]:
-    """Return sign (base^q - at_one^q) / q and its slope, where base = at_one + sign (1 - p)."""
-    kind = at.p.dtype
-    power = (at.miss * constant(sign / at_one, kind)).log1p_().mul_(constant(q, kind)).expm1_()
-    scale = constant(sign * math.pow(at_one, q) / q, kind)
-    return power.mul_(scale), base.pow_(q - 1).mul_(at.p).neg_()
-
-
-@value_and_slope.register
-def _ael(potential: AELPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    share = at.p / -potential.a
-    value = share.exp()
-    return value, share * value
-
-
-@value_and_slope.register
-def _taylor(potential: TaylorCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    return at.miss * potential.scaled_value(at.miss), -at.p * potential.scaled_derivative(at.miss)
-
-
-@value_and_slope.register
-def _phuber_ce(potential: PHuberCEPotential, at: AtLabel) -> tuple[Tensor, Number]:
-    cut = math.log(potential.tau)
-    line = below(at.logp, -cut).exp_()  # min(tau p, 1)
-    return torch.where(line == 1, at.logp.neg(), 1 + cut - line), line.neg()
-
-
-@value_and_slope.register
-def _room(potential: Room, at: AtLabel) -> tuple[Tensor, Number]:
-    value, slope = value_and_slope(potential.inner, at)
-    room = value.neg().add_(potential.bound).clamp_min_(0)
-    return room, room.sign().mul_(slope).neg_()
-
-
-_READERS = dict(value_and_slope.registry)
-"""The formulas by the type of the potential: to find one here is quicker than a dispatch."""
 
 
 def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
@@ -288,53 +184,26 @@ class Swept(NamedTuple):
     """The sum of -phi'."""
 
 
-@functools.singledispatch
-def sweep(potential: Potential, at: Everywhere, fall: Tensor) -> Swept:
+def sweep(potential: Potential, power: Power | None, at: Everywhere, fall: Tensor) -> Swept:
     """Sum phi over all classes but the label, exact to the rounding of a sum. -phi' may be written to ``fall``."""
+    if type(potential) is CEPotential:
+        return Swept(-at.total_logp, 1.0, at.others)
+    if isinstance(potential, Room) and potential.inner == CEPotential():
+        if can_look(at.logp) and float(at.logp.min()) > -potential.bound:  # nothing is cut
+            return Swept(at.total_logp + at.others * potential.bound, -1.0, -at.others)
+    elif power is not None and (at.absent is None or power.constant == 0):
+        # If two classes are left, the sum has one term, which may be as small as 1 - p.
+        slope = at.blank(torch.mul(at.logp, power.q, out=fall).exp_())
+        slope = slope if power.scale == 1 else slope.mul_(power.scale)
+        total = slope.sum(1, keepdim=True)
+        value = total * (-1 / power.q)
+        return Swept(value if power.constant == 0 else value.add_(at.others * power.constant), slope, total)
     value = at.scratch
-    # If two classes are left, the sum has one term, which may be as small as 1 - p.
     write = fill if at.absent is None else fill_by_formula
     write(potential, at.logp, torch.mul(at.e, at.inverse, out=fall), value)
     at.blank(value)
     at.blank(fall)
     return Swept(value.sum(1, keepdim=True), fall, fall.sum(1, keepdim=True))
-
-
-sweep_by_filling = sweep.dispatch(Potential)
-
-
-@sweep.register
-def _sweep_ce(potential: CEPotential, at: Everywhere, fall: Tensor) -> Swept:
-    return Swept(-at.total_logp, 1.0, at.others)
-
-
-@sweep.register
-def _sweep_gce(potential: GCEPotential, at: Everywhere, fall: Tensor) -> Swept:
-    if potential.q < SMALL_Q or at.absent is not None:
-        return sweep_by_filling(potential, at, fall)
-    power = at.blank(torch.mul(at.logp, potential.q, out=fall).exp_())
-    total = power.sum(1, keepdim=True)
-    return Swept(torch.rsub(total, at.others).mul_(1 / potential.q), power, total)
-
-
-@sweep.register
-def _sweep_power(potential: PowerPotential, at: Everywhere, fall: Tensor) -> Swept:
-    power = torch.mul(at.logp, potential.q, out=fall).exp_().scatter_(1, at.y, at.zero)
-    if at.absent is not None:
-        power.masked_fill_(at.absent, 0.0)
-    if potential.scale != 1:
-        power.mul_(potential.scale)
-    total = power.sum(1, keepdim=True)
-    return Swept(total * (-1 / potential.q), power, total)
-
-
-@sweep.register
-def _sweep_room(potential: Room, at: Everywhere, fall: Tensor) -> Swept:
-    if (
-        potential.inner == CEPotential() and can_look(at.logp) and float(at.logp.min()) > -potential.bound
-    ):  # nothing is cut
-        return Swept(at.total_logp + at.others * potential.bound, -1.0, -at.others)
-    return sweep_by_filling(potential, at, fall)
 
 
 @functools.singledispatch
@@ -351,16 +220,6 @@ fill_by_formula = fill.dispatch(Potential)
 def _fill_ce(potential: CEPotential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
     torch.neg(logp, out=value)
     fall.fill_(1.0)
-
-
-@fill.register
-def _fill_gce(potential: GCEPotential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-    if potential.q < SMALL:
-        fill_by_formula(potential, logp, fall, value)
-        return
-    torch.mul(logp, potential.q, out=fall).expm1_()
-    torch.mul(fall, -1 / potential.q, out=value)
-    fall.add_(1)
 
 
 @fill.register
@@ -397,8 +256,7 @@ class SumsKernel:
     def __init__(self, form: Form):
         self.partials = form.partials
         self.scratch = 2 + len(form.summed)  # log p, a tensor that all sums share, and -phi' of each sum
-        self.sweeps: list[tuple[Potential, Callable[[Everywhere, Tensor], Swept]]]
-        self.sweeps = [(p, functools.partial(sweep.dispatch(type(p)), p)) for p in form.summed]
+        self.summed = [(phi, phi.power) for phi in form.summed]
         self.cancels = any(falls_to_the_end(potential) for potential in form.summed)
 
     def __call__(self, job: Job) -> Tensor:
@@ -414,10 +272,8 @@ class SumsKernel:
             absent = ~scores.present
             logp = t.copy_(scores.logp).scatter_(1, y, zero).masked_fill_(absent, 0.0)
         everywhere = Everywhere(logp, e, at.inverse, y, zero, for_sums, at.classes - 1, absent)
-        swept = {
-            potential: sweep_of(everywhere, fall)
-            for (potential, sweep_of), fall in zip(self.sweeps, for_falls, strict=True)
-        }
+        pairs = zip(self.summed, for_falls, strict=True)
+        swept = {phi: sweep(phi, power, everywhere, fall) for (phi, power), fall in pairs}
         at.rest = {potential: part.total for potential, part in swept.items()}
         loss = self.partials(at)
         value, linear = loss.value, loss.linear

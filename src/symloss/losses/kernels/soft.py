@@ -17,7 +17,7 @@ from symloss.losses.kernels.forms import Form, Number, Partials
 from symloss.losses.kernels.job import Job
 from symloss.losses.kernels.labels import fill, fill_by_formula
 from symloss.losses.logits import Scores
-from symloss.losses.potentials import SMALL_Q, CEPotential, GCEPotential, MAEPotential, Potential, PowerPotential
+from symloss.losses.potentials import CEPotential, Potential
 from symloss.losses.validation import looks_at
 
 LEADS = 1.1
@@ -86,12 +86,9 @@ class AtTarget:
         if isinstance(potential, CEPotential):
             slope, gain, value = None, 1.0, self.weighed(self.logp).neg_()
             total = self.logp.sum(1, keepdim=True).neg_() if summed else value
-        elif isinstance(potential, (MAEPotential, PowerPotential)) or (
-            isinstance(potential, GCEPotential) and potential.q >= SMALL_Q
-        ):
-            q, gain = getattr(potential, "q", 1.0), getattr(potential, "scale", 1.0)
+        elif (power := potential.power) is not None:
+            q, gain, constant = power
             slope = self.p if q == 1 else self._present(torch.mul(self.logp, q, out=fall).exp_())
-            constant = 0.0 if isinstance(potential, PowerPotential) else gain / q
             value = self.weighed(slope).mul_(-gain / q).add_(self.mass * constant)
             total = slope.sum(1, keepdim=True).mul_(-gain / q).add_(self.classes * constant) if summed else value
         else:
@@ -108,15 +105,6 @@ class AtTarget:
 
     def _present(self, x: Tensor) -> Tensor:
         return x if self.scores is None else x.masked_fill_(~self.scores.present, 0.0)
-
-
-def _power_and_gain(potential: Potential) -> tuple[float, float] | None:
-    """Return q and a with phi' = -a p^q; None if the potential has another form, or if p^q would lose its digits."""
-    if isinstance(potential, GCEPotential):
-        return None if potential.q < SMALL_Q else (potential.q, 1.0)
-    if isinstance(potential, MAEPotential):
-        return 1.0, potential.scale
-    return (potential.q, potential.scale) if isinstance(potential, PowerPotential) else None
 
 
 class SoftKernel:
