@@ -27,7 +27,7 @@ ROOF = {"__init__.py", "__main__.py", "public_names.py"}
 REPORT_MAY = {"runs", "recipes", "noise", "robust.audit"}  # the last for its type: the page shows an audit
 
 # Inside losses: formulas, then fast paths, then evaluation.
-FORMULAS = {"losses.algebra", "losses.potentials", "losses.score_formulas", "losses.operators", "losses.blending"}
+FORMULAS = {"losses.algebra", "losses.potentials", "losses.score_formulas", "losses.operators"}
 KERNELS_MAY = {*FORMULAS, "losses.kernels", "losses.logits", "losses.layers", "losses.validation"}
 CALLED = ("losses/algebra.py", {"losses.evaluate"})  # a loss that is called hands itself to evaluation
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,31 @@ class NoSlopeError(ValueError):
     """The loss has no slope at equal scores."""
 
 
-class Loss(ABC):
+T = TypeVar("T")
+
+
+class Scalable(ABC, Generic[T]):
+    """What can be multiplied by numbers, and divided."""
+
+    @abstractmethod
+    def times(self, factor: float) -> T:
+        """Return a multiple."""
+
+    def __mul__(self, factor: object) -> T:
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            return NotImplemented
+        return self.times(factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> T:
+        return self * (1 / divisor)
+
+    def __neg__(self) -> T:
+        return self * -1.0
+
+
+class Loss(Scalable["Loss"]):
     """The base class of all losses.
 
     A subclass defines ``values`` and ``first_order``. It should be a frozen dataclass, because losses are compared and
@@ -141,24 +165,21 @@ class Loss(ABC):
     def __sub__(self, other: object) -> Loss:
         return self + -1.0 * other if isinstance(other, Loss) else NotImplemented
 
-    def __mul__(self, factor: object) -> Loss:
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
-            return NotImplemented
+    def times(self, factor: float) -> Loss:
         return Sum(tuple((factor * coefficient, term) for coefficient, term in _terms(self)))
 
-    __rmul__ = __mul__
 
-    def __truediv__(self, divisor: float) -> Loss:
-        return self * (1 / divisor)
+def same(one: Any, other: Any) -> bool:
+    """Whether two arguments of losses are the same. Tensors are if they hold the same numbers, in any precision."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        alike = one.shape == other.shape and one.device == other.device
+        return one is other or (alike and torch.equal(one.double(), other.double()))
+    return not isinstance(one, Tensor) and not isinstance(other, Tensor) and bool(one == other)
 
-    def __neg__(self) -> Loss:
-        return -1.0 * self
 
-
-def refuse_no_loss(loss: object) -> None:
-    """Raise an error if this is no loss of the algebra."""
-    if not isinstance(loss, Loss):
-        raise TypeError(f"loss must be a Loss of the algebra, such as CEPotential(); got {type(loss).__name__}")
+def shown(argument: Any) -> str:
+    """An argument of a loss as text that evaluates back; a tensor as a list."""
+    return repr(argument.tolist() if isinstance(argument, Tensor) else argument)
 
 
 def _terms(loss: Loss) -> tuple[tuple[float, Loss], ...]:

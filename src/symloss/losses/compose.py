@@ -17,9 +17,8 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
-from symloss.losses.blending import Blend
 from symloss.losses.criterion import AnyLoss, Criterion, LossOptions, Numbers, as_criterion, numbers
-from symloss.losses.operators import Complement, Dirichlet, Insensitive, Noisy, Relative, Symmetrize
+from symloss.losses.operators import Blend, Complement, Dirichlet, Insensitive, Noisy, Relative, Symmetrize
 from symloss.losses.potentials import Potential
 from symloss.losses.wrapped import Wrapped
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import Loss
+from symloss.losses.algebra import Loss, Scalable, same, shown
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.layers import Temperature, UnitScores, checked_temperature
 from symloss.losses.operators import UnitSlope
@@ -65,7 +65,7 @@ class LossOptions(TypedDict, total=False):
     overwrite: bool
 
 
-class Criterion(nn.CrossEntropyLoss):
+class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
     """A module that computes a loss. It takes the place of ``torch.nn.CrossEntropyLoss``.
 
     Losses can be added, subtracted and multiplied by numbers. The result has the options of its parts. An option that
@@ -130,7 +130,7 @@ class Criterion(nn.CrossEntropyLoss):
         """The parameters of a loss of the catalogue."""
         self.deviation: str | None = None
         """The public implementation that the loss agrees with where it differs from the publication; None if none."""
-        self.given = {name for name, value in DEFAULTS.items() if not _same(getattr(self, name), value)}
+        self.given = {name for name, value in DEFAULTS.items() if not same(getattr(self, name), value)}
         """The options that this loss was given, so that another part of a sum must not contradict them."""
         self.loss = scaled(self._taken(loss), scale)
         self.score_map = score_map(self.normalize, self.temperature)
@@ -141,15 +141,15 @@ class Criterion(nn.CrossEntropyLoss):
         """Return the expression behind a loss, and take over the options that it has and this one was not given."""
         if isinstance(loss, Loss):
             return loss
-        part = as_criterion(loss) if isinstance(loss, (str, Criterion)) else None
-        if part is None:
-            return Wrapped(loss)  # type: ignore[arg-type]
+        if not isinstance(loss, (str, Criterion)):
+            return Wrapped(loss)
+        part = as_criterion(loss)
         for name in part.options():
             if name not in self.given:
                 setattr(self, name, getattr(part, name))
             elif name in part.given:
                 _agreed(name, [self, part])
-        changed = {name for name in part.options() if not _same(getattr(self, name), DEFAULTS[name])}
+        changed = {name for name in part.options() if not same(getattr(self, name), DEFAULTS[name])}
         self.given |= changed | (part.given - {"scale"})
         return part.loss
 
@@ -172,36 +172,19 @@ class Criterion(nn.CrossEntropyLoss):
         >>> symloss.MAE().per_class(torch.zeros(4))
         tensor([0.7500, 0.7500, 0.7500, 0.7500])
         """
-        mapped = (
-            scores if self.score_map is None else self.score_map(scores.movedim(dim, -1).reshape(-1, scores.shape[dim]))
-        )
-        if self.score_map is not None:
-            mapped = mapped.reshape(scores.movedim(dim, -1).shape).movedim(-1, dim)
-        return self.loss.per_class(mapped, dim)
+        if self.score_map is None:
+            return self.loss.per_class(scores, dim)
+        last = scores.movedim(dim, -1)
+        mapped = self.score_map(last.reshape(-1, last.shape[-1])).reshape(last.shape)
+        return self.loss.per_class(mapped.movedim(-1, dim), dim)
 
     def activation(self, scores: Tensor) -> Tensor:
-        """Return the softmax of the scores after ``normalize``. fastai calls this method.
-
-        Args:
-            scores: in a shape of ``forward``'s input. The result has the same shape.
-
-        >>> import symloss
-        >>> symloss.CE().activation(torch.tensor([[0.0, 0.0]]))
-        tensor([[0.5000, 0.5000]])
-        """
+        """Return the softmax of the scores after ``normalize``, in their shape. fastai calls this method."""
         mapped = scores if self.score_map is None else self.score_map(scores)
         return mapped.softmax(validation.class_dim(scores))
 
     def decodes(self, scores: Tensor) -> Tensor:
-        """Return the class with the largest score. fastai calls this method.
-
-        Args:
-            scores: in a shape of ``forward``'s input. The result has the shape of the labels.
-
-        >>> import symloss
-        >>> symloss.CE().decodes(torch.tensor([[0.0, 1.0]]))
-        tensor([1])
-        """
+        """Return the class with the largest score, in the shape of the labels. fastai calls this method."""
         return scores.argmax(validation.class_dim(scores))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
@@ -213,34 +196,22 @@ class Criterion(nn.CrossEntropyLoss):
         """Return the options besides ``scale``, which is a part of ``loss``."""
         return {name: getattr(self, name) for name in LossOptions.__annotations__ if name != "scale"}
 
-    def __add__(self, other: object) -> Criterion:
-        return _sum(self, 1.0, other) if _is_loss(other) else NotImplemented
+    def __add__(self, other: Any) -> Criterion:
+        return _sum(self, as_criterion(other)) if _is_loss(other) else NotImplemented
 
     def __radd__(self, other: Any) -> Criterion:
-        return _sum(as_criterion(other), 1.0, self) if _is_loss(other) else NotImplemented
+        return _sum(as_criterion(other), self) if _is_loss(other) else NotImplemented
 
-    def __sub__(self, other: object) -> Criterion:
-        return _sum(self, -1.0, other) if _is_loss(other) else NotImplemented
+    def __sub__(self, other: Any) -> Criterion:
+        return _sum(self, -as_criterion(other)) if _is_loss(other) else NotImplemented
 
-    def __mul__(self, factor: object) -> Criterion:
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
-            return NotImplemented
+    def times(self, factor: float) -> Criterion:
         return _made(factor * self.loss, [self])
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: float) -> Criterion:
-        return self * (1 / divisor)
-
-    def __neg__(self) -> Criterion:
-        return -1.0 * self
 
     def __repr__(self) -> str:
         if "loss" not in self.__dict__:  # while it is being made
             return type(self).__name__
-        options = [
-            f"{name}={_shown(getattr(self, name))}" for name in LossOptions.__annotations__ if name in self.given
-        ]
+        options = [f"{name}={shown(getattr(self, name))}" for name in LossOptions.__annotations__ if name in self.given]
         if type(self) is not Criterion:
             values = [f"{name}={value!r}" for name, value in self.values.items() if value is not None]
             if self.deviation is None:
@@ -265,21 +236,16 @@ def as_criterion(loss: AnyLoss) -> Criterion:
         return create_loss(loss)
     if isinstance(loss, Loss):
         return Criterion(loss)
-    kept = {
-        name: getattr(loss, name)
-        for name in ("reduction", "ignore_index")
-        if isinstance(loss, nn.Module) and hasattr(loss, name)
-    }
-    return Criterion(Wrapped(loss), **kept)
+    names = ("reduction", "ignore_index") if isinstance(loss, nn.Module) else ()
+    return Criterion(Wrapped(loss), **{name: getattr(loss, name) for name in names if hasattr(loss, name)})
 
 
 def _is_loss(other: object) -> bool:
     return isinstance(other, (str, Loss, nn.Module)) or (callable(other) and not isinstance(other, type))
 
 
-def _sum(one: Criterion, factor: float, other: Any) -> Criterion:
-    second = as_criterion(other)
-    return _made(one.loss + (second.loss if factor == 1 else factor * second.loss), [one, second])
+def _sum(one: Criterion, other: Criterion) -> Criterion:
+    return _made(one.loss + other.loss, [one, other])
 
 
 def _made(loss: Loss, parts: list[Criterion]) -> Criterion:
@@ -294,19 +260,9 @@ def _agreed(name: str, parts: list[Criterion]) -> Any:
     asked = [part for part in parts if name in part.given] or parts
     for part in asked[1:]:
         first, second = getattr(asked[0], name), getattr(part, name)
-        if not _same(first, second):
+        if not same(first, second):
             raise ValueError(
-                f"{name} must be the same for all parts of a loss; got {_shown(first)} of {asked[0]!r} "
-                f"and {_shown(second)} of {part!r}"
+                f"{name} must be the same for all parts of a loss; got {shown(first)} of {asked[0]!r} "
+                f"and {shown(second)} of {part!r}"
             )
     return getattr(asked[0], name)
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one is other or (one.shape == other.shape and torch.equal(one, other.to(one)))
-    return not isinstance(one, Tensor) and not isinstance(other, Tensor) and bool(one == other)
-
-
-def _shown(value: Any) -> str:
-    return repr(value.tolist()) if isinstance(value, Tensor) else repr(value)

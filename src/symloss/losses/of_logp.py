@@ -12,11 +12,11 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss, Sum
-from symloss.losses.blending import Blend
 from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion
 from symloss.losses.logits import HALF, Scores, full_precision
 from symloss.losses.operators import (
+    Blend,
     Complement,
     Dirichlet,
     Insensitive,

@@ -3,7 +3,7 @@
 symmetrize(L)         L_y - mean_k L_k                          the robust part of any loss
 relative(L)           L_y / sum_k L_k                           NCE, NFL
 complement(L)         1 - (A - L_y) / sum_k (A - L_k)           NNCE, NNFL
-blend(L, alpha)       (1 - alpha) unhinged + alpha L / slope    alpha-MAE (in ``blending``)
+blend(L, alpha)       (1 - alpha) unhinged + alpha L / slope    alpha-MAE
 dirichlet(L, alpha)   L_y + sum_k (alpha_k - 1) L_k
 noisy(L, T)           sum_k T[y, k] L_k                         the risk under label noise
 """
@@ -14,12 +14,14 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError, refuse_no_loss
+from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError, same, shown
 from symloss.losses.logits import Scores, WithoutSoftmax, without_autocast
 
 
@@ -30,34 +32,32 @@ class Operator(Loss):  # noqa: PLW1641 (the dataclass writes the hash)
     inner: Loss
 
     def __post_init__(self) -> None:
-        refuse_no_loss(self.inner)
+        if not isinstance(self.inner, Loss):
+            kind = type(self.inner).__name__
+            raise TypeError(f"loss must be a Loss of the algebra, such as CEPotential(); got {kind}")
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        names = [f.name for f in dataclasses.fields(self)]
-        return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
+        return all(same(one, getattr(other, name)) for name, one in vars(self).items())
 
     def __repr__(self) -> str:
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "inner"}
-        shown = {name: value.tolist() if isinstance(value, Tensor) else value for name, value in values.items()}
-        arguments = [f"{name}={value!r}" for name, value in shown.items() if value is not None]
-        return f"{type(self).__name__.lower()}({', '.join([repr(self.inner), *arguments])})"
+        given = {name: value for name, value in vars(self).items() if name != "inner" and value is not None}
+        arguments = [repr(self.inner), *(f"{name}={shown(value)}" for name, value in given.items())]
+        return f"{type(self).__name__.lower()}({', '.join(arguments)})"
 
     @property
     def children(self) -> tuple[Loss, ...]:
         """The inner loss."""
         return (self.inner,)
 
+    @property
+    def any_classes(self) -> bool:
+        """Whether no tensor is a part of it, and its inner loss is defined for every number of classes."""
+        return not any(isinstance(part, Tensor) for part in vars(self).values()) and self.inner.any_classes
+
     def map(self, change: Callable[[Loss], Loss]) -> Self:
         return dataclasses.replace(self, inner=self.inner.map(change))
-
-
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        alike = one.dtype == other.dtype and one.device == other.device
-        return one is other or (alike and torch.equal(one, other))
-    return not isinstance(one, Tensor) and not isinstance(other, Tensor) and one == other
 
 
 @dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
@@ -65,10 +65,6 @@ class OverLabels(Operator):
     """An operator that reads the mean of a loss over all labels: uniform, or weighted by a prior (C,)."""
 
     prior: Tensor | None = field(default=None, hash=False)
-
-    @property
-    def any_classes(self) -> bool:
-        return self.prior is None and super().any_classes
 
     def refuse(self, s: Scores, kept: Tensor) -> None:
         super().refuse(s, kept)
@@ -156,9 +152,7 @@ def _share(part: Tensor, rest: Tensor) -> Tensor:
 class Relative(Operator):
     """The loss divided by its sum over labels: L_y / sum_k L_k."""
 
-    @property
-    def symmetric(self) -> bool:
-        return True
+    symmetric = True
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         chosen, every = self.inner.label_and_every(s, labels)
@@ -174,10 +168,7 @@ class Complement(Operator):
     """The normalised negative loss: 1 - (A - L_y) / sum_k (A - L_k), with L cut at the bound A."""
 
     bound: float
-
-    @property
-    def symmetric(self) -> bool:
-        return True
+    symmetric = True
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         chosen, room = ((self.bound - part).clamp_min(0) * s.small for part in self.inner.label_and_every(s, labels))
@@ -193,10 +184,6 @@ class Dirichlet(Operator):
     """The loss with a Dirichlet prior on the outputs: L_y + sum_k (alpha_k - 1) L_k."""
 
     alpha: float | Tensor = field(hash=False)
-
-    @property
-    def any_classes(self) -> bool:
-        return not isinstance(self.alpha, Tensor) and super().any_classes
 
     def _excess(self, s: Scores) -> Tensor | float:
         if not isinstance(self.alpha, Tensor):
@@ -264,10 +251,6 @@ class Noisy(Operator):
 
     transition: Tensor = field(hash=False)
 
-    @property
-    def any_classes(self) -> bool:
-        return False
-
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         if self.transition.shape != (s.classes, s.classes):
             raise ValueError(
@@ -282,3 +265,61 @@ class Noisy(Operator):
         value, slope = self.inner.first_order(s)
         agreement = self.transition.to(s.z).diagonal().mean()
         return FirstOrder(value, slope * (agreement * s.count - 1) / (s.count - 1))
+
+
+@dataclass(frozen=True, repr=False, eq=False, unsafe_hash=True)
+class Blend(Operator):
+    """A blend with the unhinged loss: (1 - alpha) unhinged + alpha L / slope. alpha scales the non-linear part."""
+
+    alpha: float
+    symmetric = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.inner.any_classes:
+            _refuse_unblendable(self.inner, 3)
+
+    def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
+        if not self.inner.any_classes and validation.can_look(s.z):
+            _refuse_unblendable_once(self.inner, s.classes)
+        # Both parts read log p: a graph that gathers one label's and sums all would have to store it.
+        compiling = torch.compiler.is_compiling()
+        own = self.inner.label_and_every(s, labels)[0] if compiling else self.inner.values(s, labels)
+        unhinged = s.mean(s.logp) - s.select(s.logp, labels, alone=False)
+        slope = slope_at_equal_scores(self.inner, s, "blend")
+        return (1 - self.alpha) * unhinged + self.alpha * own / slope
+
+    def first_order(self, s: Scores) -> FirstOrder:
+        value, slope = self.inner.first_order(s)
+        return FirstOrder(self.alpha * value / slope, torch.ones_like(slope))
+
+
+_blendable: WeakKeyDictionary[Loss, set[int]] = WeakKeyDictionary()
+"""The losses that passed the check, each with the numbers of classes for which it did."""
+
+
+def _refuse_unblendable_once(loss: Loss, classes: int) -> None:
+    if classes not in _blendable.get(loss, ()):
+        _refuse_unblendable(loss, classes)
+        _blendable.setdefault(loss, set()).add(classes)
+
+
+def _refuse_unblendable(loss: Loss, classes: int) -> None:
+    """Raise an error unless the loss is symmetric, permutation-invariant and not flat at equal scores."""
+    steps = torch.arange(32 * classes, dtype=torch.float64).reshape(32, classes)
+    sizes = torch.tensor([0.1, 1.0, 3.0, 10.0], dtype=torch.float64).repeat(8)
+    points = sizes[:, None] * (steps.square() + steps.sin()).cos()
+    with torch.no_grad():
+        every = loss.per_class(points)
+        total = every.sum(-1)
+        tolerance = 1e-8 * (1 + every.abs().max())
+        if (total.max() - total.min()) > tolerance:
+            raise ValueError(
+                f"blend takes a symmetric loss; the sum over labels of {checks.brief(loss)} is not constant"
+            )
+        for order in validation.renamings(classes):
+            if (loss.per_class(points[:, order]) - every[:, order]).abs().max() > tolerance:
+                raise ValueError(
+                    f"blend takes a permutation-invariant loss; {checks.brief(loss)} changes when classes are renamed"
+                )
+    slope_at_equal_scores(loss, Scores(points[:1]), "blend")

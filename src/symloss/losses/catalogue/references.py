@@ -1,33 +1,18 @@
-"""The publications in which the losses were introduced, by the keys that records use, and the software itself."""
+"""The publications in which the losses were introduced, by the keys that records use."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from dataclasses import dataclass
-
-VENUES = {
-    "AAAI": "Proceedings of the AAAI Conference on Artificial Intelligence",
-    "ICCV": "Proceedings of the International Conference on Computer Vision",
-    "ICLR": "International Conference on Learning Representations",
-    "ICML": "Proceedings of the International Conference on Machine Learning",
-    "IJCAI": "Proceedings of the International Joint Conference on Artificial Intelligence",
-    "NeurIPS": "Advances in Neural Information Processing Systems",
-}
-"""The proceedings of each conference."""
-ACCENTS = {"\N{COMBINING ACUTE ACCENT}": "'", "\N{COMBINING GRAVE ACCENT}": "`"}
-"""The accents in names of authors, and how LaTeX writes them."""
 
 
 @dataclass(frozen=True)
 class Publication:
-    """What a reference needs: authors as "Family, Given and ...", the title, the conference if there was one."""
+    """What a reference needs: authors as "Family, Given and ...", the title, and the conference if there was one."""
 
     authors: str
     title: str
     year: int | None = None
     venue: str | None = None
-    """A key of ``VENUES``."""
     note: str | None = None
 
     @property
@@ -37,39 +22,6 @@ class Publication:
         who = " and ".join(families) if len(families) < 3 else f"{families[0]} et al."
         ending = "" if self.title.endswith("?") else "."
         return f"{who}: {self.title}" + (f"{ending} {self.venue} {self.year}" if self.venue else "")
-
-    @property
-    def key(self) -> str:
-        """The first family name and the year, such as ``ghosh2017``."""
-        return re.sub("[^a-z]", "", self.authors.partition(",")[0].lower()) + str(self.year)
-
-    def bibtex(self, key: str | None = None) -> str:
-        """The entry of a bibliography. Capitals of the title stay as they are.
-
-        >>> print(PUBLICATIONS["Ghosh 2017"].bibtex())
-        @inproceedings{ghosh2017,
-          author = {Ghosh, Aritra and Kumar, Himanshu and Sastry, P. S.},
-          title = {{Robust loss functions under label noise for deep neural networks}},
-          booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
-          year = {2017},
-        }
-        """
-        fields = {
-            "author": self.authors if "," in self.authors else f"{{{self.authors}}}",
-            "title": f"{{{self.title}}}",
-            "booktitle": VENUES[self.venue] if self.venue else None,
-            "year": self.year,
-            "note": self.note,
-        }
-        lines = [f"  {name} = {{{_latex(str(value))}}}," for name, value in fields.items() if value is not None]
-        kind = "inproceedings" if self.venue else "misc"
-        return "\n".join([f"@{kind}{{{key or self.key},", *lines, "}"])
-
-
-def _latex(text: str) -> str:
-    """Letters with an accent as LaTeX writes them, because old versions of BibTeX read nothing else."""
-    decomposed = unicodedata.normalize("NFD", text)
-    return re.sub(f"(.)([{''.join(ACCENTS)}])", lambda found: f"{{\\{ACCENTS[found[2]]}{found[1]}}}", decomposed)
 
 
 PAPER = "Lemire Paquin 2026"
@@ -142,5 +94,3 @@ SOURCES = {name: publication.text for name, publication in PUBLICATIONS.items()}
     "textbook": "the negative log-likelihood"
 }
 """The source of each loss, as one line."""
-SOFTWARE = Publication("the symloss authors", "symloss: losses for PyTorch that stay right when the labels are wrong")
-"""The entry of ``CITATION.cff``, which is not installed with the package."""

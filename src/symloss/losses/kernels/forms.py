@@ -21,9 +21,8 @@ import torch
 from torch import Tensor
 
 from symloss.losses.algebra import Loss, Sum
-from symloss.losses.blending import Blend
 from symloss.losses.logits import Scores
-from symloss.losses.operators import Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
+from symloss.losses.operators import Blend, Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
 from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope
 from symloss.losses.potentials import CEPotential, OfProbability, Potential, Probability
 
