@@ -47,8 +47,7 @@ def symmetrize(loss: AnyLoss, prior: Numbers | None = None, **options: Unpack[Lo
 
     Shapes: the result takes those of :class:`Criterion`.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Equation 1.
+    Reference: equation 1 of the paper.
 
     >>> robust = symmetrize(torch.nn.CrossEntropyLoss())
     >>> robust(torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2]))  # mean(z) - z_y
@@ -71,8 +70,7 @@ def decompose(loss: AnyLoss, prior: Numbers | None = None) -> Decomposition:
 
     Shapes: the parts take those of :class:`Criterion`.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Proposition 4.1.
+    Reference: proposition 4.1 of the paper.
 
     >>> symmetric, insensitive = decompose(torch.nn.functional.cross_entropy)
     >>> z, y = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([2])
@@ -92,8 +90,7 @@ def relative(loss: AnyLoss, **options: Unpack[LossOptions]) -> Any:
         loss: of any kind, with values of at least 0.
         options: those of :class:`Criterion`, for the result.
 
-    Reference: Ma, Huang, Wang, Romano, Erfani, Bailey: Normalized loss functions for deep learning with noisy labels.
-    ICML.
+    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
 
     >>> import symloss
     >>> relative(symloss.CE()).per_class(torch.zeros(4))
@@ -111,7 +108,7 @@ def complement(loss: AnyLoss, p_min: float = 1e-7, bound: float | None = None, *
         bound: A itself, for any loss.
         options: those of :class:`Criterion`, for the result.
 
-    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 
     >>> import symloss
     >>> complement(symloss.MAE(), bound=1.0).per_class(torch.zeros(4))
@@ -144,8 +141,7 @@ def blend(loss: AnyLoss, alpha: float, **options: Unpack[LossOptions]) -> Any:
         alpha: at least 0. At 0 the blend is the unhinged loss, at 1 it is L / slope.
         options: those of :class:`Criterion`, for the result.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Section 6.
+    Reference: section 6 of the paper.
 
     >>> import symloss
     >>> blend(symloss.MAE(), alpha=0.5).per_class(torch.zeros(4))
@@ -164,8 +160,7 @@ def dirichlet(loss: AnyLoss, alpha: float | Numbers, **options: Unpack[LossOptio
             scores. At 1 the loss stays as it is.
         options: those of :class:`Criterion`, for the result.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Appendix E.
+    Reference: appendix E of the paper.
 
     >>> import symloss
     >>> dirichlet(symloss.CE(), alpha=0.75).per_class(torch.zeros(4))  # 1 - 1/C makes it the unhinged loss
@@ -189,8 +184,7 @@ def noisy(loss: AnyLoss, transition: Numbers, **options: Unpack[LossOptions]) ->
             class y gets the label k.
         options: those of :class:`Criterion`, for the result.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Appendix A.
+    Reference: appendix A of the paper.
 
     >>> import symloss
     >>> noisy(symloss.MAE(), [[0.9, 0.1], [0.1, 0.9]]).per_class(torch.tensor([0.0, 100.0]))

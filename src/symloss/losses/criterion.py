@@ -91,8 +91,7 @@ class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
     Shapes: input (C,), (N, C) or (N, C, d1, ...). Target: class indices () / (N,) / (N, d1, ...), or probabilities in
     the shape of the input. A score of ``-inf`` masks its class out.
 
-    Reference: Lemire Paquin, Chaib-draa, Giguère: Symmetrization of loss functions for robust training of neural
-    networks in the presence of noisy labels. Section 7.2 explains ``normalize="l2"``.
+    Reference: section 7.2 of the paper explains ``normalize="l2"``.
 
     >>> import symloss
     >>> loss = symloss.Criterion(0.1 * symloss.CE() + symloss.MAE(), reduction="sum")

@@ -56,12 +56,6 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OP
     """Return the loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
 
     Scores in half precision are turned into float32, and the loss is float32 then.
-
-    Args:
-        loss: an expression of the algebra.
-        input: scores (C,), (N, C) or (N, C, d1, ...).
-        target: class indices () / (N,) / (N, d1, ...), or probabilities in the shape of the input.
-        options: weights, reduction and the like.
     """
     ignore_index, reduction, smoothing = options[1:4]
     usual = type(ignore_index) is int and reduction in REDUCTIONS and type(smoothing) is float and smoothing == 0
@@ -135,7 +129,9 @@ def _weighed(loss: Loss, input: Tensor, target: Tensor, kept: Tensor | None, opt
     weight = None if options.weight is None else options.weight.to(z)
     w = 1.0 if weight is None else weight.reshape(-1, *[1] * (z.dim() - 2))
     count = z.shape[1] if s is None else s.count
-    mean_weight = _mean_weight(w, s)
+    mean_weight: Number = 1.0
+    if isinstance(w, Tensor):
+        mean_weight = w.mean() if s is None else s.mean(w.expand_as(s.z))
     spread = offset = None
     if symmetric:
         spread = None if weight is None else (1 - smoothing) * (mean_weight - w) / count
@@ -157,13 +153,6 @@ def _weighed(loss: Loss, input: Tensor, target: Tensor, kept: Tensor | None, opt
     t = t if s is None else torch.where(s.present, t, 0.0)
     kind = PROBABILITIES if weight is None and (smoothing == 0 or not symmetric) else WEIGHTS
     return Examples(t, kept, None, options.reduction, divisor, offset), kind
-
-
-def _mean_weight(w: Number, s: Scores | None) -> Number:
-    """Return the mean of the class weights, over the classes that are present."""
-    if not isinstance(w, Tensor):
-        return w
-    return w.mean() if s is None else s.mean(w.expand_as(s.z))
 
 
 def _total(each: Number, kept: Tensor | None, like: Tensor) -> Number:

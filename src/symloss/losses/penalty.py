@@ -17,7 +17,7 @@ def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor
         parameters: a module, or tensors of any shapes.
         delta: weight of the penalty, at least 0.
 
-    Reference: Ye, Li, Dai, Liu, Sun, Tong: Active negative loss functions for learning with noisy labels. NeurIPS.
+    Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 
     >>> l1_penalty([torch.tensor([1.0, -2.0])], delta=0.5)
     tensor(1.5000)

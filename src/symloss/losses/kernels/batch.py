@@ -21,8 +21,6 @@ BLOCK = 2**20
 """The number of scores in a block on a CPU: few enough to stay in the cache, many enough to be worth the calls."""
 DEVICE_BLOCK = 2**24
 """The same on other devices, where a call costs more and a block of float32 scratch takes 64 MiB."""
-
-
 FEW = 2**15
 """So few scores take less time than the calls of their reductions."""
 
@@ -33,8 +31,8 @@ class TooLargeError(Exception):
 
 def block_rows(z: Tensor) -> int:
     """Return the number of rows in a block of these scores."""
-    scores, size = z.numel(), BLOCK if z.is_cpu else DEVICE_BLOCK
-    return z.shape[0] if scores <= size else max(1, size * z.shape[0] // scores)
+    size = BLOCK if z.is_cpu else DEVICE_BLOCK
+    return len(z) if z.numel() <= size else max(1, size * len(z) // z.numel())
 
 
 def new_scratch(kernel: Kernel, out: Tensor) -> list[Tensor]:
@@ -43,27 +41,19 @@ def new_scratch(kernel: Kernel, out: Tensor) -> list[Tensor]:
 
 
 def by_blocks(
-    kernel: Kernel,
-    z: Tensor,
-    y: Tensor,
-    share: Tensor,
-    out: Tensor | None,
-    ignores: bool,
+    kernel: Kernel, z: Tensor, y: Tensor, share: Tensor, out: Tensor | None, ignores: bool,
     scratch: Sequence[Tensor] | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Return the values at the targets, and write the gradient of sum(share * values) to ``out``.
 
     Args:
-        kernel: from ``kernel_for``.
-        z: scores. Those in half precision are turned into float32 block by block.
-        y: labels, of size 1 along dimension 1, or weights in the shape of the scores.
-        share: what each example counts for in the gradient, of size 1 along dimension 1, or a scalar.
+        kernel, z, y, share: as in :class:`Job`, but z may have half precision.
         out: has the shape and type of z. It may be z itself, which is then overwritten. None: no gradient is wanted.
         ignores: whether an example with a share of 0 gets the value 0 and the gradient 0, whatever its scores.
         scratch: what :func:`new_scratch` returns, with at least as many rows as a block; None makes new tensors.
     """
     kind = WIDER.get(z.dtype, z.dtype)
-    rows = len(z) if z.numel() <= BLOCK else block_rows(z)
+    rows = block_rows(z)
     if out is z and kernel.adds and validation.looks_at(z):  # before a part of the scores is gone
         _refuse_too_large(float(torch.where(z == -torch.inf, z.amax(), z).amin()), float(z.amax()), z)
     if rows == z.shape[0] and out is not None and out is not z and z.dtype == kind:
@@ -109,10 +99,7 @@ def _do_block(kernel: Kernel, job: Job, ignores: bool) -> Tensor:
 
 
 def _checked(kernel: Kernel, job: Job) -> Job:
-    """Return the job with its norms, its largest scores, or its masks if classes are masked out.
-
-    A label must not be masked out.
-    """
+    """Return the job with its norms, its largest scores, or its masks. A label must not be masked out."""
     z, y, share, out, scratch = job[:5]
     if kernel.squares:
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
@@ -139,16 +126,11 @@ def _refuse_too_large(low: float, high: float, z: Tensor) -> None:
 class Examples(NamedTuple):
     """The targets of a batch, and how the values of its examples become one loss."""
 
-    target: Tensor
-    """Class indices (N,) or (N, d1, ...); or a weight for each class, in the shape of the scores."""
-    kept: Tensor | None
-    """Which examples count, in the shape of class indices; None if all do."""
-    factor: Tensor | None
-    """What the value of each example is multiplied by, in the shape of class indices; None for 1."""
-    reduction: str
-    """One of "mean", "sum" and "none"."""
-    divisor: float | Tensor | None = None
-    """What a mean divides by; None for the number of examples that count."""
+    target: Tensor  # class indices (N,) or (N, d1, ...); or a weight for each class, in the shape of the scores
+    kept: Tensor | None  # which examples count, in the shape of class indices; None if all do
+    factor: Tensor | None  # what the value of each example is multiplied by, in the shape of class indices; None for 1
+    reduction: str  # one of "mean", "sum" and "none"
+    divisor: float | Tensor | None = None  # what a mean divides by; None for the number of examples that count
     offset: float | Tensor | None = None
     """A constant that is added to the value of each example, in the shape of class indices or a number; None for 0."""
 
@@ -174,9 +156,7 @@ class Examples(NamedTuple):
 
     def share(self, kind: torch.dtype, upstream: Tensor | None = None) -> Tensor:
         """Return what each example counts for in the gradient: a scalar if all agree, else of size 1 in dimension 1."""
-        total: float | Tensor = 1.0
-        if self.reduction == "mean":
-            total = self.target.numel() if self.kept is None and self.divisor is None else self.total
+        total = self.total if self.reduction == "mean" else 1.0
         share = total.to(kind).reciprocal() if isinstance(total, Tensor) else constant(1 / total, kind)
         if self.factor is not None:
             share = share * self.factor.to(kind)
@@ -214,13 +194,9 @@ class Examples(NamedTuple):
 
 
 def labelled(
-    target: Tensor,
-    classes: int,
-    ignore_index: int,
-    class_weight: Tensor | None,
-    reduction: str,
+    target: Tensor, classes: int, ignore_index: int, class_weight: Tensor | None, reduction: str,
     divisor: float | Tensor | None = None,
-) -> Examples:
+) -> Examples:  # fmt: skip
     """Return the examples of a batch of labels. Wrong labels raise an error where values may be looked at."""
     examples = Examples(target, validation.kept(target, classes, ignore_index), None, reduction, divisor)
     return examples if class_weight is None else examples.weighed(class_weight)
@@ -230,12 +206,9 @@ class BatchLoss(NamedTuple):
     """A loss at the targets of a batch, as a function of its scores (N, C) or (N, C, d1, ...)."""
 
     kernel: Kernel
-    examples: Examples
-    """The targets, and what each example counts for."""
-    plain: Callable[[Tensor], Tensor]
-    """Computes the same by the plain formulas, for second derivatives."""
-    overwrite: bool = False
-    """Whether the gradient may take the place of the scores."""
+    examples: Examples  # the targets, and what each example counts for
+    plain: Callable[[Tensor], Tensor]  # computes the same by the plain formulas, for second derivatives
+    overwrite: bool = False  # whether the gradient may take the place of the scores
 
     def loss(self, z: Tensor) -> Tensor | None:
         """Return the loss; None if no example counts or sums may overflow, which is left to the plain formulas."""

@@ -21,14 +21,7 @@ class _NotCachedError(Exception):
 
 
 def kernel_for(loss: Loss, classes: int, unit: Unit | None = None, target: str = LABELS) -> Kernel | None:
-    """Return the kernel of a loss for this number of classes; None if there is none.
-
-    Args:
-        loss: an expression of the algebra.
-        classes: the number of classes.
-        unit: divides the scores by their norm; None if they stay as they are.
-        target: one of :data:`LABELS`, :data:`PROBABILITIES` and :data:`WEIGHTS`.
-    """
+    """Return the kernel of a loss for this number of classes; None if there is none. ``unit`` divides the scores."""
     try:
         return _cached_kernel(loss, classes, unit, target)
     except _NotCachedError:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,22 +32,15 @@ TINY = 1e-38
 """Added to a part and to the total, so that the share of a part is 1 where the total is 0."""
 
 
-class Reading(Protocol):
+class Reading(ABC):
     """What a kernel has read at a target. Each tensor has one entry for each example."""
 
-    rest: dict[Potential, Tensor]
-    """R_j, by the potential that is summed."""
-    mass: Number
-    """The sum of the target: 1 for labels and probabilities."""
-    classes: Number
-    """The number of classes that are present."""
-    scores: Scores | None
-    """The scores, if classes may be masked out."""
+    rest: dict[Potential, Tensor]  # R_j, by the potential that is summed
+    mass: Number  # the sum of the target: 1 for labels and probabilities
+    classes: Number  # the number of classes that are present
+    scores: Scores | None  # the scores, if classes may be masked out
 
-    @property
-    def zero(self) -> Tensor:
-        """A zero for each example."""
-
+    @abstractmethod
     def read(self, potential: Potential) -> Tensor:
         """Return A_j."""
 
@@ -55,14 +49,10 @@ class Reading(Protocol):
 class Partials:
     """A loss at a target, with its partial derivatives."""
 
-    value: Tensor
-    """The value, without the multiple of the unhinged loss."""
-    own: dict[Potential, Number]
-    """The derivatives in A_j, by potential."""
-    sums: dict[Potential, Number] = dataclasses.field(default_factory=dict)
-    """The derivatives in R_j, by potential."""
-    linear: Number = 0.0
-    """The kernel adds this multiple of the unhinged loss, which needs no log p."""
+    value: Tensor  # the value, without the multiple of the unhinged loss
+    own: dict[Potential, Number]  # the derivatives in A_j, by potential
+    sums: dict[Potential, Number] = dataclasses.field(default_factory=dict)  # the derivatives in R_j, by potential
+    linear: Number = 0.0  # the kernel adds this multiple of the unhinged loss, which needs no log p
     remainder: float | None = None
     """The derivative in log p at a label minus ``linear``, if it is far smaller than both; None if it is not."""
 
@@ -90,12 +80,9 @@ def _added(one: dict[Potential, Number], factor: float, other: dict[Potential, N
 class Form(NamedTuple):
     """A loss as kernels read it."""
 
-    partials: Callable[[Reading], Partials]
-    """Value and partial derivatives."""
-    own: tuple[Potential, ...]
-    """The potentials that the loss reads at the target."""
-    summed: tuple[Potential, ...] = ()
-    """The potentials whose sums over the other classes the loss reads."""
+    partials: Callable[[Reading], Partials]  # value and partial derivatives
+    own: tuple[Potential, ...]  # the potentials that the loss reads at the target
+    summed: tuple[Potential, ...] = ()  # the potentials whose sums over the other classes the loss reads
     linear: float | None = None
     """The factor, if the loss is a multiple of the unhinged loss and needs no softmax; else None."""
 
@@ -136,7 +123,7 @@ def _symmetrize(loss: Symmetrize, classes: int) -> Form | None:
     if loss.prior is not None:
         return None
     if loss.inner == CEPotential():
-        return Form(lambda at: Partials(at.zero, {}, linear=1.0), (), linear=1.0)
+        return Form(lambda at: Partials(torch.zeros(()), {}, linear=1.0), (), linear=1.0)
     bare = loss.bare
     if not isinstance(bare, Potential):
         return None

@@ -14,42 +14,37 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from symloss.losses.kernels.forms import Form, Number, Partials, Room
-from symloss.losses.kernels.job import Job, class_mean, constant
+from symloss.losses.kernels.forms import Form, Number, Partials, Reading, Room
+from symloss.losses.kernels.job import Job, Kernel, class_mean, constant
 from symloss.losses.logits import Scores
 from symloss.losses.potentials import SMALL, CEPotential, FocalPotential, Potential, Power, Probability
 from symloss.losses.validation import can_look
 
 
-class AtLabel(Probability):
+class AtLabel(Probability, Reading):
     """The quantities of each example that a loss reads: the label's p, 1 - p and log p, and sums over other classes."""
 
     value_only = True
     mass: Number = 1.0
-    logp: Tensor
-    """The label's log p."""
-    log_total: Tensor
-    """log sum_k exp(z_k - max z), exact for every lead of the label."""
+    logp: Tensor  # the label's log p
+    log_total: Tensor  # log sum_k exp(z_k - max z), exact for every lead of the label
 
     def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None = None):
-        """Args:
-        behind: the label's score minus the largest one, shape (N, 1, ...).
-        others: the sum of exp(z - max z) over the other classes, in the same shape.
-        classes: the number of classes.
-        scores: the scores, if classes may be masked out. Then each example has its number of classes.
+        """Read the label's score minus the largest one, and the sum of exp(z - max z) over the other classes.
+
+        ``scores`` are given if classes may be masked out. Then each example has its number of classes.
         """
         label = behind.exp()
         self.behind, self.others = behind, others
         self.inverse = (label + others).reciprocal_()
         self.p, self.miss = label.mul_(self.inverse), others * self.inverse
-        self.rest: dict[Potential, Tensor] = {}
-        self.classes: Number = classes if scores is None else scores.count
-        self.scores = scores
+        self.rest, self.scores = {}, scores
+        self.classes = classes if scores is None else scores.count
         self._slopes: dict[Potential, Number] = {}
 
     def __getattr__(self, name: str) -> Tensor:
@@ -59,11 +54,6 @@ class AtLabel(Probability):
         self.log_total = self.behind.expm1().add_(self.others).log1p_()
         self.logp = self.behind - self.log_total
         return self.logp if name == "logp" else self.log_total
-
-    @property
-    def zero(self) -> Tensor:
-        """A zero for each example."""
-        return torch.zeros_like(self.miss)
 
     def number(self, x: float) -> Tensor:
         return constant(x, self.p.dtype)
@@ -98,11 +88,8 @@ def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | Non
     return torch.add(x, y, alpha=factor, out=out)
 
 
-class LabelKernel:
+class LabelKernel(Kernel):
     """The kernel of losses that read the label's probability, and terms linear in the scores."""
-
-    squares: ClassVar = False
-    scratch: ClassVar = 0
 
     def __init__(self, form: Form, classes: int):
         self.partials = form.partials
@@ -137,27 +124,16 @@ class LabelKernel:
 
 @dataclass
 class Everywhere:
-    """The classes of a block, as a sum over all classes but the label reads them.
+    """The classes of a block. ``logp`` and ``e`` are 0 at the label, and where classes are masked out."""
 
-    ``logp`` and ``e`` are 0 at the label, and where classes are masked out.
-    """
-
-    logp: Tensor
-    """log p of every class."""
-    e: Tensor
-    """exp(z - max z) of every class."""
-    inverse: Tensor
-    """``e * inverse`` is p."""
-    y: Tensor
-    """The labels."""
-    zero: Tensor
-    """Zeros of the shape of the labels."""
-    scratch: Tensor
-    """A tensor that each sum may overwrite."""
-    others: Number
-    """How many classes are present besides the label."""
-    absent: Tensor | None
-    """Which classes are masked out; None if none is."""
+    logp: Tensor  # log p of every class
+    e: Tensor  # exp(z - max z) of every class
+    inverse: Tensor  # ``e * inverse`` is p
+    y: Tensor  # the labels
+    zero: Tensor  # zeros of the shape of the labels
+    scratch: Tensor  # a tensor that each sum may overwrite
+    others: Number  # how many classes are present besides the label
+    absent: Tensor | None  # which classes are masked out; None if none is
     _total_logp: Tensor | None = None
 
     @property
@@ -176,12 +152,9 @@ class Everywhere:
 class Swept(NamedTuple):
     """The sums of a potential phi over all classes but the label."""
 
-    total: Tensor
-    """The sum of phi."""
-    fall: Number
-    """-phi' of every class, 0 at the label; one number if all classes agree."""
-    fall_total: Number
-    """The sum of -phi'."""
+    total: Tensor  # the sum of phi
+    fall: Number  # -phi' of every class, 0 at the label; one number if all classes agree
+    fall_total: Number  # the sum of -phi'
 
 
 def sweep(potential: Potential, power: Power | None, at: Everywhere, fall: Tensor) -> Swept:
@@ -246,12 +219,10 @@ def falls_to_the_end(potential: Potential) -> bool:
     return not isinstance(potential, (CEPotential, FocalPotential))
 
 
-class SumsKernel:
+class SumsKernel(Kernel):
     """The kernel of a loss at labels that reads sums."""
 
-    shows_masks: ClassVar = False
-    squares: ClassVar = False
-    adds: ClassVar = True
+    adds = True
 
     def __init__(self, form: Form):
         self.partials = form.partials

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from symloss.losses.kernels.job import Job, class_mean
+from symloss.losses.kernels.job import Job, Kernel, class_mean
 from symloss.losses.kernels.unit import length
 
 
-@dataclass
-class LinearKernel:
+class LinearKernel(Kernel):
     """The kernel of factor * (mean_k z_k - z_y)."""
 
-    factor: float
-    shows_masks: ClassVar = True
-    squares: ClassVar = False
-    adds: ClassVar = True
-    scratch: ClassVar = 1
+    shows_masks, adds, scratch = True, True, 1
+
+    def __init__(self, factor: float):
+        self.factor = factor
 
     def __call__(self, job: Job) -> Tensor:
         z, y, share, out, (differences,), scores, _, _ = job
@@ -36,20 +31,16 @@ class LinearKernel:
         return values if self.factor == 1 else values.mul_(self.factor)
 
 
-@dataclass
-class UnitLinearKernel:
+class UnitLinearKernel(Kernel):
     """The kernel of factor * (mean_k u_k - u_y) with u = z / (temperature max(|z|, eps)).
 
     Its gradient is a multiple of z plus one constant for the label and one for all other classes.
     """
 
-    factor: float
-    temperature: float
-    eps: float
-    shows_masks: ClassVar = False
-    squares: ClassVar = True
-    adds: ClassVar = False
-    scratch: ClassVar = 0
+    squares = True
+
+    def __init__(self, factor: float, temperature: float, eps: float):
+        self.factor, self.temperature, self.eps = factor, temperature, eps
 
     def __call__(self, job: Job) -> Tensor:
         z, y, _, out, _, scores, _, _ = job

@@ -8,13 +8,13 @@ score leads, its log p and its gradient are collected from the other classes, si
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from symloss.losses.kernels.forms import Form, Number, Partials
-from symloss.losses.kernels.job import Job
+from symloss.losses.kernels.forms import Form, Number, Partials, Reading
+from symloss.losses.kernels.job import Job, Kernel
 from symloss.losses.kernels.labels import fill, fill_by_formula
 from symloss.losses.logits import Scores
 from symloss.losses.potentials import CEPotential, Potential
@@ -47,30 +47,19 @@ def leaders(e: Tensor, total: Tensor) -> Leaders | None:
 
 
 @dataclass
-class AtTarget:
+class AtTarget(Reading):
     """What a loss reads at targets: sums over classes, weighted by the target and not."""
 
-    t: Tensor
-    """The weight of each class."""
-    logp: Tensor
-    """log p of every class, and 0 where classes are masked out."""
-    p: Tensor
-    """The probabilities."""
-    work: Tensor
-    """A tensor that each potential may overwrite."""
+    t: Tensor  # the weight of each class
+    logp: Tensor  # log p of every class, and 0 where classes are masked out
+    p: Tensor  # the probabilities
+    work: Tensor  # a tensor that each potential may overwrite
     mass: Number
     classes: Number
     scores: Scores | None
-    leads: bool
-    """Whether a score leads somewhere, or may, so that only the formula of a potential keeps its digits."""
-    values: dict[Potential, Tensor] = field(default_factory=dict)
-    """sum_k t_k phi(l_k), by potential."""
+    leads: bool  # whether a score leads somewhere, or may, so that only the formula of a potential keeps its digits
+    values: dict[Potential, Tensor] = field(default_factory=dict)  # sum_k t_k phi(l_k), by potential
     rest: dict[Potential, Tensor] = field(default_factory=dict)
-
-    @property
-    def zero(self) -> Tensor:
-        """A zero for each example."""
-        return torch.zeros_like(self.logp[:, :1])
 
     def read(self, potential: Potential) -> Tensor:
         """Return sum_k t_k phi(l_k)."""
@@ -107,17 +96,10 @@ class AtTarget:
         return x if self.scores is None else x.masked_fill_(~self.scores.present, 0.0)
 
 
-class SoftKernel:
-    """The kernel of a loss at weights of classes, which may be negative and need not sum to 1.
+class SoftKernel(Kernel):
+    """The kernel of a loss at weights of classes, which may be negative and need not sum to 1."""
 
-    Args:
-        form: the form of the loss.
-        sums_to_one: whether the weights of each example sum to 1, as probabilities do.
-    """
-
-    shows_masks: ClassVar = False
-    squares: ClassVar = False
-    adds: ClassVar = True
+    adds = True
 
     def __init__(self, form: Form, sums_to_one: bool):
         self.partials, self.summed, self.sums_to_one = form.partials, form.summed, sums_to_one

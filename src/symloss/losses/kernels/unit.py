@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,21 +26,14 @@ class Unit(NamedTuple):
 class Length(NamedTuple):
     """The length of score vectors, max(norm, eps), as a product that cannot overflow: length = size * root."""
 
-    ratio: Tensor
-    """The scores divided by size. If no square overflows, size is 1."""
-    root: Tensor
-    """The length divided by size."""
-    free: Tensor
-    """Whether the length is the norm, so that it depends on the scores."""
-    share: Tensor
-    """The shares of the examples, divided by the length."""
+    ratio: Tensor  # The scores divided by size. If no square overflows, size is 1.
+    root: Tensor  # the length divided by size
+    free: Tensor  # whether the length is the norm, so that it depends on the scores
+    share: Tensor  # the shares of the examples, divided by the length
 
 
 def length(job: Job, eps: float, out: Tensor) -> Length:
-    """Return the lengths of the score vectors of a job.
-
-    If squares may overflow, or may vanish because eps is tiny, the ratio is written to ``out``.
-    """
+    """Return the lengths. If squares may overflow, or vanish because eps is tiny, the ratio is written to ``out``."""
     z, scores = job.z, job.scores
     finite = z if scores is None else torch.where(scores.present, z, 0.0)
     if job.norm is not None and eps > torch.finfo(z.dtype).tiny ** 0.4:
@@ -53,20 +45,13 @@ def length(job: Job, eps: float, out: Tensor) -> Length:
     return Length(out, root, norm >= 1, (job.share / root).div_(size))
 
 
-@dataclass
-class UnitKernel:
+class UnitKernel(Kernel):
     """A kernel of the scores z / (temperature max(|z|, eps)). It turns the gradient into one of z."""
 
-    kernel: Kernel
-    temperature: float
-    eps: float
-    scratch: int = field(init=False)
-    shows_masks: ClassVar = False
-    squares: ClassVar = True
-    adds: ClassVar = False
+    squares = True
 
-    def __post_init__(self) -> None:
-        self.scratch = 2 + self.kernel.scratch
+    def __init__(self, kernel: Kernel, temperature: float, eps: float):
+        self.kernel, self.temperature, self.eps, self.scratch = kernel, temperature, eps, 2 + kernel.scratch
 
     def __call__(self, job: Job) -> Tensor:
         _, y, _, out, (unit, work, *for_kernel), scores, _, _ = job
@@ -84,19 +69,11 @@ class UnitKernel:
         return values
 
 
-@dataclass
-class CappedKernel:
+class CappedKernel(Kernel):
     """A kernel of the scores cap * tanh(z / cap). It turns the gradient into one of z."""
 
-    kernel: Kernel
-    cap: float
-    scratch: int = field(init=False)
-    shows_masks: ClassVar = False
-    squares: ClassVar = False
-    adds: ClassVar = False
-
-    def __post_init__(self) -> None:
-        self.scratch = 1 + self.kernel.scratch
+    def __init__(self, kernel: Kernel, cap: float):
+        self.kernel, self.cap, self.scratch = kernel, cap, 1 + kernel.scratch
 
     def __call__(self, job: Job) -> Tensor:
         z, y, share, out, (capped, *for_kernel), scores, _, _ = job
