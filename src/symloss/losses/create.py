@@ -11,7 +11,7 @@ from symloss.losses.catalogue import LOSSES, RECORDS
 from symloss.losses.criterion import Criterion
 from symloss.losses.deviations import deviate
 from symloss.losses.record import Record
-from symloss.losses.spec import OPERATORS, Applied, Imported, Named, Total, Tree, parse, tree_of
+from symloss.losses.spec import OPERATORS, Total, Tree, parse, tree_of
 from symloss.losses.wrapped import as_loss
 from symloss.own_code import load
 
@@ -67,10 +67,10 @@ def create_loss(spec: str, **options: Any) -> Criterion:
 def describe(name: str) -> Record:
     """The record of a loss, by its name as ``parse`` returns it. An expression gets a record of its own."""
     tree = tree_of(name)
-    if isinstance(tree, Named):
+    composed = isinstance(tree, Total) or tree.inner is not None
+    if not composed and ":" not in name:
         return find(name)
-    source = "your own" if isinstance(tree, Imported) else "composed"
-    return Record(name, name, source, lambda: build(tree))
+    return Record(name, name, "composed" if composed else "your own", lambda: build(tree))
 
 
 def find(name: str) -> Record:
@@ -86,20 +86,16 @@ def find(name: str) -> Record:
 
 def build(tree: Tree) -> Loss:
     """The expression of the algebra that a spec describes. It imports the user's code from the working folder."""
-    if isinstance(tree, Imported):
-        return as_loss(load(str(tree), "loss", "a function or module of (input, target)"))
     if isinstance(tree, Total):
         first, *others = (factor * build(term) for factor, term in tree.terms)
         return sum(others, first)
-    inner = [build(tree.inner)] if isinstance(tree, Applied) else []
+    if ":" in tree.name:
+        return as_loss(load(tree.name, "loss", "a function or module of (input, target)"))
+    inner = None if tree.inner is None else build(tree.inner)
     try:
-        return OPERATORS[tree.operator].build(*inner, **tree.arguments) if isinstance(tree, Applied) else _named(tree)
+        return create_loss(str(tree)).loss if inner is None else OPERATORS[tree.name][0](inner, **tree.values)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{error} (in {checks.shortened(str(tree))})") from None
-
-
-def _named(tree: Named) -> Loss:
-    return create_loss(str(tree)).loss
 
 
 def _preset(record: Record, name: str | None) -> dict[str, Any]:
