@@ -50,13 +50,14 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     """
     name, keywords = parse(spec)
     for key in keywords.keys() & options.keys():
-        inside, outside = checks.brief(keywords[key]), checks.brief(options[key])
-        raise TypeError(f"{key} is given twice: {inside} in {checks.brief(spec)} and {outside} as a keyword")
-    keywords |= options
-    record = describe(name)
-    deviation = keywords.pop("deviation", None)
-    preset = keywords.pop("preset", None)
-    values = record.overridden(_preset(record, preset), keywords)
+        raise TypeError(f"{key} is given twice, in {checks.brief(spec)} and as a keyword; pass it once")
+    record, values = describe(name), keywords | options
+    preset, deviation = values.pop("preset", None), values.pop("deviation", None)
+    if preset is not None:
+        if preset not in list(record.presets):  # a list, because what was passed may have no hash
+            known = ", ".join(record.presets) or "none"
+            raise ValueError(f"{checks.shortened(name)} has no preset {checks.brief(preset)}; its presets are: {known}")
+        values = record.overridden(record.presets[preset].values, values)
     record.refuse_unknown(values, extra=("preset", "deviation"))
     loss = LOSSES[name](**values) if name in LOSSES else Criterion(record.loss(), **values)
     if deviation is not None:
@@ -96,13 +97,3 @@ def build(tree: Tree) -> Loss:
         return create_loss(str(tree)).loss if inner is None else OPERATORS[tree.name][0](inner, **tree.values)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{error} (in {checks.shortened(str(tree))})") from None
-
-
-def _preset(record: Record, name: str | None) -> dict[str, Any]:
-    if name is None:
-        return {}
-    if not isinstance(name, str) or name not in record.presets:
-        known = ", ".join(record.presets) or "none"
-        shown = checks.shortened(record.name)
-        raise ValueError(f"{shown} has no preset {checks.brief(name)}; its presets are: {known}")
-    return dict(record.presets[name].values)

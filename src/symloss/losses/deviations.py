@@ -5,7 +5,6 @@ A deviation has a name, and is never a default.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,13 +24,10 @@ class HeldFocal(Potential):
     gamma: float
 
     def phi(self, logp: Tensor) -> Tensor:
-        return self._factor(logp).detach() * -logp
+        return self.derivative(logp).detach() * logp
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return -self._factor(logp)
-
-    def _factor(self, logp: Tensor) -> Tensor:
-        return one_minus_exp(logp).pow(self.gamma)
+        return -one_minus_exp(logp).pow(self.gamma)
 
 
 @dataclass(frozen=True)
@@ -48,31 +44,16 @@ class Clamped(Potential):
         return torch.where(logp > math.log(self.p_min), self.inner.derivative(logp), 0.0)
 
 
-def _held(leaf: Loss) -> Loss:
-    return HeldFocal(leaf.gamma) if isinstance(leaf, FocalPotential) else leaf
-
-
-def _clamped(leaf: Loss) -> Loss:
-    return Clamped(leaf) if isinstance(leaf, Potential) else leaf
-
-
-def _doubled(leaf: Loss) -> Loss:
-    return dataclasses.replace(leaf, scale=2.0) if leaf == MAEPotential() and isinstance(leaf, MAEPotential) else leaf
-
-
 DEVIATIONS: dict[str, Callable[[Loss], Loss]] = {
-    "held-focal-factor": _held,
-    "clamped-probability": _clamped,
-    "doubled-mae": _doubled,
+    "held-focal-factor": lambda leaf: HeldFocal(leaf.gamma) if isinstance(leaf, FocalPotential) else leaf,
+    "clamped-probability": lambda leaf: Clamped(leaf) if isinstance(leaf, Potential) else leaf,
+    "doubled-mae": lambda leaf: MAEPotential(scale=2.0) if leaf == MAEPotential() else leaf,
 }
+"""What each deviation makes of a loss that is made of no others."""
 
 
 def deviate(loss: Loss, name: str) -> Loss:
-    """The loss with a deviation of a public implementation.
-
-    Args:
-        loss: an expression of the algebra.
-        name: ``held-focal-factor``, ``clamped-probability`` (at 1e-7) or ``doubled-mae``.
+    """The loss with a deviation: ``held-focal-factor``, ``clamped-probability`` (at 1e-7) or ``doubled-mae``.
 
     >>> deviate(MAEPotential(), "doubled-mae")
     2.0 * MAE()

@@ -37,11 +37,8 @@ def looks_at(tensor: Tensor) -> bool:
 
 def is_eager() -> bool:
     """Whether nothing is being traced or transformed, and no forward-mode derivatives are being taken."""
-    return not (
-        torch.compiler.is_compiling()
-        or _transforms_active()
-        or getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
-    )
+    tracing = torch.compiler.is_compiling() or _transforms_active()
+    return not tracing and getattr(torch.autograd.forward_ad, "_current_level", 0) < 0
 
 
 def class_dim(scores: Tensor) -> int:
@@ -51,12 +48,8 @@ def class_dim(scores: Tensor) -> int:
 
 def renamings(classes: int) -> list[Tensor]:
     """A transposition and the full cycle of the classes. They generate all permutations."""
-    cycle = torch.arange(1, classes + 1) % classes
-    if classes == 2:
-        return [cycle]
-    swap = torch.arange(classes)
-    swap[:2] = torch.tensor([1, 0])
-    return [swap, cycle]
+    swap, cycle = torch.tensor([1, 0, *range(2, classes)]), torch.arange(1, classes + 1) % classes
+    return [cycle] if classes == 2 else [swap, cycle]
 
 
 def scores(value: object) -> None:
@@ -66,9 +59,8 @@ def scores(value: object) -> None:
     if not value.is_floating_point():
         raise TypeError(f"input must hold floating-point scores; got {value.dtype}")
     if value.dim() == 0 or value.shape[class_dim(value)] == 0:
-        raise ValueError(
-            f"input must have shape (C,), (N, C) or (N, C, d1, ...) with at least one class; got {tuple(value.shape)}"
-        )
+        shapes = "(C,), (N, C) or (N, C, d1, ...) with at least one class"
+        raise ValueError(f"input must have shape {shapes}; got {tuple(value.shape)}")
 
 
 def is_soft(input: Tensor, target: object) -> bool:
@@ -81,18 +73,14 @@ def is_soft(input: Tensor, target: object) -> bool:
     hard_shape = shape[:0] if len(shape) == 1 else shape[:1] + shape[2:]
     if target.is_floating_point():
         if target.shape != shape:
-            raise ValueError(
-                f"target of probabilities must have the input's shape {tuple(shape)}; "
-                f"got {tuple(target.shape)} (class indices must be integers)"
-            )
+            wanted = f"target of probabilities must have the input's shape {tuple(shape)}"
+            raise ValueError(f"{wanted}; got {tuple(target.shape)} (class indices must be integers)")
         return True
     if target.dtype == torch.bool or target.is_complex():
         raise TypeError(f"target must hold integer labels or floating-point probabilities; got {target.dtype}")
     if target.shape != hard_shape:
-        raise ValueError(
-            f"target must have shape {tuple(hard_shape)} for class indices with input of shape "
-            f"{tuple(shape)}; got {tuple(target.shape)}" + (SINGLE_LOGIT if target.shape == shape else "")
-        )
+        wanted = f"target must have shape {tuple(hard_shape)} for class indices with input of shape {tuple(shape)}"
+        raise ValueError(f"{wanted}; got {tuple(target.shape)}" + (SINGLE_LOGIT if target.shape == shape else ""))
     return False
 
 
@@ -117,10 +105,9 @@ def labels(target: Tensor, classes: int, ignore_index: int) -> None:
         return
     wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
     if wrong.numel():
-        raise IndexError(
-            f"target holds the label {int(wrong[0])}; with {classes} classes labels are 0 to {classes - 1} "
-            f"(or ignore_index, {ignore_index})" + (SINGLE_LOGIT if classes == 1 else "")
-        )
+        allowed = f"with {classes} classes labels are 0 to {classes - 1} (or ignore_index, {ignore_index})"
+        hint = SINGLE_LOGIT if classes == 1 else ""
+        raise IndexError(f"target holds the label {int(wrong[0])}; {allowed}{hint}")
 
 
 def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> None:
@@ -142,9 +129,9 @@ def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
     ends = target.sum(dim).aminmax()
     if float(target.amin()) >= 0 and float(ends.min) > 1 - 5e-5 and float(ends.max) < 1 + 5e-5:
         return  # which is quick to see, and a more exact sum agrees
+    wanted = f"{argument} must hold probabilities"
     if not bool((target >= 0).all()):
-        worst = float(target.min())
-        raise ValueError(f"{argument} must hold probabilities of at least 0; got {worst:g}")
+        raise ValueError(f"{wanted} of at least 0; got {float(target.min()):g}")
     total = target.sum(dim, dtype=torch.float64)
     # Half precision rounds each of the C entries by up to its eps.
     tolerance = max(1e-4, 4 * torch.finfo(target.dtype).eps)
@@ -152,9 +139,7 @@ def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
     if bool((off > tolerance).any()):
         worst = float(total.flatten()[off.flatten().argmax()])
         hint = SINGLE_LOGIT if target.shape[dim] == 1 else ""
-        raise ValueError(
-            f"{argument} must hold probabilities that sum to 1 over the classes; got a sum of {worst:g}{hint}"
-        )
+        raise ValueError(f"{wanted} that sum to 1 over the classes; got a sum of {worst:g}{hint}")
 
 
 def class_vector(argument: str, value: object, classes: int | None = None) -> None:

@@ -8,6 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,8 +66,8 @@ class Wrapped(Loss):
         if torch.compiler.is_compiling():
             values = self.copy_for_graphs(rows, labels)
         else:
-            with own_code(_name(self.function)), _unreduced(self.function) as function:
-                values = function(rows, labels)
+            with own_code(_name(self.function)), _unreduced(self.modules):
+                values = (self.function if self.modules else self.copy_for_graphs)(rows, labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
             returned = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(
@@ -76,7 +77,13 @@ class Wrapped(Loss):
         return values
 
     def first_order(self, s: Scores) -> FirstOrder:
-        return first_order_by_autograd(lambda z: self._every(z, -1), s)
+        # The gradient at zero scores is projected on that of the unhinged loss. Both numbers are means over the labels.
+        zero = torch.zeros(s.classes, dtype=s.z.dtype, device=s.z.device)
+        jacobian = torch.func.jacrev(lambda z: self._every(z, -1))(zero)
+        at_label, everywhere = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
+        slope = (everywhere - at_label) / (1 - 1 / s.classes)
+        ones = torch.ones_like(s.count)
+        return FirstOrder(self._every(zero, -1).mean() * ones, slope * ones)
 
 
 def as_loss(loss: object) -> Loss:
@@ -88,53 +95,38 @@ def as_loss(loss: object) -> Loss:
     return loss if isinstance(loss, Loss) else Wrapped(loss)  # type: ignore[arg-type]
 
 
-def first_order_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> FirstOrder:
-    """Value and slope at zero scores of any differentiable loss.
-
-    The gradient is projected on that of the unhinged loss. Both numbers are means over the labels.
-
-    Args:
-        per_class: the values (C,) at every label, as a function of scores (C,).
-        s: scores, which say how many classes and examples there are.
-    """
-    zero = torch.zeros(s.classes, dtype=s.z.dtype, device=s.z.device)
-    jacobian = torch.func.jacrev(per_class)(zero)
-    at_label, everywhere = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
-    slope = (everywhere - at_label) / (1 - 1 / s.classes)
-    return FirstOrder(per_class(zero).mean() * torch.ones_like(s.count), slope * torch.ones_like(s.count))
-
-
 def _name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-EACH = {"reduction": "none", "ignore_index": -100}
+EACH: dict[str, Any] = {"reduction": "none", "ignore_index": -100}
 """The attributes with which a module returns one value for each example and ignores no label."""
 
 
 @contextlib.contextmanager
-def _unreduced(function: Callable[..., Tensor]) -> Iterator[Callable[..., Tensor]]:
-    """Yield the same loss with one value for each example. A module is changed inside ``with``, and keeps its state."""
-    if not isinstance(function, nn.Module):
-        yield unreduced_copy(function)
-        return
-    before = {name: getattr(function, name) for name in EACH if hasattr(function, name)}
+def _unreduced(modules: tuple[nn.Module, ...]) -> Iterator[None]:
+    """Let modules return one value for each example inside ``with``. They keep their state."""
+    before = [_replaced(module, EACH) for module in modules]
     try:
-        for name in before:
-            setattr(function, name, EACH[name])
-        yield function
+        yield
     finally:
-        for name, value in before.items():
-            setattr(function, name, value)
+        for module, values in zip(modules, before, strict=True):
+            _replaced(module, values)
+
+
+def _replaced(module: nn.Module, values: dict[str, Any]) -> dict[str, Any]:
+    """Set those attributes that a module has, and return their values before."""
+    before = {name: getattr(module, name) for name in values if hasattr(module, name)}
+    for name in before:
+        setattr(module, name, values[name])
+    return before
 
 
 def unreduced_copy(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the same loss with one value for each example. A module is copied."""
     if isinstance(function, nn.Module):
         twin = copy.copy(function)
-        for name, value in EACH.items():
-            if hasattr(twin, name):
-                setattr(twin, name, value)
+        _replaced(twin, EACH)
         return twin
     try:
         takes_reduction = "reduction" in inspect.signature(function).parameters
