@@ -95,7 +95,7 @@ def test_options_that_need_more(options, ingredients):
 
 
 def test_wrong_arguments():
-    with refused(TypeError, "spec must be", "got int"):
+    with refused(TypeError, "loss must be a Loss", "got int"):
         symloss.of_logp(3)
     with refused(TypeError, "options ['q'] need the name of a loss", "GCE(q=0.5)"):
         symloss.of_logp(GCEPotential(0.5), q=0.7)

@@ -75,11 +75,7 @@ def describe(name: str) -> Record:
 
 
 def find(name: str) -> Record:
-    """The record of a loss of the catalogue; an error with the nearest name where there is none.
-
-    >>> find("sgce").formula
-    '(mean_k p_k^q - p_y^q) / q'
-    """
+    """The record of a loss of the catalogue; an error with the nearest name where there is none."""
     if name not in RECORDS:
         raise ValueError(f"there is no loss named {checks.brief(name)}; {checks.nearest(name, RECORDS)}")
     return RECORDS[name]

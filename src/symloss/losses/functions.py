@@ -9,7 +9,6 @@ from typing import Any, Concatenate, ParamSpec, cast
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import Loss
 from symloss.losses.criterion import Criterion, numbers, scaled, score_map
 from symloss.losses.evaluate import Options, evaluate
 from symloss.losses.record import Record
@@ -53,7 +52,6 @@ def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
     """The same function with a cache. It is called without the cache if an argument cannot be a key."""
     cached = functools.lru_cache(maxsize=256, typed=True)(build)
 
-    @functools.wraps(build)
     def look_up(*args: Any, **options: Any) -> Any:
         if torch.compiler.is_compiling():
             return build(*args, **options)
@@ -65,9 +63,5 @@ def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
     return look_up
 
 
-@_remembered
-def _expression(record: Record, scale: str | None, **values: float | None) -> Loss:
-    return scaled(record.loss(**values), scale)
-
-
+_expression = _remembered(lambda record, scale, **values: scaled(record.loss(**values), scale))
 _score_map = _remembered(score_map)

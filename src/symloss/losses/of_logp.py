@@ -26,13 +26,10 @@ ROUNDING, HALF_ROUNDING = 0.01, 0.5
 
 @dataclass(frozen=True, repr=False)
 class OfLogp:
-    """A loss as a function of the label's log-probabilities. :func:`of_logp` makes it.
-
-    Args:
-        terms: potentials, each with its factor. The loss is their sum.
-    """
+    """A loss as a function of the label's log-probabilities. :func:`of_logp` makes it."""
 
     terms: tuple[tuple[float, Potential], ...]
+    """Potentials with their factors. The loss is their sum."""
 
     def __call__(self, log_probs: Tensor) -> Tensor:
         """The loss of each entry, in the same shape."""
@@ -68,8 +65,6 @@ def of_logp(spec: str | Loss | Criterion, *, num_classes: int | None = None, **o
     """
     if num_classes is not None:
         checks.number("num_classes", num_classes, "[2, inf)", whole=True)
-    if not isinstance(spec, (str, Loss, Criterion)):
-        raise TypeError(f"spec must be a text such as 'gce:q=0.5', a Loss or a Criterion; got {type(spec).__name__}")
     if options and not isinstance(spec, str):
         raise TypeError(f"options {checks.brief([*options])} need the name of a loss; got {checks.brief(spec)}")
     criterion = create_loss(spec, **options) if isinstance(spec, str) else as_criterion(spec)

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import torch
 
-ALWAYS_PLAIN = os.environ.get("SYMLOSS_PLAIN", "0") not in ("", "0")
-"""Whether only the plain formulas are used in the whole program. The environment is read once, at import."""
-PLAIN: ContextVar[bool | None] = ContextVar("symloss_plain", default=ALWAYS_PLAIN)
-"""Whether only the plain formulas are used."""
+PLAIN: ContextVar[bool | None] = ContextVar(
+    "symloss_plain", default=os.environ.get("SYMLOSS_PLAIN", "0") not in ("", "0")
+)
+"""Whether only the plain formulas are used. The environment is read once, at import."""
 CHECKED: ContextVar[bool | None] = ContextVar("symloss_checked", default=None)
 """Whether values are looked at; None if it depends on the device."""
 

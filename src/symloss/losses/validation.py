@@ -14,10 +14,7 @@ _transforms_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_trans
 
 
 def can_look(*tensors: Tensor) -> bool:
-    """Whether Python may read the values: not while tracing, and not on a GPU, where it would have to wait.
-
-    ``symloss.checked()`` allows it on every device.
-    """
+    """Whether Python may read values: not while tracing; on a GPU, where it must wait, only inside ``checked()``."""
     if torch.compiler.is_compiling() or _transforms_active():
         return False
     wanted = CHECKED.get()
@@ -89,25 +86,24 @@ SINGLE_LOGIT = " (for one logit and binary labels use symloss.binary.MarginCrite
 
 
 def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
-    """Which examples are not ignored; None if all are known to count. Wrong labels raise an error."""
+    """Which examples are not ignored; None if all are known to count. Wrong labels raise an error, of torch's type."""
     if not can_look(target) or target.numel() == 0:
         return target != ignore_index
     low, high = (int(end) for end in target.aminmax())
     if low >= 0 and high < classes and not low <= ignore_index <= high:
         return None
-    labels(target, classes, ignore_index)
-    return target != ignore_index
-
-
-def labels(target: Tensor, classes: int, ignore_index: int) -> None:
-    """Raise an error unless every label is a class or ignore_index. The type of the error is that of torch."""
-    if not can_look(target) or target.numel() == 0:
-        return
-    wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
+    counted = target != ignore_index
+    wrong = target[((target < 0) | (target >= classes)) & counted]
     if wrong.numel():
         allowed = f"with {classes} classes labels are 0 to {classes - 1} (or ignore_index, {ignore_index})"
         hint = SINGLE_LOGIT if classes == 1 else ""
         raise IndexError(f"target holds the label {int(wrong[0])}; {allowed}{hint}")
+    return counted
+
+
+def labels(target: Tensor, classes: int, ignore_index: int) -> None:
+    """Raise an error unless every label is a class or ignore_index."""
+    kept(target, classes, ignore_index)
 
 
 def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> None:
@@ -116,10 +112,8 @@ def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> No
         return
     masked = (scores.gather(dim, target) == -torch.inf) & kept
     if bool(masked.any()):
-        raise ValueError(
-            f"target holds the label {int(target[masked][0])} where its score is -inf, that is, masked out; "
-            "a label must be a class that is present"
-        )
+        found = f"target holds the label {int(target[masked][0])} where its score is -inf, that is, masked out"
+        raise ValueError(f"{found}; a label must be a class that is present")
 
 
 def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
