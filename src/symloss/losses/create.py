@@ -11,7 +11,7 @@ from symloss.losses.catalogue import LOSSES, RECORDS
 from symloss.losses.criterion import Criterion
 from symloss.losses.deviations import deviate
 from symloss.losses.record import Record
-from symloss.losses.spec import OPERATORS, Total, Tree, parse, tree_of
+from symloss.losses.spec import OPERATORS, Tree, parse, tree_of
 from symloss.losses.wrapped import as_loss
 from symloss.own_code import load
 
@@ -68,10 +68,9 @@ def create_loss(spec: str, **options: Any) -> Criterion:
 def describe(name: str) -> Record:
     """The record of a loss, by its name as ``parse`` returns it. An expression gets a record of its own."""
     tree = tree_of(name)
-    composed = isinstance(tree, Total) or tree.inner is not None
-    if not composed and ":" not in name:
+    if not tree.terms and ":" not in name:
         return find(name)
-    return Record(name, name, "composed" if composed else "your own", lambda: build(tree))
+    return Record(name, name, "composed" if tree.terms else "your own", lambda: build(tree))
 
 
 def find(name: str) -> Record:
@@ -83,13 +82,14 @@ def find(name: str) -> Record:
 
 def build(tree: Tree) -> Loss:
     """The expression of the algebra that a spec describes. It imports the user's code from the working folder."""
-    if isinstance(tree, Total):
-        first, *others = (factor * build(term) for factor, term in tree.terms)
-        return sum(others, first)
-    if ":" in tree.name:
+    if not tree.terms and ":" in tree.name:
         return as_loss(load(tree.name, "loss", "a function or module of (input, target)"))
-    inner = None if tree.inner is None else build(tree.inner)
+    parts = [build(term) if factor == 1 else factor * build(term) for factor, term in tree.terms]
+    if not tree.name:
+        return sum(parts[1:], parts[0])
     try:
-        return create_loss(str(tree)).loss if inner is None else OPERATORS[tree.name][0](inner, **tree.values)
+        if not parts:
+            return create_loss(str(tree)).loss
+        return OPERATORS[tree.name][0](sum(parts[1:], parts[0]), **tree.values)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{error} (in {checks.shortened(str(tree))})") from None

@@ -56,49 +56,33 @@ _TOKEN = re.compile(r"""(?x)\s*(?:
 
 
 @dataclass(frozen=True)
-class One:
-    """A loss of the catalogue, ``module:name`` of the user's code, or an operator that is applied to a loss."""
+class Tree:
+    """A loss of the catalogue, ``module:name`` of the user's code, an operator or, without a name, a sum."""
 
     name: str
     values: dict[str, Any] = field(default_factory=dict)
-    inner: Tree | None = None
+    terms: tuple[tuple[float, Tree], ...] = ()
+    """The parts of a sum, or of the loss to which an operator is applied, with their factors."""
 
     def __str__(self) -> str:
-        if self.inner is None:
+        if not self.terms:
             return write(self.name, self.values)
-        last = self.inner
-        while isinstance(last, Total):
-            last = last.terms[-1][1]
+        text = ""
+        for number, term in self.terms:
+            sign, factor = (" - " if number < 0 else " + ", abs(number)) if text else ("", number)
+            shown = int(factor) if factor.is_integer() and abs(factor) < 1e15 else factor
+            part = str(term) if term.name else f"({term})"
+            text += sign + part if factor == 1 else f"{sign}{shown}*{part}"
         # Behind a colon the last loss would read arguments of the operator that are parameters of its own too.
-        taken = last.values and not self.values.keys().isdisjoint(last.free)
-        return f"{self.name}({', '.join([f'({self.inner})' if taken else str(self.inner), *_items(self.values)])})"
+        taken = term.values and not self.values.keys().isdisjoint(term.free)
+        inner = f"({text})" if taken else text
+        return f"{self.name}({', '.join([inner, *_items(self.values)])})" if self.name else text
 
     @property
     def free(self) -> list[str]:
         """The parameters that have no value yet."""
         known = (*RECORDS[self.name].defaults, "preset", "deviation") if self.name in RECORDS else ()
         return [key for key in known if key not in self.values]
-
-
-@dataclass(frozen=True)
-class Total:
-    """A weighted sum of losses."""
-
-    terms: tuple[tuple[float, Tree], ...]
-
-    def __str__(self) -> str:
-        text = ""
-        for number, term in self.terms:
-            sign, factor = (" - " if number < 0 else " + ", abs(number)) if text else ("", number)
-            shown = int(factor) if factor.is_integer() and abs(factor) < 1e15 else factor
-            text += (
-                sign + ("" if factor == 1 else f"{shown}*") + (f"({term})" if isinstance(term, Total) else str(term))
-            )
-        return text
-
-
-Tree = One | Total
-"""A spec as a tree."""
 
 
 def _items(values: Mapping[str, Any]) -> Iterator[str]:
@@ -118,7 +102,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(spec, str):
         raise TypeError(f"spec must be a string such as 'gce:q=0.7'; got {checks.brief(spec)}")
     tree, values = _read(spec)
-    if isinstance(tree, One) and tree.inner is None:
+    if not tree.terms:
         return tree.name, tree.values | values
     return str(tree), dict(values)
 
@@ -131,7 +115,7 @@ def write(name: str, values: Mapping[str, Any]) -> str:
     """
     if not values:
         return name
-    bare = isinstance(tree := tree_of(name), One) and ":" not in tree.name
+    bare = tree_of(name).name and ":" not in tree_of(name).name
     return f"{name if bare else f'({name})'}:{','.join(_items(values))}"
 
 
@@ -161,7 +145,7 @@ class _Reader:
 
     def __init__(self, text: str):
         self.text, self.tokens = text, list(_TOKEN.finditer(text))[::-1]  # the next token comes last
-        self.last = One("")  # the loss of the catalogue that was read last
+        self.last = Tree("")  # the loss of the catalogue that was read last
         self.options: dict[str, Any] = {}  # those of the whole that stand inside the brackets of the outermost operator
 
     def sum(self, depth: int) -> Tree:
@@ -174,17 +158,17 @@ class _Reader:
                 raise self._error("a factor must be finite", start)
             terms.append((-factor if sign == "-" else factor, self._one(depth)))
             sign = "" if self.options else self._take("sign")
-        return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else Total(tuple(terms))
+        return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else Tree("", {}, tuple(terms))
 
     def _one(self, depth: int) -> Tree:
         start, name = self.tokens[-1], self._take("name")
         if self._take("open"):
             return self._bracketed(name, start, depth)
         if name in RECORDS:
-            self.last = One(name, self._keywords(One(name).free) if self.tokens[-1]["before"] == ":" else {})
+            self.last = Tree(name, self._keywords(Tree(name).free) if self.tokens[-1]["before"] == ":" else {})
             return self.last
         if all(map(str.isidentifier, name.split("."))) and (attribute := self._take("attribute")):
-            return One(f"{name}:{attribute}")
+            return Tree(f"{name}:{attribute}")
         raise self._error(f"expected a loss; {checks.nearest(name, RECORDS)}", start)
 
     def _bracketed(self, operator: str, start: re.Match[str], depth: int) -> Tree:
@@ -199,7 +183,7 @@ class _Reader:
             raise self._error("expected alpha=... after the loss; put brackets around a loss that has one too", start)
         self.options |= {key: value for key, value in values.items() if key in OPTIONS}
         own = {key: value for key, value in values.items() if key in arguments}
-        return One(operator, own, inner) if operator else inner
+        return Tree(operator, own, ((1.0, inner),) if inner.name else inner.terms) if operator else inner
 
     def closed(self, closing: str, keys: Collection[str]) -> dict[str, Any]:
         """Read key=value, ... up to the closing bracket or the end. Anything else raises an error."""
@@ -239,10 +223,10 @@ def _read(spec: str) -> tuple[Tree, dict[str, Any]]:
     *others, first = reader.tokens
     if first["name"] and all(each.lastgroup in ("item", "end") for each in others):
         reader.tokens.pop()  # create_loss refuses unknown names and keys, and here they need no position
-        return One(first["name"]), reader.closed("end", [each["key"] for each in others if each["key"]])
+        return Tree(first["name"]), reader.closed("end", [each["key"] for each in others if each["key"]])
     tree = reader.sum(0)
-    keys = [*OPTIONS, *tree.free] if isinstance(tree, One) else OPTIONS
-    return tree, reader.options | reader.closed("end", [key for key in keys if key not in reader.options])
+    keys = [key for key in (*OPTIONS, *tree.free) if key not in reader.options]
+    return tree, reader.options | reader.closed("end", keys)
 
 
 def _value(key: str, text: str) -> Any:

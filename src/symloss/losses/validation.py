@@ -51,10 +51,9 @@ def renamings(classes: int) -> list[Tensor]:
 
 def scores(value: object) -> None:
     """Raise an error unless this is a tensor of scores with at least one class."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"input must be a tensor of scores; got {type(value).__name__}")
-    if not value.is_floating_point():
-        raise TypeError(f"input must hold floating-point scores; got {value.dtype}")
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"input must be a floating-point tensor of scores; got {kind}")
     if value.dim() == 0 or value.shape[class_dim(value)] == 0:
         shapes = "(C,), (N, C) or (N, C, d1, ...) with at least one class"
         raise ValueError(f"input must have shape {shapes}; got {tuple(value.shape)}")
@@ -67,7 +66,6 @@ def is_soft(input: Tensor, target: object) -> bool:
         scores(input)
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor of labels or of probabilities; got {type(target).__name__}")
-    hard_shape = shape[:0] if len(shape) == 1 else shape[:1] + shape[2:]
     if target.is_floating_point():
         if target.shape != shape:
             wanted = f"target of probabilities must have the input's shape {tuple(shape)}"
@@ -75,6 +73,7 @@ def is_soft(input: Tensor, target: object) -> bool:
         return True
     if target.dtype == torch.bool or target.is_complex():
         raise TypeError(f"target must hold integer labels or floating-point probabilities; got {target.dtype}")
+    hard_shape = shape[:0] if len(shape) == 1 else shape[:1] + shape[2:]
     if target.shape != hard_shape:
         wanted = f"target must have shape {tuple(hard_shape)} for class indices with input of shape {tuple(shape)}"
         raise ValueError(f"{wanted}; got {tuple(target.shape)}" + (SINGLE_LOGIT if target.shape == shape else ""))
