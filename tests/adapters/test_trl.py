@@ -200,8 +200,8 @@ def test_a_warning_where_cross_entropy_learns_better(tmp_path):
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [
-        ("sgce", {}, "sgce needs the log-probabilities of all classes, because it subtracts the mean over labels"),
-        ("gce:normalize=l2", {}, "normalize='l2' changes"),
+        ("sgce", {}, "sgce needs more than the label's log-probability, because of symmetrize"),
+        ("gce:normalize=l2", {}, "because of normalize='l2'"),
         ("mae", {"loss_type": "dft"}, "loss_type must be 'nll'"),
         ("mae", {"label_smoothing_factor": 0.1}, "label_smoothing_factor must be 0"),
     ],

@@ -11,7 +11,7 @@ from symloss.losses.catalogue import LOSSES, RECORDS
 from symloss.losses.criterion import Criterion
 from symloss.losses.deviations import deviate
 from symloss.losses.record import Record
-from symloss.losses.spec import OPERATORS, Applied, Imported, Named, Total, Tree, parse, tree_of
+from symloss.losses.spec import OPERATORS, Tree, parse, tree_of
 from symloss.losses.wrapped import as_loss
 from symloss.own_code import load
 
@@ -50,13 +50,14 @@ def create_loss(spec: str, **options: Any) -> Criterion:
     """
     name, keywords = parse(spec)
     for key in keywords.keys() & options.keys():
-        inside, outside = checks.brief(keywords[key]), checks.brief(options[key])
-        raise TypeError(f"{key} is given twice: {inside} in {checks.brief(spec)} and {outside} as a keyword")
-    keywords |= options
-    record = describe(name)
-    deviation = keywords.pop("deviation", None)
-    preset = keywords.pop("preset", None)
-    values = record.overridden(_preset(record, preset), keywords)
+        raise TypeError(f"{key} is given twice, in {checks.brief(spec)} and as a keyword; pass it once")
+    record, values = describe(name), keywords | options
+    preset, deviation = values.pop("preset", None), values.pop("deviation", None)
+    if preset is not None:
+        if preset not in list(record.presets):  # a list, because what was passed may have no hash
+            known = ", ".join(record.presets) or "none"
+            raise ValueError(f"{checks.shortened(name)} has no preset {checks.brief(preset)}; its presets are: {known}")
+        values = record.overridden(record.presets[preset].values, values)
     record.refuse_unknown(values, extra=("preset", "deviation"))
     loss = LOSSES[name](**values) if name in LOSSES else Criterion(record.loss(), **values)
     if deviation is not None:
@@ -67,18 +68,13 @@ def create_loss(spec: str, **options: Any) -> Criterion:
 def describe(name: str) -> Record:
     """The record of a loss, by its name as ``parse`` returns it. An expression gets a record of its own."""
     tree = tree_of(name)
-    if isinstance(tree, Named):
+    if not tree.terms and ":" not in name:
         return find(name)
-    source = "your own" if isinstance(tree, Imported) else "composed"
-    return Record(name, source, lambda: build(tree))
+    return Record(name, "composed" if tree.terms else "your own", lambda: build(tree))
 
 
 def find(name: str) -> Record:
-    """The record of a loss of the catalogue; an error with the nearest name where there is none.
-
-    >>> find("sgce").formula
-    '(mean_k p_k^q - p_y^q) / q'
-    """
+    """The record of a loss of the catalogue; an error with the nearest name where there is none."""
     if name not in RECORDS:
         raise ValueError(f"there is no loss named {checks.brief(name)}; {checks.nearest(name, RECORDS)}")
     return RECORDS[name]
@@ -86,27 +82,14 @@ def find(name: str) -> Record:
 
 def build(tree: Tree) -> Loss:
     """The expression of the algebra that a spec describes. It imports the user's code from the working folder."""
-    if isinstance(tree, Imported):
-        return as_loss(load(str(tree), "loss", "a function or module of (input, target)"))
-    if isinstance(tree, Total):
-        first, *others = (factor * build(term) for factor, term in tree.terms)
-        return sum(others, first)
-    inner = [build(tree.inner)] if isinstance(tree, Applied) else []
+    if not tree.terms and ":" in tree.name:
+        return as_loss(load(tree.name, "loss", "a function or module of (input, target)"))
+    parts = [build(term) if factor == 1 else factor * build(term) for factor, term in tree.terms]
+    if not tree.name:
+        return sum(parts[1:], parts[0])
     try:
-        return OPERATORS[tree.operator].build(*inner, **tree.arguments) if isinstance(tree, Applied) else _named(tree)
+        if not parts:
+            return create_loss(str(tree)).loss
+        return OPERATORS[tree.name][0](sum(parts[1:], parts[0]), **tree.values)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{error} (in {checks.shortened(str(tree))})") from None
-
-
-def _named(tree: Named) -> Loss:
-    return create_loss(str(tree)).loss
-
-
-def _preset(record: Record, name: str | None) -> dict[str, Any]:
-    if name is None:
-        return {}
-    if not isinstance(name, str) or name not in record.presets:
-        known = ", ".join(record.presets) or "none"
-        shown = checks.shortened(record.name)
-        raise ValueError(f"{shown} has no preset {checks.brief(name)}; its presets are: {known}")
-    return dict(record.presets[name].values)

@@ -5,7 +5,6 @@ A deviation has a name, and is never a default.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,13 +24,10 @@ class HeldFocal(Potential):
     gamma: float
 
     def phi(self, logp: Tensor) -> Tensor:
-        return self._factor(logp).detach() * -logp
+        return self.derivative(logp).detach() * logp
 
     def derivative(self, logp: Tensor) -> Tensor:
-        return -self._factor(logp)
-
-    def _factor(self, logp: Tensor) -> Tensor:
-        return one_minus_exp(logp).pow(self.gamma)
+        return -one_minus_exp(logp).pow(self.gamma)
 
 
 @dataclass(frozen=True)
@@ -48,48 +44,26 @@ class Clamped(Potential):
         return torch.where(logp > math.log(self.p_min), self.inner.derivative(logp), 0.0)
 
 
-def _held(leaf: Loss) -> Loss:
-    return HeldFocal(leaf.gamma) if isinstance(leaf, FocalPotential) else leaf
-
-
-def _clamped(leaf: Loss) -> Loss:
-    return Clamped(leaf) if isinstance(leaf, Potential) else leaf
-
-
-def _doubled(leaf: Loss) -> Loss:
-    return dataclasses.replace(leaf, scale=2.0) if leaf == MAEPotential() and isinstance(leaf, MAEPotential) else leaf
-
-
 DEVIATIONS: dict[str, Callable[[Loss], Loss]] = {
-    "held-focal-factor": _held,
-    "clamped-probability": _clamped,
-    "doubled-mae": _doubled,
+    "held-focal-factor": lambda leaf: HeldFocal(leaf.gamma) if isinstance(leaf, FocalPotential) else leaf,
+    "clamped-probability": lambda leaf: Clamped(leaf) if isinstance(leaf, Potential) else leaf,
+    "doubled-mae": lambda leaf: MAEPotential(scale=2.0) if leaf == MAEPotential() else leaf,
 }
+"""What each deviation makes of a loss that is made of no others."""
 
 
 def deviate(loss: Loss, name: str) -> Loss:
-    """The loss with a deviation of a public implementation.
-
-    Args:
-        loss: an expression of the algebra.
-        name: ``held-focal-factor``, ``clamped-probability`` (at 1e-7) or ``doubled-mae``.
+    """The loss with a deviation: ``held-focal-factor``, ``clamped-probability`` (at 1e-7) or ``doubled-mae``.
 
     >>> deviate(MAEPotential(), "doubled-mae")
     2.0 * MAE()
     """
     checks.choice("deviation", name, DEVIATIONS)
     changed = loss.map(DEVIATIONS[name])
-    if _same(changed, loss):
+    # Labels from very improbable to nearly certain: a deviation must show in a value or a gradient.
+    points = torch.tensor([[lead, 0.5, -0.5, 0.0] for lead in (-40, -20, -8, -2, 0, 2, 8, 20)], dtype=torch.float64)
+    values = [each.per_class(points) for each in (loss, changed)]
+    gradients = [torch.func.vmap(torch.func.jacrev(each.per_class))(points) for each in (loss, changed)]
+    if all(torch.allclose(one, other, rtol=1e-9, atol=1e-12) for one, other in (values, gradients)):
         raise ValueError(f"deviation {name!r} changes nothing in {checks.brief(loss)}; leave it out")
     return changed
-
-
-def _same(one: Loss, other: Loss) -> bool:
-    """Whether two losses agree in value and gradient on labels from very improbable to nearly certain."""
-    points = torch.tensor([[lead, 0.5, -0.5, 0.0] for lead in (-40, -20, -8, -2, 0, 2, 8, 20)], dtype=torch.float64)
-
-    def behaviour(loss: Loss) -> Tensor:
-        gradients = torch.func.vmap(torch.func.jacrev(loss.per_class))(points)
-        return torch.cat([loss.per_class(points), gradients.flatten(1)], 1)
-
-    return torch.allclose(behaviour(one), behaviour(other), rtol=1e-9, atol=1e-12)

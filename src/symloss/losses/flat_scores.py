@@ -25,11 +25,6 @@ def warn_of_flat_scores(loss: Loss, score_map: Callable[[Tensor], Tensor], class
 
     No loss that is linear in the scores is warned about: it does not depend on probabilities, and to it the temperature
     is a factor. Nor is one that ``scale="ce"`` has given a larger gradient.
-
-    Args:
-        loss: an expression of the algebra.
-        score_map: the function of the scores that is applied first.
-        classes: the number of classes. Callers need not call for :data:`MANY` or fewer.
     """
     if classes <= MANY or torch.compiler.is_compiling() or not isinstance(score_map, UnitScores):
         return
@@ -37,8 +32,12 @@ def warn_of_flat_scores(loss: Loss, score_map: Callable[[Tensor], Tensor], class
     if temperature == "auto" or temperature < 1 or (kind := _kind(loss)) in _judged:
         return
     _judged.add(kind)
-    is_scaled, is_weak = isinstance(loss, UnitSlope), _is_weak(loss, classes)
-    if _is_linear(loss) or (is_scaled and is_weak):
+    bare = loss.inner if isinstance(loss, UnitSlope) else loss
+    try:
+        is_weak = abs(bare.slope(classes)) < 0.5
+    except NoSlopeError:
+        is_weak = False
+    if _is_linear(bare) or (is_weak and bare is not loss):
         return
     warnings.warn(
         f"normalize='l2' at temperature {temperature:g} makes {classes} classes nearly equally probable, so that "
@@ -48,19 +47,10 @@ def warn_of_flat_scores(loss: Loss, score_map: Callable[[Tensor], Tensor], class
     )
 
 
-def _is_weak(loss: Loss, classes: int) -> bool:
-    """Whether a loss, without ``scale="ce"``, has a much smaller slope than cross-entropy."""
-    try:
-        return abs((loss.inner if isinstance(loss, UnitSlope) else loss).slope(classes)) < 0.5
-    except NoSlopeError:
-        return False
-
-
 def _is_linear(loss: Loss) -> bool:
     """Whether a loss is linear in the scores."""
-    if isinstance(loss, Symmetrize):
-        return loss.affine
-    return bool(loss.children) and all(map(_is_linear, loss.children)) and loss.affine
+    linear_parts = bool(loss.children) and all(map(_is_linear, loss.children))
+    return loss.affine and (isinstance(loss, Symmetrize) or linear_parts)
 
 
 def _kind(loss: Loss) -> str:

@@ -9,8 +9,6 @@ from typing import Any, Concatenate, ParamSpec, cast
 import torch
 from torch import Tensor
 
-from symloss import checks
-from symloss.losses.algebra import Loss
 from symloss.losses.criterion import Criterion, numbers, scaled, score_map
 from symloss.losses.evaluate import Options, evaluate
 from symloss.losses.record import Record
@@ -23,9 +21,6 @@ def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tenso
 
     The function takes the parameters and options of the class as keywords.
 
-    Args:
-        loss: a class of the catalogue.
-
     >>> from symloss.losses.catalogue.probability import GCE
     >>> function(GCE)(torch.zeros(2, 4), torch.tensor([0, 3]), q=0.5)
     tensor(1.)
@@ -33,7 +28,14 @@ def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tenso
     record: Record = cast(Any, loss).record
 
     def call(input: Tensor, target: Tensor, *args: P.args, **keywords: P.kwargs) -> Tensor:
-        values, options = _split(record, args, keywords)
+        if len(args) > len(record.defaults):
+            known = len(record.defaults)
+            raise TypeError(f"{record.name} takes at most {known} parameters by position; got {len(args)}")
+        values, options = dict(zip(record.defaults, args, strict=False)), cast(dict[str, Any], keywords)
+        for key in values.keys() & options.keys():
+            raise TypeError(f"{key} is given twice, by position and as a keyword; pass it once")
+        values |= {key: options.pop(key) for key in record.defaults if key in options}
+        record.refuse_unknown(options)
         scores = _score_map(options.pop("normalize", record.normalize), options.pop("temperature", 1.0))
         expression = _expression(record, options.pop("scale", None), **values)
         if options.get("weight") is not None:
@@ -46,25 +48,10 @@ def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tenso
     return call  # type: ignore[return-value]  # typed by position; input= and target= work too
 
 
-def _split(record: Record, args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters of the loss that are passed, and the options."""
-    if len(args) > len(record.defaults):
-        raise TypeError(f"{record.name} takes at most {len(record.defaults)} parameters by position; got {len(args)}")
-    values = dict(zip(record.defaults, args, strict=False))
-    for key in values.keys() & keywords.keys():
-        first, second = checks.brief(values[key]), checks.brief(keywords[key])
-        raise TypeError(f"{key} is given twice: {first} by position and {second} as a keyword")
-    options = dict(keywords)
-    values |= {key: options.pop(key) for key in record.defaults if key in options}
-    record.refuse_unknown(options)
-    return values, options
-
-
 def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
     """The same function with a cache. It is called without the cache if an argument cannot be a key."""
     cached = functools.lru_cache(maxsize=256, typed=True)(build)
 
-    @functools.wraps(build)
     def look_up(*args: Any, **options: Any) -> Any:
         if torch.compiler.is_compiling():
             return build(*args, **options)
@@ -76,9 +63,5 @@ def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
     return look_up
 
 
-@_remembered
-def _expression(record: Record, scale: str | None, **values: float | None) -> Loss:
-    return scaled(record.loss(**values), scale)
-
-
+_expression = _remembered(lambda record, scale, **values: scaled(record.loss(**values), scale))
 _score_map = _remembered(score_map)

@@ -22,11 +22,9 @@ Temperature = float | Literal["auto"]
 
 def checked_temperature(value: object) -> Temperature:
     """The temperature as a number, or "auto". Anything else raises an error."""
-    if not isinstance(value, str):
-        return checks.number("temperature", value, "(0, inf)")
-    if value != "auto":
+    if isinstance(value, str) and value != "auto":
         raise ValueError(f"temperature must be a number in (0, inf) or 'auto'; got {checks.brief(value)}")
-    return "auto"
+    return "auto" if isinstance(value, str) else checks.number("temperature", value, "(0, inf)")
 
 
 def auto_temperature(classes: int) -> float:
@@ -35,9 +33,6 @@ def auto_temperature(classes: int) -> float:
     The label of unit scores is most probable if all other scores are equal. With s = sqrt(C / (C-1)) its probability at
     the temperature T is 1 / (1 + (C-1) exp(-s/T)), which is 0.24 for 10 classes at temperature 1. Up to 10 classes the
     temperature is 1: there the probabilities are larger, or no temperature gives 0.24.
-
-    Args:
-        classes: the number of classes.
 
     >>> [round(auto_temperature(classes), 3) for classes in (3, 10, 100, 1000, 151_936)]
     [1.0, 1.0, 0.291, 0.174, 0.093]
@@ -189,17 +184,10 @@ def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequen
       (scores): UnitScores(temperature=0.04, eps=1e-05)
     )
     """
-    _check_module("model", model)
-    scores = _batch_norm_for(model) if layer is None else layer
-    _check_module("layer", scores)
-    return nn.Sequential(OrderedDict(model=model, scores=scores))
-
-
-def _check_module(argument: str, given: object) -> None:
-    if not isinstance(given, nn.Module):
-        raise TypeError(f"{argument} must be a torch.nn.Module; got {type(given).__name__}")
-
-
-def _batch_norm_for(model: nn.Module) -> BatchNormScores:
-    parts = list(model.parameters())
-    return BatchNormScores(device=parts[-1].device, dtype=working_type(parts[-1])) if parts else BatchNormScores()
+    for argument, given in (("model", model), ("layer", model if layer is None else layer)):
+        if not isinstance(given, nn.Module):
+            raise TypeError(f"{argument} must be a torch.nn.Module; got {type(given).__name__}")
+    if layer is None:
+        last = [None, *model.parameters()][-1]
+        layer = BatchNormScores() if last is None else BatchNormScores(device=last.device, dtype=working_type(last))
+    return nn.Sequential(OrderedDict(model=model, scores=layer))

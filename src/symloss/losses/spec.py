@@ -15,12 +15,13 @@ A key that is no parameter of the loss before it belongs to the operator around 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
 from symloss import checks
 from symloss.losses.algebra import Loss
@@ -28,108 +29,60 @@ from symloss.losses.catalogue import RECORDS
 from symloss.losses.compose import blend, complement, dirichlet, relative
 from symloss.losses.operators import Symmetrize
 
-
-class WrittenOperator(NamedTuple):
-    """An operator that a spec can name, and its arguments besides the loss."""
-
-    build: Callable[..., Loss]
-    arguments: tuple[str, ...] = ()
-
-
-OPERATORS: Mapping[str, WrittenOperator] = {
-    "symmetrize": WrittenOperator(Symmetrize),
-    "relative": WrittenOperator(relative),
-    "complement": WrittenOperator(complement, ("p_min", "bound")),
-    "blend": WrittenOperator(blend, ("alpha",)),
-    "dirichlet": WrittenOperator(dirichlet, ("alpha",)),
+OPERATORS: Mapping[str, tuple[Callable[..., Loss], tuple[str, ...]]] = {
+    "symmetrize": (Symmetrize, ()),
+    "relative": (relative, ()),
+    "complement": (complement, ("p_min", "bound")),
+    "blend": (blend, ("alpha",)),
+    "dirichlet": (dirichlet, ("alpha",)),
 }
-_ARGUMENTS = {argument for operator in OPERATORS.values() for argument in operator.arguments}
+"""The operators that a spec can name, and their arguments besides the loss."""
 OPTIONS = ("normalize", "temperature", "scale", "ignore_index", "reduction", "label_smoothing")
 """The options of Criterion that a spec can set."""
 NESTED = 40
 """How many brackets may stand inside one another."""
 
-_BLANK = re.compile(r"\s*")
-_COMMAS = re.compile(r"\s*,[\s,]*|\s*$")
-_FACTOR = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*\*\s*")
-_NAME = re.compile(r"[A-Za-z_][\w.]*(?:[+-][A-Za-z_][\w.]*)*")
-_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-_OPEN, _CLOSE, _COLON = re.compile(r"\("), re.compile(r"\s*\)"), re.compile(r"\s*:\s*")
-_SIGN = re.compile(r"\s+([+-])\s+")
-_ITEM = re.compile(r"(\w+)\s*=\s*([^,()\s]*)")
-_NEXT_ITEM = re.compile(r"[\s,]*(\w+)\s*=")
-_ATTRIBUTE = re.compile(r":\s*([A-Za-z_]\w*)(?=\s*(?:[),]|$)|\s+[+-]\s)")
-_KEY = re.compile(r"\s*[A-Za-z_]\w*\s*=")
+_TOKEN = re.compile(r"""(?x)\s*(?:
+      (?P<factor>[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?)\s*\*
+    | (?P<name>[A-Za-z_][\w.]*(?:[+-][A-Za-z_][\w.]*)*)
+    | (?P<open>\()
+    | (?<=\s)(?P<sign>[+-])(?=\s)
+    | [\s:,]*(?:(?P<close>\))|(?P<end>\Z))
+    | (?P<before>[:,])[\s:,]*(?P<item>(?P<key>\w+)\s*=\s*(?P<value>[^,()\s]*))
+    | :\s*(?P<attribute>[A-Za-z_]\w*)
+    | [\s:,]*(?P<other>\(|[^\s,()]+)
+    )""")
+"""A token. The name of its last group says what it is. Commas and colons belong to what follows."""
 
 
 @dataclass(frozen=True)
-class Named:
-    """A loss of the catalogue."""
+class Tree:
+    """A loss of the catalogue, ``module:name`` of the user's code, an operator or, without a name, a sum."""
 
     name: str
     values: dict[str, Any] = field(default_factory=dict)
+    terms: tuple[tuple[float, Tree], ...] = ()
+    """The parts of a sum, or of the loss to which an operator is applied, with their factors."""
 
     def __str__(self) -> str:
-        return write(self.name, self.values)
+        if not self.terms:
+            return write(self.name, self.values)
+        text = ""
+        for number, term in self.terms:
+            sign, factor = (" - " if number < 0 else " + ", abs(number)) if text else ("", number)
+            shown = int(factor) if factor.is_integer() and abs(factor) < 1e15 else factor
+            part = str(term) if term.name else f"({term})"
+            text += sign + part if factor == 1 else f"{sign}{shown}*{part}"
+        # Behind a colon the last loss would read arguments of the operator that are parameters of its own too.
+        taken = term.values and not self.values.keys().isdisjoint(term.free)
+        inner = f"({text})" if taken else text
+        return f"{self.name}({', '.join([inner, *_items(self.values)])})" if self.name else text
 
-
-@dataclass(frozen=True)
-class Imported:
-    """A function or module from the user's code."""
-
-    module: str
-    attribute: str
-
-    def __str__(self) -> str:
-        return f"{self.module}:{self.attribute}"
-
-
-@dataclass(frozen=True)
-class Applied:
-    """An operator that is applied to a loss."""
-
-    operator: str
-    inner: Tree
-    arguments: dict[str, Any]
-
-    def __str__(self) -> str:
-        inner = f"({self.inner})" if _would_take(self.inner, self.arguments) else str(self.inner)
-        return f"{self.operator}({', '.join([inner, *_items(self.arguments)])})"
-
-
-@dataclass(frozen=True)
-class Total:
-    """A weighted sum of losses."""
-
-    terms: tuple[tuple[float, Tree], ...]
-
-    def __str__(self) -> str:
-        (factor, first), *others = self.terms
-        text = _multiple(factor, first)
-        for factor, term in others:
-            sign = "-" if factor < 0 else "+"
-            text += f" {sign} {_multiple(abs(factor), term)}"
-        return text
-
-
-Tree = Named | Imported | Applied | Total
-"""A spec as a tree."""
-
-
-def _multiple(factor: float, tree: Tree) -> str:
-    inner = f"({tree})" if isinstance(tree, Total) else str(tree)
-    if factor == 1:
-        return inner
-    return f"{int(factor) if factor.is_integer() and abs(factor) < 1e15 else factor}*{inner}"
-
-
-def _would_take(tree: Tree, arguments: Mapping[str, Any]) -> bool:
-    """Whether the last loss of a text would read arguments that belong to the operator around it."""
-    if isinstance(tree, Total):
-        return _would_take(tree.terms[-1][1], arguments)
-    if not isinstance(tree, Named) or not tree.values:
-        return False
-    return any(key in RECORDS[tree.name].defaults and key not in tree.values for key in arguments)
+    @property
+    def free(self) -> list[str]:
+        """The parameters that have no value yet."""
+        known = (*RECORDS[self.name].defaults, "preset", "deviation") if self.name in RECORDS else ()
+        return [key for key in known if key not in self.values]
 
 
 def _items(values: Mapping[str, Any]) -> Iterator[str]:
@@ -149,7 +102,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(spec, str):
         raise TypeError(f"spec must be a string such as 'gce:q=0.7'; got {checks.brief(spec)}")
     tree, values = _read(spec)
-    if isinstance(tree, Named):
+    if not tree.terms:
         return tree.name, tree.values | values
     return str(tree), dict(values)
 
@@ -162,7 +115,7 @@ def write(name: str, values: Mapping[str, Any]) -> str:
     """
     if not values:
         return name
-    bare = isinstance(tree_of(name), (Named, Applied))
+    bare = tree_of(name).name and ":" not in tree_of(name).name
     return f"{name if bare else f'({name})'}:{','.join(_items(values))}"
 
 
@@ -177,179 +130,109 @@ def split(text: str) -> list[str]:
     >>> split("ce,nce+agce:alpha=1,beta=4, blend(sgce:q=0.5, alpha=0.3),gce")
     ['ce', 'nce+agce:alpha=1,beta=4', 'blend(sgce:q=0.5, alpha=0.3)', 'gce']
     """
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character == "(") - (character == ")")
-        if character == "," and depth == 0:
-            parts.append("")
+    losses, depth = [""], 0
+    for piece in re.split(r"(,(?!\s*[A-Za-z_]\w*\s*=)|[()])", text):
+        depth += (piece == "(") - (piece == ")")
+        if piece == "," and depth == 0:
+            losses.append("")
         else:
-            parts[-1] += character
-    losses: list[str] = []
-    for part in parts:
-        if losses and _KEY.match(part):
-            losses[-1] += "," + part
-        else:
-            losses.append(part.strip())
-    return losses
-
-
-@functools.lru_cache(maxsize=1024)
-def _read(spec: str) -> tuple[Tree, dict[str, Any]]:
-    return _Reader(spec).whole()
+            losses[-1] += piece
+    return [loss.strip() for loss in losses]
 
 
 class _Reader:
     """Reads a spec from left to right."""
 
     def __init__(self, text: str):
-        self.text, self.at, self.depth = text, 0, 0
-        self.options: dict[str, Any] = {}
-        """Options of the whole loss that stand inside the brackets of the outermost operator."""
-        self.options_at = 0
-        """Where they begin in the text."""
-        self.suspects: list[tuple[int, str]] = []
-        """Where a name or a key is unknown, and the message. It is an error only if the spec is an expression."""
+        self.text, self.tokens = text, list(_TOKEN.finditer(text))[::-1]  # the next token comes last
+        self.last = Tree("")  # the loss of the catalogue that was read last
+        self.options: dict[str, Any] = {}  # those of the whole that stand inside the brackets of the outermost operator
 
-    def whole(self) -> tuple[Tree, dict[str, Any]]:
-        """The tree of the spec, and the options of the whole loss."""
-        self._take(_BLANK)
-        tree = self._sum()
-        self._take(_COLON)
-        values = dict(self.options)
-        simple = isinstance(tree, Named)
-        known = tree.values if isinstance(tree, Named) else {}
-        self._keywords(values, lambda key: key not in known and (simple or key in OPTIONS))
-        self._take(_COMMAS)
-        if self.at < len(self.text):
-            self._refuse_rest(known | values)
-        if not simple and self.suspects:
-            self._fail("")
-        if self.options and not isinstance(tree, Applied):
-            option = next(iter(self.options))
-            self._fail(f"gives {option} to a part; behind brackets it holds for the whole", self.options_at)
-        return tree, values
+    def sum(self, depth: int) -> Tree:
+        """A weighted sum inside ``depth`` brackets."""
+        terms: list[tuple[float, Tree]] = []
+        sign = "+"
+        while sign:
+            start, factor = self.tokens[-1], float(self._take("factor") or 1)
+            if not math.isfinite(factor):
+                raise self._error("a factor must be finite", start)
+            terms.append((-factor if sign == "-" else factor, self._one(depth)))
+            sign = "" if self.options else self._take("sign")
+        return terms[0][1] if len(terms) == 1 and terms[0][0] == 1 else Tree("", {}, tuple(terms))
 
-    def _sum(self) -> Tree:
-        terms = [self._term(1.0)]
-        while sign := self._take(_SIGN):
-            terms.append(self._term(-1.0 if sign[1] == "-" else 1.0))
-        factor, tree = terms[0]
-        return tree if len(terms) == 1 and factor == 1 else Total(tuple(terms))
+    def _one(self, depth: int) -> Tree:
+        start, name = self.tokens[-1], self._take("name")
+        if self._take("open"):
+            return self._bracketed(name, start, depth)
+        if name in RECORDS:
+            self.last = Tree(name, self._keywords(Tree(name).free) if self.tokens[-1]["before"] == ":" else {})
+            return self.last
+        if all(map(str.isidentifier, name.split("."))) and (attribute := self._take("attribute")):
+            return Tree(f"{name}:{attribute}")
+        raise self._error(f"expected a loss; {checks.nearest(name, RECORDS)}", start)
 
-    def _term(self, sign: float) -> tuple[float, Tree]:
-        start, factor = self.at, self._take(_FACTOR)
-        number = float(factor[1]) if factor else 1.0
-        if not math.isfinite(number):
-            self._fail(f"holds {checks.brief(self.text[start : self.at])}; a factor must be finite", start)
-        return sign * number, self._one()
-
-    def _one(self) -> Tree:
-        if self._take(_OPEN):
-            return self._bracketed(self._sum)
-        start, word = self.at, self._take(_NAME)
-        name = word[0] if word else ""
-        if name and self._take(_OPEN):
-            return self._bracketed(lambda: self._applied(name, start))
-        attribute = None if name in RECORDS or not _MODULE.fullmatch(name) else self._take(_ATTRIBUTE)
-        return Imported(name, attribute[1]) if attribute else self._named(name, start)
-
-    def _bracketed(self, read: Callable[[], Tree]) -> Tree:
-        opening = self.at - 1
-        self.depth += 1
-        if self.depth > NESTED:
-            self._fail(f"has more than {NESTED} brackets inside one another", opening)
-        self._take(_BLANK)
-        tree = read()
-        self._take(_COMMAS)
-        if not self._take(_CLOSE):
-            if self.at == len(self.text):
-                self._fail("opens a bracket that must close", opening)
-            self._refuse_rest({})
-        self.depth -= 1
-        return tree
-
-    def _applied(self, operator: str, start: int) -> Tree:
-        if operator not in OPERATORS:
-            hint = checks.nearest(operator, OPERATORS)
-            self._fail(
-                f"holds {checks.brief(operator)} before a bracket: there is no operator of that name; {hint}", start
-            )
-        inner = self._sum()
-        outermost, arguments = self.depth == 1, OPERATORS[operator].arguments
-        values: dict[str, Any] = {}
-        self.options_at = self.at
-        self._keywords(values, lambda key: key in arguments or (outermost and key in OPTIONS))
-        self.options |= {key: value for key, value in values.items() if key in OPTIONS}
+    def _bracketed(self, operator: str, start: re.Match[str], depth: int) -> Tree:
+        if operator and operator not in OPERATORS:
+            raise self._error(f"expected an operator; {checks.nearest(operator, OPERATORS)}", start)
+        if depth == NESTED:
+            raise self._error(f"more than {NESTED} brackets stand inside one another", start)
+        inner, arguments = self.sum(depth + 1), OPERATORS[operator][1] if operator else ()
+        outermost = operator and not self.text[: start.start("name")].strip()
+        values = self.closed("close", (*arguments, *OPTIONS) if outermost else arguments)
         if "alpha" in arguments and "alpha" not in values:
-            hint = "if the loss has an alpha too, put brackets around the loss"
-            self._fail(f"gives {operator} no alpha; it must stand behind the loss ({hint})", start)
-        return Applied(operator, inner, {key: value for key, value in values.items() if key in arguments})
+            raise self._error("expected alpha=... after the loss; put brackets around a loss that has one too", start)
+        self.options |= {key: value for key, value in values.items() if key in OPTIONS}
+        own = {key: value for key, value in values.items() if key in arguments}
+        return Tree(operator, own, ((1.0, inner),) if inner.name else inner.terms) if operator else inner
 
-    def _named(self, name: str, start: int) -> Named:
-        if name not in RECORDS:
-            shown = checks.brief(name)
-            hint = f"holds {shown}: there is no loss named {shown}; {checks.nearest(name, RECORDS)}"
-            self.suspects.append((start, hint if name else "must hold a loss"))
-        allowed = (*RECORDS[name].defaults, "preset", "deviation") if name in RECORDS else ()
+    def closed(self, closing: str, keys: Collection[str]) -> dict[str, Any]:
+        """Read key=value, ... up to the closing bracket or the end. Anything else raises an error."""
+        values, token = self._keywords(keys), self.tokens.pop()
+        if token.lastgroup == closing:
+            return values
+        if (key := token["key"]) in values | self.options | self.last.values:
+            what = f"{key} is given twice"
+        elif key is None or key in OPTIONS:
+            wanted = "the end" if closing == "end" else "')'"
+            what = f"expected key=value or {wanted} (losses are added by ' + ', options of the whole come last)"
+        else:
+            what = f"nothing takes this key; {checks.nearest(key, {*keys, *self.last.free, *OPTIONS})}"
+        raise self._error(what, token)
+
+    def _take(self, kind: str) -> str:
+        """Read the next token if it is of this kind. Otherwise the result is empty."""
+        return self.tokens.pop()[kind] if self.tokens[-1].lastgroup == kind else ""
+
+    def _keywords(self, keys: Collection[str]) -> dict[str, Any]:
+        """Read key=value, ... as long as each key is one of these, and new."""
         values: dict[str, Any] = {}
-        if self._take(_COLON):
-            self._keywords(values, lambda key: key in allowed)
-            stray = _NEXT_ITEM.match(self.text, self.at)
-            if stray and stray[1] not in (*allowed, *OPTIONS, *_ARGUMENTS):
-                known = ", ".join(RECORDS[name].defaults if name in RECORDS else ()) or "none"
-                what = f"gives {checks.brief(stray[1])} to {checks.shortened(name)}; its parameters are: {known}"
-                self.suspects.append((stray.start(1), what))
-        return Named(name, values)
+        while (key := self.tokens[-1]["key"]) in keys and key not in values:
+            values[key] = _value(key, self.tokens.pop()["value"])
+        return values
 
-    def _keywords(self, values: dict[str, Any], accepts: Callable[[str], bool]) -> None:
-        """Read key=value, ... as long as each key is accepted and new."""
-        while True:
-            start = self.at
-            separated = self._after_colon() or self._take(_COMMAS)
-            item = self._take(_ITEM) if separated else None
-            if item is None or item[1] in values or not accepts(item[1]):
-                self.at = start
-                return
-            values[item[1]] = _value(item[1], item[2])
+    def _error(self, what: str, token: re.Match[str]) -> ValueError:
+        kind = token.lastgroup or "end"
+        got = checks.brief(token[kind]) if token[kind] else "the end"
+        return ValueError(f"spec {checks.brief(self.text)}, character {token.start(kind) + 1}, at {got}: {what}")
 
-    def _after_colon(self) -> bool:
-        return self.text[: self.at].rstrip().endswith(":")
 
-    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        match = pattern.match(self.text, self.at)
-        if match:
-            self.at = match.end()
-        return match
-
-    def _refuse_rest(self, known: dict[str, Any]) -> NoReturn:
-        """Raise an error about the text that is left. ``known`` holds the keywords before it."""
-        self._take(_BLANK)
-        self._take(_COMMAS)
-        rest = self.text[self.at :]
-        item = _ITEM.match(rest)
-        if item and item[1] in known:
-            self._fail(f"gives {item[1]} twice")
-        before = self.text[: self.at].rstrip()
-        word = checks.brief(re.split(r"[,()]", rest, maxsplit=1)[0].strip() or rest[:1])
-        if before.endswith((":", ",")) and item is None:
-            self._fail(f"holds {word}; each item after a colon or a comma must be key=value")
-        if item:
-            allowed = ", ".join(OPTIONS)
-            self._fail(f"holds {word}, which belongs to nothing before it; options of the whole are: {allowed}")
-        self._fail(f"holds {word}, where the end may stand, or ' + ' and a loss (options of the whole come last)")
-
-    def _fail(self, what: str, at: int | None = None) -> NoReturn:
-        """Raise an error about the first thing that is wrong, with its position."""
-        position, what = self.suspects[0] if self.suspects else (self.at if at is None else at, what)
-        raise ValueError(f"spec {checks.brief(self.text)}, character {position + 1}, {what}")
+@functools.lru_cache(maxsize=1024)
+def _read(spec: str) -> tuple[Tree, dict[str, Any]]:
+    """The tree of a spec, and the options of the whole loss."""
+    reader = _Reader(spec)
+    *others, first = reader.tokens
+    if first["name"] and all(each.lastgroup in ("item", "end") for each in others):
+        reader.tokens.pop()  # create_loss refuses unknown names and keys, and here they need no position
+        return Tree(first["name"]), reader.closed("end", [each["key"] for each in others if each["key"]])
+    tree = reader.sum(0)
+    keys = [key for key in (*OPTIONS, *tree.free) if key not in reader.options]
+    return tree, reader.options | reader.closed("end", keys)
 
 
 def _value(key: str, text: str) -> Any:
     if text.lower() == "none" and key != "reduction":  # a reduction is called "none"
         return None
     for number in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return number(text)
-        except ValueError:
-            pass
     return text

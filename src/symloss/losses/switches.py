@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import ClassVar
 
 import torch
 
-ALWAYS_PLAIN = os.environ.get("SYMLOSS_PLAIN", "0") not in ("", "0")
-"""Whether only the plain formulas are used in the whole program. The environment is read once, at import."""
-PLAIN: ContextVar[bool | None] = ContextVar("symloss_plain", default=ALWAYS_PLAIN)
-"""Whether only the plain formulas are used."""
+PLAIN: ContextVar[bool | None] = ContextVar(
+    "symloss_plain", default=os.environ.get("SYMLOSS_PLAIN", "0") not in ("", "0")
+)
+"""Whether only the plain formulas are used. The environment is read once, at import."""
 CHECKED: ContextVar[bool | None] = ContextVar("symloss_checked", default=None)
 """Whether values are looked at; None if it depends on the device."""
 
@@ -23,16 +22,14 @@ class _Switch:
     variable: ClassVar[ContextVar[bool | None]]
 
     def __init__(self, on: bool = True) -> None:
-        self._on = on
+        self._on = bool(on)
         self._tokens: list[Token[bool | None]] = []
 
     def __enter__(self) -> None:
         if not torch.compiler.is_compiling():  # what is compiled is the plain formula, and looks at nothing
             self._tokens.append(self.variable.set(self._on))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._tokens:
             self.variable.reset(self._tokens.pop())
 
@@ -73,6 +70,3 @@ class checked(_Switch):  # noqa: N801
     """
 
     variable = CHECKED
-
-    def __init__(self, on: bool = True) -> None:
-        super().__init__(bool(on))

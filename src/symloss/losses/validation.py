@@ -14,10 +14,7 @@ _transforms_active: Callable[[], bool] = getattr(torch._C, "_are_functorch_trans
 
 
 def can_look(*tensors: Tensor) -> bool:
-    """Whether Python may read the values: not while tracing, and not on a GPU, where it would have to wait.
-
-    ``symloss.checked()`` allows it on every device.
-    """
+    """Whether Python may read values: not while tracing; on a GPU, where it must wait, only inside ``checked()``."""
     if torch.compiler.is_compiling() or _transforms_active():
         return False
     wanted = CHECKED.get()
@@ -37,11 +34,8 @@ def looks_at(tensor: Tensor) -> bool:
 
 def is_eager() -> bool:
     """Whether nothing is being traced or transformed, and no forward-mode derivatives are being taken."""
-    return not (
-        torch.compiler.is_compiling()
-        or _transforms_active()
-        or getattr(torch.autograd.forward_ad, "_current_level", 0) >= 0
-    )
+    tracing = torch.compiler.is_compiling() or _transforms_active()
+    return not tracing and getattr(torch.autograd.forward_ad, "_current_level", 0) < 0
 
 
 def class_dim(scores: Tensor) -> int:
@@ -51,24 +45,18 @@ def class_dim(scores: Tensor) -> int:
 
 def renamings(classes: int) -> list[Tensor]:
     """A transposition and the full cycle of the classes. They generate all permutations."""
-    cycle = torch.arange(1, classes + 1) % classes
-    if classes == 2:
-        return [cycle]
-    swap = torch.arange(classes)
-    swap[:2] = torch.tensor([1, 0])
-    return [swap, cycle]
+    swap, cycle = torch.tensor([1, 0, *range(2, classes)]), torch.arange(1, classes + 1) % classes
+    return [cycle] if classes == 2 else [swap, cycle]
 
 
 def scores(value: object) -> None:
     """Raise an error unless this is a tensor of scores with at least one class."""
-    if not isinstance(value, Tensor):
-        raise TypeError(f"input must be a tensor of scores; got {type(value).__name__}")
-    if not value.is_floating_point():
-        raise TypeError(f"input must hold floating-point scores; got {value.dtype}")
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(f"input must be a floating-point tensor of scores; got {kind}")
     if value.dim() == 0 or value.shape[class_dim(value)] == 0:
-        raise ValueError(
-            f"input must have shape (C,), (N, C) or (N, C, d1, ...) with at least one class; got {tuple(value.shape)}"
-        )
+        shapes = "(C,), (N, C) or (N, C, d1, ...) with at least one class"
+        raise ValueError(f"input must have shape {shapes}; got {tuple(value.shape)}")
 
 
 def is_soft(input: Tensor, target: object) -> bool:
@@ -78,21 +66,17 @@ def is_soft(input: Tensor, target: object) -> bool:
         scores(input)
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor of labels or of probabilities; got {type(target).__name__}")
-    hard_shape = shape[:0] if len(shape) == 1 else shape[:1] + shape[2:]
     if target.is_floating_point():
         if target.shape != shape:
-            raise ValueError(
-                f"target of probabilities must have the input's shape {tuple(shape)}; "
-                f"got {tuple(target.shape)} (class indices must be integers)"
-            )
+            wanted = f"target of probabilities must have the input's shape {tuple(shape)}"
+            raise ValueError(f"{wanted}; got {tuple(target.shape)} (class indices must be integers)")
         return True
     if target.dtype == torch.bool or target.is_complex():
         raise TypeError(f"target must hold integer labels or floating-point probabilities; got {target.dtype}")
+    hard_shape = shape[:0] if len(shape) == 1 else shape[:1] + shape[2:]
     if target.shape != hard_shape:
-        raise ValueError(
-            f"target must have shape {tuple(hard_shape)} for class indices with input of shape "
-            f"{tuple(shape)}; got {tuple(target.shape)}" + (SINGLE_LOGIT if target.shape == shape else "")
-        )
+        wanted = f"target must have shape {tuple(hard_shape)} for class indices with input of shape {tuple(shape)}"
+        raise ValueError(f"{wanted}; got {tuple(target.shape)}" + (SINGLE_LOGIT if target.shape == shape else ""))
     return False
 
 
@@ -101,26 +85,24 @@ SINGLE_LOGIT = " (for one logit and binary labels use symloss.binary.MarginCrite
 
 
 def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
-    """Which examples are not ignored; None if all are known to count. Wrong labels raise an error."""
+    """Which examples are not ignored; None if all are known to count. Wrong labels raise an error, of torch's type."""
     if not can_look(target) or target.numel() == 0:
         return target != ignore_index
     low, high = (int(end) for end in target.aminmax())
     if low >= 0 and high < classes and not low <= ignore_index <= high:
         return None
-    labels(target, classes, ignore_index)
-    return target != ignore_index
+    counted = target != ignore_index
+    wrong = target[((target < 0) | (target >= classes)) & counted]
+    if wrong.numel():
+        allowed = f"with {classes} classes labels are 0 to {classes - 1} (or ignore_index, {ignore_index})"
+        hint = SINGLE_LOGIT if classes == 1 else ""
+        raise IndexError(f"target holds the label {int(wrong[0])}; {allowed}{hint}")
+    return counted
 
 
 def labels(target: Tensor, classes: int, ignore_index: int) -> None:
-    """Raise an error unless every label is a class or ignore_index. The type of the error is that of torch."""
-    if not can_look(target) or target.numel() == 0:
-        return
-    wrong = target[((target < 0) | (target >= classes)) & (target != ignore_index)]
-    if wrong.numel():
-        raise IndexError(
-            f"target holds the label {int(wrong[0])}; with {classes} classes labels are 0 to {classes - 1} "
-            f"(or ignore_index, {ignore_index})" + (SINGLE_LOGIT if classes == 1 else "")
-        )
+    """Raise an error unless every label is a class or ignore_index."""
+    kept(target, classes, ignore_index)
 
 
 def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> None:
@@ -129,10 +111,8 @@ def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> No
         return
     masked = (scores.gather(dim, target) == -torch.inf) & kept
     if bool(masked.any()):
-        raise ValueError(
-            f"target holds the label {int(target[masked][0])} where its score is -inf, that is, masked out; "
-            "a label must be a class that is present"
-        )
+        found = f"target holds the label {int(target[masked][0])} where its score is -inf, that is, masked out"
+        raise ValueError(f"{found}; a label must be a class that is present")
 
 
 def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
@@ -142,9 +122,9 @@ def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
     ends = target.sum(dim).aminmax()
     if float(target.amin()) >= 0 and float(ends.min) > 1 - 5e-5 and float(ends.max) < 1 + 5e-5:
         return  # which is quick to see, and a more exact sum agrees
+    wanted = f"{argument} must hold probabilities"
     if not bool((target >= 0).all()):
-        worst = float(target.min())
-        raise ValueError(f"{argument} must hold probabilities of at least 0; got {worst:g}")
+        raise ValueError(f"{wanted} of at least 0; got {float(target.min()):g}")
     total = target.sum(dim, dtype=torch.float64)
     # Half precision rounds each of the C entries by up to its eps.
     tolerance = max(1e-4, 4 * torch.finfo(target.dtype).eps)
@@ -152,9 +132,7 @@ def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
     if bool((off > tolerance).any()):
         worst = float(total.flatten()[off.flatten().argmax()])
         hint = SINGLE_LOGIT if target.shape[dim] == 1 else ""
-        raise ValueError(
-            f"{argument} must hold probabilities that sum to 1 over the classes; got a sum of {worst:g}{hint}"
-        )
+        raise ValueError(f"{wanted} that sum to 1 over the classes; got a sum of {worst:g}{hint}")
 
 
 def class_vector(argument: str, value: object, classes: int | None = None) -> None:

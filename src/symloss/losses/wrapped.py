@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,10 @@ class Wrapped(Loss):
     copy_for_graphs: Callable[..., Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        wanted = "loss must be a Loss, a torch module or a function of (input, target)"
-        if isinstance(self.function, type):
-            raise TypeError(f"{wanted}; got the class {self.function.__name__} (an instance is needed)")
-        if not callable(self.function):
-            raise TypeError(f"{wanted}; got {type(self.function).__name__}")
+        if isinstance(self.function, type) or not callable(self.function):
+            is_class, kind = isinstance(self.function, type), type(self.function).__name__
+            got = f"the class {_name(self.function)} (an instance is needed)" if is_class else kind
+            raise TypeError(f"loss must be a Loss, a torch module or a function of (input, target); got {got}")
         object.__setattr__(self, "copy_for_graphs", unreduced_copy(self.function))
 
     def __repr__(self) -> str:
@@ -46,27 +45,26 @@ class Wrapped(Loss):
         return (self.function,) if isinstance(self.function, nn.Module) else ()
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        if labels is None:
-            return self._every(s.z, s.dim)
-        rows = s.z.movedim(s.dim, -1)
-        values = self._called(rows.reshape(-1, rows.shape[-1]), labels.movedim(s.dim, -1).reshape(-1))
-        return values.reshape(*rows.shape[:-1], 1).movedim(-1, s.dim)
-
-    def _every(self, z: Tensor, dim: int) -> Tensor:
-        """The value at every label, by one call. The call gets every row C times, once with each label."""
-        last = z.movedim(dim, -1)
-        classes = last.shape[-1]
-        rows = last.reshape(-1, classes)
-        labels = torch.arange(classes, device=z.device).repeat_interleave(rows.shape[0])
-        values = self._called(rows.repeat(classes, 1), labels)
-        return values.reshape(classes, *last.shape[:-1]).movedim(0, dim)
+        last = s.z.movedim(s.dim, -1)
+        rows = last.reshape(-1, s.classes)
+        if labels is not None:
+            values = self._called(rows, labels.movedim(s.dim, -1).reshape(-1))
+            return values.reshape(*last.shape[:-1], 1).movedim(-1, s.dim)
+        # One call gets every row C times, once with each label.
+        each = torch.arange(s.classes, device=s.z.device).repeat_interleave(rows.shape[0])
+        values = self._called(rows.repeat(s.classes, 1), each)
+        return values.reshape(s.classes, *last.shape[:-1]).movedim(0, s.dim)
 
     def _called(self, rows: Tensor, labels: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
             values = self.copy_for_graphs(rows, labels)
         else:
-            with own_code(_name(self.function)), _unreduced(self.function) as function:
-                values = function(rows, labels)
+            before = _replaced(self.function, EACH)  # a module itself is called, so that it keeps its state
+            try:
+                with own_code(_name(self.function)):
+                    values = (self.function if self.modules else self.copy_for_graphs)(rows, labels)
+            finally:
+                _replaced(self.function, before)
         if not isinstance(values, Tensor) or values.shape != labels.shape:
             returned = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ValueError(
@@ -76,65 +74,42 @@ class Wrapped(Loss):
         return values
 
     def first_order(self, s: Scores) -> FirstOrder:
-        return first_order_by_autograd(lambda z: self._every(z, -1), s)
+        # The gradient at zero scores is projected on that of the unhinged loss. Both numbers are means over the labels.
+        zero = torch.zeros(s.classes, dtype=s.z.dtype, device=s.z.device)
+        jacobian = torch.func.jacrev(lambda z: self.values(Scores(z)))(zero)
+        at_label, everywhere = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
+        slope = (everywhere - at_label) / (1 - 1 / s.classes)
+        ones = torch.ones_like(s.count)
+        return FirstOrder(self.values(Scores(zero)).mean() * ones, slope * ones)
 
 
 def as_loss(loss: object) -> Loss:
-    """A loss of the algebra. A module or function of (input, target) is wrapped; a Loss is returned as it is.
-
-    >>> as_loss(torch.nn.functional.cross_entropy).per_class(torch.zeros(4))
-    tensor([1.3863, 1.3863, 1.3863, 1.3863])
-    """
+    """A loss of the algebra. A module or function of (input, target) is wrapped; a Loss is returned as it is."""
     return loss if isinstance(loss, Loss) else Wrapped(loss)  # type: ignore[arg-type]
-
-
-def first_order_by_autograd(per_class: Callable[[Tensor], Tensor], s: Scores) -> FirstOrder:
-    """Value and slope at zero scores of any differentiable loss.
-
-    The gradient is projected on that of the unhinged loss. Both numbers are means over the labels.
-
-    Args:
-        per_class: the values (C,) at every label, as a function of scores (C,).
-        s: scores, which say how many classes and examples there are.
-    """
-    zero = torch.zeros(s.classes, dtype=s.z.dtype, device=s.z.device)
-    jacobian = torch.func.jacrev(per_class)(zero)
-    at_label, everywhere = jacobian.diagonal().mean(), jacobian.sum() / s.classes**2
-    slope = (everywhere - at_label) / (1 - 1 / s.classes)
-    return FirstOrder(per_class(zero).mean() * torch.ones_like(s.count), slope * torch.ones_like(s.count))
 
 
 def _name(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-EACH = {"reduction": "none", "ignore_index": -100}
+EACH: dict[str, Any] = {"reduction": "none", "ignore_index": -100}
 """The attributes with which a module returns one value for each example and ignores no label."""
 
 
-@contextlib.contextmanager
-def _unreduced(function: Callable[..., Tensor]) -> Iterator[Callable[..., Tensor]]:
-    """Yield the same loss with one value for each example. A module is changed inside ``with``, and keeps its state."""
-    if not isinstance(function, nn.Module):
-        yield unreduced_copy(function)
-        return
-    before = {name: getattr(function, name) for name in EACH if hasattr(function, name)}
-    try:
-        for name in before:
-            setattr(function, name, EACH[name])
-        yield function
-    finally:
-        for name, value in before.items():
-            setattr(function, name, value)
+def _replaced(function: Callable[..., Tensor], values: dict[str, Any]) -> dict[str, Any]:
+    """Set those attributes that a module has, and return their values before."""
+    own = [name for name in values if isinstance(function, nn.Module) and hasattr(function, name)]
+    before = {name: getattr(function, name) for name in own}
+    for name in own:
+        setattr(function, name, values[name])
+    return before
 
 
 def unreduced_copy(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return the same loss with one value for each example. A module is copied."""
     if isinstance(function, nn.Module):
         twin = copy.copy(function)
-        for name, value in EACH.items():
-            if hasattr(twin, name):
-                setattr(twin, name, value)
+        _replaced(twin, EACH)
         return twin
     try:
         takes_reduction = "reduction" in inspect.signature(function).parameters
