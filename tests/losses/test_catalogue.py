@@ -15,6 +15,7 @@ import symloss
 from symloss import functional
 from symloss.loss_names import LossName
 from symloss.losses.catalogue import LOSSES, RECORDS, SOURCES
+from symloss.losses.catalogue.references import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -24,7 +25,8 @@ def test_a_docstring_teaches():
     """Formula, ranges, reference and example: written for people. The record reads formula and meanings from there."""
     for name, loss in LOSSES.items():
         record, text = RECORDS[name], " ".join(inspect.cleandoc(loss.__doc__).split())
-        expected = [f"Reference: {SOURCES[record.source]}", f">>> symloss.{loss.__name__}("]
+        source = "Lemire Paquin et al., " if record.source == PAPER else SOURCES[record.source]
+        expected = [f"Reference: {source}", f">>> symloss.{loss.__name__}("]
         assert [record.formula, *(p.meaning for p in record.parameters)].count("") == 0, name
         assert [words for words in expected if words not in text] == [], name
         assert ('``normalize="l2"`` is the default here' in text) == (record.normalize == "l2"), name

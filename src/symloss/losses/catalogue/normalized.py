@@ -14,9 +14,6 @@ from symloss.losses.record import Record
 class NCE(Criterion):
     """Normalized cross-entropy: CE_y / sum_k CE_k.
 
-    Args:
-        options: those of :class:`symloss.Criterion`.
-
     Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
 
     >>> import torch, symloss
@@ -76,9 +73,6 @@ class NNCE(Criterion):
     """Normalized negative cross-entropy: 1 - (A - CE_y) / sum_k (A - CE_k), A = -log 1e-7.
 
     Cross-entropy is cut at A.
-
-    Args:
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 

@@ -25,8 +25,7 @@ class Unhinged(Criterion):
     Args:
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
-    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
-    presence of noisy labels. Section 4.1.
+    Reference: Lemire Paquin et al., section 4.1.
 
     >>> import torch, symloss
     >>> symloss.Unhinged()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -55,8 +54,7 @@ class SGCE(Criterion):
         q: in (0, 1]; towards 0 unhinged, at 1 MAE.
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
-    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
-    presence of noisy labels. Section 4.3.
+    Reference: Lemire Paquin et al., section 4.3.
 
     >>> import torch, symloss
     >>> symloss.SGCE(q=0.7)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -90,8 +88,7 @@ class AlphaMAE(Criterion):
         kappa: in [0, 1e6]; instead of alpha: the weight of MAE next to the unhinged loss.
         options: those of :class:`symloss.Criterion`. ``normalize="l2"`` is the default here.
 
-    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
-    presence of noisy labels. Section 6.
+    Reference: Lemire Paquin et al., section 6.
 
     >>> import torch, symloss
     >>> symloss.AlphaMAE(alpha=2.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -129,11 +126,7 @@ class SymmetrizedMSE(Criterion):
 
     It is the symmetric part of MSE: twice MAE less a constant.
 
-    Args:
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
-    presence of noisy labels. Section 4.2.
+    Reference: Lemire Paquin et al., section 4.2.
 
     >>> import torch, symloss
     >>> symloss.SymmetrizedMSE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -157,11 +150,7 @@ class SymmetrizedCosine(Criterion):
 
     It is the unhinged loss of scores that are divided by their norm.
 
-    Args:
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
-    presence of noisy labels. Section 4.4.
+    Reference: Lemire Paquin et al., section 4.4.
 
     >>> import torch, symloss
     >>> symloss.SymmetrizedCosine()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))

@@ -22,9 +22,6 @@ class CE(Criterion):
 
     It is ``torch.nn.CrossEntropyLoss`` with the options of this package. It is not robust to wrong labels.
 
-    Args:
-        options: those of :class:`symloss.Criterion`.
-
     Reference: the negative log-likelihood.
 
     >>> import torch, symloss
@@ -45,9 +42,6 @@ class MAE(Criterion):
 
     It is symmetric, so it is robust to uniform label noise. It learns slowly when there are many classes.
 
-    Args:
-        options: those of :class:`symloss.Criterion`.
-
     Reference: Ghosh et al.: Robust loss functions under label noise for deep neural networks. AAAI 2017.
 
     >>> import torch, symloss
@@ -67,9 +61,6 @@ class RCE(Criterion):
     """Reverse cross-entropy: A (1 - p_y), A = -log 1e-4.
 
     It is a multiple of MAE, because log 0 is read as log 1e-4.
-
-    Args:
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Wang et al.: Symmetric cross entropy for robust learning with noisy labels. ICCV 2019.
 

@@ -14,11 +14,7 @@ from symloss.losses.record import Constants, Facts, Record
 class MSE(Criterion):
     """Mean squared error between the label and the probabilities, also called the Brier score: 1 - 2 p_y + sum_k p_k^2.
 
-    Args:
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
-    presence of noisy labels. Section 4.2.
+    Reference: Lemire Paquin et al., section 4.2.
 
     >>> import torch, symloss
     >>> symloss.MSE()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
@@ -34,11 +30,7 @@ class MSE(Criterion):
 class Cosine(Criterion):
     """Cosine loss of raw scores: 1 - z_y / |z|.
 
-    Args:
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
-    presence of noisy labels. Section 4.4.
+    Reference: Lemire Paquin et al., section 4.4.
 
     >>> import torch, symloss
     >>> symloss.Cosine()(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))

@@ -433,8 +433,7 @@ class DirichletCE(Criterion):
         alpha: in (0, 1e6]; of the Dirichlet prior; below 1 it favours confident outputs.
         options: those of :class:`symloss.Criterion`.
 
-    Reference: Lemire Paquin et al.: Symmetrization of loss functions for robust training of neural networks in the
-    presence of noisy labels. Appendix E.
+    Reference: Lemire Paquin et al., appendix E.
 
     >>> import torch, symloss
     >>> symloss.DirichletCE(alpha=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
