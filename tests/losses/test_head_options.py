@@ -10,7 +10,7 @@ from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.kernels import products
 from symloss.losses.kernels.batch import Examples
-from symloss.losses.kernels.linear_head import Allowance, _Blocks
+from symloss.losses.kernels.linear_head import Allowance, BlockHead
 from symloss.losses.kernels.products import Head
 from symloss.losses.logits import HALF
 
@@ -89,7 +89,7 @@ def test_blocks_keep_to_the_memory():
     head = Head(torch.empty(5000, 4, device="meta"), torch.empty(1000, 4, device="meta"), None)
 
     def rows(memory, head=head):
-        return _Blocks(None, Examples(None, None, None, "mean"), Allowance(memory), None).rows(head)
+        return BlockHead(None, Examples(None, None, None, "mean"), None, Allowance(memory)).rows(head)
 
     assert rows(4000 * 64) == 64
     assert rows(1) == 1

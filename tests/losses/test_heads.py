@@ -246,19 +246,18 @@ def test_heads_compile_to_one_graph(name):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch looks at it between two graphs
 @pytest.mark.parametrize(
-    ("spec", "options", "kept"),
+    ("spec", "options", "breaks"),
     [
         ("gce", {}, True),
-        ("sgce:temperature=0.2", {"softcap": 3.0}, True),
-        ("gce", {"class_weight": torch.linspace(0.5, 2, 30), "accumulate": torch.float32}, True),
-        ("mse", {}, False),  # no kernel
-        ("sgce", {"class_weight": torch.linspace(0.5, 2, 30)}, False),
-        ("gce:reduction=none", {}, False),
+        ("unhinged", {}, True),
+        ("gce:reduction=none", {}, True),
+        ("mse", {}, True),  # no kernel, so all scores are formed
         ("gce", {"memory": None}, False),  # all scores fit
     ],
 )
-def test_a_compiled_head_forms_no_scores_that_do_not_fit(spec, options, kept):
+def test_a_compiled_head_runs_between_graphs_if_its_scores_do_not_fit(spec, options, breaks):
     torch.manual_seed(0)
     head = symloss.LinearLoss(spec, 6, 30, **{"memory": 1000} | options)
     features, target = torch.randn(40, 6).requires_grad_(), torch.randint(30, (40,))
@@ -266,21 +265,18 @@ def test_a_compiled_head_forms_no_scores_that_do_not_fit(spec, options, kept):
     graphs = []
 
     def backend(graph, inputs):
-        graphs.append(graph)
+        graphs.append(str(graph.graph))
         return graph
 
     def step(module):
-        given = () if spec.endswith("none") else (50,)
-        value = module(features, target, *given)
+        value = module(features, target)
         return [value, *torch.autograd.grad(value.sum(), (features, head.weight, head.bias))]
 
     expected = step(head)
     torch._dynamo.reset()
-    torch.testing.assert_close(step(torch.compile(head, fullgraph=True, backend=backend)), expected)
+    torch.testing.assert_close(step(torch.compile(head, backend=backend)), expected)
     torch._dynamo.reset()
-    torch.testing.assert_close(step(torch.compile(head, fullgraph=True, backend="aot_eager")), expected)
-    torch._dynamo.reset()
-    assert ("symloss.head_loss" in str(graphs[0].graph)) == kept
+    assert any("log_softmax" in graph or "linear" in graph for graph in graphs) == (not breaks or spec == "mse")
 
 
 def test_module():

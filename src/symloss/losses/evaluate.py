@@ -45,8 +45,6 @@ class Options(NamedTuple):
     label_smoothing: float = 0.0
     score_map: Callable[[Tensor], Tensor] | None = None
     overwrite: bool = False
-    made_before: bool = False
-    """Whether the loss was made before a graph is traced. Only such a loss can become a part of the graph as it is."""
 
 
 NO_OPTIONS = Options()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,13 @@ from symloss.losses.create import create_loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
 from symloss.losses.evaluate import Options, check_options, evaluate
 from symloss.losses.flat_scores import warn_of_flat_scores
-from symloss.losses.head_in_graph import graph_key, head_loss
-from symloss.losses.kernels.batch import labelled
+from symloss.losses.kernels.batch import TooLargeError, labelled
 from symloss.losses.kernels.choice import kernel_for
-from symloss.losses.kernels.linear_head import Allowance, by_head_kernel
+from symloss.losses.kernels.linear import LinearKernel, UnitLinearKernel
+from symloss.losses.kernels.linear_head import Allowance, BlockHead, loss_of
 from symloss.losses.kernels.products import Head
-from symloss.losses.kernels.unit import Unit
+from symloss.losses.kernels.unhinged_head import UnhingedHead, pays, unhinged_head
+from symloss.losses.kernels.unit import CappedKernel, Unit
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize
@@ -114,141 +115,92 @@ def linear_loss(
     else:
         scores = score_map(normalize, temperature)
     options = Options(class_weight, ignore_index, reduction, score_map=scores)
-    return _of_head(loss, features, weight, bias, target, options, num_items, softcap, Allowance(memory, accumulate))
+    how = _HeadLoss(loss, options, num_items, softcap, Allowance(memory, accumulate))
+    return _of_head(how, features, weight, bias, target)
 
 
-def _of_head(
-    loss: Loss,
-    features: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    target: Tensor,
-    options: Options,
-    num_items: float | Tensor | None,
-    softcap: float | None,
-    allowance: Allowance,
-) -> Tensor:
-    """The loss of a head, with all options that change its scores or the reduction in ``options``."""
+class _HeadLoss(NamedTuple):
+    """What a head computes, as a function of its tensors."""
+
+    loss: Loss
+    options: Options
+    num_items: float | Tensor | None
+    softcap: float | None
+    allowance: Allowance
+
+    def plain(self, z: Tensor, labels: Tensor) -> Tensor:
+        """The loss of all scores."""
+        z = full_precision(z)
+        z = z if self.softcap is None else SoftCap(self.softcap)(z)
+        if self.num_items is None:
+            return evaluate(self.loss, z, labels, self.options)
+        return evaluate(self.loss, z, labels, self.options._replace(reduction="sum")) / self.num_items
+
+    def way(self, head: Head, labels: Tensor) -> BlockHead | UnhingedHead | None:
+        """What never holds all scores; None if only plain formulas serve this case."""
+        (loss, options, num_items, softcap, allowance), classes = self, len(head.weight)
+        scores = options.score_map
+        unit = Unit(scores.temperature, scores.eps) if isinstance(scores, UnitScores) else None
+        kernel = kernel_for(loss, classes, unit) if unit is not None or scores is None else None
+        if kernel is None:
+            return None
+        examples = labelled(labels, classes, options.ignore_index, None, options.reduction, num_items)
+
+        def plain(z: Tensor) -> Tensor:
+            return self.plain(z, labels)
+
+        if isinstance(kernel, (LinearKernel, UnitLinearKernel)) and softcap is None:
+            # Only a look tells whether classes are masked out and whether the Gram matrix has lost digits.
+            looks = validation.can_look(head.weight) or (unit is None and head.bias is None)
+            if looks and pays(head, unit) and allowance.accumulate in (None, head.weight.dtype):
+                return unhinged_head(kernel.factor, head, examples, unit, options.weight, plain)
+        if options.weight is not None:
+            if loss.symmetric:  # class weights keep it so, which takes all scores
+                return None
+            examples = examples.weighed(options.weight)
+        return BlockHead(kernel if softcap is None else CappedKernel(kernel, softcap), examples, plain, allowance)
+
+
+def _of_head(how: _HeadLoss, features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
+    options = how.options
     if not torch.compiler.is_compiling():
         check_options(options.ignore_index, options.reduction, 0.0)
-        _check_head_options(num_items, options.reduction, softcap, allowance)
+        _check_head_options(how.num_items, options.reduction, how.softcap, how.allowance)
     _check_shapes(features, weight, bias, target)
     if options.weight is not None:
         validation.class_vector("class_weight", options.weight, len(weight))
     if options.score_map is not None:
-        warn_of_flat_scores(loss, options.score_map, len(weight))
+        warn_of_flat_scores(how.loss, options.score_map, len(weight))
     labels = target.reshape(-1).long()
     rows = features.reshape(-1, features.shape[-1])
     if rows.dtype != weight.dtype and {rows.dtype, weight.dtype} & set(HALF):
         rows = rows.to(weight.dtype)
     with without_autocast(features.device):
         head = Head(rows, weight, None if bias is None else full_precision(bias))
-        choose = _in_graph if torch.compiler.is_compiling() else _quick
-        value = choose(loss, head, labels, options, num_items, softcap, allowance)
-        if value is None:
-            value = _plain(loss, _all_scores(head), labels, options, num_items, softcap)
+        if not torch.compiler.is_compiling():
+            value = _quick(how, head, labels)
+        else:  # where all scores fit into the memory, the compiler fuses them with their loss
+            value = None if len(labels) <= how.allowance.rows(weight) else _between_graphs(how, head, labels)
+        value = how.plain(head.scores(), labels) if value is None else value
     return value.reshape(target.shape) if options.reduction == "none" else value
 
 
-def _quick(
-    loss: Loss,
-    head: Head,
-    labels: Tensor,
-    options: Options,
-    num_items: float | Tensor | None,
-    softcap: float | None,
-    allowance: Allowance,
-) -> Tensor | None:
-    """The loss by a kernel that never holds all scores; None if there is no kernel for this case.
-
-    The heads ask for a kernel only here.
-    """
-    scores = options.score_map
-    if (
-        not (scores is None or isinstance(scores, UnitScores))
-        or labels.numel() == 0
-        or len({full_precision(part[:0]).dtype for part in head if part is not None}) > 1
-        or not validation.is_eager()
-        or PLAIN.get()
-    ):
+def _quick(how: _HeadLoss, head: Head, labels: Tensor) -> Tensor | None:
+    """The loss without a matrix of all scores; None if there is no such way."""
+    mixed = len({working_type(part) for part in head if part is not None}) > 1
+    if mixed or labels.numel() == 0 or not validation.is_eager() or PLAIN.get():
         return None
-    unit = None if scores is None else Unit(scores.temperature_for(len(head.weight)), scores.eps)
-    kernel = kernel_for(loss, len(head.weight), unit)
-    if kernel is None:
+    way = how.way(head, labels)
+    try:
+        return None if way is None else loss_of(way, head)
+    except TooLargeError:
         return None
-    allowance = allowance._replace(symmetric=loss.symmetric)
-    examples = labelled(labels, len(head.weight), options.ignore_index, None, options.reduction, num_items)
-
-    def plain(z: Tensor) -> Tensor:
-        return _plain(loss, z, labels, options, num_items, softcap)
-
-    return by_head_kernel(kernel, unit, head, examples, options.weight, softcap, allowance, plain)
 
 
-def _in_graph(
-    loss: Loss,
-    head: Head,
-    labels: Tensor,
-    options: Options,
-    num_items: float | Tensor | None,
-    softcap: float | None,
-    allowance: Allowance,
-) -> Tensor | None:
-    """The loss by an operator that never holds all scores, while a graph is traced; None if all scores fit.
-
-    They are then left to the compiler. Without a reduction, and in float16, gradients depend on what comes from above,
-    so they cannot be computed with the value.
-    """
-    scores, weight = options.score_map, head.weight
-    size = len(labels) * len(weight) * working_type(weight).itemsize
-    if (
-        not options.made_before
-        or size <= allowance.bytes_on(weight.device)
-        or options.reduction == "none"
-        or weight.dtype == torch.float16
-        or not (scores is None or isinstance(scores, UnitScores))
-    ):
-        return None
-    unit = None if scores is None else Unit(scores.temperature_for(len(weight)), scores.eps)
-    is_wide = allowance.accumulate is not None
-    key: str = graph_key(
-        loss,
-        len(weight),
-        tuple(unit or ()),
-        options.ignore_index,
-        options.reduction,
-        softcap,
-        allowance.memory,
-        is_wide,
-    )
-    if not key or (options.weight is not None and loss.symmetric):
-        return None
-    count = torch.as_tensor(num_items, device=weight.device) if num_items is not None else None
-    wanted = [part is not None and part.requires_grad for part in head]
-    value: Tensor = head_loss(*head, labels, options.weight, count, key, wanted)[0]
-    return value
-
-
-def _all_scores(head: Head) -> Tensor:
-    bias = head.bias if head.bias is None else head.bias.to(head.weight.dtype)
-    return head._replace(bias=bias).scores()
-
-
-def _plain(
-    loss: Loss,
-    z: Tensor,
-    labels: Tensor,
-    options: Options,
-    num_items: float | Tensor | None,
-    softcap: float | None,
-) -> Tensor:
-    """The loss of all scores."""
-    z = full_precision(z)
-    if softcap is not None:
-        z = SoftCap(softcap)(z)
-    if num_items is None or options.reduction != "mean":
-        return evaluate(loss, z, labels, options)
-    return evaluate(loss, z, labels, options._replace(reduction="sum")) / num_items
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _between_graphs(how: _HeadLoss, head: Head, labels: Tensor) -> Tensor | None:
+    """The same, outside of the graphs that torch compiles: traced, it would hold all scores."""
+    return _quick(how, head, labels)
 
 
 def _check_head_options(num_items: object, reduction: str, softcap: object, allowance: Allowance) -> None:
@@ -351,10 +303,9 @@ class LinearLoss(nn.Module):
 
     def forward(self, features: Tensor, target: Tensor, num_items: float | Tensor | None = None) -> Tensor:
         c = self.criterion
-        options = Options(self.class_weight, c.ignore_index, c.reduction, score_map=c.score_map, made_before=True)
-        return _of_head(
-            c.loss, features, self.weight, self.bias, target, options, num_items, self.softcap, self.allowance
-        )
+        options = Options(self.class_weight, c.ignore_index, c.reduction, score_map=c.score_map)
+        how = _HeadLoss(c.loss, options, num_items, self.softcap, self.allowance)
+        return _of_head(how, features, self.weight, self.bias, target)
 
     def logits(self, features: Tensor) -> Tensor:
         """The scores (..., C) of features (..., d), for inference."""

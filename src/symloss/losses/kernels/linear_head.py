@@ -1,8 +1,4 @@
-"""A linear layer and its loss in one. The scores of a batch are never all in memory.
-
-The unhinged loss has a way of its own. Every other loss is computed for one block of rows after another, together with
-the gradients of the block.
-"""
+"""A linear layer and its loss in one, for one block of rows after another. The scores are never all in memory."""
 
 from __future__ import annotations
 
@@ -12,11 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses import validation
 from symloss.losses.kernels.batch import (
     BLOCK,
     Examples,
-    TooLargeError,
     block_rows,
     by_blocks,
     by_plain,
@@ -25,128 +19,67 @@ from symloss.losses.kernels.batch import (
     times,
 )
 from symloss.losses.kernels.job import Kernel
-from symloss.losses.kernels.linear import LinearKernel, UnitLinearKernel
 from symloss.losses.kernels.products import Head, add_weight_gradient, write_feature_gradient, write_scores
-from symloss.losses.kernels.unhinged_head import pays, unhinged
-from symloss.losses.kernels.unit import CappedKernel, Unit
+from symloss.losses.kernels.unhinged_head import UnhingedHead
 from symloss.losses.logits import working_type
 
-MEMORY = {"cpu": 160 * 2**20}
-"""How many bytes the scores of a block take if nothing else is asked for, by the kind of device."""
-DEVICE_MEMORY = 2**30
-"""The same on all other devices, which have more of it."""
+MEMORY = {"cpu": 160 * 2**20}  # bytes for the scores of a block if nothing else is asked for, by the kind of device
+DEVICE_MEMORY = 2**30  # the same on all other devices, which have more of it
+
+Gradients = Sequence[Tensor | None]
+"""The gradients in features, weight and bias. None where one is not wanted."""
 
 
 class Allowance(NamedTuple):
     """What a head may use."""
 
-    memory: int | None = None
-    """So many bytes for the scores of a block; None for what suits the device."""
-    accumulate: torch.dtype | None = None
-    """The type in which the gradient of the weights is added up; None for that of the weights."""
-    symmetric: bool = False
-    """Whether the loss is symmetric. Class weights keep it so, which takes all scores."""
+    memory: int | None = None  # bytes for the scores of a block; None for what suits the device
+    accumulate: torch.dtype | None = None  # type in which the gradient of the weights is added up; None for their own
 
-    def bytes_on(self, device: torch.device) -> int:
-        """How many bytes the scores of a block may take on a device."""
-        return self.memory or MEMORY.get(device.type, DEVICE_MEMORY)
+    def rows(self, weight: Tensor) -> int:
+        """The number of examples whose scores fit, with a copy in the type of the weights if that is another one."""
+        kind = working_type(weight)
+        each = len(weight) * (kind.itemsize + (weight.dtype.itemsize if weight.dtype != kind else 0))
+        return max(1, (self.memory or MEMORY.get(weight.device.type, DEVICE_MEMORY)) // each)
 
 
-def by_head_kernel(
-    kernel: Kernel,
-    unit: Unit | None,
-    head: Head,
-    examples: Examples,
-    class_weight: Tensor | None,
-    softcap: float | None,
-    allowance: Allowance,
-    plain: Callable[[Tensor], Tensor],
-) -> Tensor | None:
-    """Return the loss of a linear layer's scores, without a matrix of all scores; None if only plain formulas serve it.
-
-    Args:
-        kernel: computes the loss of a block of scores.
-        unit: how the kernel divides scores by their norm; None if it does not.
-        head: the linear layer and its inputs.
-        examples: the labels, and what each example counts for, without the class weights.
-        class_weight: a weight for each class, shape (C,), or None.
-        softcap: the scores z are replaced by softcap * tanh(z / softcap); None if they stay as they are.
-        allowance: what may be used.
-        plain: computes the loss from the scores, for second derivatives.
-    """
-    if examples.none_counts():
-        return None
-    looks = validation.can_look(*(part for part in head if part is not None))
-    if isinstance(kernel, (LinearKernel, UnitLinearKernel)) and softcap is None:
-        # Only a look tells whether classes are masked out and whether the Gram matrix has lost digits.
-        known = looks or (unit is None and head.bias is None)
-        if known and pays(head, unit) and allowance.accumulate in (None, head.weight.dtype):
-            return unhinged(kernel.factor, head, examples, unit, class_weight)
-    if class_weight is not None and allowance.symmetric:
-        return None
-    kernel = kernel if softcap is None else CappedKernel(kernel, softcap)
-    try:
-        weighed = examples if class_weight is None else examples.weighed(class_weight)
-        return _Blocks(kernel, weighed, allowance, plain).loss(head)
-    except TooLargeError:
-        return None
-
-
-def value_and_gradients(
-    kernel: Kernel, head: Head, examples: Examples, allowance: Allowance, wanted: Sequence[bool]
-) -> tuple[Tensor, list[Tensor | None]]:
-    """The loss of a linear layer's scores and its gradients in features, weight and bias, without autograd.
-
-    Args:
-        kernel: computes the loss of a block of scores.
-        head: the linear layer and its inputs.
-        examples: the labels, and what each example counts for. There must be a reduction.
-        allowance: what may be used.
-        wanted: whether each of the gradients is wanted.
-    """
-    blocks = _Blocks(kernel, examples, allowance, lambda z: z)
-    gradients = blocks.gradients(head, wanted)
-    value = examples.reduced(blocks.values(head, gradients))
-    return value, _typed(gradients, head)
-
-
-Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
-
-
-class _Blocks(NamedTuple):
-    """A loss at the labels of a batch, as a function of a linear layer and its inputs."""
+class BlockHead(NamedTuple):
+    """The loss of a linear layer by a kernel, which computes the gradients of a block together with its values."""
 
     kernel: Kernel
     examples: Examples
+    plain: Callable[[Tensor], Tensor]  # computes the loss from all scores, for second derivatives
     allowance: Allowance
-    plain: Callable[[Tensor], Tensor]
 
-    def loss(self, head: Head) -> Tensor:
-        wanted = [part is not None and part.requires_grad and torch.is_grad_enabled() for part in head]
-        if not any(wanted):
-            return self.examples.reduced(self.values(head))
-        value: Tensor = _OfHead.apply(*head, self)  # type: ignore[no-untyped-call]
-        return value
+    def forward(self, head: Head, wanted: Sequence[bool]) -> tuple[Tensor, Gradients | None]:
+        """The value of each example; and the gradients, unless they depend on what comes from above."""
+        # float16 cannot hold small gradients before they are multiplied by what comes from above.
+        if self.examples.reduction == "none" or head.weight.dtype == torch.float16 or not any(wanted):
+            return self._values(head, [None] * 3), None
+        gradients = self._zeros(head, wanted)
+        return self._values(head, gradients), _typed(gradients, head)
+
+    def backward(self, head: Head, wanted: Sequence[bool], incoming: Tensor, kept: Gradients | None) -> Gradients:
+        """The gradients, times what comes from above."""
+        if kept is not None:
+            return [None if part is None else times(part, incoming) for part in kept]
+        gradients = self._zeros(head, wanted)
+        self._values(head, gradients, incoming)
+        return _typed(gradients, head)
 
     def rows(self, head: Head) -> int:
         """The number of examples whose scores are in memory at a time."""
-        weight = head.weight
-        memory = self.allowance.bytes_on(weight.device)
-        kind = working_type(weight)
-        each = len(weight) * (kind.itemsize + (weight.dtype.itemsize if weight.dtype != kind else 0))
-        most = max(1, memory // each)
-        if weight.is_cpu:  # a block that stays in the cache is quicker, but products of few rows are slow
-            most = min(most, max(256, BLOCK // len(weight)))
+        most = self.allowance.rows(head.weight)
+        if head.weight.is_cpu:  # a block that stays in the cache is quicker, but products of few rows are slow
+            most = min(most, max(256, BLOCK // len(head.weight)))
         return min(most, len(head.features))
 
     @torch.no_grad()
-    def values(self, head: Head, gradients: Gradients = (None, None, None), upstream: Tensor | None = None) -> Tensor:
+    def _values(self, head: Head, gradients: Gradients, upstream: Tensor | None = None) -> Tensor:
         """The value of each example. The gradients of the loss, times ``upstream``, are added to ``gradients``."""
-        h, weight, bias = head
-        d_h, d_weight, d_bias = gradients
-        kind, rows = working_type(weight), self.rows(head)
+        (h, weight, bias), (d_h, d_weight, d_bias) = head, gradients
+        kind, rows, labels = working_type(weight), self.rows(head), self.examples.labels
         share = self.examples.share(kind, upstream)
-        labels = self.examples.labels
         z = torch.empty(rows, len(weight), dtype=kind, device=weight.device)
         scratch = new_scratch(self.kernel, z[: block_rows(z)])
         wanted, ignores = any(part is not None for part in gradients), self.examples.kept is not None
@@ -166,48 +99,41 @@ class _Blocks(NamedTuple):
                 d_bias += block.sum(0)
         return torch.cat(values)
 
-    def gradients(self, head: Head, wanted: Any) -> Gradients:
-        """Tensors for the gradients, filled with 0."""
+    def _zeros(self, head: Head, wanted: Sequence[bool]) -> Gradients:
         kinds = (head.features.dtype, self.allowance.accumulate or head.weight.dtype, working_type(head.weight))
-        made = [
+        return [
             torch.zeros_like(part, dtype=kind) if part is not None and want else None
-            for part, want, kind in zip(head, wanted, kinds, strict=False)
+            for part, want, kind in zip(head, wanted, kinds, strict=True)
         ]
-        return made[0], made[1], made[2]
 
 
-class _OfHead(torch.autograd.Function):
-    """A value whose gradients are computed with it, unless they depend on what comes from above."""
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None, blocks: _Blocks) -> Tensor:
-        head = Head(h, weight, bias)
-        ctx.save_for_backward(h, weight, bias)
-        ctx.blocks, ctx.gradients = blocks, None
-        # float16 cannot hold small gradients before they are multiplied by what comes from above.
-        later = blocks.examples.reduction == "none" or weight.dtype == torch.float16
-        if later:
-            return blocks.examples.reduced(blocks.values(head))
-        gradients = blocks.gradients(head, ctx.needs_input_grad)
-        values = blocks.values(head, gradients)
-        ctx.gradients = _typed(gradients, head)
-        return blocks.examples.reduced(values)
-
-    @staticmethod
-    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
-        head, wanted = Head(*ctx.saved_tensors), ctx.needs_input_grad[:3]
-        gradients, ctx.gradients = ctx.gradients, None
-        if torch.is_grad_enabled() or (gradients is None and is_batched(incoming)):
-            plain = ctx.blocks.plain
-            return *by_plain(lambda *parts: plain(Head(*parts).scores()), head, wanted, incoming), None
-        if gradients is not None:
-            return *(None if part is None else times(part, incoming) for part in gradients), None
-        gradients = ctx.blocks.gradients(head, wanted)
-        ctx.blocks.values(head, gradients, incoming)
-        return *_typed(gradients, head), None
-
-
-def _typed(gradients: Gradients, head: Head) -> list[Tensor | None]:
+def _typed(gradients: Gradients, head: Head) -> Gradients:
     """The gradients in the types of what they belong to."""
     pairs = zip(gradients, head, strict=True)
     return [None if part is None or of is None else part.to(of.dtype) for part, of in pairs]
+
+
+def loss_of(way: BlockHead | UnhingedHead, head: Head) -> Tensor:
+    """The loss of a linear layer's scores, for autograd."""
+    if not torch.is_grad_enabled() or not any(part is not None and part.requires_grad for part in head):
+        return way.examples.reduced(way.forward(head, [False] * 3)[0])
+    value: Tensor = _OfHead.apply(*head, way)  # type: ignore[no-untyped-call]
+    return value
+
+
+class _OfHead(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None, way: BlockHead | UnhingedHead) -> Tensor:
+        ctx.save_for_backward(h, weight, bias)
+        values, ctx.kept = way.forward(Head(h, weight, bias), ctx.needs_input_grad[:3])
+        ctx.way = way
+        return way.examples.reduced(values)
+
+    @staticmethod
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
+        way, head, wanted = ctx.way, Head(*ctx.saved_tensors), ctx.needs_input_grad[:3]
+        # Autograd would have to copy a gradient to which another reference exists.
+        kept, ctx.kept = ctx.kept, None
+        if torch.is_grad_enabled() or is_batched(incoming):
+            return *by_plain(lambda *parts: way.plain(Head(*parts).scores()), head, wanted, incoming), None
+        return *way.backward(head, wanted, incoming, kept), None

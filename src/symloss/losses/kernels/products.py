@@ -16,8 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from symloss.losses.logits import HALF, working_type
 
-CLASSES = 4096
-"""So many rows of the weights are turned into float32 at a time."""
+CLASSES = 4096  # rows of the weights that are turned into float32 at a time
 
 # Only torch knows what the processor can do, and it has no public question for it.
 _has_bfloat16 = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
@@ -26,16 +25,14 @@ _has_bfloat16 = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
 class Head(NamedTuple):
     """A linear layer and its inputs. All parts have one type, but the bias may have more precision."""
 
-    features: Tensor
-    """Shape (N, d)."""
-    weight: Tensor
-    """Shape (C, d)."""
-    bias: Tensor | None
-    """Shape (C,)."""
+    features: Tensor  # (N, d)
+    weight: Tensor  # (C, d)
+    bias: Tensor | None  # (C,)
 
     def scores(self) -> Tensor:
         """All scores, shape (N, C)."""
-        return F.linear(self.features, self.weight, self.bias)
+        bias = None if self.bias is None else self.bias.to(self.weight.dtype)
+        return F.linear(self.features, self.weight, bias)
 
 
 def is_cast(weight: Tensor) -> bool:
