@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from symloss.robust.audit import Audit
-from symloss.robust.run_audit import audit_run
+from symloss.fit.audit import Audit
+from symloss.fit.run_audit import audit_run
 from symloss.runs.result import spread
 from symloss.training import resolve, train
 

@@ -29,7 +29,7 @@ from symloss.adapters import cleanlab
 from symloss.bench.fit_examples import NoisyCell, open_cell
 from symloss.closed_form import UnhingedClassifier
 from symloss.environment import hardware_and_versions
-from symloss.robust import Audit, RobustClassifier, audit_fit
+from symloss.fit import Audit, RobustClassifier, audit_fit
 
 NOISES = ("sym:0.4", "asym:0.4", "pair:0.3", "instance:0.4")
 STRENGTHS = {"C": [0.001, 0.01, 0.1, 1.0]}

@@ -15,7 +15,7 @@ FLOORS = [
     {"runs"},
     {"recipes"},  # a recipe resolves to the settings of a run
     {"training"},
-    {"robust", "lab"},
+    {"fit", "lab"},
     {"adapters", "bench"},
     {"cli"},
 ]
@@ -24,7 +24,7 @@ MAY_ALSO = {
     "cli": {"report"},
 }
 ROOF = {"__init__.py", "__main__.py", "public_names.py"}
-REPORT_MAY = {"runs", "recipes", "noise", "robust.audit"}  # the last for its type: the page shows an audit
+REPORT_MAY = {"runs", "recipes", "noise", "fit.audit"}  # the last for its type: the page shows an audit
 
 # Inside losses: formulas, then fast paths, then evaluation.
 FORMULAS = {"losses.algebra", "losses.potentials", "losses.score_formulas", "losses.operators"}

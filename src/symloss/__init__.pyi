@@ -3,6 +3,7 @@ from symloss import adapters as adapters
 from symloss import atlas as atlas
 from symloss import closed_form as closed_form
 from symloss import data as data
+from symloss import fit as fit
 from symloss import functional as functional
 from symloss import lab as lab
 from symloss import losses as losses
@@ -10,10 +11,10 @@ from symloss import models as models
 from symloss import noise as noise
 from symloss import recipes as recipes
 from symloss import report as report
-from symloss import robust as robust
 from symloss import runs as runs
 from symloss import theory as theory
 from symloss import training as training
+from symloss.fit.classifier import RobustClassifier as RobustClassifier
 from symloss.losses.algebra import Loss as Loss
 from symloss.losses.catalogue.normalized import NCE as NCE
 from symloss.losses.catalogue.normalized import NFL as NFL
@@ -76,7 +77,6 @@ from symloss.losses.of_logp import of_logp as of_logp
 from symloss.losses.penalty import l1_penalty as l1_penalty
 from symloss.losses.switches import checked as checked
 from symloss.losses.switches import plain as plain
-from symloss.robust.classifier import RobustClassifier as RobustClassifier
 from symloss.theory import binary as binary
 from symloss.theory import bounds as bounds
 from symloss.theory import certificates as certificates

@@ -24,13 +24,14 @@ HOMES = {
     "l1_penalty": "symloss.losses.penalty",
     "LinearLoss": "symloss.losses.heads",
     "certify": "symloss.theory.certificates",
-    "RobustClassifier": "symloss.robust.classifier",
+    "RobustClassifier": "symloss.fit.classifier",
 }
 MODULES = {
     "adapters": "symloss.adapters",
     "atlas": "symloss.atlas",
     "closed_form": "symloss.closed_form",
     "data": "symloss.data",
+    "fit": "symloss.fit",
     "functional": "symloss.functional",
     "lab": "symloss.lab",
     "losses": "symloss.losses",
@@ -38,7 +39,6 @@ MODULES = {
     "noise": "symloss.noise",
     "recipes": "symloss.recipes",
     "report": "symloss.report",
-    "robust": "symloss.robust",
     "runs": "symloss.runs",
     "theory": "symloss.theory",
     "training": "symloss.training",

@@ -21,11 +21,11 @@ import symloss
 from symloss import RobustClassifier
 from symloss.adapters.boosting import RobustLGBMClassifier, RobustXGBClassifier
 from symloss.adapters.boosting_objective import FLOOR, Objective, criterion_of_trees, gradient_and_hessian
+from symloss.fit import learners
+from symloss.fit.candidates import Shape
+from symloss.fit.saved_fit import load_predictor, save_predictor
 from symloss.losses.potentials import CEPotential
 from symloss.noise import corrupt
-from symloss.robust import learners
-from symloss.robust.candidates import Shape
-from symloss.robust.saved_fit import load_predictor, save_predictor
 
 SILENT = {"n_jobs": 1, "verbosity": -1}
 SCORES = torch.tensor([[0.0, 0.0, 0.0], [1.0, -0.5, 0.3], [4.0, -3.0, 1.0], [-2.0, 5.0, 0.0]], dtype=torch.float64)

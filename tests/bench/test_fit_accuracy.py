@@ -19,8 +19,8 @@ from symloss.bench.fit_examples import SOURCES, NoisyCell, open_cell
 from symloss.bench.fit_plan import METHODS, Place, parse_plan, read_rows
 from symloss.bench.fit_rivals import RIVALS, Tuning, with_probabilities
 from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
+from symloss.fit import RobustClassifier
 from symloss.noise import corrupt
-from symloss.robust import RobustClassifier
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from refusals import refused
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 
+from symloss.fit import RobustClassifier
 from symloss.lab.events import Event
 from symloss.lab.on_ray import Resources, joblib_on_ray, run_on_ray
-from symloss.robust import RobustClassifier
 from symloss.runs.run_folder import Busy, RunFolder
 
 ray = pytest.importorskip("ray")

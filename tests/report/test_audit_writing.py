@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from refusals import refused
 
+from symloss.fit import audit_labels
 from symloss.report import corrections, write_audit
-from symloss.robust import audit_labels
 
 TEXTS = ["The bin is full", "A <b>hole</b> in the road", "Where do I park?", "x" * 2000]
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8], [0.2, 0.7, 0.1]])

@@ -15,7 +15,7 @@ from cleanlab import filter, rank
 from numpy.typing import ArrayLike, NDArray
 
 from symloss import checks
-from symloss.robust import Audit, RobustClassifier, audit_fit, audit_labels
+from symloss.fit import Audit, RobustClassifier, audit_fit, audit_labels
 
 SCORES = ("label_quality", "label_score")
 """What CleanLearning and Datalab call the same column."""

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from symloss import checks
+from symloss.fit.audit import Audit, audit_labels
+from symloss.fit.wrong_count import count_wrong
 from symloss.losses import validation
 from symloss.noise.margins import margins
-from symloss.robust.audit import Audit, audit_labels
-from symloss.robust.wrong_count import count_wrong
 from symloss.runs.margin_file import MeanMargins
 
 KEYS = ("index", "scores", "labels")
@@ -130,7 +130,7 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
             labels: (N,), of all examples, as class numbers.
             probabilities: (N, C), of the classes, by the trained model.
             truth: (N,), the true labels, to measure by; None where they are not known.
-            options: further ones of :func:`symloss.robust.audit_labels`.
+            options: further ones of :func:`symloss.fit.audit_labels`.
         """
         found = self.means()
         rows = found.positions

@@ -25,10 +25,10 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 
 from symloss.bench.fit_examples import NoisyCell
 from symloss.bench.stopped_network import SETTINGS, StoppedNetwork, best_stopped_network
-from symloss.robust.held_out import probabilities, rows_held_out
-from symloss.robust.network_model import chosen_model
-from symloss.robust.scaled_table import Table
-from symloss.robust.splits import Floats, Rows, Split, folds, number_of_folds
+from symloss.fit.held_out import probabilities, rows_held_out
+from symloss.fit.network_model import chosen_model
+from symloss.fit.scaled_table import Table
+from symloss.fit.splits import Floats, Rows, Split, folds, number_of_folds
 
 Setting = dict[str, float]
 NETWORKS = ("ce", "gce")

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 
+from symloss.fit.candidates import Candidate
+from symloss.fit.choice import Epochs, Judged
+from symloss.fit.held_out import Networks, network_predictions, rows_held_out
+from symloss.fit.network_model import NetworkModel
+from symloss.fit.predictor import mean_of_networks
+from symloss.fit.single_networks import SingleNetworks
+from symloss.fit.splits import Judge, Rows, Split
+from symloss.fit.stacked import NetworkSchedule, StackedMember, StackedNetworks
 from symloss.noise.margins import margins
-from symloss.robust.candidates import Candidate
-from symloss.robust.choice import Epochs, Judged
-from symloss.robust.held_out import Networks, network_predictions, rows_held_out
-from symloss.robust.network_model import NetworkModel
-from symloss.robust.predictor import mean_of_networks
-from symloss.robust.single_networks import SingleNetworks
-from symloss.robust.splits import Judge, Rows, Split
-from symloss.robust.stacked import NetworkSchedule, StackedMember, StackedNetworks
 
 SETTINGS = tuple((rate, decay) for rate in (3e-3, 1e-3) for decay in (0.1, 1.0))
 """Learning rates and weight decays to choose from."""

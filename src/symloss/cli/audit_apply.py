@@ -11,8 +11,8 @@ from symloss.report.csv_table import without_formula
 
 if TYPE_CHECKING:
     from symloss.data.origins import Origins
-    from symloss.robust.audit import Audit
-    from symloss.robust.saved_audit import LabelSource
+    from symloss.fit.audit import Audit
+    from symloss.fit.saved_audit import LabelSource
 
 MOVES = "moves.csv"
 

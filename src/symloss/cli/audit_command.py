@@ -14,9 +14,9 @@ from symloss.runs.fit_files import finished_fit, holds_fit
 
 if TYPE_CHECKING:
     from symloss.data.origins import Origins
+    from symloss.fit import Audit, RunAudit
+    from symloss.fit.saved_audit import LabelSource
     from symloss.report.audit_document import AuditDocument
-    from symloss.robust import Audit, RunAudit
-    from symloss.robust.saved_audit import LabelSource
 
 READER = "symloss audit RUN --apply --decisions FILE"
 """What reads the CSV of decisions that the page writes."""
@@ -103,8 +103,8 @@ class Found(NamedTuple):
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
     from symloss.data.origins import origins
-    from symloss.robust import audit_run
-    from symloss.robust.saved_audit import LabelSource
+    from symloss.fit import audit_run
+    from symloss.fit.saved_audit import LabelSource
 
     skip_bad = options["skip_bad"]
     found = audit_run(run, model=model, root=options["data_dir"], skip_bad=skip_bad)
@@ -118,7 +118,7 @@ def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
     """The labels as they were when the fit learned from them; others are refused."""
     from symloss.cli.audit_files import compose
     from symloss.data.origins import origins
-    from symloss.robust.saved_audit import OF_AUDITS, load_audit, load_source
+    from symloss.fit.saved_audit import OF_AUDITS, load_audit, load_source
     from symloss.training.task import open_for_training
 
     _, result = finished_fit(folder, OF_AUDITS)

@@ -14,7 +14,7 @@ from symloss.report.audit_document import AuditDocument, Suspect
 from symloss.report.audit_writing import audit_document, shortened, suspicious
 
 if TYPE_CHECKING:
-    from symloss.robust import Audit
+    from symloss.fit import Audit
 
 PICTURE_BYTES = 6 * 2**20
 """The most bytes of the pictures on a page."""

@@ -24,10 +24,10 @@ from symloss.runs.fit_files import WORK, finished_fit, is_saved_fit, refuse_othe
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
+    from symloss.fit import Audit, RobustClassifier
+    from symloss.fit.fit_data import FitData
+    from symloss.fit.saved_audit import LabelSource
     from symloss.report.audit_document import AuditDocument
-    from symloss.robust import Audit, RobustClassifier
-    from symloss.robust.fit_data import FitData
-    from symloss.robust.saved_audit import LabelSource
 
 SHOWN = 8
 """How many candidates are printed."""
@@ -109,7 +109,7 @@ def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -
 
 def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The result of a fit with the same settings, and of the same data."""
-    from symloss.robust.saved_audit import SOURCE, load_source
+    from symloss.fit.saved_audit import SOURCE, load_source
 
     kept, result = finished_fit(folder, [SOURCE])
     other = sorted(name for name in settings if kept.get(name) != settings[name])
@@ -141,8 +141,8 @@ def _fit(
         )
     opened = _open(settings | options)
 
+    from symloss.fit import RobustClassifier
     from symloss.lab.on_ray import joblib_on_ray
-    from symloss.robust import RobustClassifier
 
     started = time.perf_counter()
     rows = _rows(opened, settings, options["data_dir"])
@@ -169,9 +169,9 @@ def write(
     folder: Path, model: RobustClassifier, rows: FitData, opened: DataSet, settings: dict[str, Any], started: float
 ) -> dict[str, Any]:
     """Write the folder of a fit, wholly or not at all, and return the result."""
+    from symloss.fit import audit_fit
+    from symloss.fit.fit_folder import save_fit
     from symloss.report.audit_writing import write_document
-    from symloss.robust import audit_fit
-    from symloss.robust.fit_folder import save_fit
 
     audit = audit_fit(model, classes=opened.classes, truth=rows.truth)
     source = _source(settings, opened)
@@ -202,7 +202,7 @@ def _work_folder(path: Path) -> Iterator[None]:
 
 
 def _rows(opened: DataSet, settings: dict[str, Any], root: Path | None) -> FitData:
-    from symloss.robust.fit_data import fit_data
+    from symloss.fit.fit_data import fit_data
 
     noise = settings["noise"]
     rows = fit_data(opened, noise, settings["seed"], root)
@@ -213,7 +213,7 @@ def _rows(opened: DataSet, settings: dict[str, Any], root: Path | None) -> FitDa
 
 def _source(settings: dict[str, Any], opened: DataSet) -> LabelSource:
     from symloss.data.names import KNOWN
-    from symloss.robust.saved_audit import LabelSource
+    from symloss.fit.saved_audit import LabelSource
 
     names = ("data", "noise", "label", "image", "drop", "categorical", "keep", "skip_bad", "size")
     mark = None if settings["data"] in KNOWN else opened.train.fingerprint()
@@ -225,7 +225,7 @@ def _document(
 ) -> AuditDocument:
     from symloss.cli.audit_files import compose
     from symloss.data.origins import origins
-    from symloss.robust.fit_audit import warning_of_fit
+    from symloss.fit.fit_audit import warning_of_fit
     from symloss.runs.settings import displayed_noise
 
     label, data = source.label, source.data
@@ -261,7 +261,7 @@ def _model_in_words(model: RobustClassifier) -> str:
 
 
 def _test_accuracy(model: RobustClassifier, opened: DataSet) -> float | None:
-    from symloss.robust.fit_data import features_of
+    from symloss.fit.fit_data import features_of
 
     if opened.test is None:
         return None
@@ -353,7 +353,7 @@ def _clean(result: dict[str, Any], k: int) -> str:
 
 
 def _verdict(result: dict[str, Any]) -> list[str]:
-    from symloss.robust.classifier import NOTHING_LEARNT
+    from symloss.fit.classifier import NOTHING_LEARNT
 
     if not result["learned"]:
         failed = _failures(result)

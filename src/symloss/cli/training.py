@@ -167,7 +167,7 @@ def _predictions(run: Path, data: str, best: bool | None, model: str | None, opt
         from symloss.training.prediction import predict as predict_with
 
         return predict_with(run, data, best=best, model=model, **where)
-    from symloss.robust.fit_folder import predict_with_fit
+    from symloss.fit.fit_folder import predict_with_fit
 
     if best is not None or model is not None:
         raise ValueError(f"--best, --last and --model must be left out for {run}, which symloss fit wrote")

@@ -11,7 +11,7 @@ from symloss import checks
 from symloss.report.csv_table import without_formula
 
 if TYPE_CHECKING:
-    from symloss.robust.audit import Audit
+    from symloss.fit.audit import Audit
 
 ACCEPTED, REJECTED = "accepted", "rejected"
 
@@ -24,7 +24,7 @@ def corrections(audit: Audit, decisions: Path | str | None = None, *, above: flo
         decisions: the CSV that the page wrote, of which the accepted labels count; None for every suggestion.
         above: without decisions, only suggestions that are right with at least this probability, by the model.
 
-    >>> from symloss.robust import audit_labels
+    >>> from symloss.fit import audit_labels
     >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
     >>> corrections(audit)
     {1: 'ham'}
@@ -59,7 +59,7 @@ def expected_effect(audit: Audit, corrected: Mapping[int, str]) -> tuple[float, 
         audit: of the labels.
         corrected: the new label of each example to change, by its position in the data set.
 
-    >>> from symloss.robust import audit_labels
+    >>> from symloss.fit import audit_labels
     >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
     >>> expected_effect(audit, corrections(audit))
     (0.8, 0.2)

@@ -16,7 +16,7 @@ from symloss.report.audit_document import AuditDocument, Suspect
 from symloss.writing import clear_write_errors, write_whole
 
 if TYPE_CHECKING:
-    from symloss.robust.audit import Audit
+    from symloss.fit.audit import Audit
 
 FILES = CSV, PROBABILITIES, PAGE = "audit.csv", "pred_probs.npy", "audit.html"
 SUSPECTS = 400
@@ -37,13 +37,13 @@ def write_audit(
     """Write ``audit.csv``, ``pred_probs.npy`` and ``audit.html`` of an audit to a folder; return their paths.
 
     Args:
-        audit: of N labels, see :func:`symloss.robust.audit_fit`. Without probabilities there is no ``pred_probs.npy``.
+        audit: of N labels, see :func:`symloss.fit.audit_fit`. Without probabilities there is no ``pred_probs.npy``.
         folder: is made if it is not there.
         columns: what the page shows of each example: names, and N values each. A text, for example.
         facts: what else the page says at the top, as pairs of a name and a text.
 
     >>> import tempfile
-    >>> from symloss.robust import audit_labels
+    >>> from symloss.fit import audit_labels
     >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [path.name for path in write_audit(audit, folder, columns={"text": ["Hello", "How are you?"]})]

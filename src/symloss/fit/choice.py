@@ -1,0 +1,179 @@
+"""Which candidates lead, judged by the noisy labels of rows that were held out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from symloss.fit.candidates import Candidate
+from symloss.fit.held_out import Probabilities
+from symloss.fit.learners import SIMPLICITY
+from symloss.fit.splits import Floats, Judge, Rows, standard_error
+from symloss.losses.create import create_loss
+
+RARE = 0.02
+"""Below this rate of noise the labels can be trusted as they are."""
+FEWEST, MOST = 5, 10
+"""So many candidates are averaged. Fewer than five had a bad day now and then."""
+FAR_BEHIND = (3.0, 0.1)
+"""None is averaged that is behind the best by so many paired standard errors and by this share of its accuracy."""
+FEWEST_OF_TRUSTED = 3
+"""So many if noise is rare: then the best of them are known well, and others only dilute them."""
+BY_CHANCE = 0.05
+"""How often it may be said that something was learnt from features that know nothing of the labels."""
+WINDOW = 2
+"""The accuracy of an epoch is averaged over so many epochs before and after it."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A candidate with its predictions for the rows that were held out.
+
+    Args:
+        candidate: the learner.
+        epoch: when its training stops; None where there are no epochs.
+        score: its accuracy on the noisy labels, smoothed over epochs.
+        right: (n,), what each row contributes to the accuracy.
+        predictions: (n, C).
+    """
+
+    candidate: Candidate
+    epoch: int | None
+    score: float
+    right: Floats
+    predictions: Probabilities
+
+    @property
+    def error(self) -> float:
+        """The standard error of the score."""
+        return standard_error(self.right)
+
+    def gap(self, other: Judged) -> tuple[float, float]:
+        """By how much the other one is better, and the standard error of that on the same rows."""
+        return other.score - self.score, standard_error(other.right - self.right)
+
+
+def judged(candidate: Candidate, predictions: Probabilities, judge: Judge, rows: Rows) -> Judged:
+    """A candidate without epochs."""
+    right = judge.right(predictions, rows)
+    return Judged(candidate, None, float(right.mean()), right, predictions)
+
+
+class Epochs:
+    """The best epoch of one network, by accuracy smoothed over its neighbours.
+
+    Args:
+        candidate: the network.
+        judge: of the accuracy.
+        rows: which rows are held out.
+    """
+
+    def __init__(self, candidate: Candidate, judge: Judge, rows: Rows):
+        self.candidate, self.judge, self.rows = candidate, judge, rows
+        self.accuracy: list[float] = []
+        self.recent: deque[Probabilities] = deque(maxlen=WINDOW + 1)
+        self.best: Judged | None = None
+
+    def add(self, predictions: Probabilities) -> None:
+        """The predictions after one more epoch."""
+        self.accuracy.append(float(self.judge.right(predictions, self.rows).mean()))
+        self.recent.append(predictions)
+        if len(self.accuracy) > WINDOW:
+            self._consider(len(self.accuracy) - 1 - WINDOW, self.recent[0])
+
+    def result(self) -> Judged:
+        """The best epoch so far. The last epochs have fewer neighbours."""
+        for k, predictions in enumerate(self.recent):
+            epoch = len(self.accuracy) - len(self.recent) + k
+            if epoch > len(self.accuracy) - 1 - WINDOW:
+                self._consider(epoch, predictions)
+        assert self.best is not None
+        return self.best
+
+    def _consider(self, epoch: int, predictions: Probabilities) -> None:
+        score = float(np.mean(self.accuracy[max(0, epoch - WINDOW) : epoch + WINDOW + 1]))
+        if self.best is None or score > self.best.score:
+            right = self.judge.right(predictions, self.rows)
+            self.best = Judged(self.candidate, epoch + 1, score, right, predictions)
+
+
+def ranked(found: Sequence[Judged]) -> list[Judged]:
+    """The best first. Ties keep the order in which candidates were tried."""
+    return sorted(found, key=lambda one: -one.score)
+
+
+def cannot_be_told_from(best: Judged, other: Judged, errors: float = 1.0) -> bool:
+    """Whether the gap is within so many paired standard errors."""
+    gap, error = other.gap(best)
+    return gap <= errors * error
+
+
+def winner(found: Sequence[Judged]) -> Judged:
+    """The best candidate. Among those that cannot be told from it the simplest learner, and the symmetric loss."""
+    best, *others = ranked(found)
+    level = [best, *(one for one in others if cannot_be_told_from(best, one))]
+    return min(level, key=lambda one: (SIMPLICITY[one.candidate.learner], not _symmetric(one.candidate), -one.score))
+
+
+def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Judged]:
+    """The candidates to average: the five best, and up to five more within two paired standard errors of the best.
+
+    If the best contradicts hardly any label: the three best, and more within one paired standard error. None of them is
+    far behind.
+
+    Args:
+        found: all candidates.
+        most_single: how many of the networks that are trained one by one may be among them, if they are tried. Then
+            those within two standard errors alone are taken: on photos, rows of pixels are 13 points behind.
+    """
+    best, *others = ranked(found)
+    fewest, errors = (FEWEST_OF_TRUSTED, 1.0) if best.score > 1 - RARE else (FEWEST, 2.0)
+    fewest = fewest if most_single is None else 1
+    level = [
+        one
+        for k, one in enumerate(others, 2)
+        if cannot_be_told_from(best, one, errors) or (k <= fewest and not _far_behind(best, one))
+    ]
+    chosen = [best, *level][:MOST]
+    if most_single is None:
+        return chosen
+    surplus = [one for one in chosen if one.candidate.model is not None][most_single:]
+    return [one for one in chosen if one not in surplus]
+
+
+def told_from_majority(
+    predictions: Probabilities, rows: Rows, noisy: Rows, sample_weight: Floats | None, tries: int
+) -> bool:
+    """Whether predictions are better than always the most frequent class, in accuracy or in balanced accuracy.
+
+    Args:
+        predictions: (n, C), for rows that were held out.
+        rows: (n,), which ones.
+        noisy: (N,), the labels of all rows.
+        sample_weight: (N,), what each row counts.
+        tries: how many candidates there were. The best of many guesses looks better than one, so that they and both
+            measures share the level.
+    """
+    errors = NormalDist().inv_cdf(1 - BY_CHANCE / (2 * tries))
+    classes = predictions.shape[1]
+    for balanced in (False, True):
+        judge = Judge.of(noisy, sample_weight, balanced=balanced)
+        majority = np.bincount(noisy[rows], judge.weights[rows], classes).argmax()
+        always = np.eye(classes)[np.full(len(rows), majority)]
+        gain = judge.right(predictions, rows) - judge.right(always, rows)
+        if gain.mean() > max(errors * standard_error(gain), 0.0):
+            return True
+    return False
+
+
+def _far_behind(best: Judged, other: Judged) -> bool:
+    errors, share = FAR_BEHIND
+    return not cannot_be_told_from(best, other, errors) and other.score < (1 - share) * best.score
+
+
+def _symmetric(candidate: Candidate) -> bool:
+    return candidate.loss is not None and create_loss(candidate.loss).loss.symmetric

@@ -1,0 +1,394 @@
+"""An estimator that learns from wrong labels: it chooses the learner, and names the labels that look wrong."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy import sparse  # type: ignore[import-untyped]
+from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from symloss import checks
+from symloss.data.table_encoder import TableEncoder
+from symloss.fit.candidate_search import LOSSES, Search, run, within_budget
+from symloss.fit.candidates import Candidate, Factory
+from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
+from symloss.fit.correction import Round, first_round, last_round
+from symloss.fit.explanation import Explanation, noise_explains_better
+from symloss.fit.held_out import Labels, rows_held_out
+from symloss.fit.input_array import as_array, refuse_gaps, refuse_missing_labels, refuse_texts
+from symloss.fit.label_scores import label_scores
+from symloss.fit.leaders import Material, log
+from symloss.fit.learners import KINDS, check_kinds
+from symloss.fit.memory import Memory
+from symloss.fit.mixed_table import is_mixed_table
+from symloss.fit.network_model import chosen_model
+from symloss.fit.network_plan import network_plan
+from symloss.fit.predictor import mean_predictor, single_predictor
+from symloss.fit.progress import NoProgress, ProgressLines
+from symloss.fit.scaled_table import Table
+from symloss.fit.splits import Judge, Rows, Split, folds, number_of_folds
+from symloss.fit.threads import one_thread
+from symloss.fitting import all_or_nothing
+from symloss.losses.create import create_loss
+from symloss.noise.calibration import noise_rate_interval
+
+FLOATS = [np.float64, np.float32]
+NOTHING_LEARNT = (
+    "Nothing was learnt from these features: no learner predicts the labels better than the most frequent class does. "
+    "The labels cannot be judged."
+)
+BUDGET, ORDINARY_TRAININGS = 45.0, 4
+"""Seconds of one core that a fit takes by default, or so many trainings of the network where that is more."""
+FOLDS_UP_TO, FOLDS_BEYOND = 20_000, 3
+"""With more rows than this, there are fewer folds, and the first of them judges candidates."""
+
+
+class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier for labels of which many are wrong.
+
+    ``fit`` tries networks with robust losses, the closed forms of this package, and scikit-learn's own learners. It
+    judges them by the noisy labels of rows that were held out. Then the leaders correct the labels and learn again.
+
+    Args:
+        model: the network. "auto" takes a small convolutional network for images (N, channels, height, width) of 12
+            pixels a side or more, and a perceptron for everything else. Also a name for
+            :func:`symloss.models.create_model` such as "cnn8:width=0.5" or "timm:resnet18", or a function of
+            ``input_shape`` and ``classes`` that returns a module. The other learners see images as rows of pixels.
+        losses: "auto", or specs of the losses that networks try.
+        learners: "auto", or some of "network", "closed-form", "k-nn", "svc", "forest", "boosting", "logistic". Also
+            "xgboost" and "lightgbm", with a robust loss; these are not part of "auto".
+        budget: seconds of one core. It decides how many candidates are tried, by a formula: the same budget always
+            gives the same candidates. By default 45, or four trainings of the network where that is more.
+        folds: "auto" or a number.
+        rounds: how often the leaders learn; from the second time on, from corrected labels.
+        simple: predict by one learner instead of the mean of the leaders.
+        n_jobs: processes that share learners, and networks that are trained one by one. The result is the same. Inside
+            ``joblib.parallel_config`` another backend, such as Ray's, is used.
+        random_state: everything random derives from it.
+        memory: a folder for what was found so far. A fit that was killed goes on where it was. Nothing is kept where
+            ``model`` is a function: whether it is the same one cannot be told.
+        verbose: 1 shows what is tried and what leads.
+
+    Attributes:
+        classes_: the classes.
+        learner_: the kind of learner that won.
+        loss_: its loss; None where no network was chosen.
+        epoch_: the epoch at which its training stops; None where no network was chosen.
+        learned_: False if no candidate can be told from always predicting the most frequent class, in accuracy or in
+            balanced accuracy. Then nothing is said of the labels, and ``noise_rate_`` is NaN.
+        classes_apart_: whether the labels are explained clearly better by classes that are apart, some with a wrong
+            label, than by classes that overlap. Otherwise clean accuracy is known no better than this: it is between
+            ``noisy_accuracy`` and ``clean_accuracy_estimate``.
+        candidates_: a dictionary of columns, for ``pandas.DataFrame``: every candidate with its accuracy on noisy
+            labels, the standard error, an estimate of the accuracy on true labels if classes are apart, whether it can
+            be told from the best, and why it could not be fitted, if so.
+        noise_rate_: the share of wrong labels, an estimate.
+        noise_rate_interval_: an interval for it of 95 %.
+        transition_: (C, C). A row for each true class: how probable each label is.
+        given_labels_: (N,), the labels that ``fit`` was given.
+        label_scores_: (N,), one for each training row. The lower, the more suspicious is the label.
+        suggested_labels_: (N,), the most probable true class.
+        n_wrong_: how many labels look wrong.
+        oof_probabilities_: (N, C), probabilities of the true classes for rows that were held out.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> y[::4] = (y[::4] + 1) % 3
+    >>> model = RobustClassifier(learners=["closed-form", "logistic"]).fit(X, y)
+    >>> 0.15 < model.noise_rate_ < 0.35
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str | Factory = "auto",
+        losses: str | Sequence[str] = "auto",
+        learners: str | Sequence[str] = "auto",
+        budget: float | None = None,
+        folds: str | int = "auto",
+        rounds: int = 3,
+        simple: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        memory: str | Path | None = None,
+        verbose: int = 0,
+    ):
+        self.model = model
+        self.losses = losses
+        self.learners = learners
+        self.budget = budget
+        self.folds = folds
+        self.rounds = rounds
+        self.simple = simple
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.memory = memory
+        self.verbose = verbose
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+        """Choose a learner by the labels, which may be wrong, and fit it.
+
+        Args:
+            X: (N, d), an array, a sparse matrix or a tensor; a table of pandas or polars, with numbers, categories and
+                missing values; or images (N, channels, height, width).
+            y: (N,), any labels.
+            sample_weight: (N,), what each row counts.
+        """
+        with one_thread():
+            return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:  # noqa: N803
+        self._check_parameters()
+        features, noisy = self._checked_rows(X, y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        table = Table(features, len(self.classes_), self.input_shape_)
+        judge = Judge.of(noisy, weights)
+        labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
+        progress = ProgressLines() if self.verbose else NoProgress()
+        found, failures = self._search(table, labels, judge, seed, progress)
+        best = winner(found)
+        lead, rounds = self._leaders_and_rounds(found)
+        material = Material(table, labels, self.folds_, judge, seed, self.n_jobs, progress)
+        first = first_round(lead if not self.simple or best in lead else [best, *lead], material)
+        self.learned_ = self._told_from_majority(found, first, noisy, weights)
+        if not self.learned_:
+            warnings.warn(NOTHING_LEARNT, stacklevel=4)
+        last = self._last_round(first, rounds, material)
+        progress.phase("fitting the model to all rows")
+        used = last.leaders.members
+        if self.simple:
+            best = best if best in used else winner(used)
+            temperature = last.leaders.temperatures[used.index(best)]
+            self.predictor_ = single_predictor(best.candidate, best.epoch, temperature, last, table, labels, seed)
+        else:
+            refit = self.plan_ is not None and self.plan_.refit
+            self.predictor_ = mean_predictor(last, table, labels, seed, refit=refit)
+            # The budget may leave fewer than the leaders, and some cannot be fitted to all rows.
+            fitted = [member.candidate for member in self.predictor_.members]
+            used = tuple(one for one in used if one.candidate in fitted)
+            best = winner(used)
+        self._keep_choice(best, judge)
+        networks = [one.candidate for one in found if one.candidate.learner == "network"]
+        self.label_scores_ = label_scores(last.explanation, networks, material)
+        self._keep_labels(last.explanation, noisy)
+        self.classes_apart_ = last.explanation.certain and self._noise_explains_better(last.leaders.members, noisy)
+        self.trained_labels_ = last.labels
+        self._keep_candidates(found, failures, best, used)
+        return self
+
+    def _check_parameters(self) -> None:
+        if self.budget is not None:
+            checks.number("budget", self.budget, "(0, inf)")
+        checks.number("rounds", self.rounds, "[1, inf)", whole=True)
+        if self.folds != "auto":
+            checks.number("folds", self.folds, "[2, inf)", whole=True)
+
+    def _learners(self) -> tuple[str, ...]:
+        chosen = KINDS if isinstance(self.learners, str) and self.learners == "auto" else tuple(self.learners)
+        check_kinds(chosen)
+        return chosen
+
+    def _losses(self) -> tuple[str, ...]:
+        chosen = LOSSES if isinstance(self.losses, str) and self.losses == "auto" else tuple(self.losses)
+        for spec in chosen:
+            create_loss(spec)
+        return chosen
+
+    def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
+        """The features as (N, d), and the labels as numbers."""
+        features, y = as_array(features), as_array(y)
+        refuse_texts(features)
+        refuse_missing_labels(y)
+        self.encoder_ = TableEncoder().fit(features) if is_mixed_table(features) else None
+        if self.encoder_ is None:
+            refuse_gaps(features)
+            features, y = validate_data(
+                self, features, y, accept_sparse="csr", dtype=FLOATS, allow_nd=True, ensure_min_samples=2
+            )
+        else:
+            validate_data(self, features, skip_check_array=True)
+            features, y = self.encoder_.transform(features), column_or_1d(y, warn=True)
+            check_consistent_length(features, y)
+        self.input_shape_ = tuple(features.shape[1:])
+        if y.dtype.kind == "f":
+            check_classification_targets(y)
+        self.classes_, noisy = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must have two classes or more; got one class, {self.classes_[0]}")
+        if len(self.classes_) == len(noisy) > 2:
+            raise ValueError(f"y must have fewer classes than rows; got {len(noisy)} labels that are all different")
+        return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
+
+    def _search(
+        self, table: Table, labels: Labels, judge: Judge, seed: int, progress: ProgressLines
+    ) -> tuple[list[Judged], dict[Candidate, str]]:
+        """The candidates, the best first, and those that could not be fitted, with the reason."""
+        noisy, learners = labels.numbers, self._learners()
+        wanted = "network" in learners and not sparse.issparse(table.features)
+        network = chosen_model(self.model, self.input_shape_, table.classes) if wanted else None
+        cost = 0.0 if network is None else network.seconds(len(noisy))
+        budget = max(BUDGET, ORDINARY_TRAININGS * cost) if self.budget is None else self.budget
+        count = number_of_folds(int(np.bincount(noisy).min()), self.folds, len(noisy))
+        self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
+        splits = self._splits(noisy, count, seed)
+        progress.phase(f"fitting {len(noisy):,} rows takes up to about {budget:,.0f} s of one core")
+        about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
+        memory = Memory(None if callable(self.model) else self.memory, about)
+        model = None if network is None else network.model
+        losses, plan = self._losses(), self.plan_
+        search = Search(
+            table, labels, splits, judge, learners, losses, budget, seed, self.n_jobs, progress, memory, model, plan
+        )
+        self.shape_, self.budget_ = search.shape, budget
+        found = run(search)
+        if not found and search.failures:
+            name, reason = next((one.name, reason) for one, reason in search.failures.items())
+            raise ValueError(f"No learner could be fitted to these {len(noisy)} rows. The first was {name}: {reason}")
+        if not found:
+            raise ValueError(f"budget must allow one training; got {budget:g} seconds, too few for {len(noisy)} rows")
+        return found, search.failures
+
+    def _splits(self, noisy: Rows, count: int, seed: int) -> tuple[Split, ...]:
+        """Make the folds, and return those that judge candidates."""
+        plan = self.plan_
+        large = self.folds == "auto" and len(noisy) > FOLDS_UP_TO
+        if plan is None:
+            count = min(count, FOLDS_BEYOND) if large else count
+        self.folds_ = folds(noisy, count if plan is None else plan.folds, seed)
+        if large:
+            return self.folds_[:1]
+        return self.folds_ if plan is None else self.folds_[: plan.judged]
+
+    def _leaders_and_rounds(self, found: Sequence[Judged]) -> tuple[list[Judged], int]:
+        """The candidates to average, and how often they may learn within the budget."""
+        if self.plan_ is not None:
+            return leaders(found, self.plan_.leaders), min(self.rounds, self.plan_.rounds)
+        return within_budget(leaders(found), self.rounds, len(self.folds_), self.shape_, self.budget_)
+
+    def _told_from_majority(self, found: Sequence[Judged], first: Round, noisy: Rows, weights: Any) -> bool:
+        """Whether a candidate, or the mean of the leaders, which all rows judge, knows more than the majority."""
+        rows = rows_held_out(self.folds_)
+        every = [*((one.predictions, rows) for one in found), (first.explanation.scores, np.arange(len(noisy)))]
+        return any(
+            told_from_majority(predicted, of[: len(predicted)], noisy, weights, len(found)) for predicted, of in every
+        )
+
+    def _last_round(self, first: Round, rounds: int, material: Material) -> Round:
+        if not self.learned_:  # there is nothing to correct labels by
+            return first
+        checked = 1 if len(material.labels.numbers) > FOLDS_UP_TO else len(self.folds_)
+        if self.plan_ is not None:
+            checked = self.plan_.judged
+        # Where classes are very unequal, every round would give more examples to the large ones.
+        return last_round(first, min(rounds, 2) if material.judge.balanced else rounds, material, checked)
+
+    def _noise_explains_better(self, members: Sequence[Judged], noisy: Rows) -> bool:
+        rows = rows_held_out(self.folds_)[: len(members[0].predictions)]
+        predictions = np.stack([one.predictions for one in members]).mean(0, dtype=np.float64)
+        return noise_explains_better(log(predictions), noisy[rows])
+
+    def _keep_choice(self, best: Judged, judge: Judge) -> None:
+        self.learner_, self.loss_, self.epoch_ = best.candidate.learner, best.candidate.loss, best.epoch
+        self.measure_ = judge.measure
+
+    def _keep_labels(self, explanation: Explanation, noisy: Rows) -> None:
+        posterior = explanation.posterior
+        self.given_labels_ = self.classes_[noisy]
+        self.transition_ = explanation.calibration.transition.numpy()
+        scores = torch.from_numpy(explanation.scores)
+        if self.learned_:
+            self.suggested_labels_ = self.classes_[posterior.argmax(1)]
+            self.noise_rate_ = float(np.mean(1 - self.label_scores_))
+            self.n_wrong_ = round(self.noise_rate_ * len(noisy))
+            low, high = noise_rate_interval(explanation.calibration, scores, torch.from_numpy(noisy))
+            self.noise_rate_interval_ = (min(low, self.noise_rate_), max(high, self.noise_rate_))
+        else:
+            self.suggested_labels_ = self.given_labels_
+            self.noise_rate_, self.n_wrong_, self.noise_rate_interval_ = float("nan"), 0, (0.0, 1.0)
+        self.oof_probabilities_ = scores.div(explanation.temperature).softmax(1).numpy()
+        self.posterior_ = posterior
+
+    def _keep_candidates(
+        self, found: Sequence[Judged], failures: dict[Candidate, str], best: Judged, used: Sequence[Judged]
+    ) -> None:
+        rows = rows_held_out(self.folds_)
+        top = found[0]
+        estimates = [
+            float(self.posterior_[rows[: len(one.predictions)], one.predictions.argmax(1)].mean()) for one in found
+        ]
+        unknown, none = [math.nan] * len(failures), [False] * len(failures)
+        self.candidates_ = {
+            "candidate": np.array([one.name for one in (*(each.candidate for each in found), *failures)]),
+            "epoch": np.array([*(one.epoch for one in found), *(None for _ in failures)], object),
+            "noisy_accuracy": np.array([*(one.score for one in found), *unknown]),
+            "standard_error": np.array([*(one.error for one in found), *unknown]),
+            "clean_accuracy_estimate": np.array([*estimates, *unknown]),
+            "cannot_be_told_from_best": np.array([*(cannot_be_told_from(top, one) for one in found), *none]),
+            "averaged": np.array([*(one in used for one in found), *none]),
+            "chosen": np.array([*(one is best for one in found), *none]),
+            "failure": np.array([*(None for _ in found), *failures.values()], object),
+        }
+
+    def predict_proba(self, X: Any) -> Any:  # noqa: N803
+        """The probabilities of the true classes (n, C)."""
+        check_is_fitted(self)
+        rows = as_array(X)
+        if self.encoder_ is not None:
+            return self.predictor_.probabilities(self.encoder_.transform(rows))
+        rows = validate_data(self, rows, accept_sparse="csr", dtype=FLOATS, allow_nd=True, reset=False)
+        if tuple(rows.shape[1:]) != self.input_shape_:
+            raise ValueError(f"X must hold rows {self.input_shape_} as in fit; got {tuple(rows.shape[1:])}")
+        return self.predictor_.probabilities(rows.reshape(rows.shape[0], -1) if rows.ndim > 2 else rows)
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """The most probable class (n,)."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    def label_issues(self) -> Any:
+        """Return the labels that look wrong as a pandas DataFrame, the most suspicious first.
+
+        Returns:
+            Columns ``row`` (position in the training data), ``given``, ``suggested`` and ``score`` (the probability
+            that the given label is right). It is empty if nothing was learnt.
+        """
+        from symloss.fit.fit_audit import audit_fit  # noqa: PLC0415 (it is built on this class)
+
+        audit = audit_fit(self)
+        found = audit.to_frame()
+        rows = found["row"].to_numpy()
+        columns = {"given": self.given_labels_[rows], "suggested": self.classes_[audit.suggested[rows]]}
+        return found.assign(**columns)[found["flagged"]].drop(columns="flagged").reset_index(drop=True)
+
+    def export(self) -> tuple[nn.Module, dict[str, Tensor]]:
+        """The best network that is part of the model, as a plain module for features, and its state."""
+        check_is_fitted(self)
+        module = self.predictor_.module()
+        if module is None:
+            raise ValueError(f"only a network can be exported; the learner that was chosen is {self.learner_}")
+        return module, module.state_dict()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        return tags

@@ -1,0 +1,202 @@
+"""The learners that are no networks: their settings, what a fit costs, and how they are made.
+
+Costs are formulas, not measurements: the same data and budget must always give the same candidates. They are seconds of
+one core for a fit with predictions for a quarter as many rows. Their constants come from fits of 1,000 to 10,000 rows
+on a server of 2024.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from symloss import checks
+from symloss.fit.candidates import Candidate, Shape
+
+TREES = 100
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A kind of learner.
+
+    Args:
+        kind: the name by which the user chooses it.
+        estimator: module and class.
+        grid: the settings to try, the most promising first.
+        seconds: what one fit costs.
+        options: the arguments of the estimator. Called with the candidate, the width of kernels, and a seed.
+        scalings: how features may be scaled.
+        sparse: whether it takes sparse matrices.
+        needs: a package that is not installed with this one. Such a learner is tried if the user names it.
+        types: what a saved one may hold beside the types of scikit-learn and numpy that skops trusts by itself.
+    """
+
+    kind: str
+    estimator: tuple[str, str]
+    grid: tuple[tuple[tuple[str, float], ...], ...]
+    seconds: Callable[[Candidate, Shape], float]
+    options: Callable[[Candidate, float, int], dict[str, Any]]
+    scalings: tuple[str, ...] = ("raw", "standard")
+    sparse: bool = True
+    needs: str | None = None
+    types: tuple[str, ...] = ()
+
+    def candidates(self, name: str, shape: Shape) -> Iterator[Candidate]:
+        """The candidates for data of this size. Sparse matrices are not centred."""
+        if shape.sparse and not self.sparse:
+            return
+        scalings = self.scalings[:1] if shape.sparse and "raw" in self.scalings else self.scalings
+        for scaling, settings in product(scalings, self.grid):
+            if all(value < shape.rows / 4 for key, value in settings if key in ("neighbours", "leaf")) or not settings:
+                yield Candidate(name, settings, "raw" if shape.sparse else scaling)
+
+    def make(self, candidate: Candidate, width: float, seed: int) -> Any:
+        """The estimator."""
+        module, name = self.estimator
+        return getattr(importlib.import_module(module), name)(**self.options(candidate, width, seed))
+
+
+def _values(name: str, *values: float) -> tuple[tuple[tuple[str, float], ...], ...]:
+    return tuple(((name, value),) for value in values)
+
+
+_OBJECTIVE = "symloss.adapters.boosting_objective.Objective"
+_OWN_LOSS = (
+    _OBJECTIVE,
+    f"{_OBJECTIVE}.loss",
+    "symloss.losses.catalogue.probability.GCE",
+    "symloss.losses.potentials.GCEPotential",
+    "torch.nn.modules.container.ModuleList",
+)
+
+
+def _trees_of(package: str, estimator: str, silent: int, types: tuple[str, ...]) -> Learner:
+    """Gradient boosting of another library with a robust loss.
+
+    The module is named by text, because adapters are built on learners and not the other way round. Trees are shallow,
+    because deep ones soon know wrong labels by heart.
+    """
+
+    def options(c: Candidate, width: float, seed: int) -> dict[str, Any]:
+        settings = {"loss": f"gce:q={c['q']:g}", "n_estimators": int(c["rounds"]), "max_depth": 3}
+        return settings | {"n_jobs": 1, "random_state": seed, "verbosity": silent}
+
+    return Learner(
+        package,
+        ("symloss.adapters.boosting", estimator),
+        ((("q", 1.0), ("rounds", 40)), (("q", 0.7), ("rounds", 100))),
+        lambda c, s: 0.1 + c["rounds"] * s.classes * (5e-4 + 5e-9 * s.rows * s.features),
+        options,
+        scalings=("raw",),
+        needs=package,
+        types=(f"symloss.adapters.boosting.{estimator}", *_OWN_LOSS, *types),
+    )
+
+
+# In the order of simplicity: where two learners cannot be told apart, the first is taken.
+CLASSICAL = {
+    "unhinged": Learner(
+        "closed-form",
+        ("symloss.closed_form", "UnhingedClassifier"),
+        ((),),
+        lambda c, s: 1e-3 + 3e-9 * s.rows * s.features * s.classes,
+        lambda c, width, seed: {},
+        types=("symloss.closed_form.unhinged.UnhingedClassifier", "symloss.closed_form.sums.ClassSums", "numpy.dtype"),
+    ),
+    "logistic": Learner(
+        "logistic",
+        ("sklearn.linear_model", "LogisticRegression"),
+        _values("C", 0.01, 0.1, 1.0),
+        lambda c, s: 5e-3 + 2e-7 * s.rows * s.features * s.classes,
+        lambda c, width, seed: {"C": c["C"], "max_iter": 300},
+        scalings=("standard",),
+    ),
+    "kernel-unhinged": Learner(
+        "closed-form",
+        ("symloss.closed_form", "KernelUnhingedClassifier"),
+        _values("gamma", 1.0, 4.0),
+        lambda c, s: 2e-3 + 3e-9 * s.rows**2 * (s.features / 8 + 8),
+        lambda c, width, seed: {"gamma": c["gamma"] * width},
+        sparse=False,
+        types=("symloss.closed_form.kernel.KernelUnhingedClassifier",),
+    ),
+    "k-nn": Learner(
+        "k-nn",
+        ("sklearn.neighbors", "KNeighborsClassifier"),
+        _values("neighbours", 5, 15, 30, 60),
+        lambda c, s: 2e-3 + 2e-9 * s.rows**2 * (s.features / 8 + 4),
+        lambda c, width, seed: {"n_neighbors": int(c["neighbours"]), "weights": "distance"},
+        types=("sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"),
+    ),
+    "svc": Learner(
+        "svc",
+        ("sklearn.svm", "SVC"),
+        tuple(
+            (("C", cost), ("gamma", gamma))
+            for gamma in (1.0, 2.0, 0.5)
+            for cost in (1.0, 3.0, 0.3, 10.0)
+            if cost < 10 or gamma <= 1
+        ),
+        lambda c, s: 5e-3 + 1.2e-9 * s.rows**2 * (s.features + 20) * math.sqrt(c["C"] + 1),
+        lambda c, width, seed: {"C": c["C"], "gamma": c["gamma"] * width},
+    ),
+    "forest": Learner(
+        "forest",
+        ("sklearn.ensemble", "RandomForestClassifier"),
+        _values("leaf", 5, 10, 1),
+        lambda c, s: 0.05 + 1.2e-6 * s.rows * math.log2(s.rows + 1) * math.sqrt(s.features),
+        lambda c, width, seed: {"n_estimators": TREES, "min_samples_leaf": int(c["leaf"]), "random_state": seed},
+        scalings=("raw",),
+        types=("sklearn.tree._tree.Tree",),
+    ),
+    "boosting": Learner(
+        "boosting",
+        ("sklearn.ensemble", "HistGradientBoostingClassifier"),
+        _values("rate", 0.05, 0.1),
+        lambda c, s: 0.1 + 100 * s.classes * (1e-3 + 2e-8 * s.rows * s.features),
+        lambda c, width, seed: {"learning_rate": c["rate"], "l2_regularization": 1.0, "random_state": seed},
+        scalings=("raw",),
+        sparse=False,
+        types=("sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",),
+    ),
+    "xgboost": _trees_of(
+        "xgboost", "RobustXGBClassifier", 0, ("xgboost.core.Booster", "xgboost.sklearn.XGBClassifier")
+    ),
+    "lightgbm": _trees_of(
+        "lightgbm",
+        "RobustLGBMClassifier",
+        -1,
+        ("lightgbm.basic.Booster", "lightgbm.sklearn.LGBMModel", "collections.OrderedDict"),
+    ),
+}
+
+KINDS = ("network", *dict.fromkeys(learner.kind for learner in CLASSICAL.values() if learner.needs is None))
+"""What is tried if the user does not choose."""
+OFFERED = (*KINDS, *(learner.kind for learner in CLASSICAL.values() if learner.needs is not None))
+"""What the user can choose from."""
+
+SIMPLICITY = {name: place for place, name in enumerate((*CLASSICAL, "network"))}
+
+_FIRST = ("unhinged", "kernel-unhinged", "k-nn", "svc", "forest", "logistic", "boosting", "xgboost", "lightgbm")
+"""The order in which they are tried, so that a small budget is well spent."""
+
+
+def check_kinds(kinds: tuple[str, ...]) -> None:
+    """Raise an error if there is no such kind of learner, or a package that it needs is not installed."""
+    for kind in kinds:
+        checks.choice("learners", kind, OFFERED)
+        needed = next((learner.needs for learner in CLASSICAL.values() if learner.kind == kind), None)
+        if needed is not None and importlib.util.find_spec(needed) is None:
+            raise ValueError(f"the learner {kind!r} needs a package that is not installed: pip install {needed}")
+
+
+def candidates(shape: Shape, kinds: tuple[str, ...]) -> Iterator[Candidate]:
+    """All candidates that are no networks, the most promising first."""
+    for name in _FIRST:
+        if CLASSICAL[name].kind in kinds:
+            yield from CLASSICAL[name].candidates(name, shape)

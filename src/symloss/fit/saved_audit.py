@@ -1,0 +1,114 @@
+"""The audit of a fit on disk, so that the labels can be listed and corrected later."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from symloss import checks
+from symloss.fit.audit import Audit
+from symloss.runs.run_folder import DATA, RunFolder
+from symloss.writing import write_whole
+
+SOURCE, LABELS = "source.json", "audit.npz"
+_ARRAYS = {
+    "given": np.int64,
+    "suggested": np.int64,
+    "label_scores": np.float64,
+    "flagged": np.bool_,
+    "given_probs": np.float64,
+    "suggested_probs": np.float64,
+}
+_STORED = {"given": "iu", "suggested": "iu", "flagged": "b"} | dict.fromkeys(
+    ("label_scores", "given_probs", "suggested_probs"), "f"
+)
+"""The kinds of numbers that the file may hold."""
+
+
+@dataclass(frozen=True)
+class LabelSource:
+    """Where labels came from, and what opens them again.
+
+    Args:
+        data: the name or path of the data.
+        noise: that was added to the labels; "clean" if none was.
+        label, image: the columns of a table.
+        drop, categorical, keep: columns of a table, separated by commas.
+        skip_bad: whether bad files and rows were left out.
+        size: pixels of a side that image files were brought to; None if it was not given.
+        fingerprint: a checksum of the user's own training data; None for published data.
+    """
+
+    data: str
+    noise: str
+    label: str = "label"
+    image: str | None = None
+    drop: str | None = None
+    categorical: str | None = None
+    keep: str | None = None
+    skip_bad: bool = False
+    size: int | None = None
+    fingerprint: str | None = None
+
+
+_KINDS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("data", "noise", "label"), (str, "a text")),
+    "skip_bad": (bool, "true or false"),
+    "size": (int | None, "a whole number or nothing"),
+}
+"""What each part of a source must be. The others are texts or nothing."""
+
+
+def save_audit(audit: Audit, source: LabelSource, path: Path) -> None:
+    """Write an audit and the source of its labels into the folder of a fit."""
+    content = io.BytesIO()
+    np.savez_compressed(content, interval=audit.n_wrong_interval, **{name: getattr(audit, name) for name in _ARRAYS})
+    write_whole(path / LABELS, content.getvalue())
+    RunFolder(path).write(SOURCE, asdict(source))
+
+
+OF_AUDITS = (DATA, SOURCE, LABELS)
+"""The files of a fit that an audit is read from."""
+
+
+def load_source(path: Path) -> LabelSource:
+    """Read the source of the labels of a fit. The folder may be somebody else's, so every value is checked."""
+    document = RunFolder(path).read(SOURCE, needs=("data", "noise"))
+    if document is None:
+        raise ValueError(f"{path} is damaged: {SOURCE} is missing; fit again")
+    values = {field.name: document[field.name] for field in fields(LabelSource) if field.name in document}
+    for name, value in values.items():
+        kind, words = _KINDS.get(name, (str | None, "a text or nothing"))
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{path / SOURCE} must hold {name} as {words}; got {checks.brief(value)}")
+    return LabelSource(**values)
+
+
+def load_audit(path: Path) -> Audit:
+    """Read the audit of a fit."""
+    description = RunFolder(path).data()
+    try:
+        if description is None:
+            raise ValueError(f"no {DATA}")
+        classes = tuple(description.classes)
+        with np.load(path / LABELS, allow_pickle=False) as file:
+            if not all(file[name].dtype.kind in kinds for name, kinds in _STORED.items()):
+                raise ValueError("numbers of other kinds")
+            arrays: dict[str, Any] = {name: file[name].astype(kind) for name, kind in _ARRAYS.items()}
+            low, high = map(int, file["interval"])
+        if len({each.shape for each in arrays.values()}) > 1 or arrays["given"].ndim != 1:
+            raise ValueError("arrays of different shapes")
+        shares = np.stack([arrays["label_scores"], arrays["given_probs"], arrays["suggested_probs"]])
+        if not ((shares >= 0) & (shares <= 1)).all() or not 0 <= low <= high <= len(arrays["given"]):
+            raise ValueError("scores or an interval that cannot be")
+        numbers = np.concatenate([arrays["given"], arrays["suggested"]])
+        if not ((numbers >= 0) & (numbers < len(classes))).all():
+            raise ValueError(f"labels beyond the {len(classes)} classes")
+    except Exception as error:
+        raise ValueError(f"{path / LABELS} must be the audit that symloss fit wrote; got {error}") from error
+    count, places = int(arrays["flagged"].sum()), np.arange(len(arrays["given"]))
+    return Audit(**arrays, n_wrong=count, n_wrong_interval=(low, high), classes=classes, positions=places)

@@ -1,0 +1,170 @@
+"""The model of a fit as files without code: fitted learners by skops, weights as tensors, the rest as JSON.
+
+A file is read into a fixed list of types, whatever it names. Nothing is fitted again when a model is loaded, and the
+training rows are not kept, except those that k-NN, SVC and the kernel form of the unhinged loss predict with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import math
+import warnings
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.exceptions import InconsistentVersionWarning  # type: ignore[import-untyped]
+from torch import nn
+
+from symloss import checks
+from symloss.fit.candidates import Candidate
+from symloss.fit.learners import CLASSICAL, Learner
+from symloss.fit.predictor import Member, Predictor, precise
+from symloss.fit.scaled_table import SCALINGS, Scaler
+from symloss.fit.stacked import HIDDEN
+from symloss.models import create_model
+from symloss.models.factory import is_built_in
+from symloss.models.timm_models import without_weights
+from symloss.writing import write_whole
+
+LEARNERS, NETWORKS = "learners.skops", "networks.pt"
+TEMPERATURES = "[1e-6, 1e6]"
+"""Beyond these no fit comes, and logarithms divided by a temperature would overflow."""
+_SCALER = f"{Scaler.__module__}.{Scaler.__qualname__}"
+
+
+def save_predictor(predictor: Predictor, folder: Path) -> dict[str, Any]:
+    """Write the learners of a model into a folder; return what else is needed to load it, for JSON."""
+    # skops takes half a second to import.
+    import skops.io  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    description = {
+        "classes": predictor.classes,
+        "input_shape": predictor.input_shape,
+        "temperature": predictor.temperature,
+        "members": [
+            {
+                "learner": member.candidate.learner,
+                "settings": dict(member.candidate.settings),
+                "scaling": member.candidate.scaling,
+                "loss": member.candidate.loss,
+                "model": _model_name(member.candidate),
+                "temperature": member.temperature,
+                "networks": len(member.networks),
+            }
+            for member in predictor.members
+        ],
+    }
+    parts = {
+        "scaler": predictor.scaler,
+        "estimators": [member.estimator for member in predictor.members if not member.networks],
+    }
+    write_whole(folder / LEARNERS, skops.io.dumps(parts, compression=zipfile.ZIP_DEFLATED))
+    states = io.BytesIO()
+    torch.save([net.state_dict() for member in predictor.members for net in member.networks], states)
+    write_whole(folder / NETWORKS, states.getvalue())
+    return description
+
+
+def load_predictor(description: dict[str, Any], folder: Path) -> Predictor:
+    """Read a model that :func:`save_predictor` wrote. The folder may be somebody else's: every value is checked.
+
+    Args:
+        description: what :func:`save_predictor` returned.
+        folder: where it wrote.
+    """
+    classes = int(checks.number("classes", description["classes"], "[2, inf)", whole=True))
+    sides = description["input_shape"]
+    shape = tuple(int(checks.number("input_shape", side, "[1, inf)", whole=True)) for side in sides)
+    temperature = checks.number("temperature", description["temperature"], TEMPERATURES)
+    rows = [_Row(member) for member in description["members"]]
+    if not rows:
+        raise ValueError("members must be one or more; got none")
+    parts = _learners(folder, {row.candidate.learner for row in rows if not row.networks})
+    scaler, estimators = parts["scaler"], parts["estimators"]
+    states = torch.load(folder / NETWORKS, weights_only=True)
+    if not isinstance(scaler, Scaler) or len(scaler.mean) != math.prod(shape):
+        raise ValueError(f"the scaling must be of {math.prod(shape)} features")
+    if len(estimators) != sum(not row.networks for row in rows):
+        raise ValueError(f"{LEARNERS} must hold a learner for each member that is no network; got {len(estimators)}")
+    if len(states) != sum(row.networks for row in rows):
+        raise ValueError(f"{NETWORKS} must hold the networks of all members; got {len(states)}")
+    members, fitted, weights = [], iter(estimators), iter(states)
+    for row in rows:
+        networks = tuple(_network(next(weights), row.candidate, shape, classes) for _ in range(row.networks))
+        estimator = None if networks else _checked(next(fitted), row.candidate, math.prod(shape), classes)
+        members.append(Member(row.candidate, row.temperature, estimator, networks))
+    return Predictor(scaler, tuple(members), temperature, classes, shape)
+
+
+class _Row:
+    """A member as JSON has it, checked."""
+
+    def __init__(self, member: dict[str, Any]):
+        checks.choice("learner", member["learner"], (*CLASSICAL, "network"))
+        checks.choice("scaling", member["scaling"], SCALINGS)
+        given = member["settings"].items()
+        settings = tuple((name, checks.number(name, value, "(-inf, inf)")) for name, value in given)
+        self.candidate = Candidate(
+            member["learner"], settings, member["scaling"], member["loss"], _known_model(member["model"])
+        )
+        self.temperature = checks.number("temperature", member["temperature"], TEMPERATURES)
+        self.networks = int(checks.number("networks", member["networks"], "[0, 1000]", whole=True))
+        if bool(self.networks) != (self.candidate.learner == "network"):
+            raise ValueError(f"networks must be those of a network; got {self.networks} of {self.candidate.name}")
+
+
+def _learners(folder: Path, used: set[str]) -> dict[str, Any]:
+    import skops.io  # noqa: PLC0415
+
+    trusted = [_SCALER, *(name for learner in used for name in CLASSICAL[learner].types)]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        parts = skops.io.loads((folder / LEARNERS).read_bytes(), trusted=trusted)
+    others = [one.message for one in told if isinstance(one.message, InconsistentVersionWarning)]
+    if others:
+        warnings.warn(
+            f"{folder} was fitted with scikit-learn {others[0].original_sklearn_version}, which is not the version "
+            "installed here; its predictions may differ",
+            stacklevel=2,
+        )
+    if not isinstance(parts, dict) or not isinstance(parts.get("estimators"), list):
+        raise ValueError(f"{LEARNERS} must hold fitted learners")
+    return parts
+
+
+def _checked(estimator: Any, candidate: Candidate, features: int, classes: int) -> Any:
+    """A learner of the kind that the candidate names, for these features and classes."""
+    if type(estimator) is not _class_of(CLASSICAL[candidate.learner]):
+        raise ValueError(f"{candidate.name} must be a {candidate.learner}; got a {type(estimator).__name__}")
+    known = [int(number) for number in estimator.classes_]
+    if estimator.n_features_in_ != features or not all(0 <= number < classes for number in known):
+        raise ValueError(f"{candidate.name} must have {features} features and {classes} classes; got others")
+    return estimator
+
+
+def _class_of(learner: Learner) -> Any:
+    module, name = learner.estimator
+    return getattr(importlib.import_module(module), name)
+
+
+def _model_name(candidate: Candidate) -> str | None:
+    return _known_model(candidate.model, candidate.model_name)
+
+
+def _known_model(model: object, name: object = None) -> str | None:
+    """The model by which a network is built again. A file may not name code of anybody's."""
+    if model is None or (isinstance(model, str) and is_built_in(model)):
+        return model
+    raise ValueError(f"a model that is saved must be one of symloss or timm; got {checks.brief(name or model)}")
+
+
+def _network(state: dict[str, Any], candidate: Candidate, shape: Sequence[int], classes: int) -> nn.Module:
+    name = without_weights(_model_name(candidate) or f"mlp:hidden={HIDDEN}")
+    module = create_model(name, input_shape=tuple(shape), classes=classes, seed=0)
+    module = precise(module, candidate)
+    module.load_state_dict(state)
+    return module.eval()

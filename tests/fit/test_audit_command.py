@@ -1,0 +1,280 @@
+"""``symloss audit`` as it is used: on digits, on a table, on a folder of images."""
+
+import csv
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_helpers import save_image
+from refusals import refused
+from sklearn.metrics import average_precision_score
+
+from symloss.fit import audit_run, count_wrong, run_audit
+from symloss.report import corrections
+from symloss.runs.margin_file import read_margins
+from symloss.training import resolve, train
+from symloss.training.task import prepare
+
+OWN = {"epochs": 12, "model": "mlp:hidden=16", "lr": 0.1, "batch": 16}
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """A run on digits with wrong labels that are known."""
+    folder = tmp_path_factory.mktemp("digits") / "run"
+    settings = resolve("digits", "alpha-mae", noise="pair:0.3", epochs=15, subset=600)
+    train(settings, folder, accelerator="cpu")
+    return folder, settings
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A table and a folder of images with two classes that are easy to tell apart and some wrong labels; a run each."""
+    folder, random = tmp_path_factory.mktemp("own"), np.random.default_rng(0)
+    classes, wrong = np.arange(80) % 2, np.arange(80) % 9 == 4
+    features = classes[:, None] * 4 + random.normal(size=(80, 3))
+    names = np.array(["=cat", "dog"])[np.where(wrong, 1 - classes, classes)]
+    lines = [f"{a:.3f},{b:.3f},{c:.3f},{name}" for (a, b, c), name in zip(features, names, strict=True)]
+    (folder / "table.csv").write_text("\n".join(["a,b,c,kind", *lines, "1,1,1,", ""]))
+    for number, (name, bright) in enumerate(zip(names, classes, strict=True)):
+        image = np.full((8, 8, 3), 60 + 120 * bright, np.uint8) + random.integers(0, 40, (8, 8, 3), dtype=np.uint8)
+        save_image(folder / "photos" / name / f"{number // 4}.png" if number % 4 == 0 else
+                   folder / "photos" / name / f"{number}.png", image)  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.warns(UserWarning, match="left out"):
+            train(resolve("table.csv", "gce", label="kind", skip_bad=True, **OWN), "of-table", skip_bad=True)
+        train(resolve("photos", "gce", augment="none", **OWN), "of-photos")
+    return folder, wrong
+
+
+@pytest.fixture
+def workplace(own, tmp_path):
+    """A copy, so that tests do not see each other's files."""
+    shutil.copytree(own[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_ranking_count_and_measures_of_a_run(digits, run_command, tmp_path):
+    folder, settings = digits
+    done = run_command("audit", str(folder), "--out", str(tmp_path / "new" / "out"), "--top", "4", "--json")
+    assert done.returncode == 0, done.stderr
+    found, task, kept = json.loads(done.stdout), prepare(settings), read_margins(folder)
+    wrong = (task.train.labels != task.clean).numpy()
+    assert found["labels"] == len(wrong) == 540
+    assert found["really_wrong"] == wrong.sum()
+    assert found["average_precision"] == pytest.approx(average_precision_score(wrong, -kept.margin))
+    assert found["average_precision"] > 0.9
+    low, high = found["n_wrong_interval"]
+    assert low <= wrong.sum() <= high
+    flagged = np.zeros(len(wrong), bool)
+    flagged[np.argsort(kept.margin)[: found["n_wrong"]]] = True
+    assert found["precision"] == pytest.approx((flagged & wrong).sum() / found["n_wrong"])
+    assert found["recall"] == pytest.approx((flagged & wrong).sum() / wrong.sum())
+    assert [row["index"] for row in found["top"]] == kept.positions[np.argsort(kept.margin)[:4]].tolist()
+    table = rows(tmp_path / "new" / "out" / "audit.csv")
+    assert list(table[0]) == ["index", "is_label_issue", "label_score", "given_label", "predicted_label"]
+    assert [int(row["index"]) for row in table] == kept.positions.tolist()
+    assert [row["is_label_issue"] == "True" for row in table] == flagged.tolist()
+    assert [int(row["given_label"]) for row in table] == task.train.labels.tolist()
+    probabilities = np.load(tmp_path / "new" / "out" / "pred_probs.npy")
+    assert probabilities.shape == (540, 10)
+    assert np.allclose(probabilities.sum(1), 1)
+    for row, chances, flag in zip(table, probabilities, flagged, strict=True):
+        chances[int(row["given_label"])] *= not flag
+        assert int(row["predicted_label"]) == chances.argmax()
+    assert found["files"] == [
+        str(tmp_path / "new" / "out" / name) for name in ("audit.csv", "pred_probs.npy", "audit.html")
+    ]
+    assert (tmp_path / "new" / "out" / "audit.html").read_text().count("<img") == min(400, found["n_wrong"])
+
+
+def test_a_file_gets_the_verdict_and_the_ranking(digits, run_command, tmp_path):
+    done = run_command("audit", str(digits[0]), "--out", str(tmp_path), "--top", "3")
+    assert done.returncode == 0
+    verdict, truth, *lines = done.stdout.splitlines()
+    assert "labels look wrong (" in verdict
+    assert "95 % interval" in verdict
+    assert "average precision 0.9" in truth
+    assert lines[0].split() == ["example", "given", "suggested", "score"]
+    assert len(lines) == 4
+    without = run_command("audit", str(digits[0]), "--out", str(tmp_path), "--top", "0")
+    assert without.stdout.splitlines() == [verdict, truth]
+
+
+def test_the_truth_is_never_looked_at(digits, monkeypatch):
+    honest = audit_run(digits[0]).audit
+
+    def corrupted(*arguments):
+        task = prepare(*arguments)
+        return dataclasses.replace(task, clean=(task.clean + 3) % 10)
+
+    monkeypatch.setattr(run_audit, "prepare", corrupted)
+    misled = audit_run(digits[0]).audit
+    for name in ("given", "suggested", "label_scores", "flagged", "n_wrong", "n_wrong_interval", "pred_probs"):
+        assert np.array_equal(getattr(honest, name), getattr(misled, name))
+    assert misled.recall < honest.recall
+
+
+def test_a_run_without_margins_says_so_and_is_ranked_by_its_checkpoint(digits, tmp_path):
+    folder = shutil.copytree(digits[0], tmp_path / "run")
+    (folder / "margins.npz").unlink()
+    with pytest.warns(UserWarning, match=r"has no margins.npz, as a version of symloss began it that kept none"):
+        found = audit_run(folder)
+    assert not found.by_margins
+    assert found.audit.average_precision > 0.8
+    assert not np.array_equal(found.audit.order, audit_run(digits[0]).audit.order)
+
+
+def test_runs_that_cannot_be_audited_are_refused(digits, tmp_path):
+    file = tmp_path / "table.csv"
+    file.write_text("a,label\n1,x\n")
+    for path, cause in ((tmp_path, "."), (tmp_path / "x", ", which does not exist."), (file, ", which is a file.")):
+        with refused(
+            ValueError, f"No run found in {str(path)!r}{cause} Expected the folder of a finished", "`symloss fit`"
+        ):
+            audit_run(path)
+    folder = shutil.copytree(digits[0], tmp_path / "run")
+    np.savez(folder / "margins.npz", positions=np.arange(2), margin=np.ones(2), unit_margin=np.ones(2), epochs=3)
+    with refused(ValueError, "margins.npz must hold the examples of the run; got 2 others"):
+        audit_run(folder)
+    document = json.loads((folder / "noise.json").read_text())
+    (folder / "noise.json").write_text(json.dumps(document | {"noisy_sha256": "0"}))
+    with refused(ValueError, "digits must have the labels that", "was trained on; got others"):
+        audit_run(folder)
+    (folder / "result.json").unlink()
+    with refused(ValueError, f"The run in {str(folder)!r} is not finished. Rerun the command"):
+        audit_run(folder)
+
+
+@pytest.mark.parametrize(("clean", "used"), [(True, 1), (False, 3)])
+def test_held_out_labels_that_are_true_do_not_count(tmp_path, monkeypatch, clean, used):
+    settings = resolve("digits", "ce", noise="sym:0.6", epochs=1, subset=300, clean_validation=clean)
+    train(settings, tmp_path / "run", accelerator="cpu")
+    asked = []
+    monkeypatch.setattr(run_audit, "count_wrong", lambda *about: asked.append(len(about)) or count_wrong(*about))
+    audit_run(tmp_path / "run")
+    assert asked == [used]
+
+
+def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_command):
+    before = (workplace / "table.csv").read_bytes()
+    done = run_command("audit", "of-table", "--apply", "--all", "--skip-bad", "--json", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    assert (workplace / "table.csv").read_bytes() == before
+    audit, old, new = (
+        rows(workplace / name) for name in ("of-table/audit.csv", "table.csv", "of-table/table-corrected.csv")
+    )
+    flagged = {
+        int(row["row"]) - 2: row["predicted_label"].lstrip("'") for row in audit if row["is_label_issue"] == "True"
+    }
+    assert flagged
+    for number, (one, other) in enumerate(zip(old, new, strict=True)):
+        assert other == one | ({"kind": flagged[number]} if number in flagged else {})
+    wrong = set(np.flatnonzero(own[1]).tolist())
+    assert len(wrong & set(flagged)) >= 0.8 * len(flagged)
+    page = (workplace / "of-table" / "audit.html").read_text()
+    assert page.count('class="suspect"') == len(flagged)
+    assert "<dt>c</dt>" in page
+    assert "<dt>kind</dt>" not in page
+    again = run_command("audit", "of-table", "--apply", "--all", "--skip-bad", cwd=workplace)
+    assert again.returncode == 2
+    assert "must not overwrite what is there without --overwrite; got of-table/table-corrected.csv" in again.stderr
+    assert (
+        run_command("audit", "of-table", "--apply", "--all", "--skip-bad", "--overwrite", cwd=workplace).returncode == 0
+    )
+
+
+def test_only_what_was_accepted_is_changed(workplace, run_command):
+    old = rows(workplace / "table.csv")
+    accepted, rejected = read_margins(workplace / "of-table").positions[:2].tolist()
+    other, ignored = ("dog" if old[row]["kind"] == "=cat" else "=cat" for row in (accepted, rejected))
+    quoted, ignored = (name.replace("=", "'=") for name in (other, ignored))
+    (workplace / "decided.csv").write_text(
+        "index,row,given_label,corrected_label,decision\n"
+        f"{accepted},{accepted},?,{quoted},accepted\n{rejected},{rejected},?,{ignored},rejected\n"
+    )
+    arguments = ("audit", "of-table", "--skip-bad", "--decisions", "decided.csv")
+    alone = run_command(*arguments, cwd=workplace)
+    assert (alone.returncode, alone.stderr) == (2, "symloss: `--decisions` requires `--apply`.\n")
+    done = run_command(*arguments, "--apply", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    new = rows(workplace / "of-table" / "table-corrected.csv")
+    assert [number for number, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]] == [accepted]
+    assert new[accepted]["kind"] == other
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("7,dog,maybe", "decision in line 2 of {} must be one of 'accepted', 'rejected'; got 'maybe'"),
+        ("x,dog,accepted", "index in line 2 of {} must be an example of the audit; got 'x'"),
+        ("4000,dog,accepted", "index in line 2 of {} must be an example of the audit; got '4000'"),
+        ("{first},bird,accepted", "corrected_label in line 2 of {} must be a class; got 'bird'"),
+    ],
+)
+def test_decisions_that_are_none_are_refused(digits, tmp_path, line, message):
+    audit = audit_run(digits[0]).audit
+    path = tmp_path / "decisions.csv"
+    path.write_text(f"index,corrected_label,decision\n{line.format(first=audit.positions[0])}\n")
+    with refused(ValueError, message.format(path)):
+        corrections(audit, path)
+
+
+def test_a_file_of_decisions_must_be_a_table(digits, tmp_path):
+    audit = audit_run(digits[0]).audit
+    with refused(FileNotFoundError, "decisions must be a CSV that the page wrote; got no file"):
+        corrections(audit, tmp_path / "none.csv")
+    (tmp_path / "bad.csv").write_bytes(b"index\n\xff")
+    with refused(ValueError, "decisions must be a CSV that the page wrote", "bad.csv"):
+        corrections(audit, tmp_path / "bad.csv")
+
+
+def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, own, run_command):
+    def files():
+        return {path: path.read_bytes() for path in (workplace / "photos").rglob("*.png")}
+
+    before = files()
+    assert run_command("audit", "of-photos", "--apply", "--all", cwd=workplace).returncode == 0
+    assert files() == before
+    audit, moves = rows(workplace / "of-photos" / "audit.csv"), rows(workplace / "of-photos" / "moves.csv")
+    flagged = {row["file"]: row["predicted_label"] for row in audit if row["is_label_issue"] == "True"}
+    assert [move["file"] for move in moves] == list(flagged)
+    for move in moves:
+        assert (workplace / "photos" / move["file"].lstrip("'")).is_file()
+        assert not (workplace / "photos" / move["new_file"].lstrip("'")).exists()
+        assert Path(move["new_file"]).parts[0] == flagged[move["file"]]
+    assert {"index", "file", "given_label"} <= set(audit[0])
+
+
+def test_apply_is_for_labels_of_ones_own(digits, run_command, tmp_path):
+    done = run_command("audit", str(digits[0]), "--apply", "--all", "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "--apply must be for a table or a folder of images of your own; got digits" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_apply_is_not_for_noise_that_was_added(workplace, run_command):
+    command = ("train", "--data", "table.csv", "--label", "kind", "--skip-bad", "--noise", "sym:0.2", "--epochs", "1")
+    assert run_command(*command, "--out", "noisy", cwd=workplace).returncode == 0
+    done = run_command("audit", "noisy", "--skip-bad", "--apply", "--all", cwd=workplace)
+    assert (
+        "--apply must be for labels as they are in the data; got a run that added noise to them, sym:0.2" in done.stderr
+    )
+
+
+@pytest.mark.parametrize("chosen", [[], ["--all", "--above", "0.5"]])
+def test_apply_asks_which_suggestions_are_meant(workplace, run_command, chosen):
+    done = run_command("audit", "of-table", "--skip-bad", "--apply", *chosen, cwd=workplace)
+    assert done.returncode == 2
+    assert "--apply needs one of --decisions FILE" in done.stderr
+    assert f"got {'--above and --all' if chosen else 'neither'}" in done.stderr
+    assert not (workplace / "of-table" / "table-corrected.csv").exists()

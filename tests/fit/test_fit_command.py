@@ -1,0 +1,372 @@
+"""``symloss fit`` as it is used: a table with wrong labels, its files, predictions, and bad input."""
+
+import csv
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from resigned import resign
+from typer.testing import CliRunner
+
+from symloss.cli import fit_command
+from symloss.cli.application import app
+from symloss.fit import fit_data
+
+CLASSES = ("ant", "bee", "cat")
+
+
+def write_table(path, rows=180, wrong=True, seed=0):
+    """Three classes that are far apart, a category and a gap; every fifth label is wrong."""
+    rng = np.random.default_rng(seed)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["length", "width", "town", "label"])
+        for k in range(rows):
+            true = k % 3
+            label = (true + 1) % 3 if wrong and k % 5 == 0 else true
+            width = "" if k % 11 == 0 else f"{rng.normal():.3f}"
+            writer.writerow([f"{4 * true + rng.normal():.3f}", width, "AB"[k % 2], CLASSES[label]])
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, warm_python):
+    folder = tmp_path_factory.mktemp("fit")
+    write_table(folder / "bugs.csv")
+    write_table(folder / "new.csv", rows=60, wrong=False, seed=1)
+    command = ["-m", "symloss", "fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
+    return folder, warm_python.run(command, cwd=folder)
+
+
+def test_it_says_what_it_found(fitted):
+    folder, done = fitted
+    assert done.returncode == 0, done.stderr
+    assert "leads with" in done.stderr
+    assert "of the labels look wrong" in done.stdout
+    assert "clean, estimated" in done.stdout
+    assert "symloss predict model DATA" in done.stdout
+    assert "noise" not in done.stderr  # none was added, and the labels are not clean
+    kept = {path.name for path in (folder / "model").iterdir()}
+    assert {"model.json", "learners.skops", "networks.pt", "columns.json", "audit.csv", "audit.html"} <= kept
+    assert "unfinished" not in kept
+    assert {path.name for path in folder.iterdir()} == {"bugs.csv", "new.csv", "model"}
+
+
+def test_it_finds_the_wrong_labels(fitted):
+    folder, _ = fitted
+    with (folder / "model" / "audit.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    flagged = {int(row["index"]) for row in rows if row["is_label_issue"] == "True"}
+    wrong = set(range(0, 180, 5))
+    assert len(flagged & wrong) > 0.8 * len(wrong)
+    assert len(flagged - wrong) < 10
+
+
+def test_it_prints_the_most_suspicious_labels(fitted):
+    folder, done = fitted
+    with (folder / "model" / "audit.csv").open() as file:
+        flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+    flagged.sort(key=lambda row: float(row["label_score"]))
+    lines = done.stdout.splitlines()
+    start = lines.index("The 10 most suspicious labels; all are in audit.csv:")
+    assert lines[start + 1].split() == ["example", "given", "suggested", "score"]
+    printed = [line.split() for line in lines[start + 2 : start + 12]]
+    assert [int(words[1]) for words in printed] == [int(row["row"]) for row in flagged[:10]]
+    assert [words[2:4] for words in printed] == [[row["given_label"], row["predicted_label"]] for row in flagged[:10]]
+
+
+def test_audit_lists_the_labels_of_a_fit(fitted, run_command):
+    folder, done = fitted
+    page = (folder / "model" / "audit.html").read_bytes()
+    listed = run_command("audit", "model", "--top", "10", cwd=folder)
+    assert listed.returncode == 0, listed.stderr
+    printed = done.stdout.splitlines()
+    start = printed.index("The 10 most suspicious labels; all are in audit.csv:")
+    headline, *ranking = listed.stdout.splitlines()
+    assert "of 180 labels look wrong" in headline
+    assert [line.split() for line in ranking[:11]] == [line.split() for line in printed[start + 1 : start + 12]]
+    assert (folder / "model" / "audit.html").read_bytes() == page  # the browser knows decisions by it
+
+
+def test_apply_corrects_what_was_accepted(fitted, run_command, tmp_path):
+    """Every suggestion, and those that a person accepted on the page; the table itself stays as it was."""
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    table = (tmp_path / "bugs.csv").read_bytes()
+    with (tmp_path / "model" / "audit.csv").open() as file:
+        flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+    assert "symloss audit model --apply --decisions FILE" in (tmp_path / "model" / "audit.html").read_text()
+    every = changed_labels(tmp_path, run_command, "--all")
+    assert every == {int(row["row"]): row["predicted_label"] for row in flagged}
+    sure = changed_labels(tmp_path, run_command, "--above", "0.95", "--overwrite")
+    assert 0 < len(sure) < len(every)
+    assert sure.items() <= every.items()
+    accepted, rejected = flagged[0], flagged[1]
+    (tmp_path / "corrected.csv").write_text(
+        "index,decision,corrected_label\n"
+        f"{accepted['index']},accepted,{accepted['predicted_label']}\n"
+        f"{rejected['index']},rejected,{rejected['given_label']}\n"
+    )
+    one = changed_labels(tmp_path, run_command, "--overwrite", "--decisions", "corrected.csv")
+    assert one == {int(accepted["row"]): accepted["predicted_label"]}
+    assert (tmp_path / "bugs.csv").read_bytes() == table
+
+
+def changed_labels(folder, run_command, *options):
+    done = run_command("audit", "model", "--apply", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    texts = [(folder / name).read_text() for name in ("bugs.csv", "model/bugs-corrected.csv")]
+    before, after = (list(csv.DictReader(text.splitlines())) for text in texts)
+    changed = {k: new["label"] for k, (old, new) in enumerate(zip(before, after, strict=True), 2) if old != new}
+    assert f"{len(changed)} labels are changed. By the model's own probabilities, that mends about" in done.stdout
+    return changed
+
+
+def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_command, tmp_path):
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    table = (tmp_path / "bugs.csv").read_text()
+    other = "bugs.csv must be the data that model learned from; got other data, or other labels"
+    (tmp_path / "bugs.csv").write_text(table.replace(",bee\n", ",cat\n", 1))
+    assert other in refusal(tmp_path, run_command)
+    head, *rows = table.splitlines()
+    same = [k for k, row in enumerate(rows) if row.endswith(",bee")][:2]
+    rows[same[0]], rows[same[1]] = rows[same[1]], rows[same[0]]  # the labels stay as they were
+    (tmp_path / "bugs.csv").write_text("\n".join([head, *rows]) + "\n")
+    assert other in refusal(tmp_path, run_command)
+    (tmp_path / "bugs.csv").write_text(table)
+    assert "--model must be left out for model, a fit" in refusal(tmp_path, run_command, "--model", "mlp")
+    assert "--out must come with --apply for a fit" in refusal(tmp_path, run_command, "--out", "elsewhere")
+    whole = (tmp_path / "model" / "audit.npz").read_bytes()
+    kept = dict(np.load(tmp_path / "model" / "audit.npz"))
+    for damage in ({"label_scores": np.full(len(kept["given"]), np.nan)}, {"interval": [5, -3]}):
+        np.savez(tmp_path / "model" / "audit.npz", **(kept | damage))
+        assert "model is damaged: audit.npz has changed since the fit; fit again" in refusal(tmp_path, run_command)
+        resign(tmp_path / "model")
+        assert "got scores or an interval that cannot be" in refusal(tmp_path, run_command)
+    np.savez(tmp_path / "model" / "audit.npz", **(kept | {"given": kept["given"].astype(float)}))
+    resign(tmp_path / "model")
+    assert "got numbers of other kinds" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "audit.npz").write_bytes(b"PK damaged")
+    resign(tmp_path / "model")
+    assert "audit.npz must be the audit that symloss fit wrote" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "source.json").write_text('{"data": 3, "noise": "clean"}')
+    assert "model is damaged: source.json has changed since the fit" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "audit.npz").write_bytes(whole)
+    resign(tmp_path / "model")
+    assert "source.json must hold data as a text; got 3" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "source.json").write_text('{"data": "bugs.csv", "noise": "clean", "size": true, "later": 3}')
+    resign(tmp_path / "model")
+    assert "source.json must hold size as a whole number or nothing; got True" in refusal(tmp_path, run_command)
+    (tmp_path / "model" / "source.json").unlink()
+    assert "model is damaged: source.json is missing" in refusal(tmp_path, run_command)
+
+
+def refusal(folder, run_command, *options):
+    done = run_command("audit", "model", *options, cwd=folder)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_predict_works_on_it(fitted, run_command):
+    folder, _ = fitted
+    done = run_command("predict", "model", "new.csv", "--probabilities", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert np.mean([row["prediction"] == CLASSES[k % 3] for k, row in enumerate(rows)]) > 0.9
+    assert float(rows[0]["p(ant)"]) == pytest.approx(float(rows[0]["probability"]), abs=1e-6)
+    refused = run_command("predict", "model", "new.csv", "--last", cwd=folder)
+    assert refused.returncode == 2
+    assert "must be left out for model" in refused.stderr
+
+
+def test_known_truth_is_measured(tmp_path, run_command):
+    """On digits with added noise; JSON for programs."""
+    done = run_command("fit", "--data", "digits", "--noise", "sym:0.3", "--budget", "0.5", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["average_precision"] > 0.9
+    assert found["noise_rate"] == pytest.approx(0.3, abs=0.1)
+    assert found["test_accuracy"] > 0.85
+    assert (tmp_path / "fits" / "digits-sym-0.3" / "audit.html").is_file()
+
+
+def test_the_folder_is_called_after_the_data():
+    """Labels of unknown quality are not called clean."""
+    assert fit_command.default_folder("my photos/", "clean", 0) == Path("fits/my-photos")
+    assert fit_command.default_folder("digits", "sym:0.3", 1) == Path("fits/digits-sym-0.3-1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "model"], "model holds a fit with other settings (budget); choose another --out, or replace it"),
+        (["--out", "."], "--out must not be the current folder, or one above it; got '.'"),
+        (["--out", "bugs.csv"], "--out must be a folder; got the file 'bugs.csv'"),
+        (["--out", "bugs.csv/deeper"], "bugs.csv/deeper cannot be written: bugs.csv is a file"),
+        (["--noise", "sym:0.2"], "noise must be left out for data of your own"),
+        (["--label", "nope"], "nope"),
+    ],
+)
+def test_bad_input(fitted, run_command, arguments, message):
+    folder, _ = fitted
+    done = run_command("fit", "--data", "bugs.csv", *arguments, cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr.strip().splitlines()[-1]
+
+
+def test_the_truth_is_never_looked_at(tmp_path, monkeypatch):
+    """With other true labels, which only the report may see, the choice is the same and the measured quality is not."""
+    real, found = fit_data.fit_data, []
+    for scrambled in (False, True):
+
+        def rows(*args, scrambled=scrambled):
+            kept = real(*args)
+            return dataclasses.replace(kept, truth=np.roll(kept.truth, 7)) if scrambled else kept
+
+        monkeypatch.setattr(fit_data, "fit_data", rows)
+        arguments = ["fit", "--data", "digits", "--noise", "sym:0.3", "--budget", "0.3", "--json", "--seed", "1"]
+        done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / str(scrambled))])
+        found.append(json.loads(done.stdout))
+    unlike = {key for key in found[0] if found[0][key] != found[1][key]}
+    measures = {"average_precision", "precision", "recall", "really_wrong", "right_suggestions", "measured"}
+    assert unlike <= measures | {"seconds", "files"}
+    assert "average_precision" in unlike
+
+
+def test_the_network_can_be_chosen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "bugs.csv")
+    command = ["fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
+    done = CliRunner().invoke(app, [*command, "--model", "mlp:hidden=4", "--json"])
+    assert done.exit_code == 0, done.output
+    names = json.loads(done.stdout)["candidates"]["candidate"]
+    assert any(name.startswith("network mlp:hidden=4 ") for name in names)
+
+
+def test_a_network_that_predict_cannot_build_is_refused_before_the_fit(tmp_path, run_command):
+    done = run_command("fit", "--data", "digits", "--model", "mine.networks:net", "--out", tmp_path / "model")
+    assert done.returncode == 2
+    assert "--model must be a network of symloss or timm" in done.stderr
+    assert not (tmp_path / "model").exists()
+
+
+def write_numbers(path, features, labels):
+    lines = [",".join([*(f"{value:.3f}" for value in row), label]) for row, label in zip(features, labels, strict=True)]
+    path.write_text("\n".join(["length,width,label", *lines, ""]))
+
+
+def test_features_that_say_nothing(tmp_path, run_command):
+    """No count and no list, on the terminal, on the page, in JSON and by audit; the exit code says it too."""
+    rng = np.random.default_rng(0)
+    write_numbers(tmp_path / "blind.csv", rng.normal(size=(150, 2)), [CLASSES[k % 3] for k in range(150)])
+    command = ["fit", "--data", "blind.csv", "--budget", "0.5", "--out", "my fit"]
+    done = run_command(*command, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "Nothing was learnt from these features" in done.stdout
+    assert "symloss predict 'my fit' DATA" in done.stdout  # to be pasted
+    for told in ("look wrong", "suspicious", "estimated", "Model:"):
+        assert told not in done.stdout
+    assert done.stderr.count("Nothing was learnt") == 0
+    page = (tmp_path / "my fit" / "audit.html").read_text()
+    assert "<h1>Nothing was learnt from these features</h1>" in page
+    assert 'class="suspect"' not in page
+    assert "True" not in (tmp_path / "my fit" / "audit.csv").read_text()
+    again = run_command(*command, "--json", cwd=tmp_path)
+    found = json.loads(again.stdout)
+    assert (again.returncode, found["learned"], found["n_wrong"], found["noise_rate"]) == (3, False, None, None)
+    assert found["top"] == []
+    listed = run_command("audit", "my fit", cwd=tmp_path)
+    assert listed.returncode == 3
+    assert listed.stdout.startswith("Nothing was learnt from these features")
+    assert len(listed.stdout.splitlines()) == 1
+
+
+def test_where_classes_overlap_the_advice_is_careful(tmp_path, run_command):
+    """A range, a warning on the terminal, the page and in JSON, and no corrections without --force."""
+    write_numbers(tmp_path / "near.csv", *near())
+    command = ["fit", "--data", "near.csv", "--budget", "0.5", "--out", "fit"]
+    done = run_command(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"± \d\.\d +\d\d\.\d to \d\d\.\d +yes", done.stdout)
+    assert "cross-entropy" not in done.stdout
+    warning = "If you expect far fewer wrong labels, these features do not tell the classes apart"
+    assert warning in done.stdout
+    page = (tmp_path / "fit" / "audit.html").read_text()
+    assert f'<p class="notice" role="note">{warning}' in page
+    assert warning in json.loads(run_command(*command, "--json", cwd=tmp_path).stdout)["warning"]
+    refused = run_command("audit", "fit", "--apply", "--all", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert warning in refused.stderr
+    assert "add --force" in refused.stderr
+    assert not (tmp_path / "fit" / "near-corrected.csv").exists()
+    forced = run_command("audit", "fit", "--apply", "--all", "--force", "--json", cwd=tmp_path)
+    assert forced.returncode == 0, forced.stderr
+    listed = json.loads(forced.stdout)
+    assert warning in listed["warning"]
+    assert all(isinstance(row["score"], float) for row in listed["top"])
+    assert (tmp_path / "fit" / "near-corrected.csv").is_file()
+
+
+def near(rows=400):
+    rng = np.random.default_rng(0)
+    true = np.arange(rows) % 2
+    labels = np.where(rng.random(rows) < 0.25, 1 - true, true)
+    return true[:, None] + rng.normal(size=(rows, 2)), [CLASSES[label] for label in labels]
+
+
+def test_the_same_command_prints_its_result_again(fitted, tmp_path, run_command):
+    """Unless the data or a setting is another one. With --overwrite it fits again."""
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    command = ["fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
+    again = run_command(*command, cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (0, fitted[1].stdout)
+    assert "model holds this fit already; --overwrite fits again" in again.stderr
+    other = run_command(*command, "--simple", "--seed", "3", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "model holds a fit with other settings (seed, simple); choose another --out" in other.stderr
+    (tmp_path / "bugs.csv").write_text((tmp_path / "bugs.csv").read_text().replace(",bee\n", ",cat\n", 1))
+    changed = run_command(*command, cwd=tmp_path)
+    assert changed.returncode == 2
+    assert "bugs.csv has changed since the fit in model; fit again with --overwrite" in changed.stderr
+    (tmp_path / "model" / "notes.txt").write_text("mine")
+    assert run_command(*command, "--overwrite", "--simple", cwd=tmp_path).returncode == 0
+    assert len(json.loads((tmp_path / "model" / "model.json").read_text())["model"]["members"]) == 1
+    assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
+
+
+def test_one_folder_has_one_model(fitted, tmp_path, run_command):
+    """A fit refuses the folder of a run, and a run that of a fit."""
+    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    trained = run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "model", cwd=tmp_path)
+    assert trained.returncode == 2
+    assert "model holds a model of `symloss fit`; train into another folder" in trained.stderr
+    assert run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "run", cwd=tmp_path).returncode == 0
+    done = run_command("fit", "--data", "bugs.csv", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out must be a new or empty folder, or that of another fit; got 'run', which holds" in done.stderr
+
+
+def test_refusals_do_not_wait_for_torch(tmp_path):
+    """In a real process: a wrong path costs no second of imports."""
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "t.txt").write_text("a file")
+    script = """
+import sys
+from symloss.cli import main
+for arguments in (
+    "fit --data nothere", "fit --data t.csv", "fit --data digits --out t.txt", "fit --data digits --noise sym",
+    "predict nothere t.csv", "audit nothere", "audit t.csv --apply", "train --data nothere",
+):
+    sys.argv = ["symloss", *arguments.split()]
+    try:
+        main()
+    except SystemExit as left:
+        print(left.code, "torch" in sys.modules, "sklearn" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout.split("\n") == ["2 False False"] * 8 + [""], done.stdout + done.stderr

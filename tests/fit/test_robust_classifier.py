@@ -1,0 +1,433 @@
+"""RobustClassifier as it is used: the contract of scikit-learn, wrong labels found, what is kept, and bad input."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_classification
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import symloss
+from symloss import RobustClassifier
+from symloss.fit import candidate_search, held_out, predictor
+from symloss.noise import corrupt
+
+WEIGHTS_ARE_NOT_REPEATED_ROWS = (
+    "folds and batches of networks are drawn by rows: two rows are not one row of weight two"
+)
+
+
+def quick(**options):
+    """An estimator with one candidate of each kind that takes no time."""
+    return RobustClassifier(
+        **{"learners": ["closed-form", "network"], "losses": ["alpha-mae"], "budget": 0.3} | options
+    )
+
+
+@parametrize_with_checks(
+    [RobustClassifier(learners=["closed-form", "k-nn"], rounds=2, budget=0.01)],
+    expected_failed_checks=lambda estimator: {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS_ARE_NOT_REPEATED_ROWS,
+        "check_sample_weight_equivalence_on_sparse_data": WEIGHTS_ARE_NOT_REPEATED_ROWS,
+    },
+)
+@pytest.mark.filterwarnings("ignore")
+def test_contract_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def noisy_digits():
+    digits = load_digits()
+    rows = np.random.default_rng(0).permutation(len(digits.target))
+    features, true = digits.data[rows].astype(np.float32), digits.target[rows]
+    labels = corrupt(true[:900], "asym:0.4", classes=10, seed=0, dataset="digits").labels
+    return features[:900], labels, true[:900], features[900:], true[900:]
+
+
+@pytest.fixture(scope="module")
+def fitted(noisy_digits):
+    features, labels, *_ = noisy_digits
+    return RobustClassifier(budget=25, learners=["svc", "k-nn", "network"], losses=["alpha-mae"]).fit(features, labels)
+
+
+@pytest.mark.slow
+def test_it_learns_what_is_true(fitted, noisy_digits):
+    features, labels, _, test, true = noisy_digits
+    alone = RobustClassifier(learners=["k-nn"], rounds=1, simple=True).fit(features, labels).score(test, true)
+    assert fitted.score(test, true) > 0.94 > alone
+
+
+@pytest.mark.slow
+def test_it_names_the_wrong_labels(fitted, noisy_digits):
+    _, labels, true, *_ = noisy_digits
+    wrong = labels != true
+    assert average_precision_score(wrong, -fitted.label_scores_) > 0.97
+    assert fitted.noise_rate_ == pytest.approx(wrong.mean(), abs=0.03)
+    low, high = fitted.noise_rate_interval_
+    assert low < fitted.noise_rate_ < high
+    assert fitted.n_wrong_ == round(900 * fitted.noise_rate_)
+    assert np.mean(fitted.suggested_labels_ == true) > 0.96
+    assert np.allclose(fitted.transition_.sum(1), 1)
+    assert fitted.transition_[7, 1] == pytest.approx(0.4, abs=0.12)
+    assert fitted.transition_[0, 0] > 0.9
+
+
+@pytest.mark.slow
+def test_probabilities_are_calibrated_to_the_truth(fitted, noisy_digits):
+    """Expected calibration error in ten bins, on clean labels; those of the noisy labels would be off by 0.2."""
+    *_, test, true = noisy_digits
+    probabilities = fitted.predict_proba(test)
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == true
+    bins = np.minimum((confidence * 10).astype(int), 9)
+    error = sum(abs(confidence[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in set(bins))
+    assert error < 0.05
+    assert confidence.mean() > 0.9
+
+
+@pytest.mark.slow
+def test_candidates_are_a_table(fitted):
+    table = fitted.candidates_
+    assert len({len(column) for column in table.values()}) == 1
+    assert list(table["noisy_accuracy"]) == sorted(table["noisy_accuracy"], reverse=True)
+    assert table["chosen"].sum() == 1
+    assert 5 <= table["averaged"].sum() <= 10
+    assert table["cannot_be_told_from_best"][0]
+    best = table["candidate"][table["chosen"]][0]
+    assert best.startswith(fitted.learner_)
+    assert (fitted.epoch_ is None) == (fitted.loss_ is None) == (fitted.learner_ != "network")
+    networks = [epoch for name, epoch in zip(table["candidate"], table["epoch"], strict=True) if "network" in name]
+    assert networks
+    assert all(1 <= epoch <= 30 for epoch in networks)
+
+
+def small(classes=3, rows=150, wrong=0.2, seed=0):
+    features, true = make_classification(
+        rows, 8, n_informative=6, n_redundant=0, n_classes=classes, class_sep=2.0, random_state=seed
+    )
+    return features, corrupt(true, f"sym:{wrong}", classes=classes, seed=seed).labels, true
+
+
+def test_same_seed_same_result():
+    features, labels, _ = small()
+    one, two, other = (quick(random_state=seed).fit(features, labels) for seed in (1, 1, 2))
+    assert np.array_equal(one.predict_proba(features), two.predict_proba(features))
+    assert not np.array_equal(one.predict_proba(features), other.predict_proba(features))
+
+
+def test_a_prediction_does_not_depend_on_other_rows():
+    features, labels, _ = small()
+    model = quick(learners=["network"], rounds=1).fit(features, labels)
+    np.testing.assert_allclose(model.predict_proba(features)[5:6], model.predict_proba(features[5:6]), rtol=1e-10)
+
+
+def test_processes_find_what_one_finds():
+    features, labels, _ = small()
+    one, two = (quick(learners=["k-nn", "svc"], n_jobs=jobs).fit(features, labels) for jobs in (1, 2))
+    assert np.array_equal(one.predict_proba(features), two.predict_proba(features))
+
+
+def test_any_labels_and_inputs():
+    """Words as labels; float32, tensors, images and sparse matrices as features."""
+    features, labels, _ = small()
+    words = np.array(["ant", "bee", "cat"])[labels]
+    reference = quick(rounds=2).fit(features.astype(np.float32), words)
+    assert set(reference.predict(features)) <= {"ant", "bee", "cat"}
+    assert set(reference.suggested_labels_) <= {"ant", "bee", "cat"}
+    images = features.reshape(-1, 2, 2, 2).astype(np.float32)
+    for same in (torch.from_numpy(features).float(), images, torch.from_numpy(images)):
+        model = quick(rounds=2).fit(same, words)
+        assert np.array_equal(model.predict_proba(same), reference.predict_proba(features.astype(np.float32)))
+    rows = sparse.csr_matrix(np.maximum(features, 0))
+    assert quick(rounds=1).fit(rows, words).score(rows, words) > 0.5
+
+
+def test_tables_with_categories_and_gaps():
+    """A category that tells the classes apart, beside numbers that do not; a word that was never seen is no error."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    town = np.where(labels == 1, "Ulm", "Bonn").astype(object)
+    town[::10] = None
+    noise = rng.normal(size=200)
+    noise[::7] = np.nan
+    table = pd.DataFrame({"noise": noise, "town": town, "number": rng.normal(size=200)})
+    model = quick(learners=["closed-form", "k-nn"]).fit(table, labels)
+    assert list(model.feature_names_in_) == ["noise", "town", "number"]
+    assert model.score(table, labels) > 0.9
+    assert model.predict(table.head(2).assign(town="Rom")).shape == (2,)
+    with pytest.raises(ValueError, match="town"):
+        model.predict(table.drop(columns="town"))
+    with pytest.warns(UserWarning, match="Nothing was learnt from these features"):
+        assert quick(learners=["k-nn"]).fit(table[["number"]], labels).encoder_ is None
+
+
+def test_progress_is_shown(capsys):
+    features, labels, _ = small()
+    quick(verbose=1).fit(features, labels)
+    shown = capsys.readouterr()
+    assert "[symloss] 1 of" in shown.err
+    assert "leads with" in shown.err
+    assert "[symloss] fitting 150 rows takes up to about 0 s of one core" in shown.err
+    assert "leaders learn from all folds" in shown.err
+    assert "[symloss] fitting the model to all rows" in shown.err
+    lines = shown.err.splitlines()
+    assert len(set(lines)) == len(lines)
+    assert not shown.out
+
+
+def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
+    """The second fit finds all predictions of the first one, and comes to the same model."""
+    features, labels, _ = small()
+    fresh = quick(learners=["k-nn", "network"]).fit(features, labels)
+    remembering = quick(learners=["k-nn", "network"], memory=tmp_path)
+    monkeypatch.setattr("symloss.fit.classifier.RobustClassifier._last_round", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        remembering.fit(features, labels)
+    kept = sorted(tmp_path.iterdir())
+    assert len(kept) > 3
+    monkeypatch.undo()
+    kept[0].write_bytes(b"damaged")
+    tried = []
+    real = candidate_search.predictions_in_parallel
+    monkeypatch.setattr(
+        candidate_search,
+        "predictions_in_parallel",
+        lambda missing, *rest: tried.extend(missing) or real(missing, *rest),
+    )
+    again = remembering.fit(features, labels)
+    assert len(tried) <= 1
+    assert np.array_equal(fresh.predict_proba(features), again.predict_proba(features))
+    other = remembering.set_params(random_state=5).fit(features, labels)
+    assert not np.array_equal(fresh.predict_proba(features), other.predict_proba(features))
+    assert len(list(tmp_path.iterdir())) == 2 * len(kept)
+
+
+def test_pipeline_grid_search_and_clone():
+    features, labels, true = small()
+    search = GridSearchCV(make_pipeline(StandardScaler(), quick()), {"robustclassifier__rounds": [1, 2]}, cv=2)
+    assert search.fit(features, labels).score(features, true) > 0.8
+    assert clone(quick(rounds=7)).rounds == 7
+
+
+def test_one_simple_learner():
+    features, labels, true = small()
+    model = quick(simple=True, learners=["network"]).fit(features, labels)
+    assert len(model.predictor_.members) == 1
+    assert model.learner_ == "network"
+    assert model.score(features, true) > 0.8
+
+
+def test_a_network_is_exported():
+    features, labels, _ = small()
+    rows = torch.from_numpy(features).float()
+    model = quick(learners=["network"]).fit(features, labels)
+    module, state = model.export()
+    assert np.mean(module(rows).argmax(1).numpy() == model.predict(features)) > 0.9
+    copy, _ = pickle.loads(pickle.dumps(model)).export()
+    copy.load_state_dict(state)
+    torch.testing.assert_close(copy(rows), module(rows))
+    alone = quick(learners=["network"], simple=True).fit(features, labels)
+    exported = alone.export()[0](rows).detach().exp().numpy()
+    np.testing.assert_allclose(exported, alone.predict_proba(features), rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match="only a network can be exported; the learner that was chosen is"):
+        quick(learners=["closed-form"]).fit(features, labels).export()
+
+
+def test_weights_count():
+    """Rows of weight zero teach nothing."""
+    features, _, true = small(wrong=0.0, rows=200)
+    labels, weights = true.copy(), np.ones(200)
+    labels[100:], weights[100:] = (true[100:] + 1) % 3, 0.0
+    model = quick(rounds=1)
+    assert model.fit(features, labels, weights).score(features, true) > 0.8
+    assert model.fit(features, labels).score(features, true) < 0.75
+
+
+def test_few_examples_of_many_classes():
+    features, _, true = small(classes=20, rows=60, wrong=0)
+    labels = np.arange(60) % 20
+    features[:, 0] = labels
+    assert quick().fit(features, labels).predict(features).shape == (60,)
+    assert len(true) == 60
+
+
+def test_very_unequal_classes_are_judged_by_balanced_accuracy():
+    rng = np.random.default_rng(0)
+    labels = (np.arange(1000) % 100 == 0).astype(int)
+    features = rng.normal(size=(1000, 4)) + 3 * labels[:, None]
+    model = RobustClassifier(learners=["closed-form", "logistic", "network"], losses=["ce"], budget=3)
+    model.fit(features, labels)
+    assert model.measure_ == "balanced accuracy"
+    assert np.mean(model.predict(features[labels == 1]) == 1) > 0.8
+    assert np.mean(model.predict(features[labels == 0]) == 0) > 0.8
+
+
+def test_a_class_with_one_example():
+    features, labels, _ = small()
+    labels[0] = 3
+    assert 3 in quick().fit(features, labels).classes_
+
+
+FEATURES, LABELS, _ = small()
+
+
+@pytest.mark.parametrize(
+    ("options", "labels", "message"),
+    [
+        ({}, np.zeros(150), "y must have two classes or more; got one class"),
+        ({}, np.arange(150), "y must have fewer classes than rows; got 150 labels that are all different"),
+        ({"folds": 60}, LABELS, "as many examples as there are folds; got 60 folds and a class with"),
+        ({"folds": 1}, LABELS, r"folds must be a whole number in \[2, inf\); got 1"),
+        ({"budget": -1}, LABELS, r"budget must be .*got -1"),
+        ({"budget": 1e-9, "learners": ["svc"]}, LABELS, "budget must allow one training; got 1e-09 seconds"),
+        ({"rounds": 0}, LABELS, r"rounds must be a whole number in \[1, inf\); got 0"),
+        ({"learners": ["tree"]}, LABELS, "learners must be one of .*; got 'tree'"),
+        ({"losses": ["nope"]}, LABELS, "there is no loss named 'nope'"),
+    ],
+)
+def test_bad_input(options, labels, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**options).fit(FEATURES, labels)
+
+
+def test_missing_values_in_an_array_are_refused():
+    features = FEATURES.copy()
+    features[3, 2] = np.nan
+    with pytest.raises(ValueError, match="X must hold finite numbers; got NaN or inf in 1 of 150 rows"):
+        quick().fit(features, LABELS)
+
+
+def test_it_is_a_public_name():
+    assert symloss.RobustClassifier is RobustClassifier
+
+
+def test_a_learner_that_cannot_be_fitted_is_left_out():
+    """Of balanced XOR the class means are all the same, and the closed form refuses that."""
+    features = np.tile([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], (20, 1))
+    labels = np.tile([0, 1, 1, 0], 20)
+    model = quick(learners=["closed-form", "logistic", "k-nn"]).fit(features, labels)
+    assert model.score(features, labels) == 1
+    why = dict(zip(model.candidates_["candidate"], model.candidates_["failure"], strict=True))
+    assert "centroid" in why["unhinged (raw)"]
+    assert why["k-nn neighbours=5 (raw)"] is None
+    assert not model.candidates_["averaged"][list(why).index("unhinged (raw)")]
+    with pytest.raises(ValueError, match=r"^No learner could be fitted to these 80 rows. The first was unhinged"):
+        quick(learners=["closed-form"], budget=0.01).fit(features, labels)
+
+
+def test_a_leader_that_cannot_learn_from_corrected_labels_ends_no_fit(monkeypatch):
+    """Nor one that fails when it is fitted to all rows: the others stand for it."""
+    features, labels, true = small()
+    real, calls = held_out.fitted, []
+
+    def fitted(candidate, table, given, rows, seed):
+        calls.append(candidate.learner)
+        if candidate.learner == "k-nn" and (len(rows) == len(labels) or not np.array_equal(given.numbers, labels)):
+            raise ValueError("no neighbours today")
+        return real(candidate, table, given, rows, seed)
+
+    monkeypatch.setattr(held_out, "fitted", fitted)
+    monkeypatch.setattr(predictor, "fitted", fitted)
+    model = quick(learners=["k-nn", "logistic"], budget=5).fit(features, labels)
+    assert "k-nn" in calls
+    assert {member.candidate.learner for member in model.predictor_.members} == {"logistic"}
+    used = model.candidates_["candidate"][model.candidates_["averaged"]]
+    assert model.learner_ == "logistic"
+    assert all(name.startswith("logistic") for name in used)
+    assert model.score(features, true) > 0.8
+
+
+def test_features_that_say_nothing():
+    """No count, no list, and a warning; with features that say something, none."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(6, size=300)
+    with pytest.warns(UserWarning, match="^Nothing was learnt from these features"):
+        model = quick(learners=["closed-form", "k-nn", "network"], budget=2).fit(rng.normal(size=(300, 10)), labels)
+    assert not model.learned_
+    assert np.isnan(model.noise_rate_)
+    assert (model.n_wrong_, model.noise_rate_interval_) == (0, (0.0, 1.0))
+    assert np.array_equal(model.suggested_labels_, labels)
+    assert len(model.label_issues()) == 0
+    told = quick().fit(FEATURES, LABELS)
+    assert told.learned_
+    assert len(told.label_issues()) == told.n_wrong_ > 0
+
+
+def test_very_unequal_classes_may_be_told_by_balanced_accuracy_alone():
+    """One class in ten, near the other: nothing beats the majority in accuracy, yet something was learnt."""
+    rng = np.random.default_rng(0)
+    labels = (np.arange(600) % 10 == 0).astype(int)
+    features = rng.normal(size=(600, 2)) + 0.8 * labels[:, None]
+    model = RobustClassifier(learners=["closed-form"], budget=1).fit(features, labels)
+    assert model.candidates_["noisy_accuracy"].max() <= 0.9
+    assert model.learned_
+
+
+def test_the_list_of_wrong_labels_is_a_table():
+    features, numbers, true = small()
+    labels = np.array(["ant", "bee", "cat"])[numbers]
+    model = quick().fit(features, labels)
+    issues = model.label_issues()
+    assert list(issues.columns) == ["row", "given", "suggested", "score"]
+    assert list(issues["score"]) == sorted(issues["score"])
+    assert (issues["given"] == labels[issues["row"]]).all()
+    assert (issues["given"] != issues["suggested"]).all()
+    assert np.mean(numbers[issues["row"]] != true[issues["row"]]) > 0.8
+    assert issues["row"][0] == model.label_scores_.argmin()
+
+
+def test_what_is_named_is_what_predicts():
+    """A small budget leaves one of the leaders, and that need not be the simplest of the best."""
+    digits, true = load_digits(return_X_y=True)
+    model = RobustClassifier(budget=1).fit(digits, corrupt(true, "sym:0.2", classes=10, seed=0).labels)
+    members = [member.candidate for member in model.predictor_.members]
+    assert model.learner_ in {one.learner for one in members}
+    assert model.candidates_["candidate"][model.candidates_["chosen"]][0] in {one.name for one in members}
+
+
+def test_overlap_is_not_taken_for_certainty():
+    """Two classes that overlap: clean accuracy is a range. Ten that are apart, with wrong labels: it is known."""
+    features, labels = overlapping()
+    model = quick(learners=["closed-form", "logistic", "svc"], budget=2).fit(features, labels)
+    assert model.learned_
+    assert not model.classes_apart_
+    digits, true = load_digits(return_X_y=True)
+    noisy = corrupt(true, "sym:0.4", classes=10, seed=0).labels
+    assert RobustClassifier(learners=["k-nn", "svc"], budget=4).fit(digits, noisy).classes_apart_
+
+
+def overlapping(rows=400):
+    rng = np.random.default_rng(0)
+    true = np.arange(rows) % 2
+    return true[:, None] + rng.normal(size=(rows, 2)), np.where(rng.random(rows) < 0.25, 1 - true, true)
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        (
+            FEATURES,
+            [*LABELS[:-1].astype(str), None],
+            r"y must have a label in every row; got None in row 149 \(from 0\)",
+        ),
+        (FEATURES, [float("nan"), *LABELS[1:].astype(str)], "y must have a label in every row; got nan in row 0"),
+        (FEATURES, [*LABELS[:-1].tolist(), "a"], "y must hold labels of one type; got numbers and texts"),
+        (
+            ["a text", "another"] * 75,
+            LABELS,
+            "X must hold numbers, or be a DataFrame; got texts such as 'a text': turn",
+        ),
+        ([["red", "blue"]] * 150, LABELS, "X must hold numbers, or be a DataFrame; got texts such as 'red'"),
+    ],
+)
+def test_labels_that_are_missing_and_features_that_are_texts(features, labels, message):
+    with pytest.raises(ValueError, match=message):
+        quick().fit(features, labels)
