@@ -20,7 +20,6 @@ FLOORS = [
     {"cli"},
 ]
 MAY_ALSO = {
-    "losses": {"recipes.published_settings"},  # data: published parameters of losses, read from a file
     "cli": {"report"},
 }
 ROOF = {"__init__.py", "__main__.py", "public_names.py"}

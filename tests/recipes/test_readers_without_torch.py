@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import sys
-from symloss.recipes.published_settings import presets_of
+from symloss.losses.presets import presets_of
 from symloss.recipes.profiles import profiles
 from symloss.recipes.published_settings import load_protocol
 from symloss.recipes.published_tables import load_table

@@ -24,7 +24,7 @@ def test_why_is_q_what_it_is_here():
         "overrides": [{"layer": "loss sgce", "value": 0.7, "source": "not published; ours"}],
     }
     files = {layer["name"]: layer["file"] for layer in found["layers"]}
-    assert files["preset of sgce for cifar10"] == "presets.toml"
+    assert files["preset of sgce for cifar10"] == "losses/presets.toml"
 
 
 def test_a_parameter_that_is_written_overrides_the_published_one():
@@ -63,7 +63,7 @@ def test_people_read_value_source_what_it_overrides_and_the_files(words):
     decay = next(line for line in lines if line.startswith("weight_decay"))
     assert decay.split(maxsplit=2)[1:] == ["0.005", decay[decay.index("the paper, table 5") :]]
     assert "0.0001 (as the baselines' in the public implementation of Ye 2023)" in decay
-    assert "  preset of sgce for cifar10 (symloss/recipes/presets.toml)" in lines
+    assert "  preset of sgce for cifar10 (symloss/losses/presets.toml)" in lines
 
 
 def test_data_of_ones_own_is_opened_to_find_its_protocol(tmp_path):

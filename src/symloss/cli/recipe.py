@@ -159,7 +159,7 @@ def _print_explained(resolved: Resolved) -> None:
     typer.echo("\nLayers, each overrides those above it:")
     for layer in resolved.layers:
         if layer.values or layer.parameters is not None:
-            say(f"  {layer.name}" + ("" if layer.file is None else f" (symloss/recipes/{layer.file})"))
+            say(f"  {layer.name}" + ("" if layer.file is None else f" (symloss/{layer.file})"))
     typer.echo("")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from symloss import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.criterion import LossOptions
-from symloss.recipes.published_settings import Preset, presets_of
+from symloss.losses.presets import Preset, presets_of
 
 Fact = bool | Callable[[SimpleNamespace], bool]
 Known = float | Callable[[SimpleNamespace], float | None] | None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-FILE = "profiles.toml"
+FILE = "recipes/profiles.toml"
 FULL = "full"
 """The profile that changes nothing."""
 
@@ -20,7 +20,7 @@ def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     >>> profiles()["scale16"]["cifar10"]["subset"], profiles()["full"]
     (10000, {})
     """
-    return {FULL: {}} | tomllib.loads(resources.files("symloss.recipes").joinpath(FILE).read_text())
+    return {FULL: {}} | tomllib.loads(resources.files("symloss").joinpath(FILE).read_text())
 
 
 def changes(profile: str, protocol: str) -> Mapping[str, Any] | None:

@@ -1,8 +1,4 @@
-"""Published settings: the presets of losses and the protocols of data sets, as two TOML files hold them.
-
-A preset is what a paper uses for one loss. A protocol is how a data set is trained, and what each loss needs there. The
-file knows nothing of the losses themselves, so that they may read it.
-"""
+"""The protocols of data sets, read from protocols.toml: how a data set is trained, and what each loss needs there."""
 
 from __future__ import annotations
 
@@ -11,57 +7,15 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from types import MappingProxyType
 from typing import Any
 
 from symloss import checks
 
-PRESETS, PROTOCOLS = "presets.toml", "protocols.toml"
-BATCH_NORM = "batch-norm"
+FILE = "recipes/protocols.toml"
 CONFIGURATION = ("epochs", "batch", "optimizer", "lr", "momentum", "weight_decay", "clip", "schedule")
 """The settings that a table of configurations prints for a loss."""
 _NOT_SETTINGS = ("source", "sources", "losses_source", "presets", "borrowed", "like", "losses")
 _NOT_SETTINGS_OF_A_LOSS = ("source", "sources", "configuration", "loss")
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Published settings of a loss on a data set."""
-
-    values: Mapping[str, Any]
-    """Parameters and options of the loss."""
-    source: str
-    penalty: float | None = None
-    """Weight of the sum of absolute parameters, for ``l1_penalty``."""
-    batch_norm_scores: bool = False
-    """Whether the published run put batch normalisation on the scores."""
-
-
-def presets_of(loss: str) -> Mapping[str, Preset]:
-    """The published settings of a loss, by the name of the data set; none for a loss without any.
-
-    >>> presets_of("sgce")["cifar10"].values["q"]
-    0.8
-    """
-    return _presets().get(loss, MappingProxyType({}))
-
-
-@functools.cache
-def _presets() -> dict[str, Mapping[str, Preset]]:
-    found = tomllib.loads(resources.files("symloss.recipes").joinpath(PRESETS).read_text())
-    return {loss: MappingProxyType(dict(_of_a_loss(**entries))) for loss, entries in found.items()}
-
-
-def _of_a_loss(source: str, **entries: dict[str, Any]) -> list[tuple[str, Preset]]:
-    return [(data, _preset(source, **values)) for data, values in entries.items()]
-
-
-def _preset(source: str, penalty: float | None = None, scores: str | None = None, **values: Any) -> Preset:
-    if scores is None:
-        return Preset(values, source, penalty)
-    if scores != BATCH_NORM:
-        raise ValueError(f"scores of a preset must be {BATCH_NORM!r}; got {scores!r}")
-    return Preset(values | {"normalize": None}, source, penalty, batch_norm_scores=True)
 
 
 @dataclass(frozen=True)
@@ -132,7 +86,7 @@ def trained_as(data: str) -> str:
 
 @functools.cache
 def _protocols() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(resources.files("symloss.recipes").joinpath(PROTOCOLS).read_text())
+    return tomllib.loads(resources.files("symloss").joinpath(FILE).read_text())
 
 
 def _merged(name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from symloss import checks
 from symloss.noise import noise_spec
 from symloss.runs.settings import Settings
 
-FOLDER = "tables"
+FOLDER = "recipes/tables"
 SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
 """The kinds of the number in brackets, each with its short name."""
 TITLES = {"alpha-mae": "alpha-MAE", "unhinged": "Unhinged", "phuber-ce": "PHuber-CE", "phuber-gce": "PHuber-GCE"}
@@ -124,7 +124,7 @@ class PublishedTable:
 
 
 def _files() -> dict[str, Any]:
-    folder = resources.files("symloss.recipes").joinpath(FOLDER)
+    folder = resources.files("symloss").joinpath(FOLDER)
     return {file.name.removesuffix(".toml"): file for file in folder.iterdir() if file.name.endswith(".toml")}
 
 

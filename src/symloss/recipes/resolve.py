@@ -19,7 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from symloss.recipes.published_settings import PRESETS, PROTOCOLS, TrainingProtocol, load_protocol
+from symloss.losses.presets import FILE as PRESETS_FILE
+from symloss.recipes.published_settings import FILE as PROTOCOLS_FILE
+from symloss.recipes.published_settings import TrainingProtocol, load_protocol
 from symloss.runs.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Layer:
     sources: Mapping[str, str] = field(default_factory=dict)
     """The sources of single settings, if they differ. An earlier layer may set the value."""
     file: str | None = None
-    """The file of this package that holds the values."""
+    """The file that holds the values, relative to the package."""
 
     def sets(self, setting: str) -> bool:
         """Whether the layer sets a setting, the loss, or a parameter of the loss ("loss.q")."""
@@ -156,7 +158,7 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
     layers = (
         Layer("defaults", _defaults(), DEFAULT),
         _loss_layer(record, {} if by_preset else _default_parameters(record)),
-        Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=PROTOCOLS),
+        Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=PROTOCOLS_FILE),
         *([] if by_preset else _preset_layer(record, rules)),
         *_entry_layer(record, rules, with_parameters=not by_preset),
         Layer("data and loss", {"data": data}, source, parameters=parameters or None),
@@ -195,7 +197,7 @@ def _preset_layer(record: Record, rules: TrainingProtocol) -> list[Layer]:
     if preset.batch_norm_scores:
         values["scores"] = "batch-norm"
         parameters.pop("normalize", None)
-    return [Layer(f"preset of {record.name} for {name}", values, source, parameters, file=PRESETS)]
+    return [Layer(f"preset of {record.name} for {name}", values, source, parameters, file=PRESETS_FILE)]
 
 
 def _entry_layer(record: Record, rules: TrainingProtocol, *, with_parameters: bool) -> list[Layer]:
@@ -204,7 +206,7 @@ def _entry_layer(record: Record, rules: TrainingProtocol, *, with_parameters: bo
         return []
     parameters = entry.parameters if with_parameters else None
     name = f"protocol {rules.name}, for {record.name}"
-    return [Layer(name, entry.values, entry.source, parameters, entry.sources, PROTOCOLS)]
+    return [Layer(name, entry.values, entry.source, parameters, entry.sources, PROTOCOLS_FILE)]
 
 
 def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
