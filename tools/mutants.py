@@ -131,7 +131,12 @@ def find(mutant: Mutant, everywhere: dict[str, list[Place]]) -> Place | None:
         lambda place: Path(place.file).name == Path(sought["file"]).name,
     ):
         found = [place for place in found if same(place)] or found
-    return found[min(sought["occurrence"], len(found) - 1)] if found else None
+    own_name = sought["function"].rpartition(".")[2]
+    if not found or (
+        found[0].function.rpartition(".")[2] != own_name and (len(found) > 1 or len(sought["before"]) < 40)
+    ):
+        return None  # a statement such as `if found:` may be anyone's
+    return found[min(sought["occurrence"], len(found) - 1)]
 
 
 def located(mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, Place | None]]:
