@@ -131,12 +131,10 @@ def find(mutant: Mutant, everywhere: dict[str, list[Place]]) -> Place | None:
         lambda place: Path(place.file).name == Path(sought["file"]).name,
     ):
         found = [place for place in found if same(place)] or found
-    own_name = sought["function"].rpartition(".")[2]
-    if not found or (
-        found[0].function.rpartition(".")[2] != own_name and (len(found) > 1 or len(sought["before"]) < 40)
-    ):
+    is_moved = bool(found) and found[0].function.rpartition(".")[2] == sought["function"].rpartition(".")[2]
+    if not found or not (is_moved or (len(found) == 1 and len(sought["before"]) >= 40)):
         return None  # a statement such as `if found:` may be anyone's
-    return found[min(sought["occurrence"], len(found) - 1)]
+    return found[min(int(sought["occurrence"]), len(found) - 1)]
 
 
 def located(mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, Place | None]]:
