@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from symloss.cli.columns import column_lines, say_columns
-from symloss.data.column_kinds import Column
+from symloss.data.columns import Column
 
 SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--losses", "mae", "--seeds", "1")
 LEFT_OUT = (

@@ -11,8 +11,8 @@ import pytest
 from data_helpers import largest_file
 from refusals import refused
 
-from symloss.data import archive, download
-from symloss.data.archive import extract
+from symloss.data import download
+from symloss.data.download import extract
 from symloss.writing import DiskFull
 
 
@@ -82,7 +82,7 @@ def bomb(path: Path, *members: tuple[tarfile.TarInfo, int]) -> Path:
 
 
 def test_too_many_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "LARGEST", 100_000)
+    monkeypatch.setattr(download, "UNPACKED", 100_000)
     good = bomb(tmp_path / "a.tar.gz", (member("good/a", size=51_200), 51_200))
     extract(good, tmp_path / "data" / "good")
     several = [(member(f"good/{name}", size=51_200), 51_200) for name in "ab"]
@@ -94,14 +94,14 @@ def test_too_many_bytes(tmp_path, monkeypatch):
 
 
 def test_too_many_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "MEMBERS", 5)
+    monkeypatch.setattr(download, "MEMBERS", 5)
     path = bomb(tmp_path / "a.tar.gz", *((member(f"good/{k}"), 0) for k in range(6)))
     with refused(ValueError, path, "in 5 files", "got more"):
         extract(path, tmp_path / "good")
 
 
 def test_a_head_that_would_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(archive, "_AT_ONCE", 10_000)
+    monkeypatch.setattr(download, "_AT_ONCE", 10_000)
     path = bomb(tmp_path / "a.tar.gz", (member("good/a", tarfile.XHDTYPE, size=51_200), 51_200))
     with refused(ValueError, path, "must unpack to no more than"):
         extract(path, tmp_path / "good")

@@ -12,7 +12,7 @@ from data_helpers import python2_pickle, python3_pickle, random_bytes
 from refusals import refused
 
 from symloss.data import open_data
-from symloss.data.cifar import CIFAR100_CLASSES
+from symloss.data.published import CIFAR100_CLASSES
 
 SIZE = 4
 FILES = {"cifar10": [f"data_batch_{k}" for k in range(1, 6)] + ["test_batch"], "cifar100": ["train", "test"]}

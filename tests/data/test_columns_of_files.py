@@ -13,8 +13,8 @@ import torch
 from refusals import refused
 
 from symloss.data import open_data
+from symloss.data.opening import Wanted, open_inputs
 from symloss.data.table_encoder import TableEncoder
-from symloss.data.unlabelled import Wanted, open_inputs
 
 
 def write(path: Path, text: str) -> str:

@@ -10,10 +10,9 @@ from data_helpers import random_bytes, save_image
 from PIL import Image
 from refusals import refused
 
-from symloss.data.corrected_table import corrected_table, rows_of_table
+from symloss.data.corrected import corrected_table, image_moves, rows_of_table
 from symloss.data.dataset import ImageFiles
-from symloss.data.image_moves import image_moves
-from symloss.data.thumbnails import SIDE, thumbnail
+from symloss.data.images import SIDE, thumbnail
 
 TEXT = 'id,label ,note\r\n1,cat,"a, b"\r\n2, dog ,"two\nlines"\r\n\r\n3,cat,"say ""no"""\r\n'
 

@@ -18,7 +18,7 @@ from data_helpers import IDX_NAMES, idx_bytes, largest_file, python2_pickle, ran
 from refusals import refused
 
 from symloss.data import download, get, open_data
-from symloss.data.sources import SOURCES, Remote, Source
+from symloss.data.download import SOURCES, Remote, Source
 
 
 @dataclass
@@ -288,13 +288,13 @@ def test_a_full_disk_keeps_what_arrived(tmp_path, blob):
 
 @pytest.mark.parametrize("length", [True, False], ids=["announced", "found out"])
 def test_a_file_that_is_too_large(tmp_path, blob, monkeypatch, length):
-    monkeypatch.setattr(download, "LARGEST", len(CONTENT) - 1)
+    monkeypatch.setattr(download, "LARGEST_FILE", len(CONTENT) - 1)
     blob.length = length
     put_part(tmp_path, CONTENT[:300_000])
     with refused(ValueError, f"{blob.url}/blob", f"no more than {len(CONTENT) - 1} bytes", "nothing of it is kept"):
         get("blob", tmp_path)
     assert list((tmp_path / "blob").iterdir()) == []
-    monkeypatch.setattr(download, "LARGEST", len(CONTENT))
+    monkeypatch.setattr(download, "LARGEST_FILE", len(CONTENT))
     get("blob", tmp_path)
     assert whole(tmp_path)
 

@@ -13,9 +13,9 @@ import torch
 from data_helpers import random_bytes, save_image
 from refusals import refused
 
-from symloss.data import ImageFiles, open_data, parquet_file
-from symloss.data.csv_file import CsvTable
-from symloss.data.unlabelled import Wanted, open_inputs
+from symloss.data import ImageFiles, open_data, tables
+from symloss.data.opening import Wanted, open_inputs
+from symloss.data.tables import CsvTable
 
 FLOWERS = """width,label,height
 1.5,rose,2
@@ -277,7 +277,7 @@ def test_a_parquet_file_is_opened_as_often_whatever_its_width(tmp_path, monkeypa
     np.testing.assert_array_equal(data.train.inputs.numpy(), expected)
     np.testing.assert_allclose(data.scaling.std, expected.astype(np.float64).std(0), rtol=1e-12)
     # Where not all of it fits, some columns at a time, in any order.
-    monkeypatch.setattr(parquet_file, "_CELLS", 3 * 128)
+    monkeypatch.setattr(tables, "_CELLS", 3 * 128)
     inputs = open_inputs(str(tmp_path / "x.parquet"), Wanted((500,), columns=data.columns[::-1])).inputs
     np.testing.assert_array_equal(inputs.numpy(), expected[:, ::-1])
     assert read[2:] == [128, 128, 128, 116]

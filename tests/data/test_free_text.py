@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from symloss.data import open_data
-from symloss.data.column_kinds import describe_columns
+from symloss.data.columns import describe_columns
 from symloss.data.table_encoder import TableEncoder
 
 ROWS = 40

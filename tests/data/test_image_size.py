@@ -8,7 +8,7 @@ from refusals import refused
 
 from symloss.data import batches, open_data
 from symloss.data.batches import Batches
-from symloss.data.image_size import chosen_size
+from symloss.data.images import chosen_size
 
 SQUARE = [(32, 32)] * 3
 MIXED = [(24, 40), (30, 26), (400, 300), (500, 28)]

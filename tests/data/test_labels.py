@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from refusals import refused
 
-from symloss.data.class_names import class_names, class_numbers
+from symloss.data.dataset import class_names, class_numbers
 
 
 @pytest.mark.parametrize(

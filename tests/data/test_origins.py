@@ -6,7 +6,7 @@ from data_helpers import random_bytes, save_image
 from refusals import refused
 
 from symloss.data import open_data
-from symloss.data.origins import origins
+from symloss.data.opening import origins
 
 
 def opened(spec, skip_bad=False, **columns):

@@ -7,7 +7,7 @@ import torch
 from refusals import refused
 
 from symloss.data import open_data
-from symloss.data.shrunk_images import shrunk
+from symloss.data.published import shrunk
 
 
 def test_a_pixel_is_the_rounded_mean_of_its_square():

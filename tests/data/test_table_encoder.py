@@ -12,7 +12,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from symloss.data.column_kinds import MOST_CATEGORIES, describe_columns
+from symloss.data.columns import MOST_CATEGORIES, describe_columns
 from symloss.data.table_encoder import TableEncoder
 
 RNG = np.random.default_rng(0)

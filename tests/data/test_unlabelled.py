@@ -9,9 +9,9 @@ from data_helpers import cut, random_bytes, save_image
 from PIL import Image
 from refusals import refused
 
-from symloss.data.bad_files import BadFiles
 from symloss.data.dataset import ImageFiles
-from symloss.data.unlabelled import Wanted, open_inputs
+from symloss.data.opening import Wanted, open_inputs
+from symloss.data.source import BadFiles
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from refusals import refused
 
 from symloss.data import open_data
-from symloss.data.unpickle import unpickle
+from symloss.data.published import unpickle
 
 
 class Hostile:

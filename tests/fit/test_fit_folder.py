@@ -25,7 +25,7 @@ from symloss import RobustClassifier, writing
 from symloss.cli import fit_command
 from symloss.cli.audit_apply import write_corrected
 from symloss.data import open_data
-from symloss.data.origins import origins
+from symloss.data.opening import origins
 from symloss.fit.fit_data import fit_data
 from symloss.fit.fit_folder import open_predictor
 from symloss.fit.learners import KINDS

@@ -16,7 +16,8 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from symloss.bench import measure
 from symloss.closed_form.unhinged import UnhingedClassifier
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.opening import open_data, open_digits
+from symloss.data.opening import open_data
+from symloss.data.published import open_digits
 from symloss.noise import corrupt
 
 NOISE = "sym:0.8"

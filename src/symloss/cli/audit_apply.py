@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from symloss.report.csv_table import without_formula
 
 if TYPE_CHECKING:
-    from symloss.data.origins import Origins
+    from symloss.data.opening import Origins
     from symloss.fit.audit import Audit
     from symloss.fit.saved_audit import LabelSource
 
@@ -42,8 +42,7 @@ def effect(audit: Audit, labels: dict[int, str]) -> str:
 
 def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     """The file that will be written into a folder: the corrected table, or the moves of image files."""
-    from symloss.data.names import KNOWN
-    from symloss.data.paths import TABLES
+    from symloss.data.source import KNOWN, TABLES
     from symloss.runs.settings import displayed_noise
 
     data = Path(source.data)
@@ -71,8 +70,7 @@ def write_corrected(source: LabelSource, origins: Origins, labels: dict[int, str
         labels: the new label of each example to change, by its position in the data set.
         path: see :func:`target`.
     """
-    from symloss.data.corrected_table import corrected_table
-    from symloss.data.image_moves import image_moves
+    from symloss.data.corrected import corrected_table, image_moves
     from symloss.writing import clear_write_errors, write_whole
 
     with clear_write_errors(path):

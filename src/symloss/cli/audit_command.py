@@ -13,7 +13,7 @@ from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 from symloss.runs.fit_files import finished_fit, holds_fit
 
 if TYPE_CHECKING:
-    from symloss.data.origins import Origins
+    from symloss.data.opening import Origins
     from symloss.fit import Audit, RunAudit
     from symloss.fit.saved_audit import LabelSource
     from symloss.report.audit_document import AuditDocument
@@ -102,7 +102,7 @@ class Found(NamedTuple):
 
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
-    from symloss.data.origins import origins
+    from symloss.data.opening import origins
     from symloss.fit import audit_run
     from symloss.fit.saved_audit import LabelSource
 
@@ -117,7 +117,7 @@ def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
 def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
     """The labels as they were when the fit learned from them; others are refused."""
     from symloss.cli.audit_files import compose
-    from symloss.data.origins import origins
+    from symloss.data.opening import origins
     from symloss.fit.saved_audit import OF_AUDITS, load_audit, load_source
     from symloss.training.task import open_for_training
 

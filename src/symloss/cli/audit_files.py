@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from symloss.checks import shown_score
 from symloss.data.dataset import Inputs
-from symloss.data.origins import Origins
-from symloss.data.paths import spreadsheet_row
+from symloss.data.opening import Origins
+from symloss.data.tables import spreadsheet_row
 from symloss.report.audit_document import AuditDocument, Suspect
 from symloss.report.audit_writing import audit_document, shortened, suspicious
 
@@ -84,15 +84,15 @@ def printed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _picture(inputs: Inputs, position: int) -> bytes | None:
-    from symloss.data.thumbnails import thumbnail
+    from symloss.data.images import thumbnail
 
     return thumbnail(inputs, position)
 
 
 def _cells(table: Path, label: str, rows: list[int]) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
     """The names of the first columns beside the label, and the cells of some rows."""
-    from symloss.data.corrected_table import rows_of_table
-    from symloss.data.paths import open_table
+    from symloss.data.corrected import rows_of_table
+    from symloss.data.tables import open_table
 
     columns = [column for column in open_table(table).columns if column != label][:COLUMNS]
     found = rows_of_table(table, columns, rows)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from symloss.cli.output import say, visible
 
 if TYPE_CHECKING:
-    from symloss.data.column_kinds import Column
+    from symloss.data.columns import Column
 
 NAMED = 3
 """How many columns a remark names. `symloss data show` lists all."""
@@ -20,7 +20,7 @@ PLAIN = "numbers"
 
 def say_columns(columns: Sequence[Column]) -> None:
     """Say in a line each which columns were left out though nobody asked for it, and which may be ids."""
-    from symloss.data.column_kinds import NO_TEXT
+    from symloss.data.columns import NO_TEXT
 
     groups = {
         ("left out", False): ("left out", "--keep COLUMN uses one that looks like an id"),

@@ -48,8 +48,8 @@ def show(
 ) -> None:
     """Show the shape of inputs, what becomes of each column of a table, and how many examples each class has."""
     from symloss.data import open_data
-    from symloss.data.bad_files import warn
-    from symloss.data.table_cells import split_names
+    from symloss.data.cells import split_names
+    from symloss.data.source import warn
 
     for name in ("drop", "categorical", "keep"):
         options[name] = split_names(options[name])

@@ -18,7 +18,7 @@ import typer
 from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 from symloss.cli.training import open_from
-from symloss.data.paths import check_paths
+from symloss.data.tables import check_paths
 from symloss.report.audit_writing import FILES, measured
 from symloss.runs.fit_files import WORK, finished_fit, is_saved_fit, refuse_other_folder, replaced_fit
 
@@ -212,7 +212,7 @@ def _rows(opened: DataSet, settings: dict[str, Any], root: Path | None) -> FitDa
 
 
 def _source(settings: dict[str, Any], opened: DataSet) -> LabelSource:
-    from symloss.data.names import KNOWN
+    from symloss.data.source import KNOWN
     from symloss.fit.saved_audit import LabelSource
 
     names = ("data", "noise", "label", "image", "drop", "categorical", "keep", "skip_bad", "size")
@@ -224,7 +224,7 @@ def _document(
     folder: Path, model: RobustClassifier, audit: Audit, opened: DataSet, source: LabelSource
 ) -> AuditDocument:
     from symloss.cli.audit_files import compose
-    from symloss.data.origins import origins
+    from symloss.data.opening import origins
     from symloss.fit.fit_audit import warning_of_fit
     from symloss.runs.settings import displayed_noise
 

@@ -15,7 +15,7 @@ from symloss.cli.announce import Announcement, opening
 from symloss.cli.columns import say_columns
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
-from symloss.data.paths import check_paths
+from symloss.data.tables import check_paths
 from symloss.runs.fit_files import holds_fit
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _speaks(options: dict[str, Any]) -> bool:
 
 def default_noise(data: str, of_known: str) -> str:
     """The noise that is added by default: ``of_known`` for a known data set, none for the user's data."""
-    from symloss.data.names import KNOWN
+    from symloss.data.source import KNOWN
 
     return of_known if data in KNOWN else "clean"
 
@@ -375,7 +375,7 @@ def _choice_of_epoch(result: Result) -> str:
 
 
 def _measured_on(result: Result) -> str:
-    from symloss.data.names import KNOWN
+    from symloss.data.source import KNOWN
 
     if result.test:
         return "on the clean test set" if result.settings.data in KNOWN else "on the test data"

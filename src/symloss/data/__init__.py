@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet, Examples, ImageFiles, Scaling
     from symloss.data.download import get
-    from symloss.data.names import KNOWN
     from symloss.data.opening import open_data
+    from symloss.data.source import KNOWN
     from symloss.data.webvision import open_webvision
     from symloss.environment import data_root
 
@@ -35,7 +35,7 @@ _HOME = {
     "DataSet": "data.dataset",
     "Examples": "data.dataset",
     "ImageFiles": "data.dataset",
-    "KNOWN": "data.names",
+    "KNOWN": "data.source",
     "Scaling": "data.dataset",
     "data_root": "environment",
     "get": "data.download",

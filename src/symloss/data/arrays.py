@@ -14,9 +14,9 @@ from torch import Tensor
 
 from symloss.checks import brief
 from symloss.data.augment import usual
-from symloss.data.bad_files import ROWS_HINT, BadFiles
-from symloss.data.class_names import check_spelling, class_names, class_numbers, is_missing
-from symloss.data.dataset import DataSet, Examples, scaling_of_features, scaling_of_images
+from symloss.data.cells import check_spelling, is_missing
+from symloss.data.dataset import DataSet, Examples, class_names, class_numbers, scaling_of_features, scaling_of_images
+from symloss.data.source import ROWS_HINT, BadFiles
 
 PAIRS = (("x", "y"), ("x_train", "y_train"), ("inputs", "labels"))
 TEST_PAIR = ("x_test", "y_test")

@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from symloss import checks
 from symloss.data.augment import Augmentation, fit, pixels
-from symloss.data.bad_files import HINT
 from symloss.data.dataset import Examples, ImageFiles, Scaling
 from symloss.data.images import RESIDENT_BYTES, NotAnImage, picture
+from symloss.data.source import HINT
 
 _ORDER, _AUGMENTATION = 0, 1
 """Separate streams of random numbers for the same seed and epoch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from symloss.checks import brief
+from symloss.data.cells import number
+
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from symloss.data.table_encoder import TableEncoder
 
 
@@ -194,3 +200,39 @@ def scaling_of_features(features: Tensor) -> Scaling:
 def _scaling(mean: Tensor, std: Tensor) -> Scaling:
     # What never varies needs no scaling, and must not be divided by 0.
     return Scaling(tuple(mean.tolist()), tuple(torch.where(std > 0, std, 1.0).tolist()))
+
+
+def class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
+    """The distinct labels in order: numbers by value, names by alphabet.
+
+    >>> class_names(["10", "9", "10"], "x.csv"), class_names(["dog", "cat"], "x.csv")
+    (('9', '10'), ('cat', 'dog'))
+    """
+    distinct = set(labels)
+    if len(distinct) < 2:
+        given = f"only {brief(*distinct)}" if distinct else "none"
+        raise ValueError(f"the labels of {where} must name at least two classes; got {given}")
+    numbers = [number(text) for text in distinct]
+    if None in numbers:
+        return tuple(sorted(distinct))
+    fractions = [value for value in numbers if value is not None and value != int(value)]
+    if fractions:
+        raise ValueError(
+            f"the labels of {where} must be names or whole numbers, one for each class; got {min(fractions)}"
+        )
+    return tuple(sorted(distinct, key=lambda text: (float(text), text)))
+
+
+def class_numbers(labels: Sequence[str], classes: Sequence[str], where: object) -> Tensor:
+    """The class number of each label (N,)."""
+    place = {name: number for number, name in enumerate(classes)}
+    unknown = sorted(set(labels) - set(classes))
+    if unknown:
+        value = number(unknown[0])
+        same = next((name for name in classes if value is not None and number(name) == value), None)
+        raise ValueError(
+            f"the labels of {where} must be among the {len(classes)} classes of the training data, "
+            f"{brief(list(classes))}; got {brief(unknown[0])}"
+            + ("" if same is None else f", which is the number of {same!r}, written in another way")
+        )
+    return labels_tensor([place[label] for label in labels])

@@ -1,20 +1,27 @@
-"""Download a data set from its publisher. Files are checked, and an interrupted download is continued."""
+"""Download a data set from its publisher, and unpack it.
+
+Files are checked, an interrupted download is continued, and an archive writes nothing outside its folder.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import re
+import tarfile
+import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from pathlib import Path
-from typing import IO, Any, BinaryIO
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, cast
 
 from symloss.checks import nearest
-from symloss.data.archive import extract
-from symloss.data.sources import BY_HAND, SOURCES, Remote, by_hand
 from symloss.environment import data_root
+from symloss.noise.noise_spec import HUMAN_LABELS
 from symloss.writing import DiskFull, clear_write_errors, disk_is_full
 
 Progress = Callable[[str, int, int | None], None]
@@ -23,7 +30,7 @@ Progress = Callable[[str, int, int | None], None]
 TIMEOUT = 60.0
 """Seconds of silence after which a connection is given up."""
 
-LARGEST = 2**30
+LARGEST_FILE = 2**30
 """Bytes of a file; the largest that is published has 170 million."""
 
 TRIES = 3
@@ -185,9 +192,9 @@ def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None])
 
 
 def _check_size(url: str, size: int) -> None:
-    if size > LARGEST:
+    if size > LARGEST_FILE:
         raise _FileTooLarge(
-            f"{url} must have no more than {LARGEST} bytes; got {size} or more, and nothing of it is kept"
+            f"{url} must have no more than {LARGEST_FILE} bytes; got {size} or more, and nothing of it is kept"
         )
 
 
@@ -203,3 +210,169 @@ def _write(file: BinaryIO, block: bytes, part: Path) -> None:
                 "(what has arrived is kept, and the next try continues there)",
             ) from error
         raise
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file, and its MD5 as published or as PyTorch's own loaders have it."""
+
+    name: str
+    md5: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files below an address: either an archive of one folder, or single files that belong into a folder."""
+
+    url: str
+    folder: str
+    files: tuple[Remote, ...]
+
+    @property
+    def packed(self) -> bool:
+        """Whether the file is an archive."""
+        return self.files[0].name.endswith(".tar.gz")
+
+
+CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/"
+
+SOURCES = {
+    "mnist": Source(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "mnist",
+        (
+            Remote("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+            Remote("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
+            Remote("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
+            Remote("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
+        ),
+    ),
+    "fashion-mnist": Source(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "fashion-mnist",
+        (
+            Remote("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+            Remote("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
+            Remote("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+            Remote("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
+        ),
+    ),
+    "cifar10": Source(
+        CIFAR_PAGE, "cifar-10-batches-py", (Remote("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),)
+    ),
+    "cifar10-binary": Source(
+        CIFAR_PAGE, "cifar-10-batches-bin", (Remote("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),)
+    ),
+    "cifar100": Source(
+        CIFAR_PAGE, "cifar-100-python", (Remote("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),)
+    ),
+    "cifar100-binary": Source(
+        CIFAR_PAGE, "cifar-100-binary", (Remote("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),)
+    ),
+}
+
+_WEBVISION = (
+    "ask for the Google images resized to 256, the validation images and the list files at "
+    "https://data.vision.ee.ethz.ch/cvl/webvision/dataset2017.html and unpack them into {root}/webvision"
+)
+_IMAGENET = (
+    "ask for the ILSVRC12 validation images at https://image-net.org and unpack them into {root}/ilsvrc12/val, "
+    "with a list of lines `file label` in {root}/ilsvrc12/val.txt or in a folder for each of the 1000 classes"
+)
+
+BY_HAND = {
+    "digits": "it is part of scikit-learn and always there",
+    "webvision-mini": _WEBVISION,
+    "webvision-mini-imagenet": f"{_WEBVISION}; {_IMAGENET}",
+    "cifar-n": HUMAN_LABELS,
+}
+"""For data sets that cannot be downloaded from here: what to do instead."""
+
+
+def by_hand(name: str, root: object) -> str:
+    """What to do to get a data set that cannot be downloaded from here, into this folder."""
+    return BY_HAND[name].format(root=root)
+
+
+UNPACKED, MEMBERS = 2**31, 10_000
+"""Bytes of what is unpacked, and files and folders in it; a published archive has 190 million bytes and ten files."""
+
+_AT_ONCE = 2**24
+"""Bytes that a head may take, which is held in memory; files are copied in small pieces."""
+
+
+class _ArchiveTooLarge(ValueError):  # noqa: N818
+    """An archive that unpacks to more than any data set has."""
+
+
+class _Limited:
+    """What comes out of an archive, as long as it is not too much: a thousandth of it may be on disk."""
+
+    def __init__(self, file: IO[bytes]):
+        self.file = file
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _AT_ONCE or self.file.tell() + size > UNPACKED:
+            raise _ArchiveTooLarge
+        return self.file.read(size)
+
+    def seek(self, place: int) -> int:
+        if place > UNPACKED:
+            raise _ArchiveTooLarge
+        return self.file.seek(place)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+
+def extract(archive: Path, target: Path, finish: Callable[[Path], None] | None = None) -> None:
+    """Unpack the one folder in a tar archive, which must be named as the target, and put it there.
+
+    ``finish`` may add to the unpacked folder before it is moved into place.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+        try:
+            with (
+                _open_archive(archive) as file,
+                tarfile.open(fileobj=cast(IO[bytes], _Limited(file)), mode="r:") as tar,
+            ):
+                members = list(_checked_members(archive, tar, target.name))
+                with clear_write_errors(target):
+                    tar.extractall(scratch, members, filter="data")
+        except _ArchiveTooLarge:
+            raise ValueError(
+                f"{archive} must unpack to no more than {UNPACKED} bytes in {MEMBERS} files; got more"
+            ) from None
+        except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, RecursionError) as error:
+            raise ValueError(f"{archive} must be a whole tar archive; got a damaged one") from error
+        unpacked = Path(scratch) / target.name
+        if not unpacked.is_dir():
+            raise ValueError(f"{archive} must hold the folder {target.name}; got none of that name")
+        if finish is not None:
+            finish(unpacked)
+        unpacked.rename(target)
+
+
+def _open_archive(archive: Path) -> IO[bytes]:
+    with archive.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return cast(IO[bytes], gzip.open(archive)) if packed else archive.open("rb")
+
+
+def _checked_members(archive: Path, tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
+    total = 0
+    for number, member in enumerate(tar, 1):
+        total += member.size
+        if number > MEMBERS or total > UNPACKED:
+            raise _ArchiveTooLarge
+        _check_member(archive, member, folder)
+        yield member
+
+
+def _check_member(archive: Path, member: tarfile.TarInfo, folder: str) -> None:
+    if not (member.isreg() or member.isdir()):
+        raise ValueError(f"{archive} must hold only files and folders; got a link or device, {member.name!r}")
+    path = PurePosixPath(member.name)
+    if ".." in path.parts or "\\" in member.name or path.parts[:1] != (folder,):
+        raise ValueError(f"{archive} must hold only paths below {folder}/; got {member.name!r}")

@@ -1,13 +1,15 @@
-"""Image files: size and kind of one file, its pixels, and a data set of many files."""
+"""Image files: their size and pixels, folders and tables of them, the size they are brought to, and thumbnails."""
 
 from __future__ import annotations
 
 import functools
+import io
+import statistics
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -15,10 +17,18 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from symloss.data.augment import usual
-from symloss.data.bad_files import BadFiles
-from symloss.data.class_names import class_names, class_numbers
-from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, Inputs, scaling_of_images
-from symloss.data.image_size import Size, chosen_size
+from symloss.data.dataset import (
+    IMAGENET,
+    DataSet,
+    Examples,
+    ImageFiles,
+    Inputs,
+    class_names,
+    class_numbers,
+    scaling_of_images,
+)
+from symloss.data.source import HINT, BadFiles
+from symloss.data.tables import TableFile
 
 RESIDENT_BYTES = 2 * 2**30
 """Images of one size are held in memory if they need no more than this."""
@@ -205,3 +215,148 @@ def _load(seen: _Seen, grey: bool, bad: BadFiles) -> tuple[Inputs, list[str]]:
 def _some(found: Collection[object], where: Path) -> None:
     if not found:
         raise ValueError(f"{where} must name at least one image that can be read; got none")
+
+
+# What file managers leave behind.
+_LITTER = {"thumbs.db", "desktop.ini"}
+
+
+def open_folder(folder: Path, test: Path | None, bad: BadFiles, size: Size = None) -> DataSet:
+    """A data set in a folder.
+
+    The folder holds a subfolder for each class; or ``train/`` and ``test/`` (or ``val/``), which hold these.
+    """
+    train, own_test = _parts(folder)
+    test = test or own_test
+    clean = list_folder(test, bad) if test else None
+    return open_images(folder.resolve().name, list_folder(train, bad), clean, bad, size)
+
+
+def training_part(folder: Path) -> Path:
+    """The folder itself, or the ``train`` in it."""
+    return _parts(folder)[0]
+
+
+def _parts(folder: Path) -> tuple[Path, Path | None]:
+    train = folder / "train"
+    # A folder of locomotives may be called "train" too: it holds images, no folders.
+    if not train.is_dir() or not _subfolders(train):
+        return folder, None
+    return train, next((part for part in (folder / "test", folder / "val") if part.is_dir()), None)
+
+
+def list_folder(folder: Path, bad: BadFiles) -> Listed:
+    """All files below each class's folder, sorted by name. A class without files counts as a bad file."""
+    if not folder.is_dir():
+        raise ValueError(f"test data for a folder of images must be a folder of images too; got {folder}")
+    classes = _subfolders(folder)
+    if not classes:
+        raise ValueError(f"{folder} must hold a folder of images for each class; got no folder in it")
+    paths, labels = [], []
+    for place in classes:
+        files = list_files(place)
+        if not files and not bad.skip:
+            raise ValueError(
+                f"{folder} must have images in each class's folder; got an empty one, {place.name!r} "
+                f"{HINT.replace('files', 'folders')}"
+            )
+        if not files:
+            bad.report(place, "a folder without images")
+        paths += files
+        labels += [place.name] * len(files)
+    return Listed(paths, labels, folder)
+
+
+def list_files(folder: Path) -> list[Path]:
+    """All files below a folder, sorted by name. Hidden files and those of file managers are left out."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not _litter(path, folder))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _litter(path: Path, below: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(below).parts)
+    return hidden or path.name.lower() in _LITTER
+
+
+Size = int | Literal["fit"] | None
+"""Pixels of a side; "fit" for what fits the images; None for the rule of version 0.1, which runs from then go by."""
+
+LARGEST = 224
+"""Photos are brought to at most this many pixels on each side, unless another size is given."""
+
+
+def chosen_size(size: Size, sides: Sequence[tuple[int, int]], fits_into_memory: bool) -> int | None:
+    """The size that images are brought to; None where they stay as they are.
+
+    - Images of one size stay as they are if they fit into memory and their shorter side is at most ``LARGEST``.
+    - Others are brought to the shorter side of the median image, or to ``LARGEST`` if that is less.
+    - A size that is given holds for all, unless the images are squares of that size already.
+
+    Args:
+        size: what is wanted.
+        sides: height and width of each image.
+        fits_into_memory: whether the images, as they are, fit into memory.
+
+    >>> chosen_size("fit", [(24, 24), (30, 26), (400, 300)], True), chosen_size("fit", [(32, 32)] * 3, True)
+    (26, None)
+    """
+    as_they_are = fits_into_memory and len(set(sides)) == 1
+    if size is None:
+        return None if as_they_are else LARGEST
+    if size == "fit":
+        shorter = statistics.median_low(min(each) for each in sides)
+        return None if as_they_are and shorter <= LARGEST else min(LARGEST, shorter)
+    return None if as_they_are and sides[0] == (size, size) else size
+
+
+IMAGE_COLUMNS = ("image", "path", "file")
+
+
+def image_column(table: TableFile, image: str | None) -> str | None:
+    """The column of image paths: the one that is named, or the first of ``IMAGE_COLUMNS``; None if there is none."""
+    if image is not None:
+        table.require(image, "image")
+        return image
+    return next((column for column in IMAGE_COLUMNS if column in table.places), None)
+
+
+def open_manifest(
+    train: TableFile, test: TableFile | None, label: str, image: str, bad: BadFiles, size: Size = None
+) -> DataSet:
+    """A data set of images. Column ``image`` holds their paths, and column ``label`` their labels."""
+    return open_images(
+        train.path.stem,
+        _listed(train, label, image, bad),
+        _listed(test, label, image, bad) if test is not None else None,
+        bad,
+        size,
+    )
+
+
+def _listed(table: TableFile, label: str, image: str, bad: BadFiles) -> Listed:
+    table.require(image, "image")
+    labels, without = table.labels(label, bad)
+    paths = [table.path.parent / name for row, name in enumerate(table.text(image)) if row not in without]
+    return Listed(paths, labels, table.path)
+
+
+SIDE = 96
+"""Pixels of the longer side, at most. A smaller image stays as it is."""
+
+
+def thumbnail(inputs: Inputs, position: int) -> bytes | None:
+    """The image at a position as a PNG file; None if the inputs are no images."""
+    if isinstance(inputs, ImageFiles):
+        image = picture(inputs.paths[position])
+    elif inputs.dim() == 4 and not inputs.is_floating_point():
+        pixels = inputs[position].cpu().numpy()
+        image = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    else:
+        return None
+    image.thumbnail((SIDE, SIDE))
+    file = io.BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return file.getvalue()

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.data.column_kinds import KINDS, MOST_CATEGORIES, NO_TEXT, Column, describe_cells
-from symloss.data.frame_cells import WHERE, frame_cells, frame_cells_as
-from symloss.data.table_cells import LARGEST, Cells, Text
+from symloss.data.cells import LARGEST, WHERE, Cells, Text, frame_cells, frame_cells_as
+from symloss.data.columns import KINDS, MOST_CATEGORIES, NO_TEXT, Column, describe_cells
 
 FORMAT = 1
 """The version of the document. It grows when an older symloss could misread one."""

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from symloss.checks import brief
-from symloss.data.bad_files import BadFiles, refusal
 from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, labels_tensor
+from symloss.data.download import by_hand
 from symloss.data.images import readable
-from symloss.data.sources import by_hand
+from symloss.data.source import BadFiles, refusal
 
 CLASSES, ALL_CLASSES = 50, 1000
 

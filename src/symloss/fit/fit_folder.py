@@ -12,10 +12,10 @@ import sklearn  # type: ignore[import-untyped]
 import torch
 
 from symloss import __version__, checks
-from symloss.data.bad_files import BadFiles, warn
 from symloss.data.dataset import DataSet
+from symloss.data.opening import Wanted, open_inputs
+from symloss.data.source import BadFiles, warn
 from symloss.data.table_encoder import TableEncoder
-from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.fit.audit import Audit
 from symloss.fit.fit_data import FitData, features_of
 from symloss.fit.saved_audit import LabelSource, save_audit

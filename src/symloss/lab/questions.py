@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from symloss.data.names import KNOWN, VOUCHED
+from symloss.data.source import KNOWN, VOUCHED
 from symloss.lab.search_space import Point, Space
 from symloss.losses.create import describe
 from symloss.losses.spec import parse, write

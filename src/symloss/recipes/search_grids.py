@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from symloss import checks
-from symloss.data.names import KNOWN
+from symloss.data.source import KNOWN
 from symloss.recipes.published_settings import list_protocols, trained_as
 
 FILE = "search.toml"

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any
 
 from symloss import checks
-from symloss.data.names import KNOWN, VOUCHED
+from symloss.data.source import KNOWN, VOUCHED
 from symloss.noise.noise_spec import parse
 from symloss.noise.transition import METHODS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from symloss.data.dataset import DataSet
-from symloss.data.names import KNOWN
+from symloss.data.source import KNOWN
 from symloss.models.timm_models import has_pretrained_weights
 from symloss.recipes import resolve as recipes
 from symloss.recipes.published_settings import trained_as

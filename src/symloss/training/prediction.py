@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from symloss.data import open_data
-from symloss.data.bad_files import BadFiles, warn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
+from symloss.data.opening import Wanted, open_inputs
+from symloss.data.source import BadFiles, warn
 from symloss.data.table_encoder import TableEncoder
-from symloss.data.unlabelled import Wanted, open_inputs
 from symloss.losses.criterion import ScoreMap
 from symloss.models.factory import is_built_in, model_errors
 from symloss.models.timm_models import without_weights

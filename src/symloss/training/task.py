@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from symloss.data.augment import crops_of
-from symloss.data.bad_files import warn
+from symloss.data.cells import split_names
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.image_size import Size
+from symloss.data.images import Size
 from symloss.data.opening import open_data
 from symloss.data.published import MD5, deviation
-from symloss.data.table_cells import split_names
+from symloss.data.source import warn
 from symloss.environment import data_root
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.create import create_loss

@@ -10,8 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from symloss.data.frame_cells import WHERE, frame_cells
-from symloss.data.table_cells import Cells, Text, is_whole, require_columns
+from symloss.data.cells import WHERE, Cells, Text, frame_cells, is_whole, require_columns
 
 Kind = Literal["number", "category", "left out"]
 KINDS: tuple[Kind, ...] = ("number", "category", "left out")

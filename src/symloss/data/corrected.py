@@ -1,15 +1,16 @@
-"""A copy of a table with some of its labels replaced, and the cells of some of its rows."""
+"""Copies of the user's data with corrected labels: tables with other cells, and new paths for image files."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from symloss.checks import brief
-from symloss.data.csv_file import CsvTable
+from symloss.data.images import training_part
+from symloss.data.tables import CsvTable
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -95,3 +96,30 @@ def _corrected_parquet(path: Path, label: str, labels: Mapping[int, str]) -> byt
     file = io.BytesIO()
     pq.write_table(table.set_column(place, field, pa.array(cells, type=field.type)), file)
     return file.getvalue()
+
+
+def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -> list[tuple[str, str]]:
+    """The path of each file to move, and its new path. No two files get the same one.
+
+    Args:
+        folder: a folder with a subfolder for each class, or with ``train`` in it.
+        files: the paths of all images, relative to the folder.
+        labels: the new class of each file to move, by its place in ``files``.
+    """
+    depth = len(training_part(folder).relative_to(folder).parts)
+    taken, moves = set(files), []
+    for place, label in labels.items():
+        parts = PurePath(files[place]).parts
+        new = _free(PurePath(*parts[:depth], label, *parts[depth + 1 :]), taken)
+        taken.add(new)
+        moves.append((files[place], new))
+    return moves
+
+
+def _free(path: PurePath, taken: set[str]) -> str:
+    """The path, or the first of path-1, path-2, ... that no file has."""
+    new, number = path, 0
+    while str(new) in taken:
+        number += 1
+        new = path.with_stem(f"{path.stem}-{number}")
+    return str(new)

@@ -1,0 +1,468 @@
+"""Tables in CSV and Parquet files, read column by column. Every cell is checked."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import itertools
+import math
+import re
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symloss.checks import brief
+from symloss.data.cells import (
+    LARGEST,
+    Cells,
+    Text,
+    categories,
+    check_spelling,
+    is_gap,
+    is_missing,
+    large_whole,
+    mistaken_number,
+    number,
+)
+from symloss.data.source import KNOWN, ROWS_HINT, TABLES, BadFiles, existing, existing_test
+
+_NAMED = 20
+"""How many columns a message names."""
+NUMBER = "a finite number"
+"""What a cell of a column of numbers must hold."""
+
+
+class TableFile(ABC):
+    """A table with named columns.
+
+    Args:
+        path: the file.
+    """
+
+    unit: str
+    """Whether messages count lines or rows, from 1."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.columns = tuple(self._header())
+        self.places = {name: place for place, name in enumerate(self.columns)}
+        """The position of each column. There may be a million."""
+        if len(self.places) < len(self.columns):
+            repeated = next(name for place, name in enumerate(self.columns) if self.places[name] != place)
+            raise ValueError(f"{path} must have columns of different names; got {repeated!r} twice")
+
+    @abstractmethod
+    def _header(self) -> list[str]: ...
+
+    @abstractmethod
+    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
+        """The cells of a column as text, each with the number of its line or row."""
+
+    @abstractmethod
+    def numbers(
+        self, columns: Sequence[str], leave_out: Collection[int] = (), gaps: bool = False
+    ) -> NDArray[np.float32]:
+        """The cells of several columns (rows, columns); all must be finite numbers.
+
+        Rows whose numbers, from 0, are in ``leave_out`` are not read. With ``gaps`` a missing value is NaN.
+        """
+
+    @abstractmethod
+    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
+        """The cells of several columns as categories. None is a missing value."""
+
+    @abstractmethod
+    def _numbers_where_possible(
+        self, columns: Sequence[str], leave_out: Collection[int]
+    ) -> tuple[list[str], NDArray[np.float32]]:
+        """Those of the columns that hold numbers, and their cells. NaN is a missing value."""
+
+    def cells(self, columns: Sequence[str], as_text: Collection[str] = (), leave_out: Collection[int] = ()) -> Cells:
+        """Find out which columns hold numbers and which hold text, and read them.
+
+        Args:
+            columns: the columns to read.
+            as_text: those of them that are text in any case.
+            leave_out: the numbers, from 0, of rows that are not read.
+        """
+        names, numbers = self._numbers_where_possible([name for name in columns if name not in as_text], leave_out)
+        are_numbers = frozenset(names)
+        texts = self.texts([name for name in columns if name not in are_numbers], leave_out)
+        for name in texts.keys() - set(as_text):
+            if mistaken_number(texts[name]) is not None:
+                raise self._mistake(name)
+        large = self.texts(large_whole(names, numbers), leave_out)
+        return Cells(self.columns, tuple(names), numbers, texts, whole=large)
+
+    def cells_as(self, numbers: Sequence[str], texts: Sequence[str], leave_out: Collection[int] = ()) -> Cells:
+        """Read columns as numbers and as text, as in training."""
+        for column in (*numbers, *texts):
+            self.require(column, "feature")
+        found = self.numbers(numbers, leave_out, gaps=True)
+        return Cells(self.columns, tuple(numbers), found, self.texts(texts, leave_out))
+
+    def _mistake(self, column: str) -> ValueError:
+        cells = ((place, cell) for place, cell in self._cells(column) if not is_gap(cell))
+        place, cell = next((place, cell) for place, cell in cells if number(cell) is None)
+        return self.wrong_cell(
+            column, NUMBER, cell, place, f"(--categorical {column}, or categorical=, takes it as text)"
+        )
+
+    def text(self, column: str) -> list[str]:
+        """The cells of a column as text; none may be empty."""
+        found = []
+        for place, cell in self._cells(column):
+            if not cell:
+                raise self.wrong_cell(column, "a value", cell, place)
+            found.append(cell)
+        return found
+
+    def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:
+        """The labels of all rows that have one, and the numbers, from 0, of the rows that were left out."""
+        labels: list[str] = []
+        without: dict[int, tuple[int, str]] = {}
+        for row, (place, cell) in enumerate(self._cells(column)):
+            if is_missing(cell):
+                without[row] = place, cell
+            else:
+                labels.append(cell)
+        if without:
+            place, cell = next(iter(without.values()))
+            more = f" and {len(without) - 1} more {self.unit}s" if len(without) > 1 else ""
+            wrong = self.wrong_cell(column, "a label", cell, place, ROWS_HINT)
+            bad.leave_out(self.path, f"no label in {self.unit} {place}{more}", wrong)
+        check_spelling(labels, f"column {column!r} of {self.path}")
+        return labels, frozenset(without)
+
+    def require(self, column: str, what: str, hint: str = "") -> None:
+        """Raise ValueError unless there is such a column. ``what`` says what it holds."""
+        if column not in self.places:
+            got = f"got the columns {self.named()}" + (f" {hint}" if hint else "")
+            raise ValueError(f"{self.path} must have the {what} column {column!r}; {got}")
+
+    def named(self) -> str:
+        """The columns, for a message."""
+        shown, more = ", ".join(self.columns[:_NAMED]), len(self.columns) - _NAMED
+        return shown if more <= 0 else f"{shown} and {more} more"
+
+    def wrong_cell(self, column: str, wanted: str, cell: object, row: int, hint: str = "") -> ValueError:
+        """The error for a cell that cannot be read. ``row`` counts from 1."""
+        given = "an empty cell" if cell in ("", None) else brief(cell)
+        return ValueError(
+            f"column {column!r} of {self.path} must hold {wanted} in every row; got {given} in {self.unit} {row}"
+            + (f" {hint}" if hint else "")
+        )
+
+    def no_rows(self) -> ValueError:
+        """The error for a table without rows."""
+        return ValueError(f"{self.path} must have at least one row below its column names; got none")
+
+
+DELIMITERS = (",", ";", "\t")
+_LOOKED_AT = 3
+"""How many lines decide which delimiter it is."""
+_DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(e[-+]?[0-9]+)?", re.IGNORECASE | re.ASCII)
+
+Other = Callable[[str, int, int], float]
+"""What to do with a cell that is no number: its text, the place of its column, its line."""
+
+
+class CsvTable(TableFile):
+    """Separated values in UTF-8, with a line of column names. The file is read again for each call.
+
+    The delimiter is found out. Where it is a semicolon, numbers may have a comma in place of the point.
+    """
+
+    unit = "line"
+
+    def _header(self) -> list[str]:
+        self.delimiter = self._find_delimiter()
+        _, names = next(self._lines(self.delimiter), (0, []))
+        names = [name.strip() for name in names]
+        if not any(names):
+            raise ValueError(f"{self.path} must start with a line of column names; got an empty one")
+        return names
+
+    def _find_delimiter(self) -> str:
+        """The first one that cuts all of the first lines into as many cells, two at least; or the comma."""
+        for delimiter in DELIMITERS:
+            try:
+                lengths = {len(cells) for _, cells in itertools.islice(self._lines(delimiter), _LOOKED_AT)}
+            except ValueError:
+                continue
+            if len(lengths) == 1 and min(lengths) > 1:
+                return delimiter
+        return self._most_columns()
+
+    def _most_columns(self) -> str:
+        """Where a line is too long or too short: the delimiter that makes the most of the first line."""
+
+        def columns(delimiter: str) -> int:
+            return len(next(self._lines(delimiter), (0, []))[1])
+
+        return max(DELIMITERS, key=columns)
+
+    def _lines(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+        """Each line that is not empty, with its number."""
+        try:
+            with self.path.open(newline="", encoding="utf-8-sig") as file:
+                reader = csv.reader(file, strict=True, delimiter=delimiter)
+                for cells in reader:
+                    if cells:
+                        yield reader.line_num, cells
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{self.path} must be comma-separated text in UTF-8; got {error}") from error
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        lines = self._lines(self.delimiter)
+        next(lines)
+        number = 0
+        for number, cells in lines:
+            if len(cells) != len(self.columns):
+                raise ValueError(
+                    f"line {number} of {self.path} must have {len(self.columns)} cells, one for each column; "
+                    f"got {len(cells)}"
+                )
+            yield number, cells
+        if not number:
+            raise self.no_rows()
+
+    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
+        place = self.places[column]
+        return ((line, cells[place].strip()) for line, cells in self._rows())
+
+    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
+        if not columns:
+            return {}
+        places = [self.places[column] for column in columns]
+        found: list[list[str]] = [[] for _ in columns]
+        for row, (_, cells) in enumerate(self._rows()):
+            if row not in leave_out:
+                for place, cell_texts in zip(places, found, strict=True):
+                    cell_texts.append(cells[place])
+        return {column: categories(texts) for column, texts in zip(columns, found, strict=True)}
+
+    def numbers(
+        self, columns: Sequence[str], leave_out: Collection[int] = (), gaps: bool = False
+    ) -> NDArray[np.float32]:
+        def other(cell: str, place: int, line: int) -> float:
+            if gaps and is_gap(cell):
+                return math.nan
+            raise self.wrong_cell(columns[place], NUMBER, cell, line)
+
+        return self._block(columns, leave_out, other, gaps)
+
+    def _numbers_where_possible(
+        self, columns: Sequence[str], leave_out: Collection[int]
+    ) -> tuple[list[str], NDArray[np.float32]]:
+        texts: set[int] = set()
+
+        def other(cell: str, place: int, line: int) -> float:
+            if _is_too_large(cell):
+                raise self.wrong_cell(columns[place], NUMBER, cell, line)
+            if not is_gap(cell):
+                texts.add(place)
+            return math.nan
+
+        block = self._block(columns, leave_out, other, True, texts)
+        if not texts:
+            return list(columns), block
+        kept = [place for place in range(len(columns)) if place not in texts]
+        return [columns[place] for place in kept], block[:, kept]
+
+    def _block(
+        self, columns: Sequence[str], leave_out: Collection[int], other: Other, gaps: bool, texts: Collection[int] = ()
+    ) -> NDArray[np.float32]:
+        """The numbers of all rows. Columns whose places are in ``texts``, which may grow, are not looked at."""
+        places = [self.places[column] for column in columns]
+        found, rows = array("f"), 0
+        for row, (line, cells) in enumerate(self._rows()):
+            if row not in leave_out:
+                rows += 1
+                chosen = [cells[place] for place in places]
+                for place in texts:
+                    chosen[place] = "nan"
+                values = _plain_numbers(chosen, gaps)
+                if values is None and gaps:
+                    values = _plain_numbers([self._plain(cell) for cell in chosen], gaps)
+                if values is None:
+                    values = np.array([self._number(cell, place, line, other) for place, cell in enumerate(chosen)])
+                found.frombytes(values.astype(np.float32).tobytes())
+        return np.frombuffer(found, dtype=np.float32).reshape(rows, len(columns))
+
+    def _plain(self, cell: str) -> str:
+        """A cell as Python writes numbers, if it is a number or missing."""
+        cell = cell.strip()
+        if is_gap(cell):
+            return "nan"
+        return cell.replace(",", ".") if self.delimiter == ";" and _DECIMAL_COMMA.fullmatch(cell) else cell
+
+    def _number(self, cell: str, place: int, line: int, other: Other) -> float:
+        value = number(self._plain(cell))
+        return other(cell.strip(), place, line) if value is None or abs(value) > LARGEST else value
+
+
+def _is_too_large(cell: str) -> bool:
+    """Whether a cell is a number that float32 cannot hold."""
+    return cell.lstrip("+-").lower() in ("inf", "infinity") or number(cell) is not None
+
+
+def _plain_numbers(cells: list[str], gaps: bool) -> NDArray[np.float64] | None:
+    """All cells of a row as numbers; None if one of them has to be read by itself. With ``gaps`` it may be NaN."""
+    text = "".join(cells)
+    if not text.isascii() or "_" in text:
+        return None
+    try:
+        values = np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return None
+    sizes = np.abs(values)
+    fit = not (sizes > LARGEST).any() if gaps else (sizes <= LARGEST).all()
+    return values if fit else None
+
+
+_CELLS = 2**22
+"""How many cells are read at once, in whole columns."""
+_NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool", "null")
+_TEXTS = ("string", "large_string", "dictionary")
+
+
+class ParquetTable(TableFile):
+    """An Apache Parquet file, read with pyarrow."""
+
+    unit = "row"
+
+    def _header(self) -> list[str]:
+        with self._open() as file:
+            self.rows: int = file.metadata.num_rows
+            # pandas writes its index as a column, which is not part of the user's table.
+            fields = [field for field in file.schema_arrow if not field.name.startswith("__index_level_")]
+        self.types = {field.name: str(field.type) for field in fields}
+        return [field.name for field in fields]
+
+    def _open(self) -> Any:
+        try:
+            import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 (not always installed)
+        except ImportError:
+            raise ValueError(
+                f"pyarrow must be installed to read {self.path}; got none (pip install 'symloss[parquet]' adds it)"
+            ) from None
+        with self._damage_said():
+            return pq.ParquetFile(self.path)
+
+    @contextlib.contextmanager
+    def _damage_said(self) -> Iterator[None]:
+        import pyarrow as pa  # noqa: PLC0415
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{self.path} must be a Parquet file; got {brief(str(error))}") from error
+
+    def _read(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Read some columns at a time. The file is opened only once, since its header names every column."""
+        if not self.rows:
+            raise self.no_rows()
+        width = max(1, _CELLS // self.rows)
+        with self._open() as file:
+            for start in range(0, len(columns), width):
+                names = list(columns[start : start + width])
+                with self._damage_said():
+                    part = file.read(columns=names)
+                yield {name: part.column(name) for name in names}
+
+    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
+        (part,) = self._read([column])
+        return ((row, cell.strip()) for row, cell in enumerate(self._spelled(part[column]), 1))
+
+    def _spelled(self, cells: Any) -> list[str]:
+        """The cells of a column as text. An empty one is an empty text."""
+        with self._damage_said():
+            return ["" if cell is None else str(cell) for cell in cells.to_pylist()]
+
+    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
+        if not columns:
+            return {}
+        return {
+            column: categories([text for row, text in enumerate(self._spelled(cells)) if row not in leave_out])
+            for part in self._read(columns)
+            for column, cells in part.items()
+        }
+
+    def numbers(
+        self, columns: Sequence[str], leave_out: Collection[int] = (), gaps: bool = False
+    ) -> NDArray[np.float32]:
+        kept = np.delete(np.arange(self.rows), list(leave_out))
+        found, done = np.empty((len(kept), len(columns)), dtype=np.float32), 0
+        for part in self._read(columns):
+            # Side by side first: a column that is written into the table by itself touches as many cache lines as rows.
+            block = np.stack([self._numbers(column, cells, kept, gaps) for column, cells in part.items()])
+            found[:, done : done + len(block)] = block.T
+            done += len(block)
+        return found
+
+    def _numbers_where_possible(
+        self, columns: Sequence[str], leave_out: Collection[int]
+    ) -> tuple[list[str], NDArray[np.float32]]:
+        for column in columns:
+            if not self.types[column].startswith((*_NUMBERS, *_TEXTS)):
+                raise ValueError(
+                    f"column {column!r} of {self.path} must hold numbers or text; got {brief(self.types[column])} "
+                    f"(--drop {column}, or drop=, leaves it out)"
+                )
+        names = [column for column in columns if self.types[column].startswith(_NUMBERS)]
+        return names, self.numbers(names, leave_out, gaps=True)
+
+    def _numbers(self, column: str, cells: Any, kept: NDArray[np.int64], gaps: bool) -> NDArray[np.float32]:
+        kind = str(cells.type)
+        if not kind.startswith(_NUMBERS):
+            raise self.wrong_cell(column, NUMBER, cells[0].as_py(), 1, f"({kind})")
+        values: NDArray[np.float64] = cells.cast("double", safe=False).to_numpy()[kept]  # empty cells become NaN
+        right = np.abs(values) <= LARGEST
+        if gaps:
+            right |= np.isnan(values)
+        if not right.all():
+            row = int(kept[right.argmin()])
+            raise self.wrong_cell(column, NUMBER, cells[row].as_py(), row + 1)
+        return values.astype(np.float32)
+
+
+def spreadsheet_row(place: int) -> int:
+    """The number of a row as a spreadsheet counts it: row 1 has the column names. All commands print it so.
+
+    Args:
+        place: of the row below the column names, from 0.
+    """
+    return place + 2
+
+
+def check_paths(spec: str, test: str | Path | None = None, label: str | None = None) -> None:
+    """Raise the error that opening data would raise for its paths, or for the label column of a table.
+
+    Args:
+        spec: a known name, or a path.
+        test: the path of test data.
+        label: the label column of a table; None if labels are not needed.
+    """
+    if spec in KNOWN:
+        return
+    path = existing(spec)
+    paths = [path, *([] if test is None else [existing_test(test, path)])]
+    if label is not None:
+        require_labels([open_table(each) for each in paths if each.is_file() and each.suffix.lower() in TABLES], label)
+
+
+def require_labels(tables: Sequence[TableFile], label: str) -> None:
+    """Raise ValueError unless tables for training, and then for testing, have the label column."""
+    for table, hint in zip(tables, ("(--label, or label=, names another one)", ""), strict=False):
+        table.require(label, "label", hint)
+
+
+def open_table(path: Path) -> TableFile:
+    """A Parquet file by its ending, or else a text file with separated values."""
+    return ParquetTable(path) if path.suffix.lower() == ".parquet" else CsvTable(path)
