@@ -11,7 +11,7 @@ TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 GROUND = {"checks", "environment", "fitting", "html_page", "loss_names", "own_code", "writing", "__version__"}
 FLOORS = [
     {"losses", "noise"},
-    {"theory", "closed_form", "data", "models", "functional", "atlas"},
+    {"theory", "closed_form", "data", "functional", "atlas"},
     {"runs"},
     {"recipes"},  # a recipe resolves to the settings of a run
     {"training"},

@@ -7,7 +7,6 @@ from symloss import fit as fit
 from symloss import functional as functional
 from symloss import lab as lab
 from symloss import losses as losses
-from symloss import models as models
 from symloss import noise as noise
 from symloss import recipes as recipes
 from symloss import report as report

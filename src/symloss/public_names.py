@@ -35,7 +35,6 @@ MODULES = {
     "functional": "symloss.functional",
     "lab": "symloss.lab",
     "losses": "symloss.losses",
-    "models": "symloss.models",
     "noise": "symloss.noise",
     "recipes": "symloss.recipes",
     "report": "symloss.report",

@@ -15,7 +15,7 @@ from timm.task import ClassificationTask
 from torch import nn
 
 import symloss
-from symloss.models import create_model
+from symloss.training.models import create_model
 
 CLASSES = 5
 

@@ -115,7 +115,7 @@ def wait_for_checkpoint(folder, goes_on):
 @pytest.mark.slow
 def test_ctrl_c_for_the_first_process_alone_stops_them_all(tmp_path):
     (tmp_path / "tells.py").write_text(
-        "import os, pathlib\nfrom symloss.models import create_model\ndef net(input_shape, classes):\n"
+        "import os, pathlib\nfrom symloss.training.models import create_model\ndef net(input_shape, classes):\n"
         "    pathlib.Path(f'pid-{os.getpid()}').touch()\n"
         "    return create_model('mlp:hidden=8', input_shape=input_shape, classes=classes)\n"
     )

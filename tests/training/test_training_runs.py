@@ -16,12 +16,12 @@ from refusals import refused
 from training_helpers import exit_code, metrics, run, same_weights, small, start, weights, without_time
 
 import symloss
-from symloss.models import create_model
 from symloss.noise import load_corruption
 from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import Busy, RunFolder
 from symloss.training import Settings, train
 from symloss.training.loop import fit
+from symloss.training.models import create_model
 from symloss.training.task import build_model, prepare
 
 FIELDS = {

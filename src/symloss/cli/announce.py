@@ -51,8 +51,8 @@ class Announcement:
 
 
 def _announce(runs: Sequence[tuple[Settings, Path]], data: DataSet) -> None:
-    from symloss.models.factory import is_built_in
     from symloss.runs.run_folder import RunFolder
+    from symloss.training.models import is_built_in
 
     todo = {settings: RunFolder(folder) for settings, folder in runs if RunFolder(folder).result() is None}
     if not todo:

@@ -133,7 +133,7 @@ def _fit(
     folder: Path, settings: dict[str, Any], options: dict[str, Any], *, jobs: int, ray: str | None, verbose: bool
 ) -> dict[str, Any]:
     """Fit, write the folder, and return the result."""
-    from symloss.models.factory import is_built_in
+    from symloss.training.models import is_built_in
 
     if settings["model"] != "auto" and not is_built_in(settings["model"]):
         raise ValueError(

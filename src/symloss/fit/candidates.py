@@ -37,8 +37,8 @@ class Candidate:
         settings: names and values, in the order in which they are shown.
         scaling: "raw" for one factor for all features, "standard" for mean 0 and variance 1 of each.
         loss: the loss of a network; None for other learners.
-        model: a name for :func:`symloss.models.create_model`, or a factory; None for the networks that are trained
-            stacked, and for other learners.
+        model: a name for :func:`symloss.training.models.create_model`, or a factory; None for the networks that are
+            trained stacked, and for other learners.
 
     >>> Candidate("svc", (("C", 1.0), ("gamma", 0.5)), "standard").name
     'svc C=1 gamma=0.5 (standard)'

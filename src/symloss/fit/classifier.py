@@ -68,7 +68,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         model: the network. "auto" takes a small convolutional network for images (N, channels, height, width) of 12
             pixels a side or more, and a perceptron for everything else. Also a name for
-            :func:`symloss.models.create_model` such as "cnn8:width=0.5" or "timm:resnet18", or a function of
+            :func:`symloss.training.models.create_model` such as "cnn8:width=0.5" or "timm:resnet18", or a function of
             ``input_shape`` and ``classes`` that returns a module. The other learners see images as rows of pixels.
         losses: "auto", or specs of the losses that networks try.
         learners: "auto", or some of "network", "closed-form", "k-nn", "svc", "forest", "boosting", "logistic". Also

@@ -13,8 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from symloss import checks
 from symloss.fit.candidates import Factory
 from symloss.fit.stacked import LEARNING_RATE, NetworkSchedule
-from symloss.models import create_model
-from symloss.models.timm_models import has_pretrained_weights
+from symloss.training.models import create_model, has_pretrained_weights
 
 PRETRAINED_RATE = 3e-4
 """The learning rate of networks whose weights were trained before, which large steps would destroy."""
@@ -30,7 +29,7 @@ class NetworkModel:
     """Builds networks for inputs of one shape.
 
     Args:
-        model: a name for :func:`symloss.models.create_model`, or a factory.
+        model: a name for :func:`symloss.training.models.create_model`, or a factory.
         input_shape: the shape of one input.
         classes: the number of classes.
     """

@@ -25,9 +25,7 @@ from symloss.fit.learners import CLASSICAL, Learner
 from symloss.fit.predictor import Member, Predictor, precise
 from symloss.fit.scaled_table import SCALINGS, Scaler
 from symloss.fit.stacked import HIDDEN
-from symloss.models import create_model
-from symloss.models.factory import is_built_in
-from symloss.models.timm_models import without_weights
+from symloss.training.models import create_model, is_built_in, without_weights
 from symloss.writing import write_whole
 
 LEARNERS, NETWORKS = "learners.skops", "networks.pt"

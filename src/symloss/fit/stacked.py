@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from symloss.losses.create import create_loss
-from symloss.models import create_model
 from symloss.noise.margins import RunningMargins, margins
+from symloss.training.models import create_model
 
 HIDDEN = 256
 LEARNING_RATE = 3e-3

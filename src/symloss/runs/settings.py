@@ -93,7 +93,7 @@ class Settings:
         scores: how the scores are changed before the loss: "loss" (as the loss says), "none", "l2" (divided by their
             norm), or "batch-norm" (a layer behind the model).
         penalty: weight of the sum of absolute parameters (ANL).
-        model: the model, as in ``symloss.models.create_model``.
+        model: the model, as in ``symloss.training.models.create_model``.
         epochs: the number of passes over the training data.
         batch: the number of examples in a step.
         optimizer: "sgd", "nesterov", "adam" or "adamw".

@@ -7,10 +7,10 @@ from typing import Any
 
 from symloss.data.dataset import DataSet
 from symloss.data.source import KNOWN
-from symloss.models.timm_models import has_pretrained_weights
 from symloss.recipes import resolve as recipes
 from symloss.recipes.published_settings import trained_as
 from symloss.runs.settings import Settings
+from symloss.training.models import has_pretrained_weights
 from symloss.training.task import COLUMNS, augmentation, fingerprint, open_for_training
 
 TINY, SMALL = 8, 48

@@ -26,11 +26,11 @@ from symloss.losses.criterion import Criterion, ScoreMap
 from symloss.losses.layers import BatchNormScores, append_scores
 from symloss.losses.spec import parse as parse_loss
 from symloss.losses.spec import write
-from symloss.models import create_model
 from symloss.noise.corrupt_labels import corrupt
 from symloss.noise.manifest import Corruption
 from symloss.noise.noise_spec import parse
 from symloss.runs.settings import Settings
+from symloss.training.models import create_model
 
 COLUMNS = ("label", "image", "test", "drop", "categorical", "keep")
 """Settings that say which part of the user's own data is what."""

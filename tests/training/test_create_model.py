@@ -11,7 +11,7 @@ import torch
 from refusals import refused
 from torch import nn
 
-from symloss.models import create_model, list_models
+from symloss.training.models import create_model, list_models
 
 SHAPE = (3, 16, 16)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from symloss.models import create_model
-from symloss.models.small_networks import AveragePool
+from symloss.training.models import create_model
+from symloss.training.networks import AveragePool
 
 
 def count(name: str, input_shape: tuple[int, ...], classes: int) -> int:

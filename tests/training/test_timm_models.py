@@ -8,8 +8,7 @@ import torch
 from refusals import refused
 from torch import nn
 
-from symloss.models import create_model
-from symloss.models.timm_models import has_pretrained_weights, is_timm, without_weights
+from symloss.training.models import create_model, has_pretrained_weights, is_timm, without_weights
 
 
 class Net(nn.Module):
