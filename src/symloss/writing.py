@@ -1,4 +1,4 @@
-"""Write files and folders wholly or not at all."""
+"""Write files and folders wholly or not at all, one process at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -67,21 +69,33 @@ def _beside(path: Path) -> tuple[Path, Path]:
     return path.with_name(f".{path.name}.symloss-new"), path.with_name(f".{path.name}.symloss-old")
 
 
+def take_lock(path: Path) -> BaseFileLock | None:
+    """Lock a file, which is created if need be; None if another process holds the lock.
+
+    The operating system releases the lock when the process ends, however that happens.
+    """
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return None
+    return lock
+
+
 @contextlib.contextmanager
-def _alone_below(folder: Path) -> Iterator[None]:
-    """Wait until no other process replaces a folder inside this one. A process that is killed holds nobody up."""
+def alone(path: Path) -> Iterator[None]:
+    """Wait until no other process is inside this block for the same path. A killed process blocks nobody."""
+    file = path.with_name(f".{path.name}.symloss-lock")
+    lock = FileLock(file, thread_local=False)
+    with clear_write_errors(path):
+        lock.acquire()
     try:
-        import fcntl  # noqa: PLC0415 (Windows has none)
-    except ImportError:
-        yield
-        return
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some file systems have no locks
-            fcntl.flock(opened, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(opened)
+        # Processes that wait for this file notice that it is gone, and create a new one.
+        with contextlib.suppress(OSError):  # Windows removes it after the release
+            file.unlink()
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -100,7 +114,7 @@ def write_whole_folder(path: Path, drop: Collection[str] = ()) -> Iterator[Path]
     new, old = _beside(path)
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone_below(path.parent):
+    with alone(path):
         try:
             with clear_write_errors(path):
                 _repair(path)
@@ -125,7 +139,7 @@ def repair_folder(path: Path | str) -> None:
     """Finish what a process that was killed inside :func:`write_whole_folder` left: every reader calls it first."""
     path = Path(os.path.realpath(path))
     if _beside(path)[1].is_dir():
-        with _alone_below(path.parent):
+        with alone(path):
             _repair(path)
 
 

@@ -12,20 +12,20 @@ up after all, the result that is finished first counts.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from filelock import BaseFileLock
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from symloss.lab.search_space import Point
-from symloss.writing import clear_write_errors, write_whole
+from symloss.writing import alone, clear_write_errors, take_lock, write_whole
 
 BEAT = 15.0
 """Seconds between two heartbeats."""
@@ -51,29 +51,20 @@ class LockFolder:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """A lock that one process holds for a moment, to open the storage or to look for a trial."""
-        with clear_write_errors(self.folder):
-            file = open(self.folder / "turn", "w")  # noqa: SIM115 (later errors are not about this file)
-        with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with alone(self.folder / "turn"):
             yield
 
-    def lock(self, study: str, number: int) -> IO[str] | None:
-        """The lock of a trial, held until it is closed; None if another process has it."""
+    def lock(self, study: str, number: int) -> BaseFileLock | None:
+        """The lock of a trial, held until it is released; None if another process has it."""
         folder = self.folder / hashlib.sha256(study.encode()).hexdigest()[:16]
         folder.mkdir(exist_ok=True)
-        file = open(folder / str(number), "w")  # noqa: SIM115 (it is the lock)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return None
-        return file
+        return take_lock(folder / str(number))
 
 
 class Claim:
     """A trial that this process works on. As a context manager it writes heartbeats."""
 
-    def __init__(self, trial: Trial, point: Point, lock: IO[str]):
+    def __init__(self, trial: Trial, point: Point, lock: BaseFileLock):
         self.trial, self.point, self._lock = trial, point, lock
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
@@ -85,7 +76,7 @@ class Claim:
     def __exit__(self, *_: Any) -> None:
         self._stop.set()
         self._thread.join()
-        self._lock.close()
+        self._lock.release()
 
     def _beat(self) -> None:
         while not self._stop.wait(BEAT):
@@ -138,7 +129,7 @@ class Claims:
             # A process with another lock folder asked at the same moment.
             trial.set_user_attr("surplus", True)
             self.study.tell(trial, state=TrialState.FAIL)
-            lock.close()
+            lock.release()
             return None
         return self._mine(trial, lock)
 
@@ -149,16 +140,16 @@ class Claims:
         if lock is None:
             return None
         if all(trial.number != unfinished.number for trial in self._running()):  # it was finished in the meantime
-            lock.close()
+            lock.release()
             return None
         return self._mine(Trial(self.study, unfinished._trial_id), lock)
 
-    def _mine(self, trial: Trial, lock: IO[str]) -> Claim:
+    def _mine(self, trial: Trial, lock: BaseFileLock) -> Claim:
         try:
             trial.set_user_attr("place", self.locks.name)
             return Claim(trial, self.draw(trial), lock)
         except BaseException:
-            lock.close()
+            lock.release()
             raise
 
     def _silent(self, trial: FrozenTrial) -> bool:

@@ -6,15 +6,13 @@ table needs.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from symloss.runs.result import Result
-from symloss.writing import clear_write_errors, write_whole
+from symloss.writing import alone, clear_write_errors, write_whole
 
 SUFFIX = ".jsonl"
 
@@ -62,23 +60,12 @@ def keep(path: Path, results: Iterable[Result]) -> None:
     """
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(path.parent):
+    with alone(path):
         kept = read_kept(path)
         new = {result.settings.key: result for result in results if result.settings.key not in kept}
         if new:
             every = sorted((kept | new).values(), key=_order)
             write_whole(path, "".join(json.dumps(result.to_json()) + "\n" for result in every).encode())
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time. The lock goes with the process, however that ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _order(result: Result) -> tuple[str, ...]:

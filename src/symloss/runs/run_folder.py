@@ -6,7 +6,6 @@ Every file is written wholly or not at all. The content of checkpoints is the bu
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import warnings
@@ -20,7 +19,7 @@ from symloss import checks
 from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
 from symloss.runs.result import EpochRow, Result, checked_share
 from symloss.runs.settings import Settings
-from symloss.writing import clear_write_errors, unfinished, write_whole
+from symloss.writing import clear_write_errors, take_lock, unfinished, write_whole
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
 FIT = "model.json"
@@ -33,6 +32,8 @@ FORMAT = 1
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
 BEFORE_AN_EPOCH = (SETTINGS, DATA, COLUMNS, MANIFEST_FILE, LABELS_FILE, METRICS, FAILURE, BEST, LOCK)
 """Files of a run that has no checkpoint yet. The lock is removed last."""
+GONE = (0, 0)
+"""The device and inode of a file that does not exist."""
 
 
 class Busy(ValueError):  # noqa: N818
@@ -132,25 +133,23 @@ class RunFolder:
 
         Whoever removes the lock file lets another process in. The one that was there stops before its next write.
         """
-        with open(self.path / LOCK, "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Busy(f"{self.path} is being trained by another process; wait for it, or stop it") from None
-            self._lock = _identity(os.fstat(lock.fileno()))
-            try:
-                self.require_lock()  # it may have gone just before we locked it
-                yield
-            finally:
-                self._lock = None
+        lock = take_lock(self.path / LOCK)
+        if lock is None:
+            raise Busy(f"{self.path} is being trained by another process; wait for it, or stop it")
+        try:
+            self._lock = _identity(self.path / LOCK)
+            self.require_lock()  # it may have gone just after we locked it
+            yield
+        finally:
+            self._lock = None
+            lock.release()
 
     def require_lock(self) -> None:
         """Where the run is ours alone, refuse to write once it is so no more."""
         if self._lock is None:
             return
-        with contextlib.suppress(FileNotFoundError):
-            if _identity(os.stat(self.path / LOCK)) == self._lock:
-                return
+        if _identity(self.path / LOCK) == self._lock != GONE:
+            return
         raise Busy(
             f"{self.path / LOCK} was removed while the run was trained, so another process may train it now; nothing "
             "more is written, and the same command goes on after the last epoch that was finished"
@@ -302,7 +301,12 @@ def evaluation_file(data: str) -> str:
     return f"evaluation-{data}.json"
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
+def _identity(file: Path) -> tuple[int, int]:
+    """The device and inode of a file."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return GONE
     return status.st_dev, status.st_ino
 
 
