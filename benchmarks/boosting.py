@@ -28,7 +28,7 @@ from torch.autograd import grad
 from symloss.adapters.boosting import RobustLGBMClassifier, RobustXGBClassifier
 from symloss.bench.measure import Timing, interleaved
 from symloss.environment import hardware_and_versions
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 from symloss.noise import corrupt
 from symloss.runs.result import Spread
 

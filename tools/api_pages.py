@@ -60,7 +60,7 @@ def _page(name: str, entries: Iterator[str]) -> str:
 
 def _entries(name: str, module: ModuleType, seen: dict[int, str]) -> Iterator[str]:
     if name == "symloss.functional":
-        yield from map(_function_of_loss, RECORDS)
+        yield from map(_function_of_loss, LOSSES)
         yield from _names(name, module, ["linear_loss", "linear_unhinged"], seen)
     else:
         yield from _names(name, module, exports(module), seen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -43,17 +42,17 @@ def file_name(name: str) -> str:
 
 def page(name: str) -> str:
     """The page of a loss, in Markdown."""
-    record, doc = RECORDS[name], inspect.cleandoc(LOSSES[name].__doc__ or "")
+    record, doc = RECORDS[name], RECORDS[name].text
     title, _, after = doc.partition(f": {record.formula}.")
     sections = {
         "Parameters": _parameters(record.parameters),
         "Facts": _facts(record),
         "Published settings": _presets(record),
-        "Example": ["```python", *_example(doc), "```"],
+        "Example": ["```python", *_example(record), "```"],
         "See also": [f"- {line}" for line in _see_also(name)],
         "Reference": _reference(record),
     }
-    lines = [f"# {record.class_name}", "", f"{title}, `{name}` for short:", "", "```text", record.formula, "```", ""]
+    lines = [f"# {title_of(name)}", "", f"{title}, `{name}` for short:", "", "```text", record.formula, "```", ""]
     lines += [after.partition("Args:")[0].strip(), ""]
     if record.normalize:
         lines += [f'Scores are divided by their norm unless you say otherwise: `normalize="{record.normalize}"`.', ""]
@@ -113,9 +112,16 @@ def _presets(record: Record) -> list[str]:
     return _table(("preset", "values", "source"), rows)
 
 
-def _example(doc: str) -> list[str]:
-    """The example of the docstring, which the tests run."""
-    return doc[doc.index(">>>") :].splitlines()
+def title_of(name: str) -> str:
+    """The class of the loss; its name where it has none."""
+    return RECORDS[name].class_name if name in LOSSES else name
+
+
+def _example(record: Record) -> list[str]:
+    """The example of the docstring, which the tests run; a loss without a class is made from its name."""
+    if record.name in LOSSES:
+        return record.text[record.text.index(">>>") :].splitlines()
+    return [">>> import symloss", f'>>> loss = symloss.create_loss("{record.name}")']
 
 
 def _link(name: str) -> str:
@@ -133,9 +139,9 @@ def _see_also(name: str) -> Iterator[str]:
         yield f"{_and(used)} {'are' if len(used) > 1 else 'is'} made of it."
     if others := loss_relatives.family(name):
         yield f"The same family: {_and(others)}."
-    record = RECORDS[name]
-    function = f"{{py:func}}`symloss.functional.{record.function_name}`"
-    yield f"{{py:class}}`symloss.{record.class_name}` and {function} in the API."
+    if name in LOSSES:
+        function = f"{{py:func}}`symloss.functional.{RECORDS[name].function_name}`"
+        yield f"{{py:class}}`symloss.{title_of(name)}` and {function} in the API."
 
 
 def _wider(name: str) -> Iterator[str]:

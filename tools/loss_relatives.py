@@ -13,7 +13,7 @@ from torch import Tensor
 
 from symloss.checks import Interval
 from symloss.losses.algebra import Loss
-from symloss.losses.catalogue import LOSSES, RECORDS
+from symloss.losses.catalogue import LOSSES, RECORDS, sums
 from symloss.losses.record import Parameter
 
 NEAR = 1e-6
@@ -133,4 +133,5 @@ def _shape(loss: Loss) -> tuple[object, ...]:
 
 def family(name: str) -> list[str]:
     """The other losses in the same file of the catalogue."""
-    return [other for other, loss in LOSSES.items() if loss.__module__ == LOSSES[name].__module__ and other != name]
+    homes = {other: LOSSES[other].__module__ if other in LOSSES else sums.__name__ for other in RECORDS}
+    return [other for other, home in homes.items() if home == homes[name] and other != name]

@@ -22,7 +22,7 @@ NOTE = "Written by tools/write_generated.py."
 
 
 def loss_names() -> str:
-    names = ", ".join(f'"{name}"' for name in LOSSES)
+    names = ", ".join(f'"{name}"' for name in RECORDS)
     homes = ", ".join(f'"{loss.__name__}": "{loss.__module__}"' for loss in LOSSES.values())
     return f'''"""The names of the losses, and the files of their classes. {NOTE}"""
 
@@ -45,7 +45,7 @@ def stub() -> str:
 def functions() -> str:
     imports = [f"from {loss.__module__} import {loss.__name__}" for loss in LOSSES.values()]
     lines = [f"{RECORDS[name].function_name} = function({loss.__name__})" for name, loss in LOSSES.items()]
-    names = sorted(["linear_loss", "linear_unhinged", *(record.function_name for record in RECORDS.values())])
+    names = sorted(["linear_loss", "linear_unhinged", *(RECORDS[name].function_name for name in LOSSES)])
     return "\n".join(
         [
             '"""Every loss as a function of (input, target), with its parameters and the options of',
@@ -60,7 +60,7 @@ def functions() -> str:
             '"""',
             "",
             *imports,
-            "from symloss.losses.functions import function",
+            "from symloss.losses.record import function",
             "from symloss.losses.heads import linear_loss, linear_unhinged",
             "",
             f"__all__ = [{', '.join(repr(name) for name in names)},]",

@@ -26,24 +26,9 @@ from symloss.losses.catalogue.probability import (
     TaylorCE,
 )
 from symloss.losses.catalogue.score_vector import LDRKL, MSE, BiTempered, Cosine
-from symloss.losses.catalogue.sums import (
-    ANLCE,
-    ANLFL,
-    JALCE,
-    JALFL,
-    SCE,
-    DirichletCE,
-    LabelSmoothing,
-    NCEandAEL,
-    NCEandAGCE,
-    NCEandAUL,
-    NCEandMAE,
-    NCEandRCE,
-    NFLandMAE,
-    NFLandRCE,
-)
-from symloss.losses.functions import function
+from symloss.losses.catalogue.sums import ANLCE, ANLFL, JALCE, JALFL, SCE, DirichletCE, LabelSmoothing
 from symloss.losses.heads import linear_loss, linear_unhinged
+from symloss.losses.record import function
 
 __all__ = [
     "ael",
@@ -68,14 +53,7 @@ __all__ = [
     "mae",
     "mse",
     "nce",
-    "nce_ael",
-    "nce_agce",
-    "nce_aul",
-    "nce_mae",
-    "nce_rce",
     "nfl",
-    "nfl_mae",
-    "nfl_rce",
     "ngce",
     "nnce",
     "nnfl",
@@ -117,13 +95,6 @@ ngce = function(NGCE)
 nnce = function(NNCE)
 nnfl = function(NNFL)
 sce = function(SCE)
-nce_mae = function(NCEandMAE)
-nce_rce = function(NCEandRCE)
-nfl_mae = function(NFLandMAE)
-nfl_rce = function(NFLandRCE)
-nce_agce = function(NCEandAGCE)
-nce_aul = function(NCEandAUL)
-nce_ael = function(NCEandAEL)
 anl_ce = function(ANLCE)
 anl_fl = function(ANLFL)
 jal_ce = function(JALCE)

@@ -1,8 +1,8 @@
 """The public names of symloss besides the losses, and where they live. It imports nothing heavy."""
 
 HOMES = {
-    "create_loss": "symloss.losses.create",
-    "list_losses": "symloss.losses.create",
+    "create_loss": "symloss.losses.spec",
+    "list_losses": "symloss.losses.spec",
     "of_logp": "symloss.losses.of_logp",
     "symmetrize": "symloss.losses.compose",
     "decompose": "symloss.losses.compose",
@@ -19,9 +19,9 @@ HOMES = {
     "SoftCap": "symloss.losses.layers",
     "UnitScores": "symloss.losses.layers",
     "append_scores": "symloss.losses.layers",
-    "plain": "symloss.losses.switches",
-    "checked": "symloss.losses.switches",
-    "l1_penalty": "symloss.losses.penalty",
+    "plain": "symloss.losses.validation",
+    "checked": "symloss.losses.validation",
+    "l1_penalty": "symloss.losses.layers",
     "LinearLoss": "symloss.losses.heads",
     "certify": "symloss.theory.certificates",
     "RobustClassifier": "symloss.fit.classifier",

@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: N812
 import symloss
 from symloss.bench import counted_ways
 from symloss.bench.counted_work import CountedWork, Traffic, extent, forward_and_backward
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 
 N, C = 64, 50
 SCORES = 4 * N * C

@@ -14,7 +14,7 @@ from symloss.bench import device_speed
 from symloss.bench.device_speed import Gauge, GpuGauge, Way, Ways
 from symloss.bench.measure import Timing
 from symloss.cli import app
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 
 FEW = [(6, 5, torch.float32)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from doors import FUNCTIONS, MODULES, function_name
+from doors import class_of, function_of
 from in_turn import in_turn
 from refusals import refused
 from representatives import every_path
@@ -18,9 +18,9 @@ from torch.nn.functional import cross_entropy
 import symloss
 from symloss import functional
 from symloss.losses.catalogue import RECORDS
+from symloss.losses.operators import Wrapped
 from symloss.losses.potentials import CEPotential, MAEPotential
 from symloss.losses.score_formulas import CosineFormula, MSEFormula
-from symloss.losses.wrapped import Wrapped
 
 INF, NAN = math.inf, math.nan
 SCORES = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, -0.5]])
@@ -137,11 +137,11 @@ def by_name(name: str, **options: Any) -> Tensor:
 
 
 def by_class(name: str, **options: Any) -> Tensor:
-    return MODULES[RECORDS[name].class_name](**options)(SCORES, LABELS)
+    return class_of(name)(**options)(SCORES, LABELS)
 
 
 def by_function(name: str, **options: Any) -> Tensor:
-    return FUNCTIONS[function_name(RECORDS[name])](SCORES, LABELS, **options)
+    return function_of(name)(SCORES, LABELS, **options)
 
 
 doors = in_turn("door", [by_name, by_class, by_function])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import symloss
 from symloss.functional import linear_loss
-from symloss.losses import evaluate
+from symloss.losses import criterion
 
 kernel_or_plain = pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "plain"])
 
@@ -24,7 +24,7 @@ kernel_or_plain = pytest.mark.parametrize("kernel", [True, False], ids=["kernel"
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Switch the kernels off for a test that asks for the plain formulas."""
     if "kernel" in request.fixturenames and not request.getfixturevalue("kernel"):
-        monkeypatch.setattr(evaluate, "kernel_for", lambda *_: None)
+        monkeypatch.setattr(criterion, "kernel_for", lambda *_: None)
 
 
 TWO_LEAD = [

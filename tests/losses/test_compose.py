@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import symloss
-from symloss.losses.catalogue import LOSSES
+from symloss.losses.catalogue import RECORDS
 
 SCORES, LABELS = random_scores(6, 4), random_labels(6)
 NAMES = {name: getattr(symloss, name) for name in dir(symloss) if not name.startswith("_")}
@@ -170,7 +170,7 @@ def test_the_repr_is_the_expression_that_makes_the_loss(text):
     assert torch.equal(again(SCORES, LABELS), loss(SCORES, LABELS))
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", RECORDS)
 def test_the_repr_of_every_loss_and_of_its_formula_makes_it_again(name):
     loss = symloss.create_loss(name, normalize=None)
     assert torch.equal(eval(repr(loss), NAMES)(SCORES, LABELS), loss(SCORES, LABELS))

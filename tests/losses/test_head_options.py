@@ -8,10 +8,9 @@ from test_heads import compare, head_of
 import symloss
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.kernels import products
+from symloss.losses.kernels import linear_head
 from symloss.losses.kernels.batch import Examples
-from symloss.losses.kernels.linear_head import Allowance, BlockHead
-from symloss.losses.kernels.products import Head
+from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head
 from symloss.losses.logits import HALF
 
 GCE = RECORDS["gce"].loss()
@@ -34,8 +33,8 @@ def relative_errors(found, truth):
 @pytest.mark.parametrize("name", ["gce", "sgce", "alpha-mae", "unhinged"])
 def test_half_precision_is_as_exact_as_by_way_of_the_scores(name, dtype, native, monkeypatch):
     """At most twice the error where weights' gradients are added up in half precision, the same error in float32."""
-    monkeypatch.setattr(products, "is_cast", lambda weight: weight.dtype in HALF and not native)
-    monkeypatch.setattr(products, "CLASSES", 50)
+    monkeypatch.setattr(linear_head, "is_cast", lambda weight: weight.dtype in HALF and not native)
+    monkeypatch.setattr(linear_head, "CLASSES", 50)
     (features, weight, _), target = head_of(n=256, d=32, c=120, dtype=torch.float32)
     target[:60] = 7  # a label of many examples: its gradient is a long sum
     parts, loss = (features.to(dtype), weight.to(dtype)), RECORDS[name].loss()
@@ -241,7 +240,7 @@ def test_wrong_options(options, message):
 @pytest.mark.parametrize("accumulate", [None, torch.float32])
 def test_products_that_only_a_gpu_has(accumulate, monkeypatch):
     """The meta device takes them as a GPU does: the shapes and types fit."""
-    monkeypatch.setattr(products, "has_wide_products", lambda factor: True)
+    monkeypatch.setattr(linear_head, "has_wide_products", lambda factor: True)
     parts = [torch.randn(*shape, dtype=torch.bfloat16, device="meta").requires_grad_() for shape in ((6, 4), (9, 4))]
     target = torch.zeros(6, dtype=torch.long, device="meta")
     heads.linear_loss(GCE, *parts, None, target, accumulate=accumulate, memory=100).backward()

@@ -10,8 +10,8 @@ import symloss
 from symloss import functional
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.evaluate import Options, evaluate
-from symloss.losses.kernels import products, unhinged_head
+from symloss.losses.criterion import Options, evaluate
+from symloss.losses.kernels import linear_head, unhinged_head
 
 
 def head_of(n=40, d=6, c=30, dtype=torch.float64, seed=0):
@@ -52,7 +52,7 @@ def no_scores(monkeypatch):
     def forbidden(*_):
         raise AssertionError("the scores were formed")
 
-    monkeypatch.setattr(products.Head, "scores", forbidden)
+    monkeypatch.setattr(linear_head.Head, "scores", forbidden)
 
 
 @pytest.mark.parametrize("normalize", [None, "l2"])
@@ -102,7 +102,7 @@ def test_the_cheaper_way_is_chosen():
     """At N 64, d 768, C 1000 the Gram matrix would cost many times the scores; at N 1024, d 256, C 50,000 it pays."""
     unit = symloss.UnitScores()
     for (n, d, c), pays in {(64, 768, 1000): False, (1024, 256, 50_000): True}.items():
-        head = products.Head(torch.empty(n, d, device="meta"), torch.empty(c, d, device="meta"), None)
+        head = linear_head.Head(torch.empty(n, d, device="meta"), torch.empty(c, d, device="meta"), None)
         assert unhinged_head.pays(head, unit) == pays
         assert unhinged_head.pays(head, None)
 
@@ -131,7 +131,7 @@ def test_float32_norm_keeps_its_digits():
     features = (features.detach() - features.detach().mean(1, keepdim=True)).requires_grad_()
     features, weight = features.detach(), weight.detach()
     exact = (features.double() @ weight.double().T).norm(dim=1)
-    norm, _ = unhinged_head.norms(products.Head(features, weight, None))
+    norm, _ = unhinged_head.norms(linear_head.Head(features, weight, None))
     torch.testing.assert_close(norm.double(), exact, rtol=1e-6, atol=0)
     naive = ((features @ (weight.T @ weight)) * features).sum(1).clamp_min(0).sqrt()
     assert (naive / exact - 1).abs().max() > 1e-3
@@ -155,7 +155,7 @@ def test_a_norm_that_is_lost_in_the_gram_matrix_is_taken_from_the_scores(size, b
     bias = torch.randn(c, dtype=torch.float64, generator=generator) if biased else None
     target = torch.randint(c, (n,), generator=generator)
     single = [None if part is None else part.float() for part in (features, weight, bias)]
-    assert unhinged_head.pays(products.Head(*single), symloss.UnitScores())
+    assert unhinged_head.pays(linear_head.Head(*single), symloss.UnitScores())
 
     def value_and_gradients(way, dtype):
         parts = [None if part is None else part.to(dtype).requires_grad_() for part in single]

@@ -10,7 +10,7 @@ from in_turn import in_turn
 from representatives import every_path
 
 import symloss
-from symloss.losses import evaluate
+from symloss.losses import criterion
 from symloss.losses import potentials as phi
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.kernels import batch as batches
@@ -38,7 +38,7 @@ def plain(monkeypatch):
 
     def run(function):
         with monkeypatch.context() as patch:
-            patch.setattr(evaluate, "kernel_for", lambda *_: None)
+            patch.setattr(criterion, "kernel_for", lambda *_: None)
             return function()
 
     return run
@@ -138,7 +138,7 @@ def no_plain(monkeypatch):
     def forbidden(*_):
         raise AssertionError("the plain formulas were asked")
 
-    return lambda: monkeypatch.setattr(evaluate, "_plain", forbidden)
+    return lambda: monkeypatch.setattr(criterion, "_plain", forbidden)
 
 
 MASKS = (torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]])).double()

@@ -12,8 +12,7 @@ from refusals import refused
 import symloss
 from symloss import checks, functional
 from symloss.atlas.atlas_data import known_losses
-from symloss.losses.create import find
-from symloss.losses.spec import NESTED
+from symloss.losses.spec import NESTED, find
 
 LONG = "x" * 1_000_000
 DIGITS = "1" * 1_000_000

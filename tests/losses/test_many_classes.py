@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 import symloss
 from symloss import functional
-from symloss.losses import flat_scores
+from symloss.losses import criterion
 from symloss.losses.layers import auto_temperature
 from symloss.losses.potentials import CEPotential, GCEPotential
 
@@ -150,7 +150,7 @@ def test_the_table_of_the_documentation_is_what_its_script_prints():
 @pytest.fixture
 def judged(monkeypatch):
     """No loss has been warned about."""
-    monkeypatch.setattr(flat_scores, "_judged", set())
+    monkeypatch.setattr(criterion, "_judged", set())
 
 
 def told(action) -> list[str]:
@@ -210,4 +210,4 @@ def test_what_was_well_is_still_warned_about_at_temperature_1():
 def test_nothing_is_said_while_compiling():
     compiled = torch.compile(symloss.SGCE(), backend="eager", fullgraph=True)
     assert told(lambda: compiled(SCORES, LABELS)) == []
-    assert flat_scores._judged == set()
+    assert criterion._judged == set()

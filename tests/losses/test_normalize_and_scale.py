@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from conftest import CLASSES, LOSSES, assert_close, every_loss, random_labels, random_scores, value_and_grad
-from doors import FUNCTIONS, MODULES, function_name
+from doors import class_of, function_of
 from in_turn import in_turn
 from loss_batches import (
     MASK,
@@ -25,8 +25,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import symloss
-from symloss import functional
-from symloss.losses.catalogue import RECORDS
 
 
 def divided_by_norm(scores: Tensor, temperature: float = 1.0, dim: int = 1) -> Tensor:
@@ -35,14 +33,13 @@ def divided_by_norm(scores: Tensor, temperature: float = 1.0, dim: int = 1) -> T
 
 @every_loss
 def test_only_the_papers_losses_divide_by_the_norm(name):
-    record = RECORDS[name]
     scores, labels = random_scores(5, CLASSES), random_labels(5)
     raw = symloss.create_loss(name, normalize=None)
     expected = raw(divided_by_norm(scores) if name in NORMALIZED else scores, labels)
     for loss in (
         symloss.create_loss(name),
-        MODULES[record.class_name](),
-        FUNCTIONS[function_name(record)],
+        class_of(name)(),
+        function_of(name),
         symloss.create_loss(f"{name}:temperature=1"),
     ):
         assert_close(loss(scores, labels), expected)
@@ -74,7 +71,7 @@ def test_scale_ce_starts_with_the_gradient_of_cross_entropy(name, classes):
     scores, labels = torch.full((3, classes), 0.3, dtype=torch.float64), random_labels(3, classes=classes)
     values = other_parameters(name)
     _, expected = value_and_grad(cross_entropy, scores, labels)
-    function = getattr(functional, function_name(RECORDS[name]))
+    function = function_of(name)
     for loss in (
         symloss.create_loss(name, scale="ce", normalize=None, **values),
         symloss.create_loss(f"{name}:scale=ce,normalize=none", **values),
@@ -110,10 +107,9 @@ def test_normalize_takes_a_function_of_the_scores(name, shape, m):
         expected = value_and_grad(lambda z, y: raw(plain(z), y), scores, labels)
     else:
         expected = value_and_grad(lambda z, y: raw(epsilon(z), y), scores, labels)
-    record = RECORDS[name]
-    for loss in (symloss.create_loss(name, normalize=epsilon), MODULES[record.class_name](normalize=epsilon)):
+    for loss in (symloss.create_loss(name, normalize=epsilon), class_of(name)(normalize=epsilon)):
         assert_close(value_and_grad(loss, scores, labels), expected)
-    assert_close(value_and_grad(FUNCTIONS[function_name(record)], scores, labels, normalize=epsilon), expected)
+    assert_close(value_and_grad(function_of(name), scores, labels, normalize=epsilon), expected)
 
 
 def test_eps_softmax_leaves_masked_classes_out():

@@ -15,9 +15,9 @@ from torch.nn.functional import cross_entropy, log_softmax
 
 import symloss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.deviations import Clamped, HeldFocal
 from symloss.losses.of_logp import IMPOSSIBLE
 from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential
+from symloss.losses.spec import Clamped, HeldFocal
 
 OF_THE_LABEL = (
     *("ce", "mae", "rce", "gce", "gce:q=0.3", "gce:q=0", "focal", "focal:gamma=2", "agce", "aul", "ael", "taylor-ce"),

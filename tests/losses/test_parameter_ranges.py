@@ -21,7 +21,7 @@ from refusals import refused
 
 import symloss
 from symloss.checks import Interval
-from symloss.losses import evaluate
+from symloss.losses import criterion
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.record import Parameter
 from symloss.losses.spec import parse
@@ -159,7 +159,7 @@ def check(name: str, row: Row, parameters: dict[str, float], digits: int = DIGIT
     for way in ("kernel", "plain"):
         with pytest.MonkeyPatch.context() as patch:
             if way == "plain":
-                patch.setattr(evaluate, "kernel_for", lambda *_: None)
+                patch.setattr(criterion, "kernel_for", lambda *_: None)
             for dtype in (torch.float32, torch.float64):
                 for what, entries in ours(name, row, parameters, dtype).items():
                     truth = expected[what]

@@ -13,12 +13,12 @@ import torch
 import symloss
 from symloss.losses import kernels, potentials
 from symloss.losses.algebra import Loss
-from symloss.losses.evaluate import Options, evaluate
+from symloss.losses.criterion import Options, evaluate
 from symloss.losses.heads import linear_loss
 from symloss.losses.kernels.choice import kernel_for
 from symloss.losses.operators import Insensitive, Symmetrize
 from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential, PowerPotential
-from symloss.losses.switches import plain
+from symloss.losses.validation import plain
 
 FORMULAS = {"algebra", "potentials", "score_formulas", "operators"}
 GROUND = {"logits", "layers", "validation"}  # formulas stand on these

@@ -20,7 +20,7 @@ from interesting_parameters import interesting_specs
 from torch import Tensor
 
 import symloss
-from symloss.losses import evaluate
+from symloss.losses import criterion
 from symloss.losses.potentials import CEPotential, MAEPotential
 from symloss.losses.spec import parse
 
@@ -215,7 +215,7 @@ OVER_CLASSES = (
 def test_float32_gradient_where_a_wrong_class_leads(spec: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every entry that is more than the rounding of the largest; of SGCE the leader's is the largest itself."""
     if not kernel:
-        monkeypatch.setattr(evaluate, "kernel_for", lambda *_: None)
+        monkeypatch.setattr(criterion, "kernel_for", lambda *_: None)
     name, parameters = parse(spec)
     for lead in FAR_LEADS:
         for others in ((0.0,), (-1.0, 0.5), (-3.0, -6.0, 2.0)):
@@ -241,7 +241,7 @@ def test_sgces_leader_of_twenty() -> None:
 def test_sgces_value_over_many_classes(q: float, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 100,000 of them p^q is 1e-4: next to the constant 1 its differences are lost (7 % off)."""
     if not kernel:
-        monkeypatch.setattr(evaluate, "kernel_for", lambda *_: None)
+        monkeypatch.setattr(criterion, "kernel_for", lambda *_: None)
     z = torch.randn(4, 100_000, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([5, 700, 70_000, 99_999])
     power = q * torch.nn.functional.normalize(z.double(), dim=1).log_softmax(1)
@@ -258,7 +258,7 @@ def test_sgces_value_over_many_classes(q: float, kernel: bool, monkeypatch: pyte
 def test_what_all_scores_have_in_common(spec: str, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shift of a million changes no digit of losses that do not see it."""
     if not kernel:
-        monkeypatch.setattr(evaluate, "kernel_for", lambda *_: None)
+        monkeypatch.setattr(criterion, "kernel_for", lambda *_: None)
     own = {"nce+unhinged": symloss.relative(CEPotential()) + symloss.symmetrize(CEPotential())}
     loss = own[spec] if spec in own else symloss.create_loss(spec, normalize=None).loss
     z, y = torch.tensor([[0.25, 1.0, -0.5, 0.75, 0.0]]), torch.tensor([1])
@@ -279,7 +279,7 @@ SIZES = {
 def test_unit_scores_of_any_size(name: str, dtype: torch.dtype, kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Squares that overflow or vanish, in one batch with others: values and gradients of every row are right."""
     if not kernel:
-        monkeypatch.setattr(evaluate, "kernel_for", lambda *_: None)
+        monkeypatch.setattr(criterion, "kernel_for", lambda *_: None)
     normalize = None if "cosine" in name else "l2"
     z = torch.tensor([[size * x for x in (1.0, 2.0, -3.0, 0.5)] for size in SIZES[dtype]], dtype=dtype)
     z, labels = z.requires_grad_(), torch.arange(len(z)) % 3
@@ -321,7 +321,7 @@ def test_any_temperature(
     name: str, size: float, temperature: float, kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not kernel:
-        monkeypatch.setattr(evaluate, "kernel_for", lambda *_: None)
+        monkeypatch.setattr(criterion, "kernel_for", lambda *_: None)
     scores = [size, 2 * size, 3 * size]
     unit = [x / math.hypot(*scores) / temperature for x in scores]
     z = torch.tensor([scores], requires_grad=True)

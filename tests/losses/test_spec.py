@@ -12,9 +12,8 @@ from torch.nn.functional import cross_entropy, log_softmax, normalize
 
 import symloss
 from symloss import functional
-from symloss.losses.create import describe
-from symloss.losses.spec import parse, split, write
-from symloss.losses.wrapped import as_loss
+from symloss.losses.operators import as_loss
+from symloss.losses.spec import describe, parse, split, write
 
 SCORES, LABELS = random_scores(6, 4), random_labels(6)
 P = SCORES.softmax(1)

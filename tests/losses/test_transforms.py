@@ -38,14 +38,14 @@ VARIANTS: dict[str, tuple[Callable[[], Callable[..., Tensor]], Tensor, Tensor]] 
     "torchs weights": (lambda: symloss.GCE(weight=WEIGHT), SCORES, LABELS),
     "soft": (symloss.ANLCE, SCORES, SOFT),
     "masked": (symloss.AlphaMAE, MASKED, PRESENT),
-    "ignoring": (lambda: symloss.NCEandRCE(ignore_index=int(LABELS[0])), SCORES, LABELS),
-    "scaled": (lambda: symloss.NCEandAGCE(scale="ce", temperature=0.5, normalize="l2"), SCORES, LABELS),
+    "ignoring": (lambda: symloss.create_loss("nce+rce", ignore_index=int(LABELS[0])), SCORES, LABELS),
+    "scaled": (lambda: symloss.create_loss("nce+agce", scale="ce", temperature=0.5, normalize="l2"), SCORES, LABELS),
     "eps-softmax": (lambda: symloss.GCE(normalize=EpsSoftmax(1.0)), SCORES, LABELS),
     "clamped": (lambda: symloss.create_loss("ce:deviation=clamped-probability"), SCORES, LABELS),
     "symmetrized module": (lambda: symloss.symmetrize(nn.CrossEntropyLoss()), SCORES, LABELS),
     "prior": (lambda: symloss.symmetrize(GCEPotential(0.7), [0.1, 0.2, 0.3, 0.4]), SCORES, LABELS),
     "noisy": (lambda: symloss.noisy(MAEPotential(), SOFT.new_full((4, 4), 0.1) + 0.6 * torch.eye(4)), SCORES, LABELS),
-    "function": (lambda: functional.nce_rce, SCORES, LABELS),
+    "function": (lambda: functional.anl_ce, SCORES, LABELS),
     "normalizing function": (lambda: functional.sgce, SCORES, LABELS),
 }
 variants = pytest.mark.parametrize("variant", VARIANTS)

@@ -14,7 +14,7 @@ from in_turn import in_turn
 from torch import Tensor
 
 import symloss
-from symloss.losses import evaluate
+from symloss.losses import criterion
 from symloss.losses.kernels import batch
 from symloss.losses.kernels.choice import PROBABILITIES, WEIGHTS, kernel_for
 
@@ -62,7 +62,7 @@ def test_kernels_agree_with_the_plain_formulas(name):
 def test_a_kernel_is_used(case, monkeypatch):
     scores, target, options = CASES[case]
     loss = symloss.create_loss("sgce", **{"normalize": None} | options)
-    monkeypatch.setattr(evaluate, "_plain", None)
+    monkeypatch.setattr(criterion, "_plain", None)
     step(loss, scores, target)
 
 

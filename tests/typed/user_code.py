@@ -16,7 +16,7 @@ def right(scores: Tensor, labels: Tensor) -> None:
     assert_type(symloss.SGCE(0.8, reduction="sum", normalize=None).forward(scores, labels), Tensor)
     assert_type(symloss.create_loss("sgce", q=0.8), symloss.Criterion)
     assert_type(symloss.create_loss("symmetrize(focal:gamma=2)"), symloss.Criterion)
-    assert_type(functional.nce_agce(scores, labels, alpha=1.0, beta=4.0, a=6.0, q=1.5, ignore_index=0), Tensor)
+    assert_type(functional.agce(scores, labels, a=6.0, q=1.5, ignore_index=0), Tensor)
     assert_type(symloss.functional.sgce(scores, labels, 0.8, weight=torch.ones(4)), Tensor)
     assert_type(symloss.certify("mae", classes=3).classes, int)
     criterion: nn.CrossEntropyLoss = symloss.GCE(q=0.7)

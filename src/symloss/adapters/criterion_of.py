@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from symloss import checks
 from symloss.losses.algebra import Loss
-from symloss.losses.create import create_loss
-from symloss.losses.criterion import Criterion, as_criterion
-from symloss.losses.flat_scores import MANY
+from symloss.losses.criterion import MANY, Criterion, as_criterion
 from symloss.losses.layers import UnitScores
-from symloss.losses.spec import parse
+from symloss.losses.spec import create_loss, parse
 
 AnyCriterion = str | Loss | Criterion
 """A text such as ``"gce:q=0.5"``, an expression of the algebra, or a criterion."""

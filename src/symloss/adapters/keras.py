@@ -8,7 +8,7 @@ import keras  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 
 
 @keras.saving.register_keras_serializable(package="symloss")  # type: ignore[untyped-decorator, unused-ignore]

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from symloss.bench.counted_work import Traffic, forward_and_backward
-from symloss.losses.create import create_loss
-from symloss.losses.switches import plain
+from symloss.losses.spec import create_loss
+from symloss.losses.validation import plain
 
 EAGER_LOSSES = ("gce", "sgce", "sgce/l2")
 """Losses counted in eager mode; ``/l2`` stands for ``normalize="l2"``."""

@@ -25,8 +25,8 @@ from symloss import checks
 from symloss.bench import measure
 from symloss.environment import hardware_and_versions
 from symloss.functional import linear_loss
-from symloss.losses.create import create_loss
-from symloss.losses.switches import plain
+from symloss.losses.spec import create_loss
+from symloss.losses.validation import plain
 
 DEVICES = ("cpu", "cuda")
 LOSSES = ("gce", "alpha-mae", "alpha-mae/l2", "sgce", "sgce/l2", "unhinged", "unhinged/l2")

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from symloss.bench import measure
 from symloss.functional import linear_loss, linear_unhinged
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 
 EXAMPLES, FEATURES = 1024, 256
 CLASSES = (1_000, 10_000, 50_000, 200_000, 1_000_000)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from symloss.bench import measure
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 
 SIZES = ((128, 10), (4096, 1000), (1024, 50_000))
 """Pairs of examples and classes."""

@@ -15,7 +15,7 @@ from symloss.functional import linear_loss
 from symloss.losses.algebra import Loss
 from symloss.losses.operators import Symmetrize
 from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential
-from symloss.losses.switches import plain
+from symloss.losses.validation import plain
 
 SIZE = (2048, 512, 151_936)
 """Tokens, features and classes."""

@@ -55,8 +55,7 @@ def cite(
 
 def _entry(loss: str) -> str:
     from symloss.losses.catalogue.references import PUBLICATIONS, SOURCES
-    from symloss.losses.create import find
-    from symloss.losses.spec import parse
+    from symloss.losses.spec import find, parse
 
     record = find(parse(loss)[0])
     if record.source in PUBLICATIONS:

@@ -13,7 +13,7 @@ from symloss.fit.candidates import Candidate
 from symloss.fit.held_out import Probabilities
 from symloss.fit.learners import SIMPLICITY
 from symloss.fit.splits import Floats, Judge, Rows, standard_error
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 
 RARE = 0.02
 """Below this rate of noise the labels can be trusted as they are."""

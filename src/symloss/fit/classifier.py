@@ -45,7 +45,7 @@ from symloss.fit.scaled_table import Table
 from symloss.fit.splits import Judge, Rows, Split, folds, number_of_folds
 from symloss.fit.threads import one_thread
 from symloss.fitting import all_or_nothing
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 from symloss.noise.calibration import noise_rate_interval
 
 FLOATS = [np.float64, np.float32]

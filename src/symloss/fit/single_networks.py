@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from symloss.fit.network_model import NetworkModel
 from symloss.fit.stacked import FORGET, NetworkSchedule, StackedMember
 from symloss.fit.threads import LARGE, one_thread, threads_for
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 from symloss.noise.margins import RunningMargins, margins
 
 NUMBERS = 2**22

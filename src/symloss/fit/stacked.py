@@ -14,7 +14,7 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from symloss.losses.create import create_loss
+from symloss.losses.spec import create_loss
 from symloss.noise.margins import RunningMargins, margins
 from symloss.training.models import create_model
 

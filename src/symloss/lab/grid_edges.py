@@ -9,8 +9,7 @@ from typing import Any
 from symloss.checks import Interval
 from symloss.lab.questions import Question
 from symloss.lab.search_space import Point, Space
-from symloss.losses.create import describe
-from symloss.losses.spec import parse
+from symloss.losses.spec import describe, parse
 from symloss.recipes.search_grids import INTERVALS, Dimension
 
 DIGITS = 4

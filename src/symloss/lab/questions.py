@@ -10,8 +10,7 @@ from typing import Any
 
 from symloss.data.source import KNOWN, VOUCHED
 from symloss.lab.search_space import Point, Space
-from symloss.losses.create import describe
-from symloss.losses.spec import parse, write
+from symloss.losses.spec import describe, parse, write
 from symloss.runs.settings import Settings
 from symloss.training.task import build_loss
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symloss import checks
-from symloss.losses.create import describe, find
-from symloss.losses.spec import parse
+from symloss.losses.spec import describe, find, parse
 from symloss.recipes.search_grids import INTERVALS, Dimension, search_grids
 
 Point = dict[str, Any]

@@ -155,7 +155,7 @@ class Loss(Scalable["Loss"]):
     def __call__(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
         """The training loss, with the options of ``F.cross_entropy``."""
         # The import is here because the evaluation is built on the formulas, not the other way round.
-        from symloss.losses.evaluate import Options, evaluate  # noqa: PLC0415
+        from symloss.losses.criterion import Options, evaluate  # noqa: PLC0415
 
         return evaluate(self, input, target, Options(**options))
 

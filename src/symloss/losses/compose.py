@@ -18,9 +18,8 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
 from symloss.losses.criterion import AnyLoss, Criterion, LossOptions, Numbers, as_criterion, numbers
-from symloss.losses.operators import Blend, Complement, Dirichlet, Insensitive, Noisy, Relative, Symmetrize
+from symloss.losses.operators import Blend, Complement, Dirichlet, Insensitive, Noisy, Relative, Symmetrize, Wrapped
 from symloss.losses.potentials import Potential
-from symloss.losses.wrapped import Wrapped
 
 
 class Decomposition(NamedTuple):

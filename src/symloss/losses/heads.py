@@ -11,22 +11,27 @@ from torch.nn import functional as F  # noqa: N812
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
-from symloss.losses.create import create_loss
-from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
-from symloss.losses.evaluate import Options, check_options, evaluate
-from symloss.losses.flat_scores import warn_of_flat_scores
+from symloss.losses.criterion import (
+    AnyLoss,
+    Criterion,
+    Options,
+    ScoreMap,
+    check_options,
+    evaluate,
+    score_map,
+    warn_of_flat_scores,
+)
 from symloss.losses.kernels.batch import TooLargeError, labelled
 from symloss.losses.kernels.choice import kernel_for
-from symloss.losses.kernels.linear import LinearKernel, UnitLinearKernel
-from symloss.losses.kernels.linear_head import Allowance, BlockHead, loss_of
-from symloss.losses.kernels.products import Head
+from symloss.losses.kernels.linear import CappedKernel, LinearKernel, Unit, UnitLinearKernel
+from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head, loss_of
 from symloss.losses.kernels.unhinged_head import UnhingedHead, pays, unhinged_head
-from symloss.losses.kernels.unit import CappedKernel, Unit
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize
 from symloss.losses.potentials import CEPotential
-from symloss.losses.switches import PLAIN
+from symloss.losses.spec import create_loss
+from symloss.losses.validation import PLAIN
 
 
 def linear_unhinged(

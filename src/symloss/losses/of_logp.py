@@ -12,11 +12,11 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss, Sum
-from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, as_criterion
 from symloss.losses.logits import HALF, Scores, full_precision
 from symloss.losses.operators import UnitSlope, slope_at_equal_scores
 from symloss.losses.potentials import MAEPotential, Potential
+from symloss.losses.spec import create_loss
 
 IMPOSSIBLE = -1e15
 """Stands for log 0. With it no potential overflows in float32."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, cast
+
+import torch
+from torch import Tensor
 
 from symloss import checks
 from symloss.losses.algebra import Loss
-from symloss.losses.criterion import LossOptions
+from symloss.losses.criterion import Criterion, LossOptions, Options, evaluate, numbers, scaled, score_map
 from symloss.losses.presets import Preset, presets_of
 
 Fact = bool | Callable[[SimpleNamespace], bool]
@@ -49,6 +53,9 @@ class Facts:
     def at(self, classes: int, **parameters: float | None) -> dict[str, bool]:
         """The facts for this number of classes and these parameters, by name."""
         return _at(self, classes, parameters)
+
+
+SYMMETRIC = Facts(symmetric=True)
 
 
 @dataclass(frozen=True)
@@ -91,15 +98,17 @@ class Record:
     either: Mapping[str, float | None] = field(default_factory=dict)
     class_name: str = field(default="Criterion", init=False)
     formula: str = field(default="", init=False)
+    text: str = field(default="", init=False)
+    """What the docstring of the class says."""
     parameters: tuple[Parameter, ...] = field(default=(), init=False)
     defaults: dict[str, float | None] = field(default_factory=dict, init=False)
 
     def __set_name__(self, loss: type, attribute: str) -> None:
         """Called by Python when the class of the loss is made."""
         signature = inspect.signature(loss.__init__).parameters  # type: ignore[misc]
-        text = " ".join(inspect.cleandoc(loss.__doc__ or "").split())
-        self.class_name = loss.__name__
-        self.formula = inspect.cleandoc(loss.__doc__ or "").partition("\n")[0].partition(": ")[2].removesuffix(".")
+        self.class_name, self.text = loss.__name__, inspect.cleandoc(loss.__doc__ or "")
+        self.formula = self.text.partition("\n")[0].partition(": ")[2].removesuffix(".")
+        text = " ".join(self.text.split())
         self.defaults = {name: self.either.get(name, signature[name].default) for name in self.intervals}
         first = next(iter(self.either), None)
         for name, interval in self.intervals.items():
@@ -112,7 +121,7 @@ class Record:
     @property
     def function_name(self) -> str:
         """The name of the loss in ``symloss.functional``."""
-        return self.name.replace("-", "_").replace("+", "_")
+        return self.name.replace("-", "_")
 
     @property
     def presets(self) -> Mapping[str, Preset]:
@@ -169,3 +178,57 @@ class Record:
                     f"{checks.shortened(self.name)} has no parameter {checks.brief(key)}; "
                     f"its parameters are: {', '.join(self.defaults) or 'none'}; options are: {', '.join(options)}"
                 )
+
+
+P = ParamSpec("P")
+
+
+def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tensor, P], Tensor]:
+    """The function of (input, target) that computes the same as the class of a loss.
+
+    The function takes the parameters and options of the class as keywords.
+
+    >>> from symloss.losses.catalogue.probability import GCE
+    >>> function(GCE)(torch.zeros(2, 4), torch.tensor([0, 3]), q=0.5)
+    tensor(1.)
+    """
+    record: Record = cast(Any, loss).record
+
+    def call(input: Tensor, target: Tensor, *args: P.args, **keywords: P.kwargs) -> Tensor:
+        if len(args) > len(record.defaults):
+            known = len(record.defaults)
+            raise TypeError(f"{record.name} takes at most {known} parameters by position; got {len(args)}")
+        values, options = dict(zip(record.defaults, args, strict=False)), cast(dict[str, Any], keywords)
+        for key in values.keys() & options.keys():
+            raise TypeError(f"{key} is given twice, by position and as a keyword; pass it once")
+        values |= {key: options.pop(key) for key in record.defaults if key in options}
+        record.refuse_unknown(options)
+        scores = _score_map(options.pop("normalize", record.normalize), options.pop("temperature", 1.0))
+        expression = _expression(record, options.pop("scale", None), **values)
+        if options.get("weight") is not None:
+            options["weight"] = numbers("weight", options["weight"], torch.float32)
+        return evaluate(expression, input, target, Options(score_map=scores, **options))
+
+    call.__name__ = call.__qualname__ = record.function_name
+    call.__module__ = "symloss.functional"
+    call.__doc__ = loss.__doc__
+    return call  # type: ignore[return-value]  # typed by position; input= and target= work too
+
+
+def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function with a cache. It is called without the cache if an argument cannot be a key."""
+    cached = functools.lru_cache(maxsize=256, typed=True)(build)
+
+    def look_up(*args: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return build(*args, **options)
+        try:
+            return cached(*args, **options)
+        except TypeError:
+            return build(*args, **options)
+
+    return look_up
+
+
+_expression = _remembered(lambda record, scale, **values: scaled(record.loss(**values), scale))
+_score_map = _remembered(score_map)

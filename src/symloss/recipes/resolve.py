@@ -90,7 +90,7 @@ class Resolved:
         >>> resolve("cifar10", "cifar10", "sce:beta=2").parameters
         {'loss.alpha': 0.1, 'loss.beta': 2}
         """
-        from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch)
+        from symloss.losses.spec import describe  # noqa: PLC0415 (with the losses comes torch)
 
         return {f"loss.{name}": value for name, value in _parameters(describe(self.loss), self.layers).items()}
 
@@ -149,8 +149,11 @@ def resolve(protocol: str, data: str, loss: str, *added: Layer, source: str = GI
     >>> resolved.settings.lr, resolved.sources["lr"]
     (0.5, 'as given')
     """
-    from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch; tables are read without)
-    from symloss.losses.spec import parse, write  # noqa: PLC0415
+    from symloss.losses.spec import (  # noqa: PLC0415
+        describe,
+        parse,
+        write,
+    )
 
     name, parameters = parse(loss)
     record, rules = describe(name), load_protocol(protocol)
@@ -258,7 +261,7 @@ def with_default_parameters(name: str, values: Mapping[str, Any]) -> dict[str, A
     >>> with_default_parameters("sgce", {"scale": "ce"})
     {'q': 0.7, 'scale': 'ce'}
     """
-    from symloss.losses.create import describe  # noqa: PLC0415 (with the losses comes torch)
+    from symloss.losses.spec import describe  # noqa: PLC0415 (with the losses comes torch)
 
     try:
         record = describe(name)

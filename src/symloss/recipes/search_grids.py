@@ -92,7 +92,7 @@ def search_grids() -> SearchGrids:
 
 def read_grids(text: str) -> SearchGrids:
     """Read grids from the text of search.toml. A wrong grid raises an error that names it."""
-    from symloss.losses.create import find  # noqa: PLC0415 (with the losses comes torch)
+    from symloss.losses.spec import find  # noqa: PLC0415 (with the losses comes torch)
 
     raw = tomllib.loads(text)
     _only(FILE, raw, ("weight-decay", "loss", "paper"))

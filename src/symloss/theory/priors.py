@@ -18,7 +18,7 @@ from torch.distributions import Beta, Dirichlet
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.evaluate import REDUCTIONS
+from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import Scores, full_precision
 from symloss.writing import write_whole
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
-from symloss.losses.penalty import l1_penalty
+from symloss.losses.layers import l1_penalty
 from symloss.runs.result import EpochRow
 from symloss.runs.run_folder import RunFolder
 from symloss.runs.settings import Schedule, Settings

@@ -21,11 +21,10 @@ from symloss.data.published import MD5, deviation
 from symloss.data.source import warn
 from symloss.environment import data_root
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.create import create_loss
 from symloss.losses.criterion import Criterion, ScoreMap
 from symloss.losses.layers import BatchNormScores, append_scores
+from symloss.losses.spec import create_loss, write
 from symloss.losses.spec import parse as parse_loss
-from symloss.losses.spec import write
 from symloss.noise.corrupt_labels import corrupt
 from symloss.noise.manifest import Corruption
 from symloss.noise.noise_spec import parse

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Unpack
 
 from symloss.losses import potentials as phi
-from symloss.losses.catalogue.constants import SYMMETRIC
 from symloss.losses.compose import complement, relative
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.record import Record
+from symloss.losses.record import SYMMETRIC, Record
 
 
 class NCE(Criterion):

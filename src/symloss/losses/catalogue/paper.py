@@ -8,12 +8,12 @@ from typing import Unpack
 
 from symloss.losses import potentials as phi
 from symloss.losses import score_formulas
-from symloss.losses.catalogue.constants import MAE_MOST_BENT, MAE_STEEPEST, SYMMETRIC
+from symloss.losses.catalogue.probability import MAE_MOST_BENT, MAE_STEEPEST
 from symloss.losses.catalogue.references import PAPER
 from symloss.losses.compose import blend
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import Symmetrize
-from symloss.losses.record import Constants, Facts, Record
+from symloss.losses.record import SYMMETRIC, Constants, Facts, Record
 
 
 class Unhinged(Criterion):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from symloss.losses import score_formulas
-from symloss.losses.catalogue.constants import ROOT
+from symloss.losses.catalogue.probability import ROOT
 from symloss.losses.catalogue.references import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.record import Constants, Facts, Record

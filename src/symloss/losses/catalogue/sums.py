@@ -8,23 +8,47 @@ from typing import Unpack
 
 from symloss.losses import potentials as phi
 from symloss.losses.algebra import Loss
-from symloss.losses.catalogue.constants import LOG_ZERO, ROOT, SYMMETRIC
-from symloss.losses.catalogue.probability import reverse_ce
+from symloss.losses.catalogue.normalized import NCE, NFL
+from symloss.losses.catalogue.probability import AEL, AGCE, AUL, LOG_ZERO, MAE, RCE, ROOT, reverse_ce
 from symloss.losses.catalogue.references import PAPER
 from symloss.losses.compose import complement, dirichlet
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.operators import Insensitive, Relative
-from symloss.losses.record import Constants, Facts, Record
+from symloss.losses.record import SYMMETRIC, Constants, Facts, Parameter, Record
 from symloss.losses.score_formulas import AMSEFormula
 
-WEIGHTS = {"alpha": "[0, 1e6]", "beta": "[0, 1e6]"}
-"""The ranges of the weights of the two losses."""
+WEIGHT = "[0, 1e6]"
+"""The range of the weight of each of two losses."""
+WEIGHTS = {"alpha": WEIGHT, "beta": WEIGHT}
 _NCE = Relative(phi.CEPotential())
 
 
 def _nfl(gamma: float) -> Loss:
     """The normalized focal loss."""
     return Relative(phi.FocalPotential(gamma))
+
+
+def weighted_sum(name: str, source: str, one: type[Criterion], other: type[Criterion]) -> Record:
+    """Return the record of alpha L + beta M. It has no class: its name, or a sum of the two losses, makes it."""
+    parts: tuple[Record, Record] = (one.record, other.record)
+    facts = [part.facts.symmetric for part in parts]
+
+    def build(alpha: float, beta: float, **values: float) -> Loss:
+        first, second = (part.build(**{key: values[key] for key in part.defaults}) for part in parts)
+        return alpha * first + beta * second
+
+    def symmetric(at: SimpleNamespace) -> bool:
+        pairs = zip((at.alpha, at.beta), facts, strict=True)
+        return all(weight == 0 or (fact(at) if callable(fact) else fact) for weight, fact in pairs)
+
+    meanings = {"alpha": "weight of the first loss", "beta": "weight of the second loss"}
+    weights = [Parameter(each, 1.0, WEIGHT, meaning) for each, meaning in meanings.items()]
+    record = Record(name, source, build, facts=Facts(symmetric=True if facts == [True, True] else symmetric))
+    record.formula = f"alpha {one.__name__} + beta {other.__name__}"
+    record.text = f"Weighted sum of {one.__name__} and {other.__name__}: {record.formula}."
+    record.parameters = (*weights, *one.record.parameters, *other.record.parameters)
+    record.defaults = {each.name: each.default for each in record.parameters}
+    return record
 
 
 def _steepest_sce(at: SimpleNamespace) -> float:
@@ -67,200 +91,13 @@ class SCE(Criterion):
         self._start(options, alpha=alpha, beta=beta)
 
 
-class NCEandMAE(Criterion):
-    """Active-passive loss of NCE and MAE: alpha NCE + beta MAE.
-
-    Args:
-        alpha: in [0, 1e6]; weight of the first loss.
-        beta: in [0, 1e6]; weight of the second loss.
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
-
-    >>> import torch, symloss
-    >>> symloss.NCEandMAE(alpha=1.0, beta=1.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
-    tensor(0.4313)
-    """
-
-    record = Record(
-        "nce+mae", "Ma 2020", lambda alpha, beta: alpha * _NCE + beta * phi.MAEPotential(), WEIGHTS, facts=SYMMETRIC
-    )
-
-    def __init__(self, alpha: float = 1.0, beta: float = 1.0, **options: Unpack[LossOptions]) -> None:
-        self._start(options, alpha=alpha, beta=beta)
-
-
-class NCEandRCE(Criterion):
-    """Active-passive loss of NCE and RCE: alpha NCE + beta RCE.
-
-    Args:
-        alpha: in [0, 1e6]; weight of the first loss.
-        beta: in [0, 1e6]; weight of the second loss.
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
-
-    >>> import torch, symloss
-    >>> symloss.NCEandRCE(alpha=1.0, beta=1.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
-    tensor(3.1798)
-    """
-
-    record = Record(
-        "nce+rce", "Ma 2020", lambda alpha, beta: alpha * _NCE + beta * reverse_ce(), WEIGHTS, facts=SYMMETRIC
-    )
-
-    def __init__(self, alpha: float = 1.0, beta: float = 1.0, **options: Unpack[LossOptions]) -> None:
-        self._start(options, alpha=alpha, beta=beta)
-
-
-class NFLandMAE(Criterion):
-    """Active-passive loss of NFL and MAE: alpha NFL + beta MAE.
-
-    Args:
-        alpha: in [0, 1e6]; weight of the first loss.
-        beta: in [0, 1e6]; weight of the second loss.
-        gamma: in [0, 100]; how much confident examples are weighed down.
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
-
-    >>> import torch, symloss
-    >>> symloss.NFLandMAE(alpha=1.0, beta=1.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
-    tensor(0.3976)
-    """
-
-    record = Record(
-        "nfl+mae",
-        "Ma 2020",
-        lambda alpha, beta, gamma: alpha * _nfl(gamma) + beta * phi.MAEPotential(),
-        {**WEIGHTS, "gamma": "[0, 100]"},
-        facts=SYMMETRIC,
-    )
-
-    def __init__(
-        self, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, **options: Unpack[LossOptions]
-    ) -> None:
-        self._start(options, alpha=alpha, beta=beta, gamma=gamma)
-
-
-class NFLandRCE(Criterion):
-    """Active-passive loss of NFL and RCE: alpha NFL + beta RCE.
-
-    Args:
-        alpha: in [0, 1e6]; weight of the first loss.
-        beta: in [0, 1e6]; weight of the second loss.
-        gamma: in [0, 100]; how much confident examples are weighed down.
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
-
-    >>> import torch, symloss
-    >>> symloss.NFLandRCE(alpha=1.0, beta=1.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
-    tensor(3.1460)
-    """
-
-    record = Record(
-        "nfl+rce",
-        "Ma 2020",
-        lambda alpha, beta, gamma: alpha * _nfl(gamma) + beta * reverse_ce(),
-        {**WEIGHTS, "gamma": "[0, 100]"},
-        facts=SYMMETRIC,
-    )
-
-    def __init__(
-        self, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, **options: Unpack[LossOptions]
-    ) -> None:
-        self._start(options, alpha=alpha, beta=beta, gamma=gamma)
-
-
-class NCEandAGCE(Criterion):
-    """Active-passive loss of NCE and AGCE: alpha NCE + beta AGCE.
-
-    Args:
-        alpha: in [0, 1e6]; weight of the first loss.
-        beta: in [0, 1e6]; weight of the second loss.
-        a: in (0, 1000]; offset of the probability.
-        q: in (0, 10]; exponent; at 1 MAE.
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Zhou et al.: Asymmetric loss functions for learning with noisy labels. ICML 2021.
-
-    >>> import torch, symloss
-    >>> symloss.NCEandAGCE(alpha=1.0, beta=1.0, a=0.6, q=0.6)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
-    tensor(0.3868)
-    """
-
-    record = Record(
-        "nce+agce",
-        "Zhou 2021",
-        lambda alpha, beta, a, q: alpha * _NCE + beta * phi.AGCEPotential(a, q),
-        {**WEIGHTS, "a": "(0, 1000]", "q": "(0, 10]"},
-        facts=Facts(symmetric=lambda at: at.q == 1 or at.beta == 0),
-    )
-
-    def __init__(
-        self, alpha: float = 1.0, beta: float = 1.0, a: float = 0.6, q: float = 0.6, **options: Unpack[LossOptions]
-    ) -> None:
-        self._start(options, alpha=alpha, beta=beta, a=a, q=q)
-
-
-class NCEandAUL(Criterion):
-    """Active-passive loss of NCE and AUL: alpha NCE + beta AUL.
-
-    Args:
-        alpha: in [0, 1e6]; weight of the first loss.
-        beta: in [0, 1e6]; weight of the second loss.
-        a: in (1, 1000]; what the probability is taken from.
-        q: in (0, 10]; exponent; at 1 MAE.
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Zhou et al.: Asymmetric loss functions for learning with noisy labels. ICML 2021.
-
-    >>> import torch, symloss
-    >>> symloss.NCEandAUL(alpha=1.0, beta=1.0, a=5.5, q=3.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
-    tensor(7.3922)
-    """
-
-    record = Record(
-        "nce+aul",
-        "Zhou 2021",
-        lambda alpha, beta, a, q: alpha * _NCE + beta * phi.AULPotential(a, q),
-        {**WEIGHTS, "a": "(1, 1000]", "q": "(0, 10]"},
-        facts=Facts(symmetric=lambda at: at.q == 1 or at.beta == 0),
-    )
-
-    def __init__(
-        self, alpha: float = 1.0, beta: float = 1.0, a: float = 5.5, q: float = 3.0, **options: Unpack[LossOptions]
-    ) -> None:
-        self._start(options, alpha=alpha, beta=beta, a=a, q=q)
-
-
-class NCEandAEL(Criterion):
-    """Active-passive loss of NCE and AEL: alpha NCE + beta AEL.
-
-    Args:
-        alpha: in [0, 1e6]; weight of the first loss.
-        beta: in [0, 1e6]; weight of the second loss.
-        a: in [0.001, 1000]; scale of the probability.
-        options: those of :class:`symloss.Criterion`.
-
-    Reference: Zhou et al.: Asymmetric loss functions for learning with noisy labels. ICML 2021.
-
-    >>> import torch, symloss
-    >>> symloss.NCEandAEL(alpha=1.0, beta=1.0, a=2.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
-    tensor(0.8629)
-    """
-
-    record = Record(
-        "nce+ael",
-        "Zhou 2021",
-        lambda alpha, beta, a: alpha * _NCE + beta * phi.AELPotential(a),
-        {**WEIGHTS, "a": "[0.001, 1000]"},
-        facts=Facts(symmetric=lambda at: at.beta == 0),
-    )
-
-    def __init__(self, alpha: float = 1.0, beta: float = 1.0, a: float = 2.5, **options: Unpack[LossOptions]) -> None:
-        self._start(options, alpha=alpha, beta=beta, a=a)
+nce_mae = weighted_sum("nce+mae", "Ma 2020", NCE, MAE)
+nce_rce = weighted_sum("nce+rce", "Ma 2020", NCE, RCE)
+nfl_mae = weighted_sum("nfl+mae", "Ma 2020", NFL, MAE)
+nfl_rce = weighted_sum("nfl+rce", "Ma 2020", NFL, RCE)
+nce_agce = weighted_sum("nce+agce", "Zhou 2021", NCE, AGCE)
+nce_aul = weighted_sum("nce+aul", "Zhou 2021", NCE, AUL)
+nce_ael = weighted_sum("nce+ael", "Zhou 2021", NCE, AEL)
 
 
 class ANLCE(Criterion):

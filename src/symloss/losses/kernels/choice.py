@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 
 from symloss.losses.algebra import Loss
+from symloss.losses.kernels.batch import Kernel
 from symloss.losses.kernels.forms import form_of
-from symloss.losses.kernels.job import Kernel
 from symloss.losses.kernels.labels import LabelKernel, SumsKernel
-from symloss.losses.kernels.linear import LinearKernel, UnitLinearKernel
+from symloss.losses.kernels.linear import LinearKernel, Unit, UnitKernel, UnitLinearKernel
 from symloss.losses.kernels.soft import SoftKernel
-from symloss.losses.kernels.unit import Unit, UnitKernel
 
 LABELS, PROBABILITIES, WEIGHTS = "labels", "probabilities", "weights"
 """Targets: class indices; weights of the classes that sum to 1; any weights of the classes."""

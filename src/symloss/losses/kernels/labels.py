@@ -19,8 +19,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from symloss.losses.kernels.batch import Job, Kernel, class_mean, constant
 from symloss.losses.kernels.forms import Form, Number, Partials, Reading, Room
-from symloss.losses.kernels.job import Job, Kernel, class_mean, constant
 from symloss.losses.logits import Scores
 from symloss.losses.potentials import SMALL, CEPotential, FocalPotential, Potential, Power, Probability
 from symloss.losses.validation import can_look

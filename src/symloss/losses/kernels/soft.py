@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from symloss.losses.kernels.batch import Job, Kernel
 from symloss.losses.kernels.forms import Form, Number, Partials, Reading
-from symloss.losses.kernels.job import Job, Kernel
 from symloss.losses.kernels.labels import fill, fill_by_formula
 from symloss.losses.logits import Scores
 from symloss.losses.potentials import CEPotential, Potential

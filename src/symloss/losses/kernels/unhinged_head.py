@@ -16,8 +16,8 @@ from torch import Tensor
 
 from symloss.losses import validation
 from symloss.losses.kernels.batch import Examples
-from symloss.losses.kernels.products import Head, add_at_labels, weighted_rows, write_scores
-from symloss.losses.kernels.unit import Unit
+from symloss.losses.kernels.linear import Unit
+from symloss.losses.kernels.linear_head import Head, add_at_labels, weighted_rows, write_scores
 from symloss.losses.logits import full_precision, working_type
 
 LOST = 1000  # a squared norm below this many times its rounding error is computed from the scores instead

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.evaluate import REDUCTIONS
+from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import full_precision
 from symloss.theory.binary.margin_functions import AnyMarginFunction, margin_function
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses import validation
 from symloss.losses.algebra import Loss
-from symloss.losses.create import create_loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
 from symloss.losses.layers import Temperature
-from symloss.losses.wrapped import as_loss
+from symloss.losses.operators import as_loss
+from symloss.losses.spec import create_loss
 from symloss.theory.certificates.certificate import TOLERANCE, Certificate, Constant, CounterExample, Finding
 from symloss.theory.certificates.loss_constants import Derivatives, largest_derivatives
 from symloss.theory.certificates.search import (

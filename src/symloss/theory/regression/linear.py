@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.losses.evaluate import REDUCTIONS
+from symloss.losses.criterion import REDUCTIONS
+from symloss.losses.layers import tensors_of
 from symloss.losses.logits import full_precision
-from symloss.losses.penalty import tensors_of
 from symloss.noise.target_distribution import AnyTargetDistribution
 from symloss.theory.regression.symmetrize import SymmetrizedRegression, check_pair, reduced, refuse_unfit
 

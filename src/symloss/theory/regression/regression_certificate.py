@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses.wrapped import unreduced_copy
+from symloss.losses.operators import unreduced_copy
 from symloss.noise.target_distribution import AnyTargetDistribution
 from symloss.theory.binary.chords import worst_chord
 from symloss.theory.certificates.certificate import CounterExample, Finding

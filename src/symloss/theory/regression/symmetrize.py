@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.evaluate import REDUCTIONS
+from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import full_precision
-from symloss.losses.wrapped import unreduced_copy
+from symloss.losses.operators import unreduced_copy
 from symloss.noise.target_distribution import WANTED, AnyTargetDistribution
 from symloss.theory.regression.quadrature import Rule
 from symloss.theory.regression.residual import recognised
