@@ -14,10 +14,11 @@ from pathlib import Path
 
 import torch
 
+from symloss.experiments import resolve
 from symloss.fit.audit import Audit
 from symloss.fit.run_audit import audit_run
-from symloss.runs.result import spread
-from symloss.training import resolve, train
+from symloss.training import train
+from symloss.training.results import spread
 
 LOSSES = ("alpha-mae", "gce", "ce")
 NOISE = ("sym:0.4", "sym:0.6", "asym:0.4", "pair:0.3", "instance:0.4", "clean")

@@ -30,7 +30,7 @@ from symloss.bench.measure import Timing, interleaved
 from symloss.environment import hardware_and_versions
 from symloss.losses.spec import create_loss
 from symloss.noise import corrupt
-from symloss.runs.result import Spread
+from symloss.training.results import Spread
 
 LOSSES = ("ce", "gce:q=0.7", "mae", "sgce", "nce+rce", "anl-ce")
 SIZES = ((1257, 64, 10), (20_000, 50, 10), (20_000, 50, 2))

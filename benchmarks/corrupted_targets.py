@@ -20,8 +20,8 @@ from sklearn.linear_model import HuberRegressor, LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from symloss.runs.result import Spread
 from symloss.theory.regression import LinearFamilyRegressor, UnhingedRegressor
+from symloss.training.results import Spread
 
 EXAMPLES, FEATURES, CORRUPTED, SCALE = 500, 10, 0.6, 3.0
 Array = NDArray[np.float64]

@@ -16,10 +16,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from symloss.runs.kept_results import keep, read_kept
-from symloss.runs.result import Result, in_percent
-from symloss.runs.settings import Settings
-from symloss.training import resolve, train
+from symloss.experiments import resolve
+from symloss.training import train
+from symloss.training.kept_results import keep, read_kept
+from symloss.training.results import Result, in_percent
+from symloss.training.settings import Settings
 
 KEPT = Path(__file__).parents[1] / "docs" / "results" / "lr-times-steps.jsonl"
 FACTORS = {"digits": 4, "mnist": 10}

@@ -18,8 +18,8 @@ import torch
 from noisy_digits import last_and_chosen, split_digits
 from torch import Tensor
 
-from symloss.runs.result import Spread
 from symloss.theory.binary import MarginCriterion
+from symloss.training.results import Spread
 
 LOSSES = ("logistic", "savage", "sigmoid", "ramp", "unhinged")
 SEGMENTS = ("abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgedc", "abc", "abcdefg", "abcdfg")

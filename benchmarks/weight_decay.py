@@ -19,8 +19,9 @@ from sklearn.datasets import make_classification
 from sklearn.model_selection import train_test_split
 
 from symloss.data.opening import open_data
-from symloss.runs.result import in_percent
-from symloss.training import resolve, train
+from symloss.experiments import resolve
+from symloss.training import train
+from symloss.training.results import in_percent
 
 
 class Plan(NamedTuple):

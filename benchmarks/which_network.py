@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 from symloss import RobustClassifier
 from symloss.data.opening import open_data
 from symloss.noise import corrupt
-from symloss.runs.result import Spread
+from symloss.training.results import Spread
 
 NOISE = {"digits": "sym:0.6", "mnist": "sym:0.6", "cifar10": "asym:0.3"}
 MODELS = ("perceptron", "cnn4:width=0.5")

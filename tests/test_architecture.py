@@ -12,10 +12,9 @@ GROUND = {"checks", "environment", "fitting", "html_page", "loss_names", "own_co
 FLOORS = [
     {"losses", "noise"},
     {"theory", "closed_form", "data", "functional", "atlas"},
-    {"runs"},
-    {"recipes"},  # a recipe resolves to the settings of a run
     {"training"},
-    {"fit", "lab"},
+    {"fit"},
+    {"experiments"},
     {"adapters", "bench"},
     {"cli"},
 ]
@@ -23,7 +22,7 @@ MAY_ALSO = {
     "cli": {"report"},
 }
 ROOF = {"__init__.py", "__main__.py", "public_names.py"}
-REPORT_MAY = {"runs", "recipes", "noise", "fit.audit"}  # the last for its type: the page shows an audit
+REPORT_MAY = {"noise", "fit.audit"}  # the last for its type: the page shows an audit
 
 # Inside losses: formulas, then fast paths, then evaluation.
 FORMULAS = {"losses.algebra", "losses.potentials", "losses.score_formulas", "losses.operators"}

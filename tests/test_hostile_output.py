@@ -13,10 +13,10 @@ import pytest
 from symloss import cli
 from symloss.cli import training as cli_training
 from symloss.cli.output import console, print_data, print_json, say, visible
-from symloss.report.csv_table import without_formula
-from symloss.runs.run_folder import RunFolder
-from symloss.runs.settings import Settings
 from symloss.training import prediction
+from symloss.training.run_folder import RunFolder
+from symloss.training.settings import Settings
+from symloss.writing import without_formula
 
 CLEAR = "\x1b[2J"
 EVIL = f"{CLEAR}\x07\x9b31m\x7f\u202e\r\udcff"

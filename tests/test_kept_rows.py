@@ -10,10 +10,10 @@ import statistics
 import pytest
 from documentation import ROOT
 
-from symloss.recipes.cells import find_cell
-from symloss.runs.kept_results import read_kept
-from symloss.runs.result import Spread
-from symloss.training import resolve
+from symloss.experiments import resolve
+from symloss.experiments.cells import find_cell
+from symloss.training.kept_results import read_kept
+from symloss.training.results import Spread
 
 RESULTS = ROOT / "docs" / "results"
 ROW = re.compile(r"^\| (\S+) \| (none|sym:0\.4) \| (.+) \|$", re.M)

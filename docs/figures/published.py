@@ -6,7 +6,7 @@ from pathlib import Path
 
 from drawing import COLOURS, canvas, save
 
-from symloss.lab import load_table
+from symloss.experiments import load_table
 
 KINDS = {"sym": "symmetric noise", "asym": "asymmetric noise"}
 

@@ -8,8 +8,8 @@ import matplotlib
 from drawing import canvas, save
 from matplotlib.axes import Axes
 
-from symloss.report import compose, read_runs
-from symloss.report.sensitivity_maps import SensitivityMap, sensitivity_maps
+from symloss.experiments import compose, read_runs
+from symloss.experiments.sensitivity_maps import SensitivityMap, sensitivity_maps
 
 KEPT = Path(__file__).parents[1] / "results" / "sensitivity.jsonl"
 

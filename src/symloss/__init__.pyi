@@ -3,14 +3,12 @@ from symloss import adapters as adapters
 from symloss import atlas as atlas
 from symloss import closed_form as closed_form
 from symloss import data as data
+from symloss import experiments as experiments
 from symloss import fit as fit
 from symloss import functional as functional
-from symloss import lab as lab
 from symloss import losses as losses
 from symloss import noise as noise
-from symloss import recipes as recipes
 from symloss import report as report
-from symloss import runs as runs
 from symloss import theory as theory
 from symloss import training as training
 from symloss.fit.classifier import RobustClassifier as RobustClassifier

@@ -5,9 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 from html import escape
+from importlib import resources
+
+from symloss import __version__
+
+PAGE_STYLE = "page.css"
+"""The style of reports and audits."""
+WRITER = f"Written by symloss {__version__}."
 
 
-def html_page(title: str, body: str, style: str, script: str, footer: str) -> str:
+def packaged(name: str) -> str:
+    """Return the text of a style sheet or script in this package, by its path in it."""
+    return resources.files("symloss").joinpath(name).read_text()
+
+
+def html_page(title: str, body: str, style: str, script: str, footer: str = WRITER) -> str:
     """The text of an HTML file.
 
     Args:

@@ -1,10 +1,11 @@
-"""Write files and folders wholly or not at all, one process at a time."""
+"""Write files and folders wholly or not at all, one process at a time, and cells without formulas."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 from filelock import BaseFileLock, FileLock, Timeout
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# The first characters of a formula in a cell. Some spreadsheets accept full-width ones too.
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class DiskFull(OSError):  # noqa: N818
@@ -172,3 +176,14 @@ def _link(file: Path | str, copy: Path | str) -> None:
         os.link(file, copy, follow_symlinks=False)
     except (OSError, NotImplementedError):
         shutil.copy2(file, copy, follow_symlinks=False)
+
+
+def without_formula(value: str) -> str:
+    """Quote text that a spreadsheet would take for a formula. Numbers stay as they are.
+
+    >>> without_formula("=1+1"), without_formula("ce"), without_formula("-1")
+    ("'=1+1", 'ce', '-1')
+    """
+    if _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}" if value.lstrip()[:1] in _FORMULA or value[:1] in ("\t", "\r", "\n") else value

@@ -12,9 +12,9 @@ from symloss.cli import announce
 from symloss.cli.announce import Announcement, opening
 from symloss.cli.training import _StepBar
 from symloss.data import open_data
-from symloss.lab import cost
-from symloss.runs.run_folder import RunFolder
+from symloss.experiments import cost
 from symloss.training import train
+from symloss.training.run_folder import RunFolder
 
 
 @pytest.fixture

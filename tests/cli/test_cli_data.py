@@ -12,9 +12,10 @@ from PIL import Image
 
 from symloss.bench.training_speed import measure_training, speed
 from symloss.data import open_data
-from symloss.runs.run_folder import RunFolder
-from symloss.training import resolve, train
+from symloss.experiments import resolve
+from symloss.training import train
 from symloss.training.checkpoint import load_best
+from symloss.training.run_folder import RunFolder
 
 
 @pytest.fixture

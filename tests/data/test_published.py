@@ -10,7 +10,8 @@ from refusals import refused
 
 from symloss.data import published
 from symloss.data.published import deviation
-from symloss.training import Settings, resolve, train
+from symloss.experiments import resolve
+from symloss.training import Settings, train
 from symloss.training.task import prepare
 
 IMAGES = random_bytes(40, 28, 28)

@@ -12,10 +12,11 @@ from data_helpers import save_image
 from refusals import refused
 from sklearn.metrics import average_precision_score
 
+from symloss.experiments import resolve
 from symloss.fit import audit_run, count_wrong, run_audit
 from symloss.report import corrections
-from symloss.runs.margin_file import read_margins
-from symloss.training import resolve, train
+from symloss.training import train
+from symloss.training.margin_file import read_margins
 from symloss.training.task import prepare
 
 OWN = {"epochs": 12, "model": "mlp:hidden=16", "lr": 0.1, "batch": 16}

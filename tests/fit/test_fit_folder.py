@@ -32,7 +32,7 @@ from symloss.fit.learners import KINDS
 from symloss.fit.memory import Memory
 from symloss.fit.saved_audit import OF_AUDITS, load_audit, load_source
 from symloss.fit.saved_fit import load_predictor, save_predictor
-from symloss.runs.fit_files import RESULT, finished_fit, is_saved_fit, open_fit
+from symloss.training.fit_files import RESULT, finished_fit, is_saved_fit, open_fit
 from symloss.writing import repair_folder
 
 OLD, NEW = ("ant", "bee", "cat"), ("ass", "mule", "zebra")

@@ -13,10 +13,10 @@ from torch.nn.functional import cross_entropy
 
 import symloss
 from symloss import functional
+from symloss.experiments.layers import resolve_layers
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.kernels.choice import Unit, kernel_for
 from symloss.losses.spec import parse, write
-from symloss.recipes.resolve import resolve
 
 
 def plain(z, y, kappa):
@@ -118,10 +118,10 @@ def test_text():
 
 def test_it_overrides_the_alpha_of_a_preset():
     assert symloss.create_loss("alpha-mae:preset=cifar10,kappa=3").loss == symloss.AlphaMAE(kappa=3).loss
-    resolved = resolve("cifar10", "cifar10", "alpha-mae:kappa=3")
+    resolved = resolve_layers("cifar10", "cifar10", "alpha-mae:kappa=3")
     assert resolved.settings.loss == "alpha-mae:kappa=3"
     assert resolved.parameters == {"loss.kappa": 3}
-    assert resolve("cifar10", "cifar10", "alpha-mae").parameters == {"loss.alpha": 2.0}
+    assert resolve_layers("cifar10", "cifar10", "alpha-mae").parameters == {"loss.alpha": 2.0}
 
 
 @pytest.mark.parametrize("kappa", [0.0, 3.0])

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from report_helpers import HOSTILE, SCRIPT
 
+from symloss.noise.heatmap import _png
 from symloss.report import audit_page, audit_table
 from symloss.report.audit_document import AuditDocument, Suspect
-from symloss.report.heatmap import _png
 
 pytestmark = pytest.mark.slow
 FORMULA = "=1+1"

@@ -11,11 +11,11 @@ from lightning_fabric import Fabric
 from refusals import refused
 from training_helpers import metrics, run, small
 
-from symloss.runs.result import EpochRow, Result
-from symloss.runs.run_folder import RunFolder
-from symloss.training import resolve
+from symloss.experiments import resolve
 from symloss.training.checkpoint import load_best
 from symloss.training.loop import fit
+from symloss.training.results import EpochRow, Result
+from symloss.training.run_folder import RunFolder
 
 CURVES = {
     "a lucky epoch": (0.3, 0.9, 0.3, 0.4, 0.6, 0.7, 0.6, 0.5, 0.2),

@@ -5,9 +5,9 @@ import math
 import pytest
 from training_helpers import small
 
-from symloss.runs.folder_names import folder_name, run_path
-from symloss.runs.result import EpochRow, Result, summarize
-from symloss.runs.settings import with_seeds
+from symloss.training.folder_names import folder_name, run_path
+from symloss.training.results import EpochRow, Result, summarize
+from symloss.training.settings import with_seeds
 
 
 def result(validation, test=0.5, seconds=1.0):

@@ -14,12 +14,12 @@ import torch
 from training_helpers import metrics, run, small, without_time
 
 from symloss import list_losses
-from symloss.lab.questions import Question, study_name
-from symloss.lab.samplers import distribution
-from symloss.lab.search_space import space_of
-from symloss.lab.studies import plain_distributions
-from symloss.recipes.cells import plan
-from symloss.training import resolve
+from symloss.experiments import resolve
+from symloss.experiments.cells import plan
+from symloss.experiments.questions import Question, study_name
+from symloss.experiments.samplers import distribution
+from symloss.experiments.spaces import space_of
+from symloss.experiments.studies import plain_distributions
 
 BEFORE = Path(__file__).parent / "interrupted"
 KEYS = json.loads((BEFORE / "keys.json").read_text())

@@ -13,7 +13,8 @@ from training_helpers import metrics, run, same_weights, without_time
 from typer.testing import CliRunner
 
 from symloss.cli import app
-from symloss.training import Settings, resolve
+from symloss.experiments import resolve
+from symloss.training import Settings
 from symloss.training.loop import Trainer
 from symloss.training.task import prepare
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from training_helpers import command, finished, metrics, one_sentence, start_command
 
 from symloss.cli.training import _table
-from symloss.runs.result import EpochRow, Result
-from symloss.training import resolve
+from symloss.experiments import resolve
+from symloss.training.results import EpochRow, Result
 
 QUICK = ("--epochs", "2", "--subset", "400", "--accelerator", "cpu")
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from training_helpers import run, small
 
-from symloss.recipes.resolve import resolve as resolve_layers
-from symloss.report import FORMATS, compose, read_runs
-from symloss.runs.folder_names import folder_name
-from symloss.runs.run_folder import RunFolder
-from symloss.training import resolve
+from symloss.experiments import FORMATS, compose, read_runs, resolve
+from symloss.experiments.layers import resolve_layers
+from symloss.training.folder_names import folder_name
 from symloss.training.prediction import predictions
+from symloss.training.run_folder import RunFolder
 
 COMPOSED = "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"
 

@@ -21,10 +21,11 @@ from training_helpers import (
 )
 from training_helpers import exit_code as in_a_process
 
-from symloss.runs.run_folder import Busy, RunFolder
-from symloss.training import resolve, train
+from symloss.experiments import resolve
+from symloss.training import train
 from symloss.training.checkpoint import save_checkpoint
 from symloss.training.prediction import predictions
+from symloss.training.run_folder import Busy, RunFolder
 
 
 @pytest.fixture(scope="module")

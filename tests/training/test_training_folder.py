@@ -11,10 +11,10 @@ import torch
 from refusals import refused
 from training_helpers import exit_code, start
 
-from symloss.runs.result import EpochRow
-from symloss.runs.run_folder import Busy, RunFolder
 from symloss.training import Settings
 from symloss.training.checkpoint import load_best, load_checkpoint, save_checkpoint, save_state
+from symloss.training.results import EpochRow
+from symloss.training.run_folder import Busy, RunFolder
 from symloss.writing import DiskFull, write_whole
 
 

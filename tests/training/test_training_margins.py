@@ -11,8 +11,8 @@ from training_helpers import exit_code, killed_at, run, small, tensors
 
 from symloss.data.batches import Batches
 from symloss.noise.margins import margins
-from symloss.runs.margin_file import read_margins
 from symloss.training import task as training_task
+from symloss.training.margin_file import read_margins
 from symloss.training.margin_sums import MarginSums
 
 SIZE = 360

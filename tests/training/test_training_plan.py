@@ -11,10 +11,10 @@ from refusals import refused
 
 from symloss.data import KNOWN, open_data
 from symloss.data.dataset import Examples, ImageFiles, labels_tensor
-from symloss.recipes.resolve import resolve as resolve_layers
-from symloss.runs.folder_names import folder_name
-from symloss.training import resolve, train
-from symloss.training.plan import explain, protocol_for
+from symloss.experiments import resolve
+from symloss.experiments.layers import explain, protocol_for, resolve_layers
+from symloss.training import train
+from symloss.training.folder_names import folder_name
 
 QUICK = {"epochs": 1, "model": "mlp:hidden=8"}
 

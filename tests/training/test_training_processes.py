@@ -7,8 +7,8 @@ import socket
 import pytest
 from training_helpers import command, ended, exit_code, finished, metrics, run, small, start, start_command, weights
 
-from symloss.runs.margin_file import read_margins
 from symloss.training import run as training_run
+from symloss.training.margin_file import read_margins
 
 pytestmark = pytest.mark.slow
 

@@ -24,8 +24,8 @@ from training_helpers import (
     without_time,
 )
 
-from symloss.runs.run_folder import RunFolder
 from symloss.training.loop import Diverged
+from symloss.training.run_folder import RunFolder
 
 KILLED = -signal.SIGKILL
 MOMENTS = {

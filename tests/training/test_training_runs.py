@@ -17,11 +17,11 @@ from training_helpers import exit_code, metrics, run, same_weights, small, start
 
 import symloss
 from symloss.noise import load_corruption
-from symloss.runs.result import EpochRow
-from symloss.runs.run_folder import Busy, RunFolder
 from symloss.training import Settings, train
 from symloss.training.loop import fit
 from symloss.training.models import create_model
+from symloss.training.results import EpochRow
+from symloss.training.run_folder import Busy, RunFolder
 from symloss.training.task import build_model, prepare
 
 FIELDS = {

@@ -5,7 +5,7 @@ import torch
 from refusals import refused
 from torch.optim import lr_scheduler
 
-from symloss.runs.settings import Schedule
+from symloss.training.settings import Schedule
 
 EPOCHS, STEPS, LR = 24, 7, 0.4
 

@@ -20,7 +20,8 @@ import torch
 from forked_processes import forked_processes
 from torch import Tensor, nn
 
-from symloss.training import Settings, resolve, train
+from symloss.experiments import resolve
+from symloss.training import Settings, train
 from symloss.training import run as training_run
 
 STEPS = 6

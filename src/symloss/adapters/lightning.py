@@ -17,7 +17,7 @@ from symloss.fit.audit import Audit, audit_labels
 from symloss.fit.wrong_count import count_wrong
 from symloss.losses import validation
 from symloss.noise.margins import margins
-from symloss.runs.margin_file import MeanMargins
+from symloss.training.margin_file import MeanMargins
 
 KEYS = ("index", "scores", "labels")
 """What ``training_step`` returns besides the loss."""

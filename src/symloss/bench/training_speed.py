@@ -14,10 +14,10 @@ from lightning_fabric import Fabric
 from symloss.bench import measure
 from symloss.data.dataset import DataSet, Examples, Scaling
 from symloss.data.opening import open_data
+from symloss.experiments.layers import resolve
 from symloss.noise import corrupt
-from symloss.runs.settings import Settings
 from symloss.training.loop import Trainer
-from symloss.training.plan import resolve
+from symloss.training.settings import Settings
 from symloss.training.task import Task, build_loss, build_model, build_optimizer
 
 TARGET = 0.95

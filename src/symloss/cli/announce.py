@@ -12,8 +12,8 @@ from symloss.cli.output import say
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
-    from symloss.runs.run_folder import RunFolder
-    from symloss.runs.settings import Settings
+    from symloss.training.run_folder import RunFolder
+    from symloss.training.settings import Settings
 
 PATIENCE = 2.0
 """Seconds after which a command that still opens its data says so."""
@@ -51,8 +51,8 @@ class Announcement:
 
 
 def _announce(runs: Sequence[tuple[Settings, Path]], data: DataSet) -> None:
-    from symloss.runs.run_folder import RunFolder
     from symloss.training.models import is_built_in
+    from symloss.training.run_folder import RunFolder
 
     todo = {settings: RunFolder(folder) for settings, folder in runs if RunFolder(folder).result() is None}
     if not todo:
@@ -69,8 +69,8 @@ def _announce(runs: Sequence[tuple[Settings, Path]], data: DataSet) -> None:
 
 
 def _time_left(todo: dict[Settings, RunFolder], data: DataSet) -> str:
-    from symloss.lab.cost import quick_estimates
-    from symloss.report.provenance import duration
+    from symloss.experiments.cost import quick_estimates
+    from symloss.experiments.provenance import duration
 
     seconds = quick_estimates(todo, data)
     left = (1 - len(folder.metrics()) / settings.epochs for settings, folder in todo.items())

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symloss.report.csv_table import without_formula
+from symloss.writing import without_formula
 
 if TYPE_CHECKING:
     from symloss.data.opening import Origins
@@ -43,7 +43,7 @@ def effect(audit: Audit, labels: dict[int, str]) -> str:
 def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     """The file that will be written into a folder: the corrected table, or the moves of image files."""
     from symloss.data.source import KNOWN, TABLES
-    from symloss.runs.settings import displayed_noise
+    from symloss.training.settings import displayed_noise
 
     data = Path(source.data)
     own = source.data not in KNOWN

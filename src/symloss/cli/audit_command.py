@@ -10,7 +10,7 @@ import typer
 
 from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
-from symloss.runs.fit_files import finished_fit, holds_fit
+from symloss.training.fit_files import finished_fit, holds_fit
 
 if TYPE_CHECKING:
     from symloss.data.opening import Origins
@@ -162,7 +162,7 @@ def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
 
 
 def _noise(found: RunAudit) -> str:
-    from symloss.runs.settings import displayed_noise
+    from symloss.training.settings import displayed_noise
 
     return displayed_noise(found.settings.data, found.settings.noise)
 

@@ -20,7 +20,7 @@ from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 from symloss.cli.training import open_from
 from symloss.data.tables import check_paths
 from symloss.report.audit_writing import FILES, measured
-from symloss.runs.fit_files import WORK, finished_fit, is_saved_fit, refuse_other_folder, replaced_fit
+from symloss.training.fit_files import WORK, finished_fit, is_saved_fit, refuse_other_folder, replaced_fit
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
@@ -141,8 +141,8 @@ def _fit(
         )
     opened = _open(settings | options)
 
+    from symloss.experiments.ray import joblib_on_ray
     from symloss.fit import RobustClassifier
-    from symloss.lab.on_ray import joblib_on_ray
 
     started = time.perf_counter()
     rows = _rows(opened, settings, options["data_dir"])
@@ -226,7 +226,7 @@ def _document(
     from symloss.cli.audit_files import compose
     from symloss.data.opening import origins
     from symloss.fit.fit_audit import warning_of_fit
-    from symloss.runs.settings import displayed_noise
+    from symloss.training.settings import displayed_noise
 
     label, data = source.label, source.data
     came_from = origins(data, opened, label=label, image=source.image, skip_bad=source.skip_bad)

@@ -14,11 +14,11 @@ from symloss.cli.recipe import Profile
 from symloss.cli.training import percent
 
 if TYPE_CHECKING:
-    from symloss.lab import Cell
-    from symloss.lab.events import Event, Events
-    from symloss.lab.sweep import Survey
-    from symloss.lab.work import Work
-    from symloss.runs.result import Result
+    from symloss.experiments import Cell
+    from symloss.experiments.events import Event, Events
+    from symloss.experiments.sweep import Survey
+    from symloss.experiments.work import Work
+    from symloss.training.results import Result
 
 Datasets = Annotated[
     str | None, typer.Option("--dataset", help="Only these data sets of the table, by commas.", show_default="all")
@@ -66,8 +66,8 @@ def reproduce(
     Finished runs are skipped. Interrupted runs continue. A cell that fails is listed at the end, and the same command
     tries it again. Several of these commands may work on one folder of runs at the same time.
     """
-    from symloss.lab import plan
-    from symloss.lab.sweep import survey, with_fingerprints
+    from symloss.experiments import plan
+    from symloss.experiments.sweep import survey, with_fingerprints
 
     runs, root = options["runs"], options["data_dir"]
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers")}
@@ -95,7 +95,7 @@ def reproduce(
 
 
 def _kept(file: Path | None) -> dict[str, Result]:
-    from symloss.runs.kept_results import read_kept, require_writable
+    from symloss.training.kept_results import read_kept, require_writable
 
     if file is None:
         return {}
@@ -104,7 +104,7 @@ def _kept(file: Path | None) -> dict[str, Result]:
 
 
 def _keep(works: list[Work], file: Path | None) -> None:
-    from symloss.runs.kept_results import keep
+    from symloss.training.kept_results import keep
 
     if file is None:
         return
@@ -123,7 +123,7 @@ def _say(text: str) -> None:
 
 
 def _announce(table: str, profile: str, surveyed: Survey) -> None:
-    from symloss.runs.settings import displayed_profile
+    from symloss.training.settings import displayed_profile
 
     cannot = sum(len(works) for works in surveyed.missing.values())
     begun = f" ({surveyed.begun} of them begun)" if surveyed.begun else ""
@@ -134,9 +134,9 @@ def _announce(table: str, profile: str, surveyed: Survey) -> None:
 
 
 def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
-    from symloss.lab.cost import expected_seconds
-    from symloss.lab.processes import threads_of
-    from symloss.report.provenance import duration
+    from symloss.experiments.cost import expected_seconds
+    from symloss.experiments.processes import threads_of
+    from symloss.experiments.provenance import duration
 
     if not surveyed.todo:
         return
@@ -150,8 +150,8 @@ def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> N
 
 
 def _events(todo: list[Work], jobs: int, ray: str | None, resources: tuple[float, float, int]) -> Events:
-    from symloss.lab.on_ray import Resources, run_on_ray
-    from symloss.lab.processes import run_in_processes
+    from symloss.experiments.processes import run_in_processes
+    from symloss.experiments.ray import Resources, run_on_ray
 
     if not todo:
         return iter(())
@@ -191,8 +191,8 @@ def _follow(events: Events, total: int) -> list[Event]:
 
 
 def _print_outcome(cells: list[Cell], runs: Path, kept: dict[str, Result], table: str, as_json: bool) -> None:
-    from symloss.lab.outcome import outcome
-    from symloss.runs.settings import displayed_profile
+    from symloss.experiments.outcome import outcome
+    from symloss.training.settings import displayed_profile
 
     rows = outcome(cells, runs, kept)
     if as_json:
@@ -207,7 +207,7 @@ def _print_outcome(cells: list[Cell], runs: Path, kept: dict[str, Result], table
 
 def _pivoted(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each loss, one column for each noise."""
-    from symloss.runs.result import Spread
+    from symloss.training.results import Spread
 
     rows: dict[str, dict[str, Any]] = {}
     for cell in cells:

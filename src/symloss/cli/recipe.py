@@ -11,8 +11,8 @@ from symloss.cli.options import DATA, DataDir
 from symloss.cli.output import AsJson, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from symloss.lab import Cell
-    from symloss.recipes.resolve import Resolved
+    from symloss.experiments import Cell
+    from symloss.experiments.layers import Resolved
 
 Profile = Annotated[
     str,
@@ -49,13 +49,13 @@ def recipe(
     elif "/" not in name:
         _print_cells(name, profile, as_json)
     else:
-        from symloss.lab import find_cell
+        from symloss.experiments import find_cell
 
         _print_cell(find_cell(name, seed=seed, profile=profile), as_json)
 
 
 def _print_loss(loss: str | None, data: str, profile: str, seed: int, data_dir: Any, as_json: bool) -> None:
-    from symloss.training.plan import explain
+    from symloss.experiments.layers import explain
 
     if loss is None:
         raise ValueError(f"--data must come with a loss, as in symloss recipe sgce --data {data}; got none")
@@ -69,7 +69,7 @@ def _print_loss(loss: str | None, data: str, profile: str, seed: int, data_dir: 
 
 
 def _print_tables(as_json: bool) -> None:
-    from symloss.lab import list_tables, load_table, plan
+    from symloss.experiments import list_tables, load_table, plan
 
     rows = [
         {"table": name, "title": load_table(name).title, "cells": len(plan(name, seeds=1)), "runs": _runs(plan(name))}
@@ -88,7 +88,7 @@ def _runs(cells: list[Cell]) -> int:
 
 def _print_cells(table: str, profile: str, as_json: bool) -> None:
     from symloss import checks
-    from symloss.lab import list_tables, plan
+    from symloss.experiments import list_tables, plan
 
     if table not in list_tables():
         hint = checks.nearest(table, list_tables())

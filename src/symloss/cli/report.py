@@ -11,7 +11,7 @@ import typer
 from symloss.cli.output import print_data, say, visible
 
 if TYPE_CHECKING:
-    from symloss.report import Report
+    from symloss.experiments import Report
 
 SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html"}
 NAMES = {"markdown": "report.md", "latex": "report.tex", "csv": "report.csv", "html": "report.html"}
@@ -36,7 +36,7 @@ def report(
     result are listed.
     """
     targets = _targets(format, out)
-    from symloss.report import compose, read_runs
+    from symloss.experiments import compose, read_runs
 
     words = ["symloss", "report", str(runs)]
     words += ["--format", format] if format else []
@@ -69,7 +69,7 @@ def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
 
 
 def _write(composed: Report, targets: dict[str, Path | None]) -> None:
-    from symloss.report import FORMATS
+    from symloss.experiments import FORMATS
     from symloss.writing import clear_write_errors, write_whole
 
     # All formats are rendered before the first file is written, so that an error leaves no part of a report.

@@ -16,18 +16,18 @@ from symloss.cli.columns import say_columns
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
 from symloss.data.tables import check_paths
-from symloss.runs.fit_files import holds_fit
+from symloss.training.fit_files import holds_fit
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from symloss.data.dataset import DataSet
-    from symloss.runs.result import EpochRow, Result, Spread
-    from symloss.runs.settings import Settings
     from symloss.training.loop import OnStep
     from symloss.training.prediction import Predictions
+    from symloss.training.results import EpochRow, Result, Spread
     from symloss.training.run import OnEpoch
+    from symloss.training.settings import Settings
 
 COMPOSED = "'symmetrize(focal:gamma=2)' or module:name of your own"
 Losses = Annotated[
@@ -52,7 +52,7 @@ def train(
     """
     data = open_from(options)
 
-    from symloss.runs.folder_names import run_path
+    from symloss.training.folder_names import run_path
 
     settings = settings_for(loss, options, data)
     folder = out or run_path(options["runs"], settings)
@@ -83,9 +83,9 @@ def compare(
     data = open_from(options)
 
     from symloss.losses.spec import split
-    from symloss.runs.folder_names import run_path
-    from symloss.runs.result import summarize
-    from symloss.runs.settings import with_seeds
+    from symloss.training.folder_names import run_path
+    from symloss.training.results import summarize
+    from symloss.training.settings import with_seeds
 
     plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(losses)]
     announcement = Announcement([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
@@ -136,8 +136,7 @@ def predict(
     import csv
     import io
 
-    from symloss.report.csv_table import without_formula
-    from symloss.writing import write_whole
+    from symloss.writing import without_formula, write_whole
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
@@ -193,7 +192,7 @@ def _opened(options: dict[str, Any]) -> DataSet:
 
 def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
     """The settings of one loss, from the options of a command and the recipes for the data set."""
-    from symloss.training import resolve
+    from symloss.experiments import resolve
 
     passed = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir")}
     return resolve(options["data"], loss, root=options["data_dir"], opened=data, **passed)
@@ -333,8 +332,8 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from symloss.runs.result import summarize
-    from symloss.runs.settings import displayed_noise
+    from symloss.training.results import summarize
+    from symloss.training.settings import displayed_noise
 
     first = results[0][0]
     noise = displayed_noise(settings.data, settings.noise)

@@ -15,9 +15,9 @@ from symloss.cli.training import Losses, default_noise, open_from, percent, sett
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
-    from symloss.lab.questions import Question
-    from symloss.lab.search_space import Space
-    from symloss.lab.tuning import Method, Progress
+    from symloss.experiments.questions import Question
+    from symloss.experiments.spaces import Space
+    from symloss.experiments.tune import Method, Progress
     from symloss.training import Settings
 
 TUNED = {name: option for name, option in (WHAT | HOW | WHERE).items() if name not in ("lr", "weight_decay", "log")}
@@ -88,9 +88,9 @@ def tune(
     as --paper does. The test set plays no part. If the command was interrupted, the same command continues. If it is
     started several times at once, its processes share the work.
     """
-    from symloss.lab.tuning import Method, tune
+    from symloss.experiments.search_grids import search_grids
+    from symloss.experiments.tune import Method, tune
     from symloss.losses.spec import split
-    from symloss.recipes.search_grids import search_grids
 
     if options["nodes"] > 1:
         raise ValueError(
@@ -127,9 +127,9 @@ def tune(
 
 def _planned(questions: list[Question], method: Method, runs: Path) -> list[tuple[Settings, Path]]:
     """The runs of a search. A sampler other than the grid draws its points later, so others stand for them."""
-    from symloss.lab.studies import TRIALS
-    from symloss.runs.folder_names import run_path
-    from symloss.runs.settings import with_seeds
+    from symloss.experiments.studies import TRIALS
+    from symloss.training.folder_names import run_path
+    from symloss.training.settings import with_seeds
 
     planned = []
     for question in questions:
@@ -149,7 +149,7 @@ def _refuse_what_paper_fixes(ctx: typer.Context, fixed: dict[str, Any]) -> None:
 
 
 def _papers_spaces(losses: list[str], data: str) -> dict[str, Space]:
-    from symloss.lab.search_space import papers_space
+    from symloss.experiments.spaces import papers_space
 
     return {loss: papers_space(data, loss) for loss in losses}
 
@@ -157,7 +157,7 @@ def _papers_spaces(losses: list[str], data: str) -> dict[str, Space]:
 def _spaces(
     losses: list[str], lrs: str | None, weight_decays: str | None, vary: list[str], data: str
 ) -> dict[str, Space]:
-    from symloss.lab.search_space import space_of, variations
+    from symloss.experiments.spaces import space_of, variations
     from symloss.losses.spec import parse
 
     varied = variations(vary, losses)
@@ -166,7 +166,7 @@ def _spaces(
 
 
 def _questions(spaces: dict[str, Space], seeds: int, options: dict[str, Any], opened: DataSet) -> list[Question]:
-    from symloss.lab.questions import Question
+    from symloss.experiments.questions import Question
 
     settings = options | {"lr": None, "weight_decay": None}
     return [Question(loss, settings_for(loss, settings, opened), space, seeds) for loss, space in spaces.items()]
@@ -202,8 +202,8 @@ def _to_people(line: str) -> None:
 
 
 def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:
-    from symloss.lab.questions import held_out_labels
-    from symloss.lab.ranking import as_toml, leaders, ranked, remark
+    from symloss.experiments.questions import held_out_labels
+    from symloss.experiments.ranking import as_toml, leaders, ranked, remark
 
     rows = ranked([row for each in answers for row in each["tried"]])
     diverged = [row for each in answers for row in each["diverged"]]
@@ -232,9 +232,9 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     from rich.markup import escape
     from rich.table import Table
 
-    from symloss.lab.questions import judged_epoch
-    from symloss.runs.result import Spread
-    from symloss.runs.settings import displayed_noise
+    from symloss.experiments.questions import judged_epoch
+    from symloss.training.results import Spread
+    from symloss.training.settings import displayed_noise
 
     noise = displayed_noise(base.data, base.noise)
     more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""

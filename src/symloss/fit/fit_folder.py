@@ -20,9 +20,9 @@ from symloss.fit.audit import Audit
 from symloss.fit.fit_data import FitData, features_of
 from symloss.fit.saved_audit import LabelSource, save_audit
 from symloss.fit.saved_fit import LEARNERS, NETWORKS, load_predictor, save_predictor
-from symloss.runs.fit_files import RESULT, finish_fit, open_fit
-from symloss.runs.run_folder import COLUMNS, DATA, DataDescription, RunFolder
+from symloss.training.fit_files import RESULT, finish_fit, open_fit
 from symloss.training.prediction import Predictions
+from symloss.training.run_folder import COLUMNS, DATA, DataDescription, RunFolder
 
 if TYPE_CHECKING:
     from symloss.fit.classifier import RobustClassifier
@@ -45,7 +45,7 @@ def save_fit(
     """Write the model of a fit, its audit, and all that predictions on other data need.
 
     Args:
-        folder: see :func:`symloss.runs.fit_files.replaced_fit`. Files that are in it already become part of the fit.
+        folder: see :func:`symloss.training.fit_files.replaced_fit`. Files in it become part of the fit.
         model: the estimator after its fit.
         rows: what it was fitted to.
         data: the data set of the rows.

@@ -16,10 +16,10 @@ from symloss.fit.audit import Audit, audit_labels
 from symloss.fit.wrong_count import WrongCount, count_wrong
 from symloss.noise.manifest import MANIFEST_FILE
 from symloss.noise.margins import margins
-from symloss.runs.margin_file import MARGINS, read_margins
-from symloss.runs.run_folder import RunFolder, no_run
-from symloss.runs.settings import Settings
+from symloss.training.margin_file import MARGINS, read_margins
 from symloss.training.prediction import Trained, trained
+from symloss.training.run_folder import RunFolder, no_run
+from symloss.training.settings import Settings
 from symloss.training.task import Task, prepare
 
 

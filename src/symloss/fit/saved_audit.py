@@ -11,7 +11,7 @@ import numpy as np
 
 from symloss import checks
 from symloss.fit.audit import Audit
-from symloss.runs.run_folder import DATA, RunFolder
+from symloss.training.run_folder import DATA, RunFolder
 from symloss.writing import write_whole
 
 SOURCE, LABELS = "source.json", "audit.npz"

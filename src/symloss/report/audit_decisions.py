@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symloss import checks
-from symloss.report.csv_table import without_formula
+from symloss.writing import without_formula
 
 if TYPE_CHECKING:
     from symloss.fit.audit import Audit

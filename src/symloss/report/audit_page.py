@@ -10,10 +10,9 @@ from html import escape
 import numpy as np
 
 from symloss.checks import shown_score
+from symloss.html_page import PAGE_STYLE, html_page, packaged
+from symloss.noise.heatmap import CELLS, Transitions, Words, heat_map
 from symloss.report.audit_document import AuditDocument, Suspect
-from symloss.report.heatmap import CELLS, Words, heat_map
-from symloss.report.html_document import html_document
-from symloss.report.transitions import Transitions
 
 WORDS = Words("given label", "suggested label", "Given against suggested labels", "look wrong")
 KEYS = (("j", "→", "next"), ("k", "←", "back"), ("a", "", "accept"), ("r", "", "reject"), ("u", "", "undo"))
@@ -25,7 +24,8 @@ PAIRS = 200
 def render(document: AuditDocument) -> str:
     """The audit as the text of an HTML file."""
     body = "\n".join([*_header(document), *_matrix(document), *_review(document)])
-    return html_document(document.title, body, styles=("page.css", "audit.css"), script="audit.js")
+    style = packaged(PAGE_STYLE) + packaged("report/audit.css")
+    return html_page(document.title, body, style, packaged("report/audit.js"))
 
 
 def _header(document: AuditDocument) -> Iterator[str]:

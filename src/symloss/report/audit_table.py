@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 
 from symloss.report.audit_document import AuditDocument
-from symloss.report.csv_table import without_formula
+from symloss.writing import without_formula
 
 LABEL_COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
 

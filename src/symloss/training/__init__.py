@@ -1,4 +1,4 @@
-"""Training on labels that are wrong: one loop, which writes a folder for each run.
+"""Training on noisy labels: one loop, which writes a folder for each run.
 
 ``train`` is imported when it is used, because Lightning takes seconds to import and only training needs it.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from symloss.runs.settings import Settings
-from symloss.training.plan import resolve
+from symloss.training.results import EpochRow, Result
+from symloss.training.settings import Settings
 
 if TYPE_CHECKING:
     from symloss.training.run import train
 
-__all__ = ["Settings", "resolve", "train"]
+__all__ = ["EpochRow", "Result", "Settings", "train"]
 
 
 def __getattr__(name: str) -> Any:

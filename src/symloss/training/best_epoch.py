@@ -11,11 +11,11 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from symloss.runs.result import EpochRow
-from symloss.runs.run_folder import BEST, RunFolder
-from symloss.runs.settings import Settings
-from symloss.runs.smoothed_accuracy import REACH, reach_of, smoothed
 from symloss.training.checkpoint import load_state, save_state
+from symloss.training.results import EpochRow
+from symloss.training.run_folder import BEST, RunFolder
+from symloss.training.settings import Settings
+from symloss.training.smoothed_accuracy import REACH, reach_of, smoothed
 
 WAITING = "waiting-{}.pt"
 """The weights of an epoch that is not judged yet."""

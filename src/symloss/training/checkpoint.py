@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from symloss.runs.run_folder import BEST, CHECKPOINT, PREVIOUS, RunFolder
+from symloss.training.run_folder import BEST, CHECKPOINT, PREVIOUS, RunFolder
 from symloss.writing import sync_folder, write_whole
 
 TO_PREDICT = ("epoch", "model")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from symloss.runs.result import EpochRow
+from symloss.training.results import EpochRow
 
 
 class TensorBoard:

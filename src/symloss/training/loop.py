@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples
 from symloss.losses.layers import l1_penalty
-from symloss.runs.result import EpochRow
-from symloss.runs.run_folder import RunFolder
-from symloss.runs.settings import Schedule, Settings
 from symloss.training.best_epoch import BestEpoch
 from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_checkpoint
 from symloss.training.margin_sums import MarginSums
 from symloss.training.models import model_errors
 from symloss.training.recent_batches import RecentBatches
+from symloss.training.results import EpochRow
+from symloss.training.run_folder import RunFolder
+from symloss.training.settings import Schedule, Settings
 from symloss.training.task import Task, augmentation, build_loss, build_model, build_optimizer, require_scores
 
 OnStep = Callable[[int, int], None]

@@ -9,7 +9,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from symloss.noise.margins import margins
-from symloss.runs.margin_file import MeanMargins
+from symloss.training.margin_file import MeanMargins
 
 
 class MarginSums:

@@ -17,9 +17,9 @@ from symloss.data.opening import Wanted, open_inputs
 from symloss.data.source import BadFiles, warn
 from symloss.data.table_encoder import TableEncoder
 from symloss.losses.criterion import ScoreMap
-from symloss.runs.run_folder import BEST, COLUMNS, DATA, DataDescription, RunFolder, no_run
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
 from symloss.training.models import is_built_in, model_errors, without_weights
+from symloss.training.run_folder import BEST, COLUMNS, DATA, DataDescription, RunFolder, no_run
 from symloss.training.task import build_model, build_score_map, require_scores
 
 

@@ -20,12 +20,12 @@ from symloss.data.dataset import DataSet
 from symloss.environment import versions
 from symloss.noise.manifest import MANIFEST_FILE
 from symloss.own_code import note_of
-from symloss.runs.result import EpochRow, Result
-from symloss.runs.run_folder import CHECKPOINT, COLUMNS, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
-from symloss.runs.settings import PRECISIONS, Settings
 from symloss.training.best_epoch import BestEpoch
 from symloss.training.calibrating import keep_calibration
 from symloss.training.loop import Diverged, OnStep, Trainer, fit
+from symloss.training.results import EpochRow, Result
+from symloss.training.run_folder import CHECKPOINT, COLUMNS, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
+from symloss.training.settings import PRECISIONS, Settings
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
 

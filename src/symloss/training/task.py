@@ -28,8 +28,8 @@ from symloss.losses.spec import parse as parse_loss
 from symloss.noise.corrupt_labels import corrupt
 from symloss.noise.manifest import Corruption
 from symloss.noise.noise_spec import parse
-from symloss.runs.settings import Settings
 from symloss.training.models import create_model
+from symloss.training.settings import Settings
 
 COLUMNS = ("label", "image", "test", "drop", "categorical", "keep")
 """Settings that say which part of the user's own data is what."""

@@ -1,0 +1,220 @@
+"""The cells of published tables. A cell has one run for each seed. Its settings come from the recipe of the table."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from symloss import checks
+from symloss.experiments import profiles as profiles_file
+from symloss.experiments.layers import Layer, Resolved, resolve_layers
+from symloss.experiments.profiles import FULL, changes, profiles
+from symloss.experiments.tables import (
+    FOLDER,
+    Published,
+    PublishedTable,
+    TableColumn,
+    TableRow,
+    list_tables,
+    load_table,
+)
+from symloss.noise.asymmetric import plain_kind
+from symloss.noise.noise_spec import parse
+from symloss.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a table."""
+
+    table: str
+    """Name of the table."""
+    dataset: str
+    """Name of the data set, as the table has it."""
+    row: str
+    """Name of the row."""
+    title: str
+    """The name of the row in a report."""
+    noise: str
+    """The noise, such as "sym:0.8"."""
+    resolved: Resolved
+    """Every setting of the run, with its source."""
+    evaluate: str | None
+    """A data set to test the finished model on, instead of the one it was trained on."""
+    published: Published | None
+    """The published figure; None where there is none."""
+
+    @property
+    def name(self) -> str:
+        """The name of the cell, such as "table1/cifar10/sgce/sym:0.8". All seeds share it."""
+        return f"{self.table}/{self.dataset}/{self.row}/{self.noise}"
+
+    @property
+    def settings(self) -> Settings:
+        """Every setting of the run."""
+        return self.resolved.settings
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """Where each setting comes from."""
+        return self.resolved.sources
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return self.settings.seed
+
+
+def plan(
+    table: str,
+    *,
+    datasets: Iterable[str] | None = None,
+    losses: Iterable[str] | None = None,
+    noise: Iterable[str] | None = None,
+    seeds: int | None = None,
+    profile: str = FULL,
+) -> list[Cell]:
+    """The runs of a table, or of a part of it. Runs with the first seed come first, then those with the second ...
+
+    Args:
+        table: name of a table.
+        datasets, losses, noise: names of the table's data sets, rows and noise; all by default. A profile leaves out
+            data sets that it has no form of.
+        seeds: runs of each cell; as many as were published by default.
+        profile: "full", or one that shrinks the runs.
+
+    >>> [cell.name for cell in plan("table1", datasets=["cifar10"], losses=["sgce"], noise=["sym:0.8"], seeds=1)]
+    ['table1/cifar10/sgce/sym:0.8']
+    """
+    loaded = load_table(table)
+    checks.choice("profile", profile, profiles())
+    if seeds is not None:
+        checks.number("seeds", seeds, "[1, inf)", whole=True)
+    columns = _columns(loaded, datasets, profile)
+    rows = _chosen("loss", losses, {row.name: row for row in loaded.rows}, table)
+    every_noise = {spec: spec for column in columns for spec in column.noise}
+    wanted = set(_chosen("noise", noise, every_noise, table))
+    return [
+        _cell(loaded, column, row, spec, seed, profile)
+        for seed in range(loaded.seeds if seeds is None else seeds)
+        for column in columns
+        for row in rows
+        for spec in column.noise
+        if spec in wanted
+    ]
+
+
+def find_cell(name: str, *, seed: int = 0, profile: str = FULL) -> Cell:
+    """A cell by its name.
+
+    Args:
+        name: table, data set, row and noise, as in "table1/cifar10/sgce/sym:0.8".
+        seed: the seed of the run.
+        profile: "full", or one that shrinks the run.
+
+    >>> find_cell("table1/cifar10/sgce/sym:0.8").settings.loss
+    'sgce:q=0.8'
+    """
+    parts = name.split("/", 3)
+    if len(parts) != 4:
+        raise ValueError(
+            f"a cell must read table/data set/loss/noise, as table1/cifar10/sgce/sym:0.8; got {checks.brief(name)}"
+        )
+    table, dataset, row, spec = parts
+    cells = plan(table, datasets=[dataset], losses=[row], noise=[spec], seeds=seed + 1, profile=profile)
+    return cells[seed]
+
+
+def cells_matching(settings: Settings) -> tuple[Cell, ...]:
+    """The cells, of all tables, whose run has these settings. The seed does not count.
+
+    Only cells with the same data, noise, loss and profile are resolved, so that a report of one run is quick.
+
+    >>> cell = find_cell("table4/cifar100/sgce/sym:0.8", seed=2)
+    >>> [found.name for found in cells_matching(cell.settings)]
+    ['ablation/cifar100-step/sgce-bn/sym:0.8', 'table4/cifar100/sgce/sym:0.8']
+    """
+    return _first_seed_matching(dataclasses.replace(settings, seed=0))
+
+
+@functools.lru_cache(maxsize=1024)
+def _first_seed_matching(settings: Settings) -> tuple[Cell, ...]:
+    if settings.profile not in profiles():
+        return ()
+    cells = (
+        _cell(table, column, row, noise, 0, settings.profile)
+        for table in map(load_table, list_tables())
+        for column, row, noise in _similar(table, settings)
+    )
+    return tuple(cell for cell in cells if cell.settings.key == settings.key)
+
+
+def _similar(table: PublishedTable, settings: Settings) -> Iterator[tuple[TableColumn, TableRow, str]]:
+    """Column, row and noise of the cells that may have these settings. Only fields of the table are compared."""
+    loss = settings.loss.partition(":")[0]
+    rows = [row for row in table.rows if row.simple_loss in (loss, None)]
+    for column in _of_profile(table.datasets, settings.profile):
+        if column.data == settings.data:
+            noises = [spec for spec in column.noise if str(parse(spec)) == settings.noise]
+            yield from ((column, row, noise) for row in rows for noise in noises)
+
+
+def _chosen(what: str, wanted: Iterable[str] | None, known: dict[str, Any], table: str) -> list[Any]:
+    if wanted is None:
+        return list(known.values())
+    wanted = list(wanted)
+    for name in wanted:
+        if name not in known:
+            raise ValueError(f"{table} has no {what} {checks.brief(name)}; {checks.nearest(name, known)}")
+    return [value for name, value in known.items() if name in wanted]
+
+
+def _columns(table: PublishedTable, datasets: Iterable[str] | None, profile: str) -> list[TableColumn]:
+    """The data sets of a table that are wanted, or else all those that the profile has a form of."""
+    chosen = _chosen("data set", datasets, {column.name: column for column in table.datasets}, table.name)
+    if not chosen:
+        raise ValueError(f"datasets must name at least one data set of {table.name}; got none")
+    possible = _of_profile(chosen, profile)
+    if possible and (datasets is None or possible == chosen):
+        return possible
+    missing = next(column for column in chosen if column not in possible)
+    others = " or ".join(name for name in profiles() if changes(name, missing.protocol) is not None)
+    raise ValueError(f"profile of {missing.name} in {table.name} must be {others}; got {profile!r}")
+
+
+def _of_profile(columns: Iterable[TableColumn], profile: str) -> list[TableColumn]:
+    return [column for column in columns if changes(profile, column.protocol) is not None]
+
+
+def _cell(table: PublishedTable, column: TableColumn, row: TableRow, noise: str, seed: int, profile: str) -> Cell:
+    recipe = _recipe_layer(table, column, row, noise, seed)
+    shrunk = _profile_layer(profile, column.protocol, table.source)
+    resolved = resolve_layers(column.protocol, column.data, row.loss, recipe, shrunk, source=table.source)
+    batch_norm = resolved.settings.scores == "batch-norm" and "scores" not in row.changes
+    return Cell(
+        table.name, column.name, row.name, row.title + (" (BN)" if batch_norm else ""), noise, resolved,
+        column.evaluate, table.published(column.name, row.name, noise),
+    )  # fmt: skip
+
+
+def _recipe_layer(table: PublishedTable, column: TableColumn, row: TableRow, noise: str, seed: int) -> Layer:
+    name = f"recipe {table.name}"
+    values = {"noise": noise, "seed": seed} | table.settings | row.changes
+    sources = {"noise": name + _what_it_flips(noise, column.data)}
+    return Layer(name, values, name, sources=sources, file=f"{FOLDER}/{table.name}.toml")
+
+
+def _profile_layer(profile: str, protocol: str, source: str) -> Layer:
+    name = f"profile {profile}"
+    values = {"profile": profile, **(changes(profile, protocol) or {})}
+    return Layer(name, values, name, sources={"profile": source}, file=profiles_file.FILE)
+
+
+def _what_it_flips(noise: str, data: str) -> str:
+    """A note about noise whose name is misleading; else an empty text."""
+    kind = parse(noise).kind
+    in_blocks = kind == "asym" and plain_kind(kind, data) == "asym-blocks"
+    return "; flips inside blocks of five label numbers, which are not the superclasses" if in_blocks else ""

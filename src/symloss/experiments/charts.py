@@ -1,0 +1,158 @@
+"""Line charts as SVG. The page defines the colours, so that charts fit its light and its dark theme."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from symloss.experiments.curves import Curve, Point
+
+WIDTH, HEIGHT = 560, 310
+"""The size in pixels, for two charts side by side on a desktop. A phone shows them smaller, with larger letters."""
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 44
+"""The margins in pixels."""
+COLOURS = 7
+"""The number of colours that the page defines. Lines beyond them are dashed."""
+
+
+def ticks(low: float, high: float, about: int = 4) -> list[float]:
+    """Round numbers from below the smallest value to above the largest.
+
+    >>> ticks(61.2, 93.8)
+    [60.0, 70.0, 80.0, 90.0, 100.0]
+    >>> ticks(5.0, 5.0)
+    [4.0, 4.5, 5.0, 5.5, 6.0]
+    """
+    if high - low < 1e-9:
+        low, high = low - 1, high + 1
+    rough = (high - low) / about
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(i * step, 10) for i in range(first, last + 1)]
+
+
+def extent(curves: Iterable[Curve]) -> tuple[float, float]:
+    """The smallest and the largest value of all curves, with their bands."""
+    points = [point for curve in curves for point in curve.points]
+    return min(point.low for point in points), max(point.high for point in points)
+
+
+class _Frame:
+    """The pixels of values on a chart."""
+
+    def __init__(self, xs: Sequence[float], y_ticks: Sequence[float]):
+        low, high = min(xs), max(xs)
+        self.logarithmic = low > 0 and high / low >= 20 and len(xs) <= 20
+        self.x_low, self.x_high = self._scaled(low), self._scaled(high)
+        self.y_low, self.y_high = y_ticks[0], y_ticks[-1]
+
+    def _scaled(self, x: float) -> float:
+        return math.log10(x) if self.logarithmic else x
+
+    def x(self, value: float) -> float:
+        """The horizontal pixel of a value."""
+        wide = self.x_high - self.x_low
+        share = (self._scaled(value) - self.x_low) / wide if wide else 0.5
+        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        """The vertical pixel of a value."""
+        share = (value - self.y_low) / (self.y_high - self.y_low)
+        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
+
+
+def line_chart(
+    title: str,
+    curves: Sequence[Curve],
+    *,
+    y_range: tuple[float, float],
+    x_title: str,
+    x_ticks: Sequence[float],
+    markers: bool = False,
+) -> str:
+    """A chart of lines with bands, as SVG.
+
+    Args:
+        title: the text for a screen reader.
+        curves: the lines.
+        y_range: the smallest and the largest value to show.
+        x_title: the title of the horizontal axis.
+        x_ticks: the values that are written on the horizontal axis.
+        markers: whether every point has a dot.
+    """
+    y_ticks = ticks(*y_range)
+    frame = _Frame([point.x for curve in curves for point in curve.points], y_ticks)
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
+        *_axes(frame, y_ticks, x_ticks, x_title),
+        *(_drawn(curve, frame, markers) for curve in curves),
+        "</svg>",
+    ]
+    return "".join(parts)
+
+
+def _axes(frame: _Frame, y_ticks: Sequence[float], x_ticks: Sequence[float], x_title: str) -> Iterable[str]:
+    right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
+    for value in y_ticks:
+        y = frame.y(value)
+        yield f'<path class="grid" d="M{LEFT} {y}H{right}"/>'
+        yield f'<text x="{LEFT - 6}" y="{y + 4}" class="end">{value:g}</text>'
+    for value in x_ticks:
+        yield f'<text x="{frame.x(value)}" y="{floor + 17}" class="mid">{value:g}</text>'
+    yield f'<text x="{(LEFT + right) / 2}" y="{HEIGHT - 4}" class="mid axis">{escape(x_title)}</text>'
+
+
+def _drawn(curve: Curve, frame: _Frame, markers: bool) -> str:
+    points = curve.points
+    line = _path(frame, ((point.x, point.mean) for point in points))
+    band = ""
+    if any(point.high > point.low for point in points):
+        upper = [(point.x, point.high) for point in points]
+        lower = [(point.x, point.low) for point in reversed(points)]
+        band = f'<path class="band" d="{_path(frame, upper + lower)}Z"/>'
+    dotted = points if markers or len(points) == 1 else ()
+    dots = "".join(
+        f'<circle cx="{frame.x(point.x)}" cy="{frame.y(point.mean)}" r="3.5">'
+        f"<title>{_tooltip(curve, point)}</title></circle>"
+        for point in dotted
+    )
+    return (
+        f'<g class="{colour(curve.series)}" data-series="{curve.series}">{band}<path class="line" d="{line}"/>{dots}'
+        f"<title>{_tooltip(curve, points[-1])}</title></g>"
+    )
+
+
+def _tooltip(curve: Curve, point: Point) -> str:
+    spread = f" ({point.low:.2f} to {point.high:.2f})" if point.high > point.low else ""
+    return f"{escape(curve.title)}: {point.mean:.2f} %{spread} at {point.x:g}"
+
+
+def _path(frame: _Frame, points: Iterable[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{frame.x(x):g} {frame.y(y):g}" for x, y in points)
+
+
+def colour(series: int) -> str:
+    """The CSS classes of a line: its colour and its dashes."""
+    return f"c{series % COLOURS} d{series // COLOURS % 4}"
+
+
+def breakable(text: str) -> str:
+    """A name as HTML in which a browser may break the line between parts, such as the parameters of a loss.
+
+    >>> breakable("gce:q=0.7,<x>")
+    'gce:<wbr>q=0.7,<wbr>&lt;x&gt;'
+    """
+    return re.sub(r"([,:+/_])", r"\1<wbr>", escape(text))
+
+
+def legend(entries: Sequence[tuple[int, str]]) -> str:
+    """A legend of buttons that show and hide lines. The entries are pairs of a series and its title."""
+    buttons = "".join(
+        f'<button type="button" aria-pressed="true" data-toggle="{series}"><svg viewBox="0 0 22 8" aria-hidden="true" '
+        f'class="{colour(series)}"><path class="line" d="M1 4H21"/></svg><span>{breakable(title)}</span></button>'
+        for series, title in entries
+    )
+    return f'<div class="legend" role="group" aria-label="Lines to show">{buttons}</div>'

@@ -1,0 +1,157 @@
+"""An estimate of how long a sweep takes. A few steps of each model are timed on this machine before it starts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from symloss.data.augment import fit
+from symloss.data.dataset import DataSet, ImageFiles
+from symloss.data.images import NotAnImage, picture
+from symloss.experiments.work import Work
+from symloss.training.results import EpochRow
+from symloss.training.run import train
+from symloss.training.settings import Settings
+from symloss.training.task import build_loss, build_model, build_optimizer, open_data_of
+
+STEPS = 3
+"""The number of steps that are timed."""
+PIXELS = 128 * 3 * 32 * 32
+"""The most numbers in a batch that is timed. The cost of a larger batch is extrapolated."""
+SHORT = 60.0
+"""Runs that seem to take less than this many seconds are timed by whole epochs."""
+WRITING = 0.01
+"""The least time to write a checkpoint, in seconds."""
+DECODED = 8
+"""The number of image files that are decoded to see how long it takes."""
+FORWARD = 1 / 3
+"""The cost of an evaluation as a share of the cost of a training step, for the same examples."""
+
+
+def expected_seconds(works: Iterable[Work], threads: int, root: Path | None) -> dict[str, float]:
+    """The expected seconds of each piece of work, by its name. If a similar run is finished, its time is taken.
+
+    Args:
+        works: runs to train, and finished runs.
+        threads: the number of threads of each process.
+        root: the folder of data sets.
+    """
+    works = list(works)
+    before = _before(works)
+    measured: dict[Settings, float] = {}
+    seconds = {}
+    for work in works:
+        alike = _alike(work.settings)
+        if alike not in before and alike not in measured:
+            measured[alike] = _measure(alike, threads, root)
+        seconds[work.name] = before.get(alike, measured.get(alike, 0.0))
+    return seconds
+
+
+def quick_estimates(every: Iterable[Settings], data: DataSet) -> list[float]:
+    """The expected seconds of runs on data that is open. A few steps of each model are timed: a second at most.
+
+    Args:
+        every: the settings of the runs. Models must be built in, as code of the user's is run by its run alone.
+        data: the data set of all of them.
+    """
+    measured: dict[Settings, float] = {}
+    seconds = []
+    for settings in every:
+        alike = _alike(settings)
+        if alike not in measured:
+            measured[alike] = settings.epochs * (_epoch_seconds(alike, data) + WRITING)
+        seconds.append(measured[alike])
+    # Image files are decoded once for all runs, if their pixels fit into memory.
+    return [seconds[0] + _decoding_seconds(data) * len(data.train), *seconds[1:]] if seconds else []
+
+
+def _decoding_seconds(data: DataSet) -> float:
+    """Seconds to decode an image file. In later epochs its pixels are in memory, unless they are too many."""
+    if not isinstance(data.train.inputs, ImageFiles):
+        return 0.0
+    paths = data.train.inputs.paths
+    started = time.perf_counter()
+    for path in paths[:: max(1, len(paths) // DECODED)][:DECODED]:
+        with contextlib.suppress(NotAnImage):  # the run says so
+            fit(picture(path), data.input_shape[1])
+    return (time.perf_counter() - started) / min(DECODED, len(paths))
+
+
+def _alike(settings: Settings) -> Settings:
+    """The settings with defaults for all that hardly change the cost, such as the loss."""
+    usual = Settings()
+    return dataclasses.replace(
+        settings, noise="clean", counts=usual.counts, loss="ce", scores="loss", penalty=0.0, seed=0, noise_seed=None,
+        lr=usual.lr, weight_decay=0.0, momentum=usual.momentum, clip=5.0,
+    )  # fmt: skip
+
+
+def _before(works: list[Work]) -> dict[Settings, float]:
+    times: dict[Settings, list[float]] = {}
+    for work in works:
+        result = work.result()
+        if result is not None:
+            times.setdefault(_alike(work.settings), []).append(result.seconds)
+    return {alike: sum(seconds) / len(seconds) for alike, seconds in times.items()}
+
+
+def _measure(settings: Settings, threads: int, root: Path | None) -> float:
+    data = open_data_of(settings, root)
+    usual = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        seconds = settings.epochs * _epoch_seconds(settings, data)
+        if seconds < SHORT:  # in a short run the steps are the smaller part of the time
+            with contextlib.suppress(OSError):  # the sweep itself reports a full disk
+                seconds = settings.epochs * _tried_epoch_seconds(settings, root, data)
+        return seconds
+    finally:
+        torch.set_num_threads(usual)
+
+
+def _epoch_seconds(settings: Settings, data: DataSet) -> float:
+    examples = settings.subset or len(data.train)
+    held = round(settings.validation * examples)
+    looked_at = held + (0 if data.test is None else len(data.test))
+    steps = math.ceil((examples - held) / settings.batch)
+    return _step_seconds(settings, data) * (steps + FORWARD * looked_at / settings.batch)
+
+
+def _tried_epoch_seconds(settings: Settings, root: Path | None, data: DataSet) -> float:
+    """Seconds of the second epoch of a real run, which writes all files."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows: list[EpochRow] = []
+        short = dataclasses.replace(settings, epochs=2)
+        train(short, folder, root=root, accelerator="cpu", data=data, on_epoch=rows.append)
+    return (rows[1].seconds or 0.0) - (rows[0].seconds or 0.0) + WRITING
+
+
+def _step_seconds(settings: Settings, data: DataSet) -> float:
+    """Seconds of the fastest of a few steps on random inputs."""
+    shape, classes = data.input_shape, len(data.classes)
+    batch = max(2, min(settings.batch, PIXELS // math.prod(shape)))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    random = torch.Generator().manual_seed(0)
+    model = build_model(settings, shape, classes).train().to(device)
+    inputs = torch.randn(batch, *shape, generator=random).to(device)
+    labels = torch.randint(0, classes, (batch,), generator=random).to(device)
+    loss, optimizer = build_loss(settings).to(device), build_optimizer(settings, model.parameters())
+    seconds = []
+    with torch.random.fork_rng(devices=[]):  # a model may draw random numbers
+        for _ in range(STEPS):
+            started = time.perf_counter()
+            optimizer.zero_grad(set_to_none=True)
+            value = loss(model(inputs), labels)
+            value.backward()
+            optimizer.step()
+            float(value.detach())  # wait for a GPU
+            seconds.append(time.perf_counter() - started)
+    return min(seconds) * settings.batch / batch

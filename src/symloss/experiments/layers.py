@@ -1,0 +1,367 @@
+"""``resolve`` finds every setting of a run in an ordered list of layers. A later layer overrides those before it.
+
+The layers, from the first to the last:
+
+1. the defaults of :class:`Settings`;
+2. the loss itself, with the defaults of its parameters;
+3. the protocol of the data set (protocols.toml);
+4. the published preset of the loss, or one that is borrowed from another data set (presets.toml);
+5. the entry of the protocol for this loss (protocols.toml);
+6. the data and the loss of the request, with the parameters in the text of the loss;
+7. layers of the caller: options of a command, the recipe of a table (tables/), a profile (profiles.toml).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from symloss.data.source import KNOWN
+from symloss.experiments.protocols import FILE as PROTOCOLS_FILE
+from symloss.experiments.protocols import TrainingProtocol, load_protocol, trained_as
+from symloss.losses.presets import FILE as PRESETS_FILE
+from symloss.training.settings import Settings
+
+if TYPE_CHECKING:
+    from symloss.data.dataset import DataSet
+    from symloss.losses.record import Record
+
+GIVEN, DEFAULT, OURS = "as given", "the default", "not published; ours"
+_LOSS_TAKES_SCORES = {"l2": "divided by their norm", None: "as they are"}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values of settings, and where they come from.
+
+    >>> layer = Layer("protocol", {"lr": 0.1, "batch": 128}, "the paper", sources={"batch": "public code"})
+    >>> layer.source_of("lr"), layer.source_of("batch"), layer.source_of("epochs")
+    ('the paper', 'public code', None)
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    """The values by setting, without the loss."""
+    source: str
+    parameters: Mapping[str, Any] | None = None
+    """Parameters and options of the loss. They are merged with those of other layers. None: the layer has none."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The sources of single settings, if they differ. An earlier layer may set the value."""
+    file: str | None = None
+    """The file that holds the values, relative to the package."""
+
+    def sets(self, setting: str) -> bool:
+        """Whether the layer sets a setting, the loss, or a parameter of the loss ("loss.q")."""
+        whole, _, parameter = setting.partition(".")
+        if whole != "loss":
+            return setting in self.values
+        return self.parameters is not None and (not parameter or parameter in self.parameters)
+
+    def source_of(self, setting: str) -> str | None:
+        """The source that the layer names for a setting; None if it names none."""
+        return self.sources.get(setting.partition(".")[0], self.source if self.sets(setting) else None)
+
+
+@dataclass(frozen=True)
+class Overridden:
+    """A value that a later layer replaced."""
+
+    layer: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The settings of a run, with the source of each and all layers."""
+
+    settings: Settings
+    sources: dict[str, str]
+    """Where each setting comes from."""
+    layers: tuple[Layer, ...] = field(repr=False)
+    loss: str
+    """The name of the loss, without parameters."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters and options of the loss. The methods below take these names too.
+
+        >>> resolve_layers("cifar10", "cifar10", "sce:beta=2").parameters
+        {'loss.alpha': 0.1, 'loss.beta': 2}
+        """
+        from symloss.losses.spec import describe  # noqa: PLC0415 (with the losses comes torch)
+
+        return {f"loss.{name}": value for name, value in _parameters(describe(self.loss), self.layers).items()}
+
+    def source_of(self, setting: str) -> str:
+        """Where a setting, or a parameter of the loss, comes from.
+
+        >>> resolved = resolve_layers("cifar10", "cifar10", "sce:beta=2")
+        >>> resolved.source_of("loss.beta"), resolved.source_of("weight_decay")
+        ('as given', 'the paper, table 8')
+        """
+        return self.sources[setting] if setting in self.sources else _source(self.layers, setting)
+
+    def layer_of(self, setting: str) -> Layer:
+        """The layer that sets a setting, or a parameter of the loss.
+
+        >>> resolve_layers("cifar10", "cifar10", "sgce").layer_of("weight_decay").name
+        'protocol cifar10, for sgce'
+        """
+        return self.layers[_setters(self.layers, setting)[-1]]
+
+    def overridden(self, setting: str) -> list[Overridden]:
+        """The values of earlier layers, the last one first.
+
+        >>> [(old.layer, old.value) for old in resolve_layers("cifar10", "cifar10", "sgce").overridden("weight_decay")]
+        [('protocol cifar10', 0.0001), ('defaults', 0.0)]
+        """
+        found = []
+        for at, following in itertools.pairwise(_setters(self.layers, setting)):
+            layer, source = self.layers[at], _source(self.layers[at:following], setting)
+            found.append(Overridden(layer.name, self._value(layer, setting), source))
+        return found[::-1]
+
+    def _value(self, layer: Layer, setting: str) -> Any:
+        from symloss.losses.spec import write  # noqa: PLC0415 (with the losses comes torch)
+
+        whole, _, parameter = setting.partition(".")
+        if whole != "loss":
+            return layer.values[setting]
+        parameters = layer.parameters or {}
+        return parameters[parameter] if parameter else write(self.loss, parameters)
+
+
+def resolve_layers(protocol: str, data: str, loss: str, *added: Layer, source: str = GIVEN) -> Resolved:
+    """Every setting of a run, each with its source.
+
+    Args:
+        protocol: a name of protocols.toml.
+        data: name or path of the data.
+        loss: a loss as text, such as "sgce" or "sgce:q=0.5".
+        added: layers that override all others. The last one wins.
+        source: the source of the data and of the parameters in the text of the loss.
+
+    >>> resolved = resolve_layers("cifar10", "cifar10", "sgce", given_layer({"lr": 0.5}))
+    >>> resolved.settings.loss, resolved.sources["loss"]
+    ('sgce:q=0.8', 'Lemire Paquin 2026, table 5')
+    >>> resolved.settings.lr, resolved.sources["lr"]
+    (0.5, 'as given')
+    """
+    from symloss.losses.spec import (  # noqa: PLC0415
+        describe,
+        parse,
+        write,
+    )
+
+    name, parameters = parse(loss)
+    record, rules = describe(name), load_protocol(protocol)
+    by_preset = "preset" in parameters  # a preset in the text replaces all other parameters
+    layers = (
+        Layer("defaults", _defaults(), DEFAULT),
+        _loss_layer(record, {} if by_preset else _default_parameters(record)),
+        Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=PROTOCOLS_FILE),
+        *([] if by_preset else _preset_layer(record, rules)),
+        *_entry_layer(record, rules, with_parameters=not by_preset),
+        Layer("data and loss", {"data": data}, source, parameters=parameters or None),
+        *added,
+    )
+    values = _joined(layer.values for layer in layers)
+    # The text of the loss holds the chosen parameters, but no defaults. The name of a run depends on this text.
+    values["loss"] = write(record.name, _parameters(record, layers[2:]))
+    settings = Settings(**_plain_scores(record, values))
+    return Resolved(settings, _sources(settings, layers, record), layers, record.name)
+
+
+def given_layer(values: Mapping[str, Any]) -> Layer:
+    """A layer of the caller's values. A value of None is left out."""
+    return Layer("given", {name: value for name, value in values.items() if value is not None}, GIVEN)
+
+
+@functools.cache
+def _defaults() -> Mapping[str, Any]:
+    return {name: value for name, value in Settings().to_dict().items() if name not in ("data", "loss")}
+
+
+def _loss_layer(record: Record, parameters: Mapping[str, Any]) -> Layer:
+    return Layer(f"loss {record.name}", {}, OURS if record.parameters else record.source, parameters)
+
+
+def _preset_layer(record: Record, rules: TrainingProtocol) -> list[Layer]:
+    """The preset of a loss for a data set, or one that is borrowed from another data set. The source says so."""
+    name = next((name for name in (*rules.presets, *rules.borrowed) if name in record.presets), None)
+    if name is None:
+        return []
+    preset = record.presets[name]
+    source = preset.source if name in rules.presets else f"{preset.source}, for {name}"
+    values: dict[str, Any] = {} if preset.penalty is None else {"penalty": preset.penalty}
+    parameters = dict(preset.values)
+    if preset.batch_norm_scores:
+        values["scores"] = "batch-norm"
+        parameters.pop("normalize", None)
+    return [Layer(f"preset of {record.name} for {name}", values, source, parameters, file=PRESETS_FILE)]
+
+
+def _entry_layer(record: Record, rules: TrainingProtocol, *, with_parameters: bool) -> list[Layer]:
+    entry = rules.losses.get(record.name)
+    if entry is None:
+        return []
+    parameters = entry.parameters if with_parameters else None
+    name = f"protocol {rules.name}, for {record.name}"
+    return [Layer(name, entry.values, entry.source, parameters, entry.sources, PROTOCOLS_FILE)]
+
+
+def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    joined: dict[str, Any] = {}
+    for values in every:
+        joined |= values
+    return joined
+
+
+def _parameters(record: Record, layers: Sequence[Layer]) -> dict[str, Any]:
+    joined: dict[str, Any] = {}
+    for layer in layers:
+        joined = record.overridden(joined, layer.parameters or {})
+    return joined
+
+
+def _default_parameters(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in record.defaults.items() if value is not None}
+
+
+def _setters(layers: Sequence[Layer], setting: str) -> list[int]:
+    """The numbers of the layers that set a setting. The value of the last one holds."""
+    return [at for at, layer in enumerate(layers) if layer.sets(setting)]
+
+
+def _source(layers: Sequence[Layer], setting: str) -> str:
+    """The source of a setting: that of the last layer which names one."""
+    return next(source for layer in reversed(layers) if (source := layer.source_of(setting)) is not None)
+
+
+def _sources(settings: Settings, layers: Sequence[Layer], record: Record) -> dict[str, str]:
+    sources = {setting: _source(layers, setting) for setting in settings.to_dict()}
+    if settings.scores == "loss" and layers[_setters(layers, "scores")[-1]].source in (DEFAULT, GIVEN):
+        sources["scores"] = f"the loss, which takes them {_LOSS_TAKES_SCORES[record.normalize]}"
+    return sources
+
+
+def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings with scores="loss" if the loss maps scores in the same way. So equal runs have equal settings."""
+    from symloss.losses.spec import parse  # noqa: PLC0415
+
+    by_itself = values.get("scores") == (record.normalize or "none")
+    return values | {"scores": "loss"} if by_itself and "normalize" not in parse(values["loss"])[1] else values
+
+
+def with_default_parameters(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a loss, with the defaults of the others; as they are for a name that is not in the catalogue.
+
+    >>> with_default_parameters("sgce", {"scale": "ce"})
+    {'q': 0.7, 'scale': 'ce'}
+    """
+    from symloss.losses.spec import describe  # noqa: PLC0415 (with the losses comes torch)
+
+    try:
+        record = describe(name)
+    except (ValueError, TypeError, KeyError):
+        return dict(values)
+    return record.overridden(_default_parameters(record), values)
+
+
+TINY, SMALL = 8, 48
+"""Pixels of a side: below the first, three pools leave nothing of an image; above the second, a network for small
+images costs more than a ResNet-18, which shrinks an image at once."""
+FEW, MANY = 10_000, 100_000
+"""Numbers of training images: below the first a narrow network is enough; from the second on a deep one learns."""
+SIZE_SOURCE = "ours: the shorter side of the median image, at most 224"
+
+
+def resolve(
+    data: str | Path,
+    loss: str,
+    *,
+    root: Path | None = None,
+    skip_bad: bool = False,
+    opened: DataSet | None = None,
+    **given: Any,
+) -> Settings:
+    """Settings for a data set and a loss: what is given, else what the recipes say for the loss, or for all losses.
+
+    Args:
+        data: a known data set by its name, or the path of the user's own. That is opened: its kind decides the
+            protocol, and its content is part of the settings.
+        loss: a loss as text, such as "sgce" or "sgce:q=0.5".
+        root: where known data sets are. Files that are not the publisher's are part of the settings too.
+        skip_bad: leave out files that are no images instead of refusing them.
+        opened: the data set, if it is open already.
+        given: settings by name, see :class:`Settings`; None counts as not given.
+
+    >>> found = resolve("cifar10", "sgce")
+    >>> found.loss, found.model, found.weight_decay
+    ('sgce:q=0.8', 'cnn8', 0.005)
+    """
+    return explain(data, loss, root=root, skip_bad=skip_bad, opened=opened, **given).settings
+
+
+def explain(
+    data: str | Path,
+    loss: str,
+    *,
+    root: Path | None = None,
+    skip_bad: bool = False,
+    opened: DataSet | None = None,
+    **given: Any,
+) -> Resolved:
+    """The settings that :func:`resolve` returns, with the source of each and the layers that they were made of.
+
+    >>> explain("cifar10", "sgce").sources["loss"]
+    'Lemire Paquin 2026, table 5'
+    """
+    from symloss.training.task import COLUMNS, augmentation, fingerprint, open_for_training  # noqa: PLC0415
+
+    data = str(data)
+    columns = {name: given[name] for name in COLUMNS if name in given}
+    size = None if data in KNOWN else given.pop("size", None)
+    users = None
+    if data not in KNOWN:
+        users = opened or open_for_training(data, root, skip_bad=skip_bad, size=size or "fit", **columns)
+    protocol = trained_as(data) if users is None else protocol_for(users, given.get("model"))
+    marks = {"fingerprint": fingerprint(data, users, given.get("noise") or "clean", root)}
+    sizes = [] if users is None or not users.size_is_chosen else [_size_layer(users.size, size is not None)]
+    found = resolve_layers(protocol, data, loss, *sizes, given_layer(given | marks))
+    if users is not None:
+        augmentation(found.settings, users)  # refuses what cannot be done to it, before a run is begun
+    return found
+
+
+def _size_layer(size: int | None, by_user: bool) -> Layer:
+    return Layer("size of images", {"size": size}, GIVEN if by_user else SIZE_SOURCE)
+
+
+def protocol_for(data: DataSet, model: str | None = None) -> str:
+    """The protocol of protocols.toml, and with it the network, that fits data of the user's own.
+
+    - A table: ``table``, an MLP. So are images below 8 pixels.
+    - Images of up to 48 pixels: ``images``, eight layers as for CIFAR-10; ``few-images``, half as wide, below 10,000.
+    - Larger ones: ``photos``, a ResNet-18; ``many-photos``, a ResNet-50, from 100,000 on.
+    - A model with pretrained weights is fine-tuned: ``pretrained``.
+
+    Args:
+        data: the opened data.
+        model: the model that the user named, if any.
+    """
+    from symloss.training.models import has_pretrained_weights  # noqa: PLC0415
+
+    if len(data.input_shape) == 1 or min(data.input_shape[1:]) < TINY:
+        return "table"
+    if model is not None and has_pretrained_weights(model):
+        return "pretrained"
+    count = len(data.train)
+    if max(data.input_shape[1:]) <= SMALL:
+        return "few-images" if count < FEW else "images"
+    return "photos" if count < MANY else "many-photos"

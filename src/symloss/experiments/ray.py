@@ -1,0 +1,149 @@
+"""Work on a Ray cluster.
+
+A sweep has a task for each cell. The folders of runs and data must have one path on all machines. A fit has a task for
+each learner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from symloss.experiments.events import PATIENCE, Event, Events, attempt_patiently
+from symloss.experiments.work import Work
+
+_REFUSAL = b"InvalidAuthToken"
+"""What Ray writes, once a second for twenty seconds, if a cluster refuses a token or its absence."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources of each cell, and how often a cell is retried if its process or machine is lost."""
+
+    cpus: float = 1
+    gpus: float = 0
+    retries: int = 3
+
+
+def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Events:
+    """Train all works on a cluster. The address "auto" is the cluster that this machine belongs to."""
+    with _connected(address) as ray:
+        task = ray.remote(attempt_patiently).options(
+            num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries
+        )
+        pending = {task.remote(work, PATIENCE): work for work in works}
+        for work in pending.values():
+            yield Event("started", work)
+        while pending:
+            done, _ = ray.wait(list(pending), timeout=1.0)
+            for reference in done:
+                event = _event(ray, reference, pending.pop(reference))
+                yield event
+                if event.disk_full:
+                    for other in pending:
+                        ray.cancel(other, force=True)
+                    return
+
+
+@contextlib.contextmanager
+def joblib_on_ray(address: str) -> Iterator[None]:
+    """Whatever joblib spreads over processes inside is spread over a cluster. "auto" is the one of this machine."""
+    import joblib  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    with _connected(address):
+        from ray.util.joblib import register_ray  # noqa: PLC0415
+
+        register_ray()  # type: ignore[no-untyped-call]
+        with joblib.parallel_config("ray"):
+            yield
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """The package ray, connected to a cluster. A connection that was there before stays."""
+    ray = _ray()
+    started_here = not ray.is_initialized()
+    if started_here:
+        _connect(ray, address)
+    try:
+        yield ray
+    finally:
+        if started_here:
+            ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray  # noqa: PLC0415
+    except ImportError:
+        raise ValueError("--ray needs the package ray; pip install 'symloss[ray]'") from None
+    return ray
+
+
+def _connect(ray: Any, address: str) -> None:
+    refusals: list[bytes] = []
+    try:
+        _knock(address)
+        with _held_back(_REFUSAL, refusals):
+            ray.init(address=address, logging_level="error", log_to_driver=False)
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        # The exception of a refused token is that of any failed connection; only standard error tells them apart.
+        if refusals or type(error).__name__ == "AuthenticationError":
+            raise ValueError(
+                f"The Ray cluster at {address!r} requires an authentication token. Set RAY_AUTH_MODE=token, so that "
+                "Ray sends the token in RAY_AUTH_TOKEN or ~/.ray/auth_token; `ray get-auth-token` prints it on the "
+                "head node."
+            ) from None
+        first = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"--ray must be the address of a running cluster, or auto; got {address!r} ({first})"
+        ) from None
+
+
+@contextlib.contextmanager
+def _held_back(word: bytes, lines: list[bytes]) -> Iterator[None]:
+    """Collect lines with a word instead of writing them to standard error, which Ray does below Python's level."""
+    sys.stderr.flush()
+    reading, writing = os.pipe()
+    errors = os.dup(2)
+
+    def pass_on() -> None:
+        with open(reading, "rb") as written:
+            for line in written:
+                if word in line:
+                    lines.append(line)
+                else:
+                    os.write(errors, line)
+        os.close(errors)
+
+    thread = threading.Thread(target=pass_on, daemon=True)
+    thread.start()
+    os.dup2(writing, 2)
+    os.close(writing)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(errors, 2)
+        thread.join(timeout=1)  # it goes on if a process that was started inside still writes
+
+
+def _knock(address: str) -> None:
+    """Check that the address answers. Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def _event(ray: Any, reference: Any, work: Work) -> Event:
+    try:
+        event: Event = ray.get(reference)
+        return event
+    except ray.exceptions.RayError as error:
+        return Event("failed", work, reason=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")

@@ -1,0 +1,148 @@
+"""A transition matrix as a picture: cells with numbers for few classes, a bitmap for many."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+NUMBERS, CELLS = 12, 24
+"""The most classes whose cells show numbers, and the most classes that are drawn cell by cell."""
+SIZE = 30
+"""The width and height of a cell, in pixels."""
+TURNED = 28 + 6.4 * 3
+"""If names need more room than this, the names above the columns are turned by 90 degrees."""
+INK = (58, 124, 196)
+"""The colour of the bitmap. It is visible on a light and on a dark page."""
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Counts over all draws of a noise. ``counts[i, j]`` examples of the true class i have the label j."""
+
+    classes: tuple[str, ...]
+    counts: NDArray[np.int64]
+    draws: int
+
+    @property
+    def rates(self) -> NDArray[np.float64]:
+        """The share of each label in each true class, shape (C, C). A class without examples has a row of zeros."""
+        return np.asarray(self.counts / np.maximum(self.counts.sum(1), 1)[:, None])
+
+    @property
+    def rate(self) -> float:
+        """The share of all labels that are wrong."""
+        return 1 - float(np.trace(self.counts)) / max(int(self.counts.sum()), 1)
+
+    def largest(self, most: int) -> list[tuple[str, str, float]]:
+        """The most frequent wrong labels: true class, label and rate."""
+        rates = self.rates.copy()
+        np.fill_diagonal(rates, 0)
+        order = np.argsort(-rates, axis=None, kind="stable")[:most]
+        pairs = [divmod(int(index), len(self.classes)) for index in order]
+        return [(self.classes[i], self.classes[j], float(rates[i, j])) for i, j in pairs if rates[i, j] > 0]
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a heat map is of: the title of its rows, of its columns, and of all, and what its labels are said to be."""
+
+    rows: str
+    columns: str
+    title: str
+    verdict: str
+
+
+NOISE = Words("true class", "label", "Transition matrix", "are wrong")
+
+
+def heat_map(transitions: Transitions, words: Words = NOISE) -> str:
+    """A heat map as HTML. Rows are true classes, columns are labels, unless other words say otherwise.
+
+    The shade is the square root of the rate, so that small rates are visible too.
+    """
+    return _cells(transitions, words) if len(transitions.classes) <= CELLS else _bitmap(transitions, words)
+
+
+def _cells(transitions: Transitions, words: Words) -> str:
+    count = len(transitions.classes)
+    edge = _edge(transitions)
+    size = edge + count * SIZE + 2
+    middle = edge + count * SIZE / 2
+    parts = [
+        f'<svg class="heat" viewBox="0 0 {size} {size}" style="max-width:{1.4 * size:.0f}px" role="img" '
+        f'aria-label="{escape(_description(transitions, words))}">'
+        f'<text x="{middle}" y="11" class="mid axis">{escape(words.columns)}</text>'
+        f'<text transform="translate(11 {middle}) rotate(-90)" class="mid axis">{escape(words.rows)}</text>'
+    ]
+    for i, name in enumerate(transitions.classes):
+        parts += _names(name, edge, edge + i * SIZE + SIZE / 2, turned=edge > TURNED)
+    rates = transitions.rates
+    parts += [_cell(transitions, i, j, float(rates[i, j]), edge) for i in range(count) for j in range(count)]
+    return "".join(parts) + "</svg>"
+
+
+def _edge(transitions: Transitions) -> int:
+    """The room for the names of the classes and the title of the axis, in pixels."""
+    return 28 + round(6.4 * max(len(_shortened(name)) for name in transitions.classes))
+
+
+def _names(name: str, edge: int, middle: float, turned: bool) -> list[str]:
+    """The name of a class beside its row and above its column."""
+    shown = f"<title>{escape(name)}</title>{escape(_shortened(name))}"
+    row = f'<text x="{edge - 6}" y="{middle + 4:g}" class="end">{shown}</text>'
+    if turned:
+        return [row, f'<text transform="translate({middle + 4:g} {edge - 6}) rotate(-90)">{shown}</text>']
+    return [row, f'<text x="{middle:g}" y="{edge - 6}" class="mid">{shown}</text>']
+
+
+def _cell(transitions: Transitions, i: int, j: int, rate: float, edge: int) -> str:
+    x, y = edge + j * SIZE, edge + i * SIZE
+    shade = rate**0.5
+    classes, counts = transitions.classes, transitions.counts
+    description = f"{classes[i]} → {classes[j]}: {100 * rate:.1f} % ({counts[i, j]} of {counts[i].sum()})"
+    number = f"{100 * rate:.0f}"
+    shown = len(classes) <= NUMBERS and number != "0"
+    center = f'x="{x + SIZE / 2:g}" y="{y + SIZE / 2 + 4:g}"'
+    text = f'<text {center} class="mid{" on" if shade > 0.7 else ""}">{number}</text>' if shown else ""
+    square = f'x="{x + 1}" y="{y + 1}" width="{SIZE - 2}" height="{SIZE - 2}" rx="3"'
+    rects = f'<rect class="under" {square}/><rect {square} fill-opacity="{shade:.2f}"/>'
+    return f'<g data-row="{i}" data-column="{j}">{rects}{text}<title>{escape(description)}</title></g>'
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= 11 else name[:10] + "…"
+
+
+def _description(transitions: Transitions, words: Words) -> str:
+    count, percent = len(transitions.classes), 100 * transitions.rate
+    return f"{words.title} of {count} classes: {percent:.1f} % of the labels {words.verdict}"
+
+
+def _bitmap(transitions: Transitions, words: Words) -> str:
+    alpha = np.rint(255 * np.sqrt(transitions.rates)).astype(np.uint8)
+    pixels = np.concatenate(
+        [np.broadcast_to(np.array(INK, dtype=np.uint8), (*alpha.shape, 3)), alpha[..., None]], axis=-1
+    )
+    picture = base64.b64encode(_png(pixels)).decode()
+    alt = escape(_description(transitions, words))
+    return f'<img class="heat pixels" alt="{alt}" src="data:image/png;base64,{picture}">'
+
+
+def _png(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
+    """A PNG file of pixels (height, width, 4): red, green, blue and alpha."""
+    height, width = pixels.shape[:2]
+    lines = b"".join(b"\x00" + line.tobytes() for line in pixels)
+    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines, 9)) + _chunk(b"IEND", b"")
+    )
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

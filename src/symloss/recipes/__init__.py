@@ -1,1 +1,0 @@
-"""Recipes: the default of every hyper-parameter, with its source."""

@@ -1,0 +1,127 @@
+"""The folder of a fit: written whole, with a digest of every file, and checked before it is read. Without torch."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import warnings
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from symloss import checks
+from symloss.noise.manifest import read_document, with_checksum, write_document
+from symloss.training.run_folder import COLUMNS, FIT, RunFolder, no_run
+from symloss.writing import repair_folder, write_whole_folder
+
+RESULT = "fit.json"
+WORK = "unfinished"
+"""The folder, inside that of the fit, for what was found so far. The same command goes on with it after a kill."""
+FORMAT = 2
+
+
+def is_saved_fit(folder: Path | str) -> bool:
+    """Whether a folder holds a fit."""
+    repair_folder(folder)
+    return (Path(folder) / FIT).is_file()
+
+
+def holds_fit(folder: Path) -> bool:
+    """Whether a folder holds a fit, or else a run. Raise FileNotFoundError if it holds neither."""
+    if is_saved_fit(folder):
+        return True
+    if RunFolder(folder).settings() is None:
+        raise FileNotFoundError(no_run(folder))
+    return False
+
+
+def refuse_other_folder(folder: Path) -> None:
+    """Raise ValueError unless a fit may be written to a folder: a new or empty one, or that of another fit."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out must be a folder; got the file {str(folder)!r}")
+    if Path.cwd().is_relative_to(folder.resolve()):  # it is replaced as a whole, and would vanish below the user's feet
+        raise ValueError(f"--out must not be the current folder, or one above it; got {str(folder)!r}")
+    held = [entry.name for entry in folder.iterdir() if entry.name != WORK] if folder.is_dir() else []
+    if held and not is_saved_fit(folder):
+        raise ValueError(
+            f"--out must be a new or empty folder, or that of another fit; got {str(folder)!r}, which holds "
+            f"{checks.brief(sorted(held)[0])}"
+        )
+
+
+@contextlib.contextmanager
+def replaced_fit(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder, which takes the place of a fit when the block ends. A user's own files stay."""
+    repair_folder(folder)
+    former: Collection[str] = ()
+    with contextlib.suppress(ValueError, OSError):  # files of a damaged or older fit are carried over like notes
+        former = _document(folder)["files"]
+    with write_whole_folder(folder, drop=(*former, FIT, WORK)) as new:
+        yield new
+
+
+def finish_fit(folder: Path, **parts: Any) -> None:
+    """Write the document that makes a folder a fit, with the digests of all files in it.
+
+    Args:
+        folder: with all other files.
+        parts: ``versions``, ``settings`` and ``model``, for JSON.
+    """
+    files = {file.name: _digest(file) for file in sorted(folder.iterdir())}
+    document = json.loads(json.dumps({"format": FORMAT, **parts, "files": files}))
+    write_document(folder / FIT, with_checksum(document))
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def open_fit(folder: Path, needed: Collection[str]) -> dict[str, Any]:
+    """The document of a fit, after a look at every file.
+
+    Args:
+        folder: of the fit.
+        needed: files that are about to be read: damage to them is an error, and to others a warning.
+    """
+    repair_folder(folder)
+    document = _document(folder)
+    for name, digest in document["files"].items():
+        file = folder / name
+        state = "is missing" if not file.is_file() else "has changed" if _digest(file) != digest else None
+        if state is None:
+            continue
+        if name in needed:
+            raise ValueError(f"{folder} is damaged: {name} {state} since the fit; fit again, or put the file back")
+        warnings.warn(f"{file} {state} since the fit", stacklevel=2)
+    missing = [name for name in needed if name != COLUMNS and name not in document["files"]]
+    if missing:
+        raise ValueError(f"{folder} is damaged: {FIT} must list {missing[0]}; fit again")
+    return document
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    path = folder / FIT
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise ValueError(f"{folder} is damaged: {FIT} must be JSON; fit again") from None
+    version = found.get("format") if isinstance(found, dict) else None
+    if version != FORMAT:
+        raise ValueError(
+            f"{folder} must hold a model of format {FORMAT}; got format {checks.brief(version)}, of another version of "
+            "symloss: fit again"
+        )
+    document = read_document(path, ("format", "versions", "settings", "model", "files"))
+    files = document["files"]
+    if not isinstance(files, dict) or not all(Path(name).name == name for name in files):
+        raise ValueError(f"{folder} is damaged: {FIT} must list the files of the folder; fit again")
+    return document
+
+
+def finished_fit(folder: Path, needed: Collection[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of a fit, and its result. Damage to one of the files ``needed`` is an error."""
+    settings = open_fit(folder, (RESULT, *needed))["settings"]
+    result = RunFolder(folder).read(RESULT)
+    assert result is not None  # open_fit has seen it
+    return settings, result

@@ -1,0 +1,170 @@
+"""Reading runs back from their folders. Every file is checked before it is used."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symloss import checks
+from symloss.noise.manifest import MANIFEST_FILE
+from symloss.training.kept_results import SUFFIX, read_kept
+from symloss.training.results import EpochRow, Result
+from symloss.training.run_folder import DATA, FAILURE, SETTINGS, RunFolder
+from symloss.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, as its folder holds it.
+
+    Args:
+        folder: the folder of the run.
+        name: the path of that folder, relative to the one that was read.
+        settings: of the run.
+        outcome: the result; None if the run is not finished.
+        failure: why a sweep gave the run up; None if it did not.
+    """
+
+    folder: Path
+    name: str
+    settings: Settings
+    outcome: Result | None
+    failure: str | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has a result."""
+        return self.outcome is not None
+
+    @property
+    def result(self) -> Result:
+        """The result of a run that is known to be finished."""
+        assert self.outcome is not None, self.name
+        return self.outcome
+
+    def accuracy(self, evaluated_on: str | None) -> float | None:
+        """The accuracy in the last epoch on the test set, or that on another data set; None if there is none yet."""
+        return self.result.last.test_accuracy if evaluated_on is None else self.evaluation(evaluated_on)
+
+    @functools.cached_property
+    def epochs(self) -> list[EpochRow]:
+        """The metrics of every epoch that was written down."""
+        return RunFolder(self.folder).metrics()
+
+    @functools.cached_property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes; none where they were not written down."""
+        names = (RunFolder(self.folder).read(DATA) or {}).get("classes", [])
+        if not isinstance(names, list):
+            raise ValueError(f"{self.folder / DATA} must hold a list of classes; got {checks.brief(names)}")
+        return tuple(str(name) for name in names)
+
+    @functools.cached_property
+    def noise(self) -> tuple[str, NDArray[np.int64]] | None:
+        """The checksum of the noisy labels, and the number of labels of each true class (row) that became each class.
+
+        None where the run has no manifest of its noise.
+        """
+        document = RunFolder(self.folder).read(MANIFEST_FILE)
+        if document is None:
+            return None
+        try:
+            counts = np.array(document["transitions"], dtype=np.int64)
+            draw = str(document["noisy_sha256"])
+        except (KeyError, ValueError, TypeError, OverflowError):
+            counts, draw = np.zeros(0, dtype=np.int64), ""
+        if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or not counts.size or counts.min() < 0:
+            raise ValueError(
+                f"{self.folder / MANIFEST_FILE} must hold a square table of transitions; got another document"
+            )
+        return draw, counts
+
+    def evaluation(self, data: str) -> float | None:
+        """The accuracy on another data set; None if the model was not tested on it yet."""
+        return RunFolder(self.folder).evaluation(data)
+
+    @property
+    def progress(self) -> str:
+        """How far a run without a result came, or "failed: ..." with the reason."""
+        if self.failure is not None:
+            return f"failed: {self.failure}"
+        return f"unfinished: {max((row.epoch for row in self.epochs), default=0)} of {self.settings.epochs} epochs"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Every run below a folder.
+
+    Args:
+        folder: the folder that was read.
+        finished: the runs with a result.
+        unfinished: the runs without one, whether they failed or were cut off.
+        repeated: runs with the settings of another run, each with that other run. They do not count a second time.
+    """
+
+    folder: Path
+    finished: tuple[Run, ...]
+    unfinished: tuple[Run, ...]
+    repeated: tuple[tuple[Run, Run], ...]
+
+
+def read_runs(folder: Path | str) -> Runs:
+    """Every run below a folder, or in it, or every result in a file of kept results (``.jsonl``).
+
+    A damaged run, or one of a newer version, is refused in one sentence.
+    """
+    folder = Path(folder)
+    if folder.is_file() and folder.suffix == SUFFIX:
+        runs = [_kept_run(result, folder) for result in read_kept(folder).values()]
+    elif folder.is_dir():
+        runs = [read_run(path, folder) for path in _folders(folder)]
+    else:
+        raise FileNotFoundError(
+            f"RUNS must be a folder of runs, or a file of results that ends in {SUFFIX}; got {str(folder)!r}, "
+            "which is neither"
+        )
+    if not runs:
+        raise FileNotFoundError(f"RUNS must hold a run; got {str(folder)!r} without any run in it")
+    # A finished run stands for all with its settings.
+    first: dict[str, Run] = {}
+    repeated = []
+    for run in sorted(runs, key=lambda run: not run.finished):
+        if run.settings.key in first:
+            repeated.append((run, first[run.settings.key]))
+        else:
+            first[run.settings.key] = run
+    once = sorted(first.values(), key=lambda run: run.name)
+    finished = tuple(run for run in once if run.finished)
+    return Runs(folder, finished, tuple(run for run in once if not run.finished), tuple(repeated))
+
+
+def _kept_run(result: Result, file: Path) -> Run:
+    """A run of which only the result is left. Nobody makes a folder of its name, so that it has no curves."""
+    from symloss.training.folder_names import folder_name  # noqa: PLC0415 (it knows losses, and with them comes torch)
+
+    try:
+        name = folder_name(result.settings)
+    except ValueError as error:
+        raise ValueError(f"{file} holds a result whose loss cannot be read; {error}") from None
+    return Run(file.with_name(f"{file.name}.folders") / name, name, result.settings, result, None)
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(Path(path) for path, _, files in os.walk(folder) if SETTINGS in files)
+
+
+def read_run(folder: Path, root: Path | None = None) -> Run:
+    """The run in a folder. Its name is the folder's path relative to ``root``, or the last part of it."""
+    files = RunFolder(folder)
+    settings = files.settings()
+    if settings is None:
+        raise ValueError(f"{folder / SETTINGS} must be there; it was removed while the runs were read")
+    failure = files.read(FAILURE)
+    reason = None if failure is None else str(failure.get("error", "for an unknown reason"))
+    name = folder.name if root is None or folder == root else folder.relative_to(root).as_posix()
+    return Run(folder, name, settings, files.result(), reason)

@@ -1,0 +1,322 @@
+"""The folder of a run: settings, noise, metrics of every epoch, checkpoints, result.
+
+Every file is written wholly or not at all. The content of checkpoints is the business of ``symloss.training``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from symloss import checks
+from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
+from symloss.training.results import EpochRow, Result, checked_share
+from symloss.training.settings import Settings
+from symloss.writing import clear_write_errors, take_lock, unfinished, write_whole
+
+SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
+FIT = "model.json"
+"""What makes a folder that of a fit, see :mod:`symloss.training.fit_files`."""
+COLUMNS = "columns.json"
+"""How the columns of a table became features. symloss.data.table_encoder knows its content."""
+RESULT, FAILURE, LOCK, CALIBRATION = "result.json", "failure.json", "lock", "calibration.json"
+FORMAT = 1
+"""The version of the folder's layout. It grows when an older symloss could misread a folder of a newer one."""
+CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
+BEFORE_AN_EPOCH = (SETTINGS, DATA, COLUMNS, MANIFEST_FILE, LABELS_FILE, METRICS, FAILURE, BEST, LOCK)
+"""Files of a run that has no checkpoint yet. The lock is removed last."""
+GONE = (0, 0)
+"""The device and inode of a file that does not exist."""
+
+
+class Busy(ValueError):  # noqa: N818
+    """Another process trains this run, or may do so."""
+
+
+@dataclass(frozen=True)
+class DataDescription:
+    """What ``data.json`` keeps of a run's data: all that is needed to predict on other data, and what was done to it.
+
+    Args:
+        name: the name or the path of the data.
+        classes: the names of the classes.
+        input_shape: the shape of one input.
+        size: the pixels on each side to which images in files are brought; None for other data.
+        columns: the names of the features of a table.
+        mean: of each channel or feature, for scaling.
+        std: the standard deviations, as many.
+        augmentation: the random changes of training images.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    size: int | None
+    columns: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augmentation: tuple[str, ...] = ()
+
+
+_LISTS: dict[str, Any] = {
+    "classes": str,
+    "input_shape": int,
+    "columns": str,
+    "mean": (int, float),
+    "std": (int, float),
+    "augmentation": str,
+}
+"""Lists in ``data.json``, and what each is a list of. The last may be missing: no prediction needs it."""
+
+
+class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: the folder. It need not exist before ``start``.
+    """
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self._lock: tuple[int, int] | None = None
+        """The lock file that we hold: device and inode. Processes that we start know it too."""
+        self._made: list[Path] = []
+
+    def start(self, settings: Settings) -> None:
+        """Make the folder, or refuse one that belongs to another run, or to a fit."""
+        if (self.path / FIT).exists():
+            raise ValueError(f"{self.path} holds a model of `symloss fit`; train into another folder")
+        self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        with clear_write_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        if self.settings() is None:
+            with self.alone():  # two may start the same run at the same moment
+                if self.settings() is None:
+                    self.write(SETTINGS, {"format": FORMAT} | settings.to_dict())
+        written = self.settings()
+        assert written is not None
+        if written != settings:
+            ours, theirs = settings.to_dict(), written.to_dict()
+            other = ", ".join(sorted(name for name in ours if theirs[name] != ours[name]))
+            raise ValueError(
+                f"{self.path} holds a run with other settings ({other}); choose another folder, or remove it"
+            )
+
+    def settings(self) -> Settings | None:
+        """The settings that the run was started with; None if there is no run."""
+        document = self.read(SETTINGS)
+        if document is None:
+            return None
+        version = document.pop("format", 0)
+        if not isinstance(version, int):
+            raise ValueError(f"{self.path / SETTINGS} must hold its format as a number; got {checks.brief(version)}")
+        if version > FORMAT:
+            raise ValueError(
+                f"{self.path} was written by a newer version of symloss (format {version}, this one "
+                f"knows {FORMAT}); update symloss, or choose another folder"
+            )
+        try:
+            return Settings.from_dict(document)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.path / SETTINGS} holds no settings of a run; {error}") from None
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Only one process at a time; the lock goes with the process, however that ends.
+
+        Whoever removes the lock file lets another process in. The one that was there stops before its next write.
+        """
+        lock = take_lock(self.path / LOCK)
+        if lock is None:
+            raise Busy(f"{self.path} is being trained by another process; wait for it, or stop it")
+        try:
+            self._lock = _identity(self.path / LOCK)
+            self.require_lock()  # it may have gone just after we locked it
+            yield
+        finally:
+            self._lock = None
+            lock.release()
+
+    def require_lock(self) -> None:
+        """Where the run is ours alone, refuse to write once it is so no more."""
+        if self._lock is None:
+            return
+        if _identity(self.path / LOCK) == self._lock != GONE:
+            return
+        raise Busy(
+            f"{self.path / LOCK} was removed while the run was trained, so another process may train it now; nothing "
+            "more is written, and the same command goes on after the last epoch that was finished"
+        )
+
+    def has_checkpoint(self) -> bool:
+        """Whether the run has finished an epoch."""
+        return any((self.path / name).exists() for name in (CHECKPOINT, PREVIOUS))
+
+    def forget(self) -> None:
+        """Remove a run that never came to its first checkpoint; what others put into the folder stays."""
+        if self.has_checkpoint():
+            return
+        for name in BEFORE_AN_EPOCH:
+            (self.path / name).unlink(missing_ok=True)
+            unfinished(self.path / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
+
+    def result(self) -> Result | None:
+        """The result of the run; None while it is not finished."""
+        document = self.read(RESULT)
+        return None if document is None else Result.from_json(document, self.path / RESULT)
+
+    def data(self) -> DataDescription | None:
+        """What the run trained on, checked: the folder may be somebody else's. None if it was not written yet."""
+        document = self.read(DATA, needs=(*(name for name in _LISTS if name != "augmentation"), "size"))
+        if document is None:
+            return None
+        lists = {name: document.get(name, []) for name in _LISTS}
+        for name, values in lists.items():
+            if not isinstance(values, list) or not all(isinstance(each, _LISTS[name]) for each in values):
+                wanted = f"a list of {'texts' if _LISTS[name] is str else 'numbers'}"
+                raise ValueError(f"{self.path / DATA} must hold {name} as {wanted}; got {checks.brief(values)}")
+        size = document["size"]
+        if not isinstance(size, (int, NoneType)):
+            raise ValueError(f"{self.path / DATA} must hold size as a number or nothing; got {checks.brief(size)}")
+        name = str(document.get("name", ""))
+        return DataDescription(name=name, size=size, **{key: tuple(values) for key, values in lists.items()})
+
+    def evaluation(self, data: str) -> float | None:
+        """The accuracy on another data set; None if the model was not tested on it yet."""
+        name = evaluation_file(data)
+        document = self.read(name)
+        return None if document is None else checked_share(self.path / name, "accuracy", document.get("accuracy"))
+
+    def temperature(self, which: str, epoch: int) -> float | None:
+        """What scores are divided by to get probabilities of the true classes; None if it was not fitted.
+
+        Args:
+            which: "best" or "last".
+            epoch: of the weights. The temperature of another epoch does not fit them.
+        """
+        kept = (self.read(CALIBRATION) or {}).get(which)
+        if not isinstance(kept, dict) or kept.get("epoch") != epoch:
+            return None
+        name = f"the temperature of the {which} epoch in {self.path / CALIBRATION}"
+        return checks.number(name, kept.get("temperature"), "(0, inf)")
+
+    def read(self, name: str, needs: Iterable[str] = ()) -> dict[str, Any] | None:
+        """The JSON object in a file; None if there is no such file, or the path of the run is no folder."""
+        try:
+            document = json.loads((self.path / name).read_text())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{self.path / name} must hold JSON; {error}") from None
+        if not isinstance(document, dict):
+            raise ValueError(f"{self.path / name} must hold a JSON object; got {checks.brief(document)}")
+        for key in needs:
+            if key not in document:
+                raise ValueError(
+                    f"{self.path / name} is damaged: it must hold {key!r}; got {checks.brief(sorted(document))}"
+                )
+        return document
+
+    def write(self, name: str, data: dict[str, Any]) -> None:
+        """Write a JSON file, wholly or not at all."""
+        self.require_lock()
+        write_whole(self.path / name, (json.dumps(data, indent=2) + "\n").encode())
+
+    def append_metrics(self, row: EpochRow) -> None:
+        """Write the metrics of an epoch, down to the disk.
+
+        A checkpoint is written after its row, so no power cut leaves a checkpoint without it.
+        """
+        self.require_lock()
+        with clear_write_errors(self.path / METRICS), open(self.path / METRICS, "a") as file:
+            file.write(_line(row))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def metrics(self) -> list[EpochRow]:
+        """The metrics of every epoch. A last line that a kill cut off does not count."""
+        return [row for row, _ in self._metric_lines()]
+
+    def _metric_lines(self) -> list[tuple[EpochRow, str]]:
+        """Each epoch, and its line as it was written."""
+        path = self.path / METRICS
+        try:
+            lines = path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        rows = [_row(line) for line in lines]
+        for number, (line, row) in enumerate(zip(lines[:-1], rows, strict=False), 1):
+            if row is None:
+                content = checks.brief(line.decode(errors="replace"))
+                raise ValueError(
+                    f"{path} is damaged: line {number} must hold the metrics of an epoch, as JSON; got {content} "
+                    "(without that line, or the file, the run goes on)"
+                )
+        return [(row, line.decode() + "\n") for row, line in zip(rows, lines, strict=True) if row is not None]
+
+    def cut_metrics(self, epochs: int, last: EpochRow | None = None) -> None:
+        """Remove what was written after a checkpoint, and warn of epochs that are missing before it.
+
+        Args:
+            epochs: the epoch of the checkpoint.
+            last: the row of that epoch, where the checkpoint holds it.
+        """
+        lines = {row.epoch: line for row, line in self._metric_lines() if row.epoch <= epochs}
+        if last is not None:
+            lines[epochs] = _line(last)
+        lost = [epoch for epoch in range(1, epochs + 1) if epoch not in lines]
+        if lost:
+            warnings.warn(
+                f"{self.path / METRICS} has lost {len(lost)} of the {epochs} epochs before the checkpoint, the first "
+                f"of them epoch {lost[0]}; the run goes on without their metrics",
+                stacklevel=2,
+            )
+        self.require_lock()
+        write_whole(self.path / METRICS, "".join(lines[epoch] for epoch in sorted(lines)).encode())
+
+
+def no_run(path: Path | str) -> str:
+    """The message for a path where a run was expected.
+
+    >>> no_run("x")
+    "No run found in 'x', which does not exist. Expected the folder of a finished `symloss train` or `symloss fit`."
+    """
+    path = Path(path)
+    cause = "" if path.is_dir() else ", which is a file" if path.exists() else ", which does not exist"
+    return f"No run found in {str(path)!r}{cause}. Expected the folder of a finished `symloss train` or `symloss fit`."
+
+
+def evaluation_file(data: str) -> str:
+    """The file, in a run's folder, with the accuracy on another data set."""
+    return f"evaluation-{data}.json"
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """The device and inode of a file."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return GONE
+    return status.st_dev, status.st_ino
+
+
+def _line(row: EpochRow) -> str:
+    return json.dumps(row.to_json()) + "\n"
+
+
+def _row(line: bytes) -> EpochRow | None:
+    """The metrics of an epoch; None if the line holds something else."""
+    try:
+        return EpochRow.from_json(json.loads(line))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,202 @@
+"""The planner: its cells are the tables', each with every setting and its source."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import pathlib
+import re
+
+import pytest
+from refusals import refused
+from typer.testing import CliRunner
+
+from symloss.cli import app
+from symloss.experiments import find_cell, list_tables, load_table, plan
+from symloss.experiments.cells import cells_matching
+from symloss.experiments.profiles import changes, profiles
+
+
+@pytest.mark.parametrize(
+    ("table", "cells"),
+    [("table1", 2 * 10 * 7), ("table2", 6 * 6), ("table3", 8 * 2), ("table4", 6 * 7), ("digits", 10 * 7)],
+)
+def test_the_cells_are_those_of_the_tables(table, cells):
+    found = plan(table, seeds=1)
+    assert len(found) == len({cell.name for cell in found}) == cells
+    if table != "digits":
+        assert all(cell.published is not None for cell in found)
+    assert len(plan(table)) == cells * load_table(table).seeds
+
+
+def test_the_docs_and_the_command_agree_on_the_number_of_runs():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "laboratory.md"
+    rows = re.findall(r"^\| `(\S+)` \|.*\| ([\dx ]+) \| (\d+) \|$", page.read_text(), re.MULTILINE)
+    said = {name: (math.prod(map(int, cells.split("x"))), int(runs)) for name, cells, runs in rows}
+    listed = json.loads(CliRunner().invoke(app, ["recipe", "--json"]).stdout)
+    assert said == {row["table"]: (row["cells"], row["runs"]) for row in listed}
+    assert said["table3"] == (16, 8)
+
+
+def test_the_ablation_compares_both_normalisations_under_both_schedules():
+    found = plan("ablation", losses=["sgce-l2", "sgce-bn"], noise=["sym:0.8"], seeds=1)
+    assert [(cell.settings.schedule, cell.settings.scores) for cell in found] == [
+        ("cosine", "loss"), ("cosine", "batch-norm"), ("step:190,0.1", "loss"), ("step:190,0.1", "batch-norm"),
+    ]  # fmt: skip
+
+
+def test_cells_that_are_the_same_run_share_it():
+    """The ablation repeats cells of tables 1 and 4; nobody wants to train them twice."""
+    for one, other in (
+        ("table1/cifar100/sgce/sym:0.8", "ablation/cifar100-cosine/sgce-l2/sym:0.8"),
+        ("table4/cifar100/sgce/sym:0.8", "ablation/cifar100-step/sgce-bn/sym:0.8"),
+        ("table4/cifar100/unhinged/clean", "ablation/cifar100-step/unhinged-l2/clean"),
+        ("table3/webvision-mini/ce/clean", "table3/webvision-mini-imagenet/ce/clean"),
+    ):
+        assert find_cell(one).settings == find_cell(other).settings
+        names = {cell.name for cell in cells_matching(find_cell(one).settings)}
+        assert {one, other} <= names
+    assert find_cell("table3/webvision-mini/ce/clean").evaluate is None
+    assert find_cell("table3/webvision-mini-imagenet/ce/clean").evaluate == "webvision-mini-imagenet"
+
+
+def test_a_cell_resolves_with_its_sources():
+    cell = find_cell("table1/cifar10/sgce/sym:0.8", seed=2)
+    assert (cell.settings.loss, cell.settings.weight_decay, cell.settings.counts) == ("sgce:q=0.8", 0.005, "floor")
+    assert (cell.settings.validation, cell.seed, cell.settings.noise) == (0.0, 2, "sym:0.8")
+    assert set(cell.sources) == set(cell.settings.to_dict())
+    assert cell.sources["counts"] == "recipe table1"
+    assert cell.published.text == "61.06(1.60)"
+
+
+@pytest.fixture(scope="module")
+def by_key():
+    """Every cell of every table and profile, by the key of its settings."""
+    found = {}
+    for table in list_tables():
+        for profile in profiles():
+            if any(changes(profile, column.protocol) is not None for column in load_table(table).datasets):
+                for cell in plan(table, profile=profile):
+                    found.setdefault(cell.settings.key, []).append(cell)
+    return found
+
+
+def test_the_keys_of_all_runs_are_those_of_version_0_1(by_key):
+    new = ("scale16", "sensitivity")
+    old = sorted(
+        key for key, (cell, *_) in by_key.items() if cell.settings.profile not in new and cell.table not in new
+    )
+    assert hashlib.sha256(" ".join(old).encode()).hexdigest()[:16] == "eb3fb882d9580996"
+
+
+def test_the_cells_of_a_run_are_those_with_its_key(by_key):
+    for cells in list(by_key.values())[::23]:
+        first_seed = by_key[dataclasses.replace(cells[0].settings, seed=0).key]
+        assert cells_matching(cells[0].settings) == tuple(first_seed)
+
+
+@pytest.mark.parametrize(
+    "change", [{"lr": 0.3}, {"fingerprint": "changed"}, {"profile": "tiny"}, {"data": "photos/"}, {"noise": "sym:0.5"}]
+)
+def test_a_run_that_differs_from_the_recipe_belongs_to_no_cell(change):
+    settings = find_cell("table1/cifar10/sgce/sym:0.8").settings
+    assert cells_matching(dataclasses.replace(settings, seed=7))
+    assert cells_matching(dataclasses.replace(settings, **change)) == ()
+
+
+BLOCKS = "flips inside blocks of five label numbers, which are not the superclasses"
+
+
+@pytest.mark.parametrize(
+    ("cell", "in_blocks"),
+    [
+        ("table1/cifar100/sgce/asym:0.4", True),
+        ("table4/cifar100/ce/asym:0.2", True),
+        ("ablation/cifar100-step/sgce-bn/asym:0.3", True),
+        ("table1/cifar10/sgce/asym:0.4", False),
+        ("table1/cifar100/sgce/sym:0.4", False),
+    ],
+)
+def test_asymmetric_noise_on_cifar100_says_what_it_flips(cell, in_blocks):
+    source = find_cell(cell).sources["noise"]
+    assert source.startswith(f"recipe {cell.split('/')[0]}")
+    assert (BLOCKS in source) == in_blocks
+
+
+def test_titles_are_the_papers():
+    titles = {cell.row: cell.title for cell in plan("table4", seeds=1, noise=["clean"])}
+    assert (titles["sgce"], titles["alpha-mae"], titles["anl-ce"]) == ("SGCE (BN)", "alpha-MAE", "ANL-CE")
+    assert find_cell("mnist-lenet5/mnist/ce-clipped/clean").title == "CE (clip 0.1)"
+    assert find_cell("mnist-lenet5/mnist/phuber-ce/clean").title == "PHuber-CE"
+
+
+def test_one_draw_of_noise_for_all_trials_of_the_replication():
+    found = plan("mnist-lenet5", losses=["gce"], noise=["sym:0.6"])
+    assert [(cell.settings.seed, cell.settings.noise_seed) for cell in found] == [(0, 0), (1, 0), (2, 0)]
+    settings = found[0].settings
+    assert (settings.optimizer, settings.batch, settings.lr, settings.clip) == ("adam", 32, 1e-3, None)
+    assert (settings.schedule, settings.epochs, settings.weight_decay) == ("exponential:0.1/10000", 20, 1e-3)
+    assert settings.loss == "gce:q=0.7"
+
+
+def test_a_mini_cell_is_marked_and_never_the_published_one():
+    full, mini = (find_cell("table1/cifar100/sgce/sym:0.8", profile=profile) for profile in ("full", "mini"))
+    assert (mini.settings.profile, full.settings.profile) == ("mini", "full")
+    assert mini.settings.subset == 10000
+    assert mini.sources["subset"] == "profile mini"
+    assert mini.settings.key != full.settings.key
+    assert mini.settings.weight_decay == full.settings.weight_decay
+
+
+def test_a_profile_leaves_out_data_sets_that_it_has_no_form_of():
+    assert {cell.dataset for cell in plan("table1", profile="mini")} == {"cifar100"}
+    assert {cell.dataset for cell in plan("table1", profile="scale16")} == {"cifar10"}
+
+
+def test_the_scale_model_keeps_learning_rate_times_steps():
+    full, model = (find_cell("table1/cifar10/sgce/sym:0.6", profile=name).settings for name in ("full", "scale16"))
+    assert model.lr * model.subset == full.lr * 50_000
+    reduced = {name for name, value in full.to_dict().items() if model.to_dict()[name] != value}
+    assert reduced == {"model", "subset", "size", "lr", "channels_last", "profile"}
+
+
+def test_no_two_cells_of_a_table_share_a_run_unless_they_are_tested_on_something_else():
+    for table in ("table1", "table2", "table4", "ablation", "digits", "mnist-lenet5", "sensitivity"):
+        found = plan(table)
+        assert len({cell.settings.key for cell in found}) == len(found)
+
+
+def test_a_part_of_a_table():
+    found = plan("table1", datasets=["cifar100"], losses=["sgce", "ce"], noise=["clean"], seeds=2)
+    assert [(cell.name, cell.seed) for cell in found] == [
+        ("table1/cifar100/ce/clean", 0),
+        ("table1/cifar100/sgce/clean", 0),
+        ("table1/cifar100/ce/clean", 1),
+        ("table1/cifar100/sgce/clean", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"datasets": ["cifar1O"]}, "table1 has no data set 'cifar1O'"),
+        ({"losses": ["gse"]}, "table1 has no loss 'gse'; did you mean"),
+        ({"datasets": []}, "datasets must name at least one data set of table1; got none"),
+        ({"noise": ["sym:0.5"]}, "table1 has no noise 'sym:0.5'"),
+        ({"seeds": 0}, "seeds must be a whole number"),
+        ({"profile": "tiny"}, "profile must be one of 'full', 'mini', 'scale16'"),
+        (
+            {"profile": "mini", "datasets": ["cifar100", "cifar10"]},
+            "profile of cifar10 in table1 must be full or scale16; got 'mini'",
+        ),
+        ({"profile": "scale16", "datasets": ["cifar100"]}, "profile of cifar100 in table1 must be full or mini"),
+    ],
+)
+def test_what_is_not_in_the_table_is_refused(given, said):
+    with refused(ValueError, said):
+        plan("table1", **given)
+
+
+def test_a_name_that_is_no_cell_is_refused():
+    with refused(ValueError, "must read table/data set/loss/noise", "got 'table1/cifar10'"):
+        find_cell("table1/cifar10")

@@ -1,0 +1,147 @@
+"""Means, standard deviations and differences, against numpy and against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from report_helpers import write_run
+from scipy import stats
+
+from symloss.experiments.curves import learning_curve, thinned
+from symloss.experiments.difference import difference, published_deviation, rank_correlation, signed, welch
+from symloss.experiments.page import realised
+from symloss.experiments.tables import Published
+from symloss.training.reading import read_run
+from symloss.training.results import in_percent
+from symloss.training.settings import Settings
+
+
+def test_mean_and_standard_deviation_are_those_of_numpy():
+    shares = np.random.default_rng(0).uniform(size=5)
+    found = in_percent(shares.tolist())
+    assert found.n == 5
+    assert found.mean == pytest.approx(100 * shares.mean(), rel=1e-12)
+    assert found.std == pytest.approx(100 * shares.std(ddof=1), rel=1e-12)
+    assert found.text == f"{100 * shares.mean():.2f}({100 * shares.std(ddof=1):.2f})"
+
+
+def test_one_run_has_no_deviation_and_none_no_figure():
+    alone = in_percent([0.5])
+    assert (alone.std, alone.text) == (None, "50.00")
+    assert in_percent([None, None]) is None
+    assert in_percent([None, 0.25]) == in_percent([0.25])
+
+
+@pytest.mark.parametrize(
+    ("ours", "printed", "spread", "expected"),
+    [
+        # mean 88, s = 1; 3-4-5 with a published 0.75 gives 1.25
+        ([0.87, 0.88, 0.89], "90.50(0.75)", "standard deviation", -2.5 / 1.25),
+        # the same as a standard error of 3 runs
+        ([0.87, 0.88, 0.89], "90.50(0.75)", "standard error", -2.5 / math.sqrt(1 + 3 * 0.75**2)),
+        # one run of ours: the published spread alone
+        ([0.9], "88.00(0.50)", "standard deviation", 4.0),
+        # no published spread: ours alone
+        ([0.87, 0.88, 0.89], "86.00", "none", 2.0),
+        # printed as nothing: less than half of the last digit
+        ([0.981], "98.0(0.0)", "standard deviation", 0.1 / 0.05),
+        ([0.981], "98.00(0.00)", "standard deviation", 0.1 / 0.005),
+        # neither
+        ([0.9], "88.00", "none", None),
+        ([0.9, 0.9], "88.00", "none", None),
+    ],
+)
+def test_difference_is_in_standard_deviations_of_one_run_of_each(ours, printed, spread, expected):
+    found = difference(in_percent(ours), Published.parse(printed), spread, runs=3)
+    assert found == (None if expected is None else pytest.approx(expected, rel=1e-9))
+
+
+@pytest.mark.parametrize("spread", ["standard deviation", "standard error"])
+def test_welch_is_scipys(spread):
+    for ours, printed, runs in (([0.87, 0.88, 0.89], "89.50(0.75)", 3), ([0.9, 0.91], "98.0(0.0)", 5)):
+        published = Published.parse(printed)
+        std = (published.spread or 0.05) * (math.sqrt(runs) if spread == "standard error" else 1)
+        percent = 100 * np.array(ours)
+        known = stats.ttest_ind_from_stats(
+            percent.mean(), percent.std(ddof=1), len(ours), published.value, std, runs, equal_var=False
+        )
+        assert welch(in_percent(ours), published, spread, runs) == pytest.approx(known.pvalue, rel=1e-9)
+
+
+def test_welch_needs_two_runs_and_a_spread_on_both_sides():
+    three, printed = in_percent([0.87, 0.88, 0.89]), Published.parse("89.50(0.75)")
+    assert welch(in_percent([0.9]), printed, "standard deviation", 3) is None
+    assert welch(three, Published.parse("89.50"), "none", 3) is None
+    assert welch(three, printed, "standard deviation", 1) is None
+    assert welch(three, printed, "standard deviation", 3) is not None
+
+
+def test_rank_correlation_is_scipys_also_with_ties():
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        ours, theirs = rng.integers(0, 6, size=(2, 9)).astype(float)
+        pairs = list(zip(ours, theirs, strict=True))
+        assert rank_correlation(pairs) == pytest.approx(stats.spearmanr(ours, theirs).statistic, abs=1e-12)
+
+
+def test_standard_error_becomes_a_deviation():
+    assert published_deviation(Published.parse("95.0(3.5)"), "standard error", 9) == pytest.approx(10.5)
+    assert published_deviation(Published.parse("95.0"), "standard error", 9) is None
+
+
+def test_nothing_has_no_sign():
+    assert [signed(x) for x in (-0.0499, 0.0, 0.0499, 0.051, -0.051)] == ["0.0", "0.0", "0.0", "+0.1", "-0.1"]
+    assert signed(-10.0) == "-10.0"
+
+
+def test_curves_are_mean_least_and_largest_of_each_epoch(tmp_path):
+    accuracies = (0.8, 0.9, 0.7)
+    runs = [
+        read_run(write_run(tmp_path / str(seed), Settings(epochs=7, seed=seed, validation=0.0), accuracy))
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    values = 100 * np.array([[row.test_accuracy for row in run.epochs] for run in runs])
+    points = learning_curve(runs, "test_accuracy")
+    assert [point.x for point in points] == [1, 2, 3, 4, 5, 6, 7]
+    np.testing.assert_allclose([point.mean for point in points], values.mean(0))
+    np.testing.assert_allclose([point.low for point in points], values.min(0))
+    np.testing.assert_allclose([point.high for point in points], values.max(0))
+    assert learning_curve(runs, "validation_accuracy") == ()
+
+
+def test_long_curves_are_thinned_but_keep_both_ends():
+    chosen = thinned(list(range(1, 401)), 80)
+    assert (len(chosen), chosen[0], chosen[-1]) == (80, 1, 400)
+    assert len(set(chosen)) == 80
+    assert set(np.diff(chosen)) <= {5, 6}
+
+
+def test_a_draw_of_the_noise_counts_once(tmp_path):
+    """Two losses share the labels of a seed; two seeds do not."""
+    runs = [
+        read_run(write_run(tmp_path / f"{loss}{seed}", Settings(noise="sym:0.4", loss=loss, seed=seed), 0.5))
+        for loss in ("ce", "gce")
+        for seed in (0, 1)
+    ]
+    found = realised(runs)
+    by_seed = [run.noise[1] for run in runs if run.settings.loss == "ce"]
+    assert found.draws == 2
+    np.testing.assert_array_equal(found.counts, by_seed[0] + by_seed[1])
+    np.testing.assert_allclose(found.rates.sum(1), 1)
+    assert found.rate == pytest.approx(0.4)
+    true, label, rate = found.largest(1)[0]
+    off = found.rates - np.diag(np.diag(found.rates))
+    assert rate == off.max() == off[int(true), int(label)]
+
+
+def test_a_curve_has_shares_only(tmp_path):
+    """Whatever else a file holds would be no place on a chart."""
+    folder = write_run(tmp_path / "run", Settings(epochs=6, validation=0.0), 0.8)
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for row, value in zip(rows, (10**400, -1, 1e308, float("nan"), None), strict=False):
+        row["test_accuracy"] = value
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [point.x for point in learning_curve([read_run(folder)], "test_accuracy")] == [6]

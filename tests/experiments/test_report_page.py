@@ -1,0 +1,288 @@
+"""The page in a real browser: sorted, toggled, narrow, dark; no name of anybody's runs, and nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from report_helpers import HOSTILE, SCRIPT, write_cell, write_run
+
+from symloss.experiments import compose, page, plan, read_runs
+from symloss.training.settings import Settings
+
+pytestmark = pytest.mark.slow
+QS = (0.2, 0.5, 0.8)
+
+
+def write_page(folder: Path) -> Path:
+    """A published table of two data sets, and runs of one's own whose every name is hostile."""
+    runs = folder / "runs"
+    for cell in plan("table1", losses=["ce", "sgce", "alpha-mae"], noise=["clean", "sym:0.8"], seeds=2):
+        classes = [f"class {i}" for i in range(10 if cell.dataset == "cifar10" else 30)]
+        write_cell(runs, cell, cell.published.value / 100 + 0.003 * cell.seed, classes=classes)
+    names = [HOSTILE, SCRIPT, *(f"a class with the very long name {i}" for i in range(8))]
+    for loss in (HOSTILE, SCRIPT, "gce:q=0.7", *(f"sgce:q={q}" for q in QS)):
+        for noise in ("sym:0.4", "asym:0.4"):
+            for seed in range(2):
+                settings = Settings(data=HOSTILE, model=SCRIPT, loss=loss, noise=noise, seed=seed, epochs=6)
+                accuracy = 0.5 + 0.01 * seed + 0.001 * len(loss)
+                write_run(runs / settings.key, settings, accuracy, classes=names, noise="sym:0.4")
+    write_run(runs / "<b>cut", Settings(data=SCRIPT, noise="sym:0.4"), 0.5, finished=False)
+    file = folder / "page.html"
+    file.write_text(page.render(compose(read_runs(runs))))
+    return file
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return write_page(tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture
+def opened(browser, file):
+    """The page as it is on a desk, in light."""
+    return on_a_desk(browser, file)
+
+
+def on_a_desk(browser, file):
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    scheme(browser, "light")
+    browser.get(file.as_uri())
+    return browser
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """What `symloss compare` leaves behind: losses with parameters and settings of their own, one noise or two."""
+    folder = tmp_path_factory.mktemp("usual")
+    losses = {"ce": 0.03, "nce+agce:alpha=1.0,beta=4.0,a=6.0,q=1.5": 0.001, "alpha-mae:alpha=2": 0.01}
+    for loss, weight_decay in losses.items():
+        for epochs, noise in ((6, "sym:0.4"), (60, "sym:0.4"), (60, "asym:0.4")):
+            for seed in range(2):
+                settings = Settings(
+                    loss=loss, noise=noise, seed=seed, epochs=epochs, weight_decay=weight_decay, lr=10 * weight_decay
+                )
+                write_run(folder / "runs" / settings.key, settings, 0.9 + 0.01 * seed)
+    file = folder / "page.html"
+    file.write_text(page.render(compose(read_runs(folder / "runs"))))
+    return file
+
+
+def sized(browser, file, width, *, mobile=False):
+    on_a_desk(browser, file)
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": mobile}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    return browser
+
+
+@pytest.mark.parametrize("width", [1100, 1400, 1920])
+def test_charts_fill_the_page_on_a_desk(browser, usual, width):
+    sized(browser, usual, width)
+    content, charts, letters = browser.execute_script(
+        "const box = (e) => e.getBoundingClientRect();"
+        "return [box(document.querySelector('section.table')).width,"
+        "[...document.querySelectorAll('.charts svg')].filter(s => s.closest('figure'))"
+        ".map(s => [box(s).width, box(s).left, box(s).top]),"
+        "[...document.querySelectorAll('.charts figure svg text')].map(t => box(t).height)]"
+    )
+    assert len(charts) == 3 + 3 * 2
+    assert all(wide >= 0.45 * content for wide, _, _ in charts)
+    # Two stand side by side, whether they show two measures of one noise or one measure of two.
+    for first, second in ((0, 1), (3, 4)):
+        assert charts[second][1] > charts[first][1]
+        assert charts[second][2] == charts[first][2]
+    assert min(letters) >= 9
+    assert max(letters) <= 20
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_phone_shows_every_figure_and_breaks_no_word(browser, usual, width):
+    sized(browser, usual, width, mobile=True)
+    clipped = browser.execute_script(
+        "return [...document.querySelectorAll('table.figures td, table.figures th')].filter(c => {"
+        " const box = c.getBoundingClientRect(), frame = c.closest('.scroll').getBoundingClientRect();"
+        " return box.width && (box.right > frame.right + 1 || box.right > innerWidth); }).map(c => c.innerText)"
+    )
+    assert clipped == []
+    assert "weight decay 0.03" in browser.find_element("css selector", "table.figures tbody th").text
+    letters = browser.execute_script(
+        "return [...document.querySelectorAll('.charts figure svg text')].map(t => t.getBoundingClientRect().height)"
+    )
+    assert min(letters) >= 9
+    broken = browser.execute_script("""
+        const broken = [];
+        for (const name of document.querySelectorAll('table.figures tbody th, .legend span')) {
+          const walker = document.createTreeWalker(name, NodeFilter.SHOW_TEXT);
+          while (walker.nextNode()) {
+            for (const word of walker.currentNode.data.matchAll(/[\\w.=]+/g)) {
+              const range = document.createRange();
+              range.setStart(walker.currentNode, word.index);
+              range.setEnd(walker.currentNode, word.index + word[0].length);
+              if (new Set([...range.getClientRects()].map(r => r.top)).size > 1) broken.push(word[0]);
+            }
+          }
+        }
+        return broken;""")
+    assert broken == []
+
+
+def scheme(browser, name):
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": name}]}
+    )
+
+
+def column(browser, index):
+    """The values of a column of the first table, from top to bottom."""
+    return browser.execute_script(
+        "return [...document.querySelector('table.figures').tBodies[0].rows]"
+        ".map(row => row.children[arguments[0]].dataset.value)",
+        index,
+    )
+
+
+def heads(browser):
+    return browser.find_elements("css selector", "table.figures:first-of-type thead th")[:3]
+
+
+def test_nothing_of_a_name_runs_and_nothing_is_fetched(opened, file):
+    opened.get_log("performance")
+    opened.get_log("browser")
+    opened.get(file.as_uri())
+    assert opened.execute_script("return window.hacked === undefined")
+    assert opened.execute_script("return document.scripts.length") == 1
+    pictures = opened.execute_script("return [...document.images].map(i => i.src.slice(0, 22))")
+    assert set(pictures) == {"data:image/png;base64,"}
+    messages = [json.loads(entry["message"])["message"] for entry in opened.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert file.as_uri() in asked
+    assert {url.partition(":")[0] for url in asked if url != file.as_uri()} <= {"data"}
+    assert opened.get_log("browser") == []
+    # They are there as words.
+    assert HOSTILE in opened.find_element("tag name", "body").text
+    assert opened.execute_script("return document.body.textContent.includes(arguments[0])", SCRIPT)
+
+
+def test_the_policy_stops_what_might_slip_through(opened):
+    """Were an attribute not escaped after all, its handler would not run."""
+    opened.execute_script("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.slipped = 1\">')")
+    opened.execute_async_script("setTimeout(arguments[0], 200)")
+    assert opened.execute_script("return window.slipped === undefined")
+    assert any("Content Security Policy" in entry["message"] for entry in opened.get_log("browser"))
+
+
+def test_a_click_sorts_and_says_so(opened):
+    shown = column(opened, 1)
+    assert len(shown) == 3
+    head = heads(opened)[1]
+    button = head.find_element("tag name", "button")
+    assert head.get_attribute("aria-sort") == "none"
+    for order, falling in (("descending", True), ("ascending", False), ("descending", True)):
+        button.click()
+        assert head.get_attribute("aria-sort") == order
+        assert column(opened, 1) == sorted(shown, key=float, reverse=falling)
+    other = heads(opened)[0]
+    other.find_element("tag name", "button").click()
+    assert (other.get_attribute("aria-sort"), head.get_attribute("aria-sort")) == ("ascending", "none")
+    rows = opened.find_elements("css selector", "table.figures tbody th")[:3]
+    assert [row.text for row in rows] == ["alpha-MAE", "CE", "SGCE"]
+
+
+def test_sorting_works_by_keyboard(opened):
+    button = heads(opened)[2].find_element("tag name", "button")
+    opened.execute_script("arguments[0].focus()", button)
+    button.send_keys("\ue007")  # enter
+    assert heads(opened)[2].get_attribute("aria-sort") == "descending"
+    assert column(opened, 2) == sorted(column(opened, 2), key=float, reverse=True)
+
+
+def test_cells_without_a_value_stay_last(opened):
+    opened.execute_script("document.querySelector('table.figures').tBodies[0].rows[0].children[1].dataset.value = ''")
+    button = heads(opened)[1].find_element("tag name", "button")
+    for _ in range(2):
+        button.click()
+        assert column(opened, 1)[-1] == ""
+
+
+def test_the_legend_shows_and_hides_a_loss_in_every_chart_of_its_group(opened):
+    button = opened.find_element("css selector", ".legend button")
+    series = button.get_attribute("data-toggle")
+    charts = opened.find_elements("css selector", ".charts")
+    mine = charts[0].find_elements("css selector", f'[data-series="{series}"]')
+    others = charts[1].find_elements("css selector", f'[data-series="{series}"]')
+    assert len(mine) >= 3
+    assert all(line.is_displayed() for line in mine)
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert not any(line.is_displayed() for line in mine)
+    assert all(line.is_displayed() for line in others)
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert all(line.is_displayed() for line in mine)
+
+
+@pytest.mark.parametrize("width", [390, 320])
+def test_a_phone_needs_no_scrolling_sideways(opened, width):
+    metrics = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    for opening in (False, True):
+        opened.execute_script("for (const d of document.querySelectorAll('details')) d.open = arguments[0]", opening)
+        wide, shown = opened.execute_script(
+            "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+        )
+        assert wide <= shown == width
+    inner, outer = opened.execute_script(
+        "const s = document.querySelector('table.runs').parentElement; return [s.scrollWidth, s.clientWidth]"
+    )
+    assert inner > outer
+
+
+def luminance(colour):
+    channels = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_dark_and_light_are_both_readable(opened):
+    paper = {}
+    for name in ("light", "dark"):
+        scheme(opened, name)
+        style = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+        paper[name] = opened.execute_script(style, "body", "backgroundColor")
+        for words in ("body", ".caption", ".published", "a"):
+            assert contrast(opened.execute_script(style, words, "color"), paper[name]) >= 4.5, (name, words)
+        lines = opened.execute_script(
+            "return [...Array(7).keys()].map(i => { const p = document.querySelector(`.c${i} .line`);"
+            " return p && getComputedStyle(p).stroke; }).filter(Boolean)"
+        )
+        assert len(lines) >= 6
+        assert all(contrast(line, paper[name]) >= 3 for line in lines), name
+    assert luminance(paper["light"]) > 0.8
+    assert luminance(paper["dark"]) < 0.05
+
+
+def test_sensitivity_has_a_point_for_every_value(opened):
+    found = opened.execute_script(
+        "return [...document.querySelectorAll('.charts figure')].filter(f => f.textContent.includes('sgce: q'))"
+        ".map(f => [f.querySelectorAll('circle').length, f.querySelectorAll('[data-series]').length])"
+    )
+    assert found == [[2 * len(QS), 2]]
+
+
+def test_heat_maps_say_their_numbers(opened):
+    found = opened.execute_script(
+        "return [...document.querySelectorAll('svg.heat')]"
+        ".map(map => [...map.querySelectorAll('g > title')].map(title => title.textContent))"
+    )
+    assert {len(titles) for titles in found} == {100}
+    assert found[0][0].startswith("class 0 → class 0: 20.0 % (")
+    assert any(HOSTILE in title for titles in found for title in titles)
+    # Thirty classes are a picture of thirty by thirty.
+    sizes = opened.execute_script("return [...document.images].map(i => [i.naturalWidth, i.naturalHeight])")
+    assert sizes == [[30, 30]]

@@ -1,0 +1,153 @@
+"""Folders are read as they are: unfinished ones are named, damaged ones refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from refusals import refused
+from report_helpers import result, write_run
+
+from symloss.experiments import read_runs, resolve
+from symloss.training import train
+from symloss.training.settings import Settings
+
+
+def settings(**given):
+    return Settings(**({"epochs": 4, "noise": "sym:0.4"} | given))
+
+
+def test_real_run_is_read_whole(tmp_path):
+    plan = resolve("digits", "sgce", noise="sym:0.4", epochs=2, subset=300)
+    train(plan, tmp_path / "deep" / "er" / "run", accelerator="cpu")
+    (run,) = read_runs(tmp_path).finished
+    assert (run.name, run.settings, run.result.measure) == ("deep/er/run", plan, "test_accuracy")
+    assert [row.epoch for row in run.epochs] == [1, 2]
+    assert run.classes == tuple("0123456789")
+    assert run.noise[1].shape == (10, 10)
+    assert run.result.last.test_accuracy == result(run.folder)["last"]["test_accuracy"]
+
+
+def test_a_run_itself_is_a_folder_of_runs(tmp_path):
+    folder = write_run(tmp_path / "one", settings(), 0.5)
+    assert [run.name for run in read_runs(folder).finished] == ["one"]
+
+
+def test_unfinished_and_failed_runs_are_kept_and_named(tmp_path):
+    write_run(tmp_path / "cut", settings(seed=1), 0.5, finished=False)
+    failed = write_run(tmp_path / "failed", settings(seed=2), 0.5, finished=False)
+    (failed / "failure.json").write_text(json.dumps({"error": "the loss became nan"}))
+    write_run(tmp_path / "done", settings(seed=3), 0.5)
+    runs = read_runs(tmp_path)
+    assert [run.name for run in runs.finished] == ["done"]
+    assert {run.name: run.progress for run in runs.unfinished} == {
+        "cut": "unfinished: 2 of 4 epochs",
+        "failed": "failed: the loss became nan",
+    }
+
+
+def test_a_run_that_succeeded_after_a_failure_counts(tmp_path):
+    folder = write_run(tmp_path / "run", settings(), 0.5)
+    (folder / "failure.json").write_text(json.dumps({"error": "killed"}))
+    assert len(read_runs(tmp_path).finished) == 1
+
+
+def test_the_same_settings_count_once_and_the_finished_one_wins(tmp_path):
+    write_run(tmp_path / "a", settings(), 0.5, finished=False)
+    write_run(tmp_path / "b", settings(), 0.6)
+    shutil.copytree(tmp_path / "b", tmp_path / "c")
+    runs = read_runs(tmp_path)
+    assert [run.name for run in runs.finished] == ["b"]
+    assert runs.unfinished == ()
+    assert sorted((run.name, other.name) for run, other in runs.repeated) == [("a", "b"), ("c", "b")]
+
+
+def test_a_place_without_runs_is_refused(tmp_path):
+    with refused(FileNotFoundError, "RUNS", tmp_path / "nothing"):
+        read_runs(tmp_path / "nothing")
+    with refused(FileNotFoundError, "RUNS", tmp_path, "without any run"):
+        read_runs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "ingredient"),
+    [
+        ("settings.json", {"format": 99}, "newer version"),
+        ("settings.json", {"format": "one"}, "settings"),
+        ("settings.json", {"format": 1, "epochs": 0}, "epochs"),
+        ("settings.json", {"format": 1, "data": 5}, "data must be a text"),
+        ("settings.json", {"format": 1, "test": ["x"]}, "test must be"),
+        ("settings.json", {"format": 1, "schedule": 5}, "schedule must be a text"),
+        ("settings.json", {"format": 1, "augment": "yes"}, "augment must be one of"),
+        ("settings.json", [1], "JSON object"),
+        ("result.json", [1], "JSON object"),
+        ("result.json", {"last": {}}, "best"),
+        ("result.json", {"last": {"test_accuracy": 1.5}, "best": {}}, "test_accuracy of the last epoch"),
+        ("result.json", {"last": {"test_accuracy": float("nan")}, "best": {}}, "test_accuracy"),
+        ("result.json", {"last": {"test_accuracy": "high"}, "best": {}}, "test_accuracy"),
+        ("result.json", {"last": {}, "best": {}, "seconds": "long"}, "seconds"),
+        ("result.json", {"last": {}, "best": {}, "versions": 3}, "versions"),
+        ("failure.json", "reason", "JSON object"),
+    ],
+)
+def test_damaged_folders_are_refused(tmp_path, file, content, ingredient):
+    folder = write_run(tmp_path / "run", settings(), 0.5)
+    (folder / file).write_text(json.dumps(content))
+    with refused(ValueError, folder, ingredient):
+        read_runs(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["settings.json", "result.json"])
+@pytest.mark.parametrize("content", [b"", b'{"last": ', b"\xff\xfe"])
+def test_broken_json_is_refused(tmp_path, file, content):
+    folder = write_run(tmp_path / "run", settings(), 0.5)
+    (folder / file).write_bytes(content)
+    with refused(ValueError, folder / file, "JSON"):
+        read_runs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [{}, {"transitions": [[1, 2]], "noisy_sha256": ""}, {"transitions": [[-1]], "noisy_sha256": ""}]
+)
+def test_damaged_noise_is_refused(tmp_path, content):
+    folder = write_run(tmp_path / "run", settings(), 0.5)
+    (folder / "noise.json").write_text(json.dumps(content))
+    (run,) = read_runs(tmp_path).finished
+    with refused(ValueError, folder / "noise.json", "transitions"):
+        _ = run.noise
+
+
+def test_damaged_names_of_classes_are_refused(tmp_path):
+    folder = write_run(tmp_path / "run", settings(), 0.5)
+    (folder / "data.json").write_text(json.dumps({"classes": 10}))
+    (run,) = read_runs(tmp_path).finished
+    with refused(ValueError, folder / "data.json", "classes", "10"):
+        _ = run.classes
+
+
+def test_damaged_evaluation_is_refused(tmp_path):
+    folder = write_run(tmp_path / "run", settings(), 0.5)
+    (run,) = read_runs(tmp_path).finished
+    assert run.evaluation("other") is None
+    (folder / "evaluation-other.json").write_text(json.dumps({"accuracy": 0.25, "examples": 4}))
+    assert run.evaluation("other") == 0.25
+    (folder / "evaluation-other.json").write_text(json.dumps({"examples": 4}))
+    with refused(ValueError, "evaluation-other.json", "accuracy"):
+        run.evaluation("other")
+
+
+def test_a_line_of_metrics_that_was_cut_off_is_skipped(tmp_path):
+    folder = write_run(tmp_path / "run", settings(), 0.5)
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"epoch": 9, "test_acc')
+    (run,) = read_runs(tmp_path).finished
+    assert [row.epoch for row in run.epochs] == [1, 2, 3, 4]
+
+
+def test_metrics_that_are_garbled_are_one_sentence(tmp_path):
+    folder = write_run(tmp_path / "one", settings(), 0.5)
+    (folder / "metrics.jsonl").write_text('{"epoch": 1}\nzzz\n{"epoch": 3}\n')
+    (run,) = read_runs(tmp_path).finished
+    with refused(ValueError, folder / "metrics.jsonl", "is damaged: line 2 must hold the metrics of an epoch"):
+        _ = run.epochs

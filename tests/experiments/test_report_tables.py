@@ -1,0 +1,483 @@
+"""The tables in three formats, read back and compared with figures that numpy computes from the raw results."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from refusals import refused
+from report_helpers import HOSTILE, SCRIPT, result, write_cell, write_run
+from scipy import stats
+
+from symloss.experiments import FORMATS, compose, load_table, plan, read_runs
+from symloss.training.folder_names import run_path
+from symloss.training.settings import Settings, displayed_profile
+
+MINI = "mini (reduced: not the published protocol)"
+DIFFERENCE = re.compile(r"\$[+-]?\d+\.\d\$ \(\$p (< 0\.001|0\.00[1-9]|[01]\.\d\d)\$\)")
+PREAMBLE = r"""\documentclass[11pt]{article}
+\usepackage[margin=1in]{geometry}
+\usepackage{times}\usepackage{latexsym}\usepackage{amsmath,amssymb,amsthm}\usepackage{graphicx}\usepackage{natbib}
+\usepackage{hyperref}\usepackage{xcolor}\usepackage{bm}\usepackage{mathrsfs}\usepackage{url}\usepackage{booktabs}
+\usepackage{nicefrac}\usepackage{microtype}\usepackage{makecell}\usepackage{multirow}\usepackage{fancybox}
+\usepackage{dirtytalk}\usepackage{lmodern}\usepackage{subcaption}\usepackage{calrsfs}\usepackage{textcomp}
+\begin{document}
+%s
+\end{document}
+"""
+
+
+def written(runs, format, tables=None):
+    return FORMATS[format](compose(read_runs(runs), tables))
+
+
+def table1(runs, noises=("clean", "sym:0.8", "asym:0.4"), losses=("ce", "sgce", "alpha-mae"), seeds=3):
+    """A part of table 1, with figures near the published ones; cell name -> accuracies in per cent."""
+    found: dict[tuple[str, str, str], list[float]] = {}
+    random = np.random.default_rng(0)
+    names = {"cifar10": 10, "cifar100": 100}
+    for cell in plan("table1", losses=losses, noise=noises, seeds=seeds):
+        accuracy = float(np.clip(cell.published.value / 100 + random.normal(0, 0.01), 0, 1))
+        noise = cell.noise.replace("asym", "asym-blocks") if cell.dataset == "cifar100" else cell.noise
+        classes = [f"class {i}" for i in range(names[cell.dataset])]
+        folder = write_cell(runs, cell, accuracy, classes=classes, noise=noise)
+        raw = result(folder)["last"]["test_accuracy"]
+        found.setdefault((cell.dataset, cell.row, cell.noise), []).append(100 * raw)
+    return found
+
+
+def expected(found, table="table1"):
+    """place -> (mean, standard deviation, published, difference), computed anew."""
+    recipe = load_table(table)
+    places = {}
+    for (dataset, row, noise), values in found.items():
+        printed = recipe.published(dataset, row, noise)
+        mean, std = np.mean(values), np.std(values, ddof=1)
+        places[dataset, row, noise] = mean, std, printed, (mean - printed.value) / np.sqrt(std**2 + printed.spread**2)
+    return places
+
+
+@pytest.fixture(scope="module")
+def part_of_table1(tmp_path_factory):
+    """Written once, for tests that only read: the folder, and what is expected of it."""
+    runs = tmp_path_factory.mktemp("table1")
+    return runs, expected(table1(runs))
+
+
+def text(mean, std):
+    return f"{mean:.2f}({std:.2f})"
+
+
+def lines_of_csv(content):
+    return list(csv.DictReader(io.StringIO(content)))
+
+
+def test_csv_has_every_cell_with_its_figures(part_of_table1):
+    runs, wanted = part_of_table1
+    rows = lines_of_csv(written(runs, "csv"))
+    assert len(rows) == len(wanted) == 2 * 3 * 3
+    names = {"CE": "ce", "SGCE": "sgce", "alpha-MAE": "alpha-mae"}
+    for row in rows:
+        mean, std, printed, far = wanted[row["dataset"], names[row["title"]], row["noise"]]
+        assert (row["table"], row["profile"], row["n"], row["seeds"]) == ("table1", "full", "3", "0 1 2")
+        assert float(row["mean"]) == pytest.approx(mean, abs=1e-6)
+        assert float(row["std"]) == pytest.approx(std, abs=1e-6)
+        assert float(row["published"]) == printed.value
+        assert float(row["published_spread"]) == printed.spread
+        assert row["published_bold"] == str(int(printed.bold))
+        assert float(row["difference"]) == pytest.approx(far, abs=1e-5)
+        column = [m for (d, _, n), (m, *_) in wanted.items() if (d, n) == (row["dataset"], row["noise"])]
+        assert row["top"] == str(int(mean == max(column)))
+
+
+def markdown_tables(content):
+    """Rows of every table, cells as lists of lines."""
+    rows = [line for line in content.splitlines() if line.startswith("|") and not line.startswith("| ---")]
+    return [[cell.strip().split("<br>") for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+
+
+def test_markdown_has_ours_published_and_difference(part_of_table1):
+    runs, wanted = part_of_table1
+    content = written(runs, "markdown")
+    datasets = iter(("cifar10", "cifar100"))
+    seen = 0
+    for row in markdown_tables(content):
+        if row[0] == ["loss"]:
+            dataset, heads = next(datasets), [cell[0] for cell in row[1:]]
+            continue
+        for noise, (ours, printed, far) in zip(heads, row[1:], strict=True):
+            mean, std, published, z = wanted[dataset, row[0][0].lower(), noise]
+            column = [m for (d, _, n), (m, *_) in wanted.items() if (d, n) == (dataset, noise)]
+            assert ours == (f"**{text(mean, std)}**" if mean == max(column) else text(mean, std))
+            assert printed == (f"**{published.text}**" if published.bold else published.text)
+            distance, _, chance = far.partition(" sd, p ")
+            assert float(distance) == pytest.approx(z, abs=0.0501)
+            p = stats.ttest_ind_from_stats(mean, std, 3, published.value, published.spread, 3, equal_var=False).pvalue
+            assert float(chance.removeprefix("< ")) == pytest.approx(max(p, 0.001), abs=0.0051)
+            seen += 1
+    assert seen == len(wanted)
+    assert "n = 3" in content
+
+
+def latex_rows(content):
+    """Cells of every line between the rules of tabular, without the commands around a cell."""
+    for body in re.findall(r"\\begin\{tabular\}\{[^}]*\}(.*?)\\end\{tabular\}", content, flags=re.S):
+        for line in body.split("\\\\"):
+            plain = re.sub(r"\\hline|\\multirow\{\d+\}\{\*\}|\\quad", "", line)
+            cells = [
+                re.sub(r"\\multicolumn\{\d+\}\{[^}]*\}", "", cell).strip() for cell in re.split(r"(?<!\\)&", plain)
+            ]
+            if any(cells):
+                yield [cell[1:-1] if cell.startswith("{") else cell for cell in cells]
+
+
+def columns_of(content):
+    for specification in re.findall(r"\\begin\{tabular\}\{([^}]*)\}", content):
+        yield len(specification.replace("|", ""))
+
+
+def test_latex_has_the_same_figures(part_of_table1):
+    runs, wanted = part_of_table1
+    content = written(runs, "latex")
+    (columns,) = columns_of(content)
+    upper, lower, *rows = latex_rows(content)
+    assert upper[:3] == ["Data sets", "Loss functions", "Clean"]
+    assert lower == ["", "", "", "0.8", "0.4"]
+    noises = ("clean", "sym:0.8", "asym:0.4")
+    dataset = row = ""
+    for first, title, *cells in rows:
+        assert 2 + len(cells) == columns
+        dataset = first or dataset
+        if title == "published":
+            assert cells == [bold(wanted[dataset, row, n][2].text, wanted[dataset, row, n][2].bold) for n in noises]
+        elif title == "difference":
+            assert all(DIFFERENCE.fullmatch(cell) for cell in cells)
+            far = [float(cell.split("$")[1]) for cell in cells]
+            assert far == pytest.approx([wanted[dataset, row, n][3] for n in noises], abs=0.0501)
+        else:
+            row = title.replace("$\\alpha$", "alpha").lower()
+            for noise, cell in zip(noises, cells, strict=True):
+                mean, std, *_ = wanted[dataset, row, noise]
+                best = max(m for (d, _, n), (m, *_) in wanted.items() if (d, n) == (dataset, noise))
+                assert cell == bold(text(mean, std), mean == best)
+    assert len(rows) == 2 * 3 * 3
+
+
+def test_latex_keeps_figures_under_their_noise_when_data_sets_have_different_ones(tmp_path):
+    for dataset, noise, accuracy in (("cifar10", "clean", 0.9), ("cifar100", "sym:0.8", 0.2)):
+        (cell,) = plan("table1", datasets=[dataset], losses=["ce"], noise=[noise], seeds=1)
+        write_cell(tmp_path, cell, accuracy, classes=[str(i) for i in range(10)])
+    upper, lower, *rows = latex_rows(written(tmp_path, "latex"))
+    assert (upper[2], lower[3]) == ("Clean", "0.8")
+    assert [row[2:] for row in rows if row[1] == "CE"] == [["90.00", "-"], ["-", "20.00"]]
+
+
+def bold(text, is_bold):
+    return rf"\textbf{{{text}}}" if is_bold else text
+
+
+def balanced(content):
+    plain = re.sub(r"\\[\\{}%]", "", "\n".join(line for line in content.splitlines() if not line.startswith("%")))
+    depth = 0
+    for char in plain:
+        depth += (char == "{") - (char == "}")
+        assert depth >= 0
+    return depth == 0
+
+
+def test_latex_is_well_formed_whatever_the_names(tmp_path):
+    evil = r"\input{x} & 50% of $a_b^c$ {~} #1 \\ " + "Zo\u00eb \u4e2d \u03b1 \u0141" + HOSTILE
+    write_run(tmp_path / "a", own(data=evil, loss=evil, noise="matrix:" + evil), 0.5, noise="sym:0.4")
+    write_run(tmp_path / "b%\nc", own(loss="gce"), 0.5, finished=False)
+    content = written(tmp_path, "latex")
+    assert balanced(content)
+    assert content.isascii()
+    visible = [line for line in content.splitlines() if not line.startswith("%")]
+    assert not any(r"\input" in line for line in visible)
+    assert r"Zo\"{e} [U+4E2D] $\alpha$" in content
+    (columns,) = columns_of(content)
+    for line in content.split(r"\begin{tabular}")[1].split("\\\\"):
+        unescaped = re.sub(r"\\textbackslash\{\}|\\&", "", line)
+        if "end{tabular}" not in line:
+            assert unescaped.count("&") == columns - 1
+    assert r"b%\nc" not in content
+    assert "% Without a figure: b% c (unfinished: 2 of 3 epochs)" in content
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex here")
+def test_latex_compiles_with_the_packages_of_the_paper(tmp_path):
+    runs = tmp_path / "runs"
+    table1(runs)
+    write_run(runs / "own", own(data=HOSTILE, loss="gce_{a}^b~#%&\\"), 0.5)
+    (tmp_path / "a.tex").write_text(PREAMBLE.replace("%s", written(runs, "latex")))
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "a.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    lacking = re.search(r"File `(\S+)' not found", done.stdout)
+    if lacking:
+        pytest.skip(f"this TeX has no {lacking[1]}")
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_cells_with_fewer_runs_say_so_and_empty_ones_keep_what_was_published(tmp_path):
+    table1(tmp_path, noises=("clean", "sym:0.8"))
+    recipe = load_table("table1")
+    cells = {cell.seed: cell for cell in plan("table1", datasets=["cifar10"], losses=["ce"], noise=["clean"])}
+    shutil.rmtree(run_path(tmp_path, cells[0].settings))
+    shutil.rmtree(run_path(tmp_path, cells[2].settings))
+    for cell in plan("table1", datasets=["cifar10"], losses=["sgce"], noise=["clean"]):
+        shutil.rmtree(run_path(tmp_path, cell.settings))
+    row = next(row for row in lines_of_csv(written(tmp_path, "csv")) if (row["title"], row["noise"]) == ("CE", "clean"))
+    ours = 100 * result(run_path(tmp_path, cells[1].settings))["last"]["test_accuracy"]
+    printed = recipe.published("cifar10", "ce", "clean")
+    assert (row["n"], row["seeds"], row["std"]) == ("1", "1", "")
+    assert float(row["difference"]) == pytest.approx((ours - printed.value) / printed.spread, abs=1e-5)
+    content = written(tmp_path, "markdown")
+    assert f"{ours:.2f} n=1<br>{printed.text}<br>" in content
+    assert f"-<br>{recipe.published('cifar10', 'sgce', 'clean').text}<br>-" in content
+
+
+def test_more_seeds_than_were_published_are_of_the_table_too(tmp_path):
+    table1(tmp_path, noises=("clean",), losses=("ce",), seeds=5)
+    rows = lines_of_csv(written(tmp_path, "csv"))
+    assert [(row["table"], row["n"]) for row in rows] == [("table1", "5")] * 2
+
+
+def test_standard_errors_are_converted(tmp_path):
+    values = [0.983, 0.985, 0.988]
+    for cell, value in zip(plan("mnist-lenet5", losses=["mae"], noise=["sym:0.2"]), values, strict=True):
+        write_cell(tmp_path, cell, value, draw=0)
+    (row,) = lines_of_csv(written(tmp_path, "csv"))
+    s, t = 100 * np.std(values, ddof=1), 0.1 * math.sqrt(3)
+    assert float(row["difference"]) == pytest.approx((100 * np.mean(values) - 98.5) / math.hypot(s, t), abs=1e-5)
+    assert row["published_spread_kind"] == "s.e."
+
+
+def test_tables_that_test_on_other_data_take_its_figure(tmp_path):
+    cells = [cell for cell in plan("table3", losses=["ce", "sgce"]) if cell.dataset == "webvision-mini"]
+    for cell in cells:
+        folder = write_cell(tmp_path, cell, 0.6, classes=[str(i) for i in range(50)])
+        if cell.row == "sgce":
+            evaluation = {"accuracy": 0.7, "examples": 100}
+            (folder / "evaluation-webvision-mini-imagenet.json").write_text(json.dumps(evaluation))
+    rows = lines_of_csv(written(tmp_path, "csv"))
+    found = {(row["title"], row["dataset"]): row["mean"] for row in rows if row["table"]}
+    assert found == {
+        ("CE", "webvision-mini-imagenet"): "", ("CE", "webvision-mini"): "60.0",
+        ("SGCE (BN)", "webvision-mini-imagenet"): "70.0", ("SGCE (BN)", "webvision-mini"): "60.0",
+    }  # fmt: skip
+    assert [row["status"] for row in rows if not row["table"]] == ["not tested on webvision-mini-imagenet yet"]
+    assert "not tested on webvision-mini-imagenet yet" in written(tmp_path, "markdown")
+
+
+def test_mini_never_mixes_with_full_and_always_says_so(tmp_path):
+    for profile, accuracy in (("full", 0.9), ("mini", 0.5)):
+        for cell in plan("digits", losses=["ce", "gce"], noise=["sym:0.4"], seeds=2, profile=profile):
+            write_cell(tmp_path, cell, accuracy)
+    # Neither where no recipe is left that they belong to.
+    write_run(tmp_path / "odd", own(profile="mini", lr=0.123), 0.3)
+    rows = lines_of_csv(written(tmp_path, "csv"))
+    assert {(row["table"], row["profile"], row["mean"]) for row in rows} == {
+        ("digits", "full", "90.0"), ("digits", MINI, "50.0"), ("runs-1", MINI, "30.0"),
+    }  # fmt: skip
+    markdown = written(tmp_path, "markdown")
+    headings = [line for line in markdown.splitlines() if line.startswith("## ")]
+    assert [MINI in line for line in headings] == [False, True, True]
+    captions = re.findall(r"\\caption\{(.*)\}", written(tmp_path, "latex"))
+    assert [MINI[1:] in caption for caption in captions] == [False, True, True]
+    sections = re.findall(r'<section class="table".*?</section>', written(tmp_path, "html"), flags=re.S)
+    assert [MINI in section for section in sections] == [False, True, True]
+    for section in sections[1:]:
+        shown = re.findall(r"<h[23]>.*?</h[23]>|<summary>.*?</summary>", section)
+        assert len(shown) > 3
+        assert all(MINI in part for part in shown)
+    assert displayed_profile("mini") == MINI
+
+
+def own(**given):
+    usual = {"data": "digits", "noise": "sym:0.4", "loss": "ce", "epochs": 3, "validation": 0.1}
+    return Settings(**(usual | given))
+
+
+def test_own_runs_stand_together_if_they_differ_in_loss_noise_and_seed_only(tmp_path):
+    values: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for loss in ("sgce:q=0.2", "ce"):
+        for noise in ("asym:0.4", "clean", "sym:0.4"):
+            for seed in range(2):
+                accuracy = 0.6 + 0.02 * seed + 0.1 * (loss == "ce") + 0.001 * len(noise)
+                settings = own(loss=loss, noise=noise, seed=seed, weight_decay=0.03 if loss == "ce" else 0.001)
+                write_run(tmp_path / settings.key, settings, accuracy, best=accuracy + 0.01)
+                values.setdefault((loss, noise), []).append((accuracy, accuracy + 0.01))
+    write_run(tmp_path / "longer", own(epochs=5), 0.5)
+    content = written(tmp_path, "markdown")
+    headings = [line for line in content.splitlines() if line.startswith("## ")]
+    assert headings == ["## digits, epochs 3", "## digits, epochs 5"]
+    assert "chosen by the noisy validation labels" in content
+    head, *rows = markdown_tables(content)[:3]
+    assert head == [["loss"], ["weight decay"], ["clean"], ["sym:0.4"], ["asym:0.4"]]
+    assert [row[:2] for row in rows] == [[["ce"], ["0.03"]], [["sgce:q=0.2"], ["0.001"]]]
+    for row in rows:
+        for noise, (last, best) in zip(("clean", "sym:0.4", "asym:0.4"), row[2:], strict=True):
+            pairs = 100 * np.array(values[row[0][0], noise])
+            shown = text(pairs[:, 0].mean(), pairs[:, 0].std(ddof=1))
+            assert last == (f"**{shown}**" if row[0] == ["ce"] else shown)
+            assert best == "best " + text(pairs[:, 1].mean(), pairs[:, 1].std(ddof=1))
+
+
+@pytest.mark.parametrize(("data", "said"), [("mine.csv", "as given"), ("digits", "clean")])
+@pytest.mark.parametrize("format", FORMATS)
+def test_labels_that_nobody_vouches_for_are_said_to_be_as_given(tmp_path, format, data, said):
+    """And stand before those with noise, as clean ones do; the data's own test part is not called clean either."""
+    for noise in ("sym:0.4", "clean"):
+        for q in (0.2, 0.4):
+            settings = own(data=data, noise=noise, loss=f"sgce:q={q}")
+            write_run(tmp_path / settings.key, settings, 0.5)
+    write_run(tmp_path / "cut-off", own(data=data, noise="clean", seed=1), 0.5, finished=False)
+    content = written(tmp_path, format).lower().replace("clean validation", "")  # a setting
+    assert ("clean" in content) == (said == "clean")
+    assert said in content
+    if format != "csv":
+        assert content.index(said) < content.index("0.4" if format == "latex" else "sym:0.4")
+
+
+def test_the_scraped_labels_of_webvision_are_not_called_clean(tmp_path):
+    for cell in plan("table3", losses=["sgce"], datasets=["webvision-mini"], seeds=1):
+        write_cell(tmp_path, cell, 0.7)
+    head, _ = markdown_tables(written(tmp_path, "markdown"))
+    assert head == [["loss"], ["as given"]]
+
+
+def test_own_data_without_a_test_set_is_measured_on_validation(tmp_path):
+    settings = own(data="mine.csv")
+    folder = write_run(tmp_path / "run", settings, 0.5)
+    found = result(folder)
+    for epoch in ("last", "best"):
+        found[epoch] |= {"test_accuracy": None, "validation_accuracy": 0.25}
+    (folder / "result.json").write_text(json.dumps(found | {"test": 0}))
+    content = written(tmp_path, "markdown")
+    assert "held-out examples with noisy labels" in content
+    assert "| ce | 0 | 25.00<br>best 25.00 |" in content
+
+
+def test_footer_says_what_made_the_figures(tmp_path):
+    table1(tmp_path, noises=("clean",), losses=("ce",))
+    odd = write_run(tmp_path / "odd", own(), 0.5)
+    found = result(odd)
+    found["versions"] = {"symloss": "0.0.9", "processor": "Another one"}
+    (odd / "result.json").write_text(json.dumps(found))
+    footer = written(tmp_path, "markdown").partition("### How this was made")[2]
+    for said in (
+        "7 finished runs", "A processor (x86\\_64), 2 threads a run (6 runs)", "Another one (unknown) (1 run)",
+        "commit 0123abc", "commit unknown", "Python 3.11.7", "torch 2.13.0", "n = 1, 3", "standard deviation (n - 1)",
+        "full: the whole recipe", "`symloss reproduce table1 --losses ce --noise clean`", "10.5 s in all",
+    ):  # fmt: skip
+        assert said in footer
+
+
+def test_runs_without_a_figure_are_named_in_every_format(tmp_path):
+    write_run(tmp_path / "whole", own(), 0.5)
+    write_run(tmp_path / "cut-off", own(seed=1), 0.5, finished=False)
+    for format in FORMATS:
+        content = written(tmp_path, format)
+        assert "cut-off" in content, format
+        assert "2 of 3 epochs" in content, format
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_report_of_nothing_finished_says_so(tmp_path, format):
+    write_run(tmp_path / "cut-off", own(), 0.5, finished=False)
+    content = written(tmp_path, format)
+    assert "cut-off" in content
+    assert "No run is finished yet" in content or format == "csv"
+
+
+def test_one_table_can_be_chosen(tmp_path):
+    table1(tmp_path, noises=("clean",), losses=("sgce",))
+    write_run(tmp_path / "own", own(), 0.5)
+    # These very runs are part of the ablation too; without asking for it, it is only mentioned.
+    both = written(tmp_path, "markdown")
+    assert "## ablation" not in both
+    assert "--table ablation" in both
+    assert "## digits" in both
+    only = written(tmp_path, "markdown", ["ablation"])
+    assert re.findall("^## .*$", only, flags=re.M) == [
+        "## ablation: Euclidean against batch normalisation of the scores, under both schedules"
+    ]
+    assert "4 of them not of the tables that are shown" in only
+    with refused(ValueError, "table4", "none"):
+        compose(read_runs(tmp_path), ["table4"])
+    with refused(ValueError, "table9", "did you mean"):
+        compose(read_runs(tmp_path), ["table9"])
+
+
+def test_no_text_becomes_a_formula(tmp_path):
+    for i, evil in enumerate(("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1")):
+        write_run(tmp_path / f"={i}", own(data=evil, loss=evil, model=evil, seed=i), 0.5)
+    write_run(tmp_path / "=cut", own(data="=2", seed=9), 0.5, finished=False)
+    reader = csv.reader(io.StringIO(written(tmp_path, "csv")))
+    cells = [cell for row in reader for cell in row]
+    assert any(cell == "'=1+1" for cell in cells)
+    for cell in cells:
+        if cell.lstrip()[:1] in tuple("=+-@"):
+            float(cell)
+
+
+def test_markdown_of_any_names_is_only_words(tmp_path):
+    evil = f"a|b `c` *d* [e](http://f) {HOSTILE}\n# g"
+    write_run(tmp_path / "a`b", own(data=evil, loss=evil), 0.5)
+    content = written(tmp_path, "markdown")
+    assert "<img" not in content
+    assert not re.search(r"(?<!\\)\[e\]|(?<!\\)`c`|^# g", content, flags=re.M)
+    widths = {len(row) for row in markdown_tables(content)}
+    assert widths == {3}
+
+
+def test_html_of_any_names_has_no_element_of_theirs(tmp_path):
+    names = [HOSTILE, SCRIPT, '"><b>', "'", "&lt;", *"56789"]
+    for i, evil in enumerate((HOSTILE, SCRIPT)):
+        settings = own(data=evil, loss=evil, model=evil, noise="sym:0.4", seed=i)
+        write_run(tmp_path / f"<i>{i}", settings, 0.5, classes=names, versions={"processor": evil, "commit": evil})
+        write_run(tmp_path / f"<u>{i}", dataclasses.replace(settings, lr=0.5), 0.5, finished=False)
+    content = written(tmp_path, "html")
+    assert content.count("<script") == content.count("</script") == 1
+    for element in ("<img", "<i>", "<u>", "<b>,", 'onerror="'):
+        assert element not in content, element
+    assert "&lt;img src=x onerror=&quot;window.hacked=1&quot;&gt;" in content
+
+
+def test_losses_that_are_all_alike_have_no_rank_correlation(tmp_path):
+    for cell in plan("table1", datasets=["cifar10"], losses=["ce", "mae", "gce", "sgce"], noise=["sym:0.8"], seeds=1):
+        write_cell(tmp_path, cell, 0.1)
+    assert "Rank correlation" not in written(tmp_path, "markdown")
+
+
+def test_rows_of_a_grid_have_names_of_their_own_and_the_command_can_be_pasted(tmp_path):
+    losses = ["sgce q=0.1 temperature=1 weight_decay=0.001", "sgce q=0.9 temperature=1 weight_decay=0.001"]
+    for cell in plan("sensitivity", losses=losses, noise=["sym:0.6"], seeds=1):
+        write_cell(tmp_path, cell, 0.5)
+    assert [row["title"] for row in lines_of_csv(written(tmp_path, "csv"))] == losses
+    assert f"--losses '{','.join(losses)}'" in written(tmp_path, "markdown")
+
+
+def test_a_reduced_table_compares_the_order_of_losses_and_not_their_figures(tmp_path):
+    accuracies = {"ce": 0.5, "mae": 0.7, "gce": 0.6, "sgce": 0.65}
+    for profile in ("full", "scale16"):
+        for cell in plan(
+            "table1", datasets=["cifar10"], losses=accuracies, noise=["sym:0.6"], seeds=1, profile=profile
+        ):
+            write_cell(tmp_path / profile, cell, accuracies[cell.row])
+        rows = lines_of_csv(written(tmp_path / profile, "csv"))
+        assert len(rows) == 4
+        assert all(bool(row["difference"]) == (profile == "full") for row in rows)
+        printed = [load_table("table1").published("cifar10", loss, "sym:0.6").value for loss in accuracies]
+        rho = stats.spearmanr(list(accuracies.values()), printed).statistic
+        said = f"Rank correlation (Spearman) of ours and the published losses, cifar10 sym:0.6: {rho:.2f} of 4 losses."
+        assert said in written(tmp_path / profile, "markdown")

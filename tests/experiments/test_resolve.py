@@ -1,0 +1,170 @@
+"""Settings that nobody has to give: the paper's."""
+
+import pytest
+from refusals import refused
+
+from symloss.experiments import resolve
+from symloss.experiments.layers import given_layer, resolve_layers
+from symloss.losses.spec import parse
+
+WEIGHT_DECAY = {
+    "sgce": (5e-3, 5e-4),
+    "alpha-mae": (5e-3, 5e-4),
+    "unhinged": (1e-2, 1e-3),
+    "ce": (5e-3, 1e-3),
+    "mae": (1e-4, 5e-5),
+    "gce": (5e-3, 1e-3),
+    "sce": (1e-2, 5e-4),
+    "nce+rce": (1e-4, 1e-5),
+    "nce+agce": (1e-4, 1e-5),
+    "anl-ce": (0.0, 0.0),
+}
+CIFAR = ("cifar10", "cifar100")
+
+
+@pytest.mark.parametrize("loss", WEIGHT_DECAY)
+def test_weight_decay_is_the_papers(loss):
+    assert tuple(resolve(data, loss).weight_decay for data in CIFAR) == WEIGHT_DECAY[loss]
+
+
+@pytest.mark.parametrize(
+    ("loss", "parameter", "values"), [("sgce", "q", (0.8, 0.65)), ("alpha-mae", "alpha", (2.0, 2.0))]
+)
+def test_parameters_are_the_papers(loss, parameter, values):
+    assert tuple(parse(resolve(data, loss).loss)[1][parameter] for data in CIFAR) == values
+
+
+def test_the_penalty_of_anl_is_the_published_one():
+    assert [resolve(data, "anl-ce").penalty for data in CIFAR] == [5e-5, 5e-7]
+    assert resolve("cifar10", "ce").penalty == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "epochs", "lr"), [("cifar10", "cnn8", 120, 0.01), ("cifar100", "resnet34", 200, 0.1)]
+)
+def test_models_and_schedules_are_the_papers(data, model, epochs, lr):
+    found = resolve(data, "sgce")
+    assert (found.model, found.epochs, found.lr, found.batch) == (model, epochs, lr, 128)
+    assert (found.optimizer, found.momentum, found.schedule, found.clip) == ("sgd", 0.9, "cosine", 5.0)
+
+
+@pytest.mark.parametrize("data", ["webvision-mini", "webvision-mini-imagenet"])
+def test_sgce_on_webvision(data):
+    found = resolve(data, "sgce")
+    assert (found.batch, found.lr, found.schedule, found.scores) == (32, 0.1, "step:240,0.1", "batch-norm")
+    assert parse(found.loss)[1] == {"q": 0.25}
+
+
+def test_what_is_given_wins():
+    given = {"weight_decay": 0.25, "lr": 3.0, "model": "cnn4", "scores": "none", "penalty": 0.5, "batch": 7}
+    for data, loss in (("cifar10", "sgce"), ("cifar100", "unhinged"), ("webvision-mini", "sgce")):
+        found = resolve(data, loss, **given)
+        assert {name: getattr(found, name) for name in given} == given
+    assert parse(resolve("cifar10", "sgce:q=0.3").loss) == ("sgce", {"q": 0.3})
+
+
+def test_none_is_as_not_given():
+    assert resolve("cifar10", "gce", lr=None, model=None) == resolve("cifar10", "gce")
+
+
+def test_a_preset_that_is_named_replaces_that_of_the_data():
+    assert resolve("cifar10", "sgce:preset=cifar100").loss == "sgce:preset=cifar100"
+
+
+def test_an_unknown_loss_is_refused_in_one_sentence():
+    with refused(ValueError, "there is no loss named 'gec'", "did you mean 'gce'?"):
+        resolve("cifar10", "gec")
+
+
+@pytest.mark.parametrize(("loss", "anyhow"), [("sgce", "l2"), ("ce", "none")])
+def test_what_a_loss_does_to_its_scores_anyhow_needs_no_saying(loss, anyhow):
+    assert resolve("cifar10", loss, scores=anyhow) == resolve("cifar10", loss)
+    other = {"l2": "none", "none": "l2"}[anyhow]
+    assert resolve("cifar10", loss, scores=other).scores == other
+
+
+def test_the_step_protocol_is_the_papers():
+    found = {loss: resolve_layers("cifar100-step", "cifar100", loss).settings for loss in ("sgce", "alpha-mae", "ce")}
+    assert [(s.schedule, s.epochs, s.model, s.weight_decay) for s in found.values()] == [
+        ("step:190,0.1", 200, "resnet34", 5e-4)
+    ] * 3
+    assert (found["sgce"].loss, found["sgce"].scores) == ("sgce:q=0.35", "batch-norm")
+    assert (found["alpha-mae"].loss, found["alpha-mae"].scores) == ("alpha-mae:alpha=0.25", "loss")
+    # No settings are published for these under that schedule: those of CIFAR-100.
+    assert resolve_layers("cifar100-step", "cifar100", "anl-ce").settings.loss == resolve("cifar100", "anl-ce").loss
+
+
+def test_every_setting_has_its_source():
+    found = resolve_layers("cifar10", "cifar10", "sgce", given_layer({"lr": 0.5}))
+    assert set(found.sources) == set(found.settings.to_dict())
+    assert found.sources["lr"] == "as given"
+    assert found.sources["loss"] == "Lemire Paquin 2026, table 5"
+    assert found.sources["precision"] == "the default"
+    assert resolve_layers("cifar10", "cifar10", "sgce:q=0.1").sources["loss"] == "as given"
+    assert "Ye 2023" in resolve_layers("cifar10", "cifar10", "anl-ce").sources["penalty"]
+
+
+PUBLIC = "the public implementation of Ye 2023"
+BASELINES = f"the settings of the baselines in {PUBLIC}"
+UNPUBLISHED = "not published; ours"
+AS_ON_CIFAR10 = "not published; ours: as the paper's for CIFAR-10"
+REPLICATION = "Menon 2020, as replicated in ReScience C 2021"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "loss", "settings", "source"),
+    [
+        # The paper says these of all losses, the batch and the rest of its own three alone.
+        ("cifar10", "ce", "model epochs optimizer lr schedule", "the paper, section 7.1"),
+        ("cifar100-step", "anl-ce", "model epochs optimizer lr schedule", "the paper, section 7.1"),
+        ("cifar10", "ce", "batch momentum clip", PUBLIC),
+        ("cifar100", "mae", "batch momentum clip", PUBLIC),
+        ("cifar100-step", "gce", "batch momentum clip", PUBLIC),
+        ("cifar10", "sgce", "batch momentum clip epochs optimizer lr schedule weight_decay", "the paper, table 5"),
+        ("cifar100", "alpha-mae", "batch momentum clip epochs weight_decay", "the paper, table 6"),
+        ("cifar100-step", "unhinged", "batch momentum clip schedule weight_decay", "the paper, table 7"),
+        ("cifar10", "gce", "weight_decay", "the paper, table 8"),
+        ("cifar100-step", "anl-ce", "weight_decay", "the paper, table 8"),
+        # The paper has no focal loss, and no MAE and SCE under one step.
+        ("cifar10", "focal", "weight_decay", f"as the baselines' in {PUBLIC}"),
+        ("cifar10", "focal", "loss", PUBLIC),
+        ("cifar10", "anl-fl", "weight_decay", f"ours; {PUBLIC} has 0"),
+        ("cifar100-step", "mae", "weight_decay", f"not published; ours: as the baselines' on CIFAR-100 in {PUBLIC}"),
+        ("cifar100-step", "sce", "weight_decay", f"not published; ours: as the baselines' on CIFAR-100 in {PUBLIC}"),
+        ("cifar100-step", "sce", "loss", f"{BASELINES}, for cifar100"),
+        # Tables 3 and 4 say where scores went through batch normalisation.
+        ("cifar100-step", "sgce", "scores", "the paper, table 4"),
+        ("webvision-mini", "sgce", "scores model", "the paper, table 3"),
+        ("webvision-mini", "sgce", "clip momentum optimizer epochs batch lr weight_decay", "the paper, table 5"),
+        ("webvision-mini", "anl-ce", "weight_decay clip batch", PUBLIC),
+        ("webvision-mini", "anl-ce", "loss penalty", BASELINES),
+        ("webvision-mini", "anl-fl", "loss penalty", UNPUBLISHED),
+        ("webvision-mini", "anl-fl", "weight_decay", "not published; ours: as ANL-CE"),
+        ("webvision-mini", "ce", "batch lr schedule weight_decay", PUBLIC),
+        ("mnist", "sgce", "loss weight_decay", AS_ON_CIFAR10),
+        ("mnist", "alpha-mae", "loss weight_decay", AS_ON_CIFAR10),
+        ("mnist", "unhinged", "weight_decay", AS_ON_CIFAR10),
+        ("mnist", "anl-ce", "weight_decay epochs", PUBLIC),
+        ("mnist-lenet5", "gce", "loss epochs clip", REPLICATION),
+        ("mnist-lenet5", "sgce", "loss", "ours: as the paper's for CIFAR-10"),
+        ("digits", "sce", "loss", f"{BASELINES}, for mnist"),
+        ("digits", "sce", "epochs model", "ours"),
+        ("table", "focal", "loss", UNPUBLISHED),
+    ],
+)
+def test_a_source_is_where_the_value_is_printed(protocol, loss, settings, source):
+    data = {"cifar100-step": "cifar100", "mnist-lenet5": "mnist"}.get(protocol, protocol)
+    found = resolve_layers(protocol, data, loss).sources
+    assert {name: found[name] for name in settings.split()} == dict.fromkeys(settings.split(), source)
+
+
+@pytest.mark.parametrize("protocol", ["digits", "mnist-lenet5"])
+def test_what_a_search_found_says_so(protocol):
+    data = protocol.removesuffix("-lenet5")
+    assert "`symloss tune`" in resolve_layers(protocol, data, "sgce").sources["weight_decay"]
+    assert "tune" not in resolve_layers(protocol, data, "sgce").sources["epochs"]
+
+
+def test_an_unknown_protocol_is_refused():
+    with refused(ValueError, "there is no protocol 'cifar11'", "did you mean 'cifar1"):
+        resolve_layers("cifar11", "cifar10", "ce")

@@ -1,0 +1,263 @@
+"""``symloss tune``, in a process of its own."""
+
+import json
+import shlex
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from training.training_helpers import command, one_sentence
+from typer.testing import CliRunner
+
+from symloss.cli import app
+from symloss.experiments import tune as tuning
+from symloss.training.run_folder import RunFolder
+
+QUICK = ("--epochs", "1", "--subset", "400", "--accelerator", "cpu", "--model", "mlp:hidden=8")
+
+
+def toml_of(stdout):
+    lines = stdout.splitlines()
+    start = lines.index('["digits".losses]')
+    return tomllib.loads("\n".join(lines[start : lines.index("", start)]))["digits"]["losses"]
+
+
+def tunes(folder, *arguments):
+    done = command(folder, "tune", *QUICK, *arguments)
+    assert done.code == 0, done.stderr
+    return done
+
+
+def folders(folder):
+    return sorted(path.parent.name for path in (folder / "runs" / "tune").glob("*/settings.json"))
+
+
+@pytest.mark.slow
+def test_tune_prints_a_table_presets_and_a_command(tmp_path):
+    grid = ("--losses", "ce,sgce", "--lrs", "0.1,0.01", "--weight-decays", "0", "--vary", "sgce:q=0.2,0.5")
+    done = tunes(tmp_path, *grid)
+    losses = toml_of(done.stdout)
+    assert losses["ce"]["lr"] in (0.1, 0.01)
+    assert losses["sgce"]["loss"]["q"] in (0.2, 0.5)
+    assert losses["sgce"]["weight_decay"] == 0
+    assert len(folders(tmp_path)) == 2 + 4
+    text = " ".join(done.stdout.split())
+    for part in (
+        "noise sym:0.8",
+        "noisy labels",
+        "test set played no part",
+        "40 examples held out",
+        "standard error",
+    ):
+        assert part in text
+    header = next(line for line in done.stdout.splitlines() if "weight decay" in line)
+    assert all(name in header for name in ("loss", "parameters", "lr", "validation", "seeds"))
+    for line in ("ce, trial 1 of 2", "sgce, trial 4 of 4", "best so far"):
+        assert line in done.stderr
+    assert "Warning" not in done.stderr
+    assert tunes(tmp_path, *grid).stdout == done.stdout
+
+
+@pytest.mark.slow
+def test_the_command_trains_what_won(tmp_path):
+    """With options of every kind, it ends in the folder of the winner's run: the settings are the same."""
+    own = (
+        "--losses",
+        "sgce:temperature=2",
+        "--weight-decays",
+        "0.001,0.01",
+        "--batch",
+        "50",
+        "--no-augment",
+        "--seed",
+        "3",
+    )
+    own = (*own, "--clean-validation", "--clip", "0", "--validation", "0.2")
+    found = json.loads(tunes(tmp_path, *own, "--json", "--sampler", "random", "--trials", "2").stdout)
+    words = shlex.split(found["train"])
+    assert words[:2] == ["symloss", "train"]
+    before = folders(tmp_path)
+    done = command(tmp_path, *words[1:], "--runs", "runs/tune", "--json")
+    assert done.code == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["settings"] == found["best"]["settings"]
+    assert folders(tmp_path) == before
+    assert result["last"]["validation_accuracy"] == found["best"]["validation"]["mean"]
+
+
+def test_json_has_every_trial_and_says_which_labels(tmp_path):
+    found = json.loads(tunes(tmp_path, "--losses", "ce", "--json", "--final-seeds", "2", "--finalists", "1").stdout)
+    (ce,) = found["found"]
+    assert [row["seeds"] for row in ce["tried"]] == [2, 1, 1, 1]
+    assert found["labels"] == "noisy labels"
+    assert found["best"] == ce["tried"][0]
+    assert "test_accuracy" not in json.dumps(found)
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = "".join(f"{i % 7},{i % 5},{'even' if i % 2 == 0 else 'odd'}\n" for i in range(60))
+    (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
+    return "--data", "mine.csv", "--epochs", "1", "--accelerator", "cpu"
+
+
+def test_labels_of_one_s_own_are_left_as_they_are(tmp_path, table):
+    done = command(tmp_path, "tune", *table, "--losses", "ce,alpha-mae:alpha=2", "--weight-decays", "0.001,0.01")
+    assert done.code == 0, done.stderr
+    assert "your labels as they are" in " ".join(done.stdout.split())
+    assert "symloss train --data mine.csv --epochs 1 --loss" in done.stdout
+    settings = [RunFolder(path).settings() for path in (tmp_path / "runs" / "tune").glob("mine-*")]
+    assert len(settings) == 4
+    assert {each.noise for each in settings} == {"clean"}
+
+
+def test_a_table_that_changed_is_searched_anew(tmp_path, table):
+    search = ("tune", *table, "--losses", "ce", "--weight-decays", "0.001", "--json")
+    first = json.loads(command(tmp_path, *search).stdout)
+    path = tmp_path / "mine.csv"
+    path.write_text(path.read_text().replace("6,6,even", "6,6,odd") + "1,1,odd\n")
+    second = json.loads(command(tmp_path, *search).stdout)
+    assert second["best"]["settings"] != first["best"]["settings"]
+    assert len(list((tmp_path / "runs" / "tune").glob("mine-*"))) == 2
+
+
+def test_noise_that_is_asked_for_is_added_to_one_s_own_data(tmp_path, table):
+    done = command(tmp_path, "tune", *table, "--losses", "ce", "--weight-decays", "0.01", "--noise", "sym:0.2")
+    assert done.code == 0, done.stderr
+    assert "noise sym:0.2" in done.stdout
+    assert "by noisy labels" in " ".join(done.stdout.split())
+
+
+@pytest.mark.slow
+def test_what_diverges_is_listed(tmp_path):
+    grid = ("--losses", "ce", "--lrs", "0.01,1e30", "--weight-decays", "0.01")
+    done = command(tmp_path, "tune", *QUICK[:-1], "mlp:hidden=8,norm=none", *grid)
+    assert done.code == 0, done.stderr
+    assert "diverged: ce, lr 1e+30, weight decay 0.01 (" in done.stdout
+    assert toml_of(done.stdout)["ce"]["lr"] == 0.01
+    alone = command(tmp_path, "tune", *QUICK[:-1], "mlp:hidden=8,norm=none", *grid[:2], "--lrs", "1e30", *grid[4:])
+    assert alone.code == 2
+    assert "each of the 1 trials diverged" in alone.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ingredients"),
+    [
+        (["--sampler", "simplex"], ["--sampler must be one of grid, ", "tpe", "'simplex'"]),
+        (["--trials", "3"], ["--trials", "grid", "got 3"]),
+        (["--storage", "nonsense"], ["--storage must be a URL", "'nonsense'"]),
+        (["--storage", "sqlite:////no/such/x.db"], ["--storage", "unable to open"]),
+        (["--validation", "0"], ["validation must be above 0", "got 0"]),
+        (["--lrs", "0.1,fast"], ["--lrs must be numbers", "'0.1,fast'"]),
+        (["--weight-decays", "-1"], ["weight_decay must be a number in [0, inf)"]),
+        (["--vary", "sgce:q"], ["--vary must read", "'sgce:q'"]),
+        (["--vary", "gce:q=0.5"], ["--vary must name a loss of --losses (sgce)"]),
+        (["--vary", "sgce:q=7"], ["q must be a number in (0, 1]", "got 7"]),
+        (["--losses", "sgec"], ["no loss named 'sgec'"]),
+        (["--nodes", "2"], ["--nodes must be 1", "got 2"]),
+        (["--weight-decays", "0,1", "--sampler", "tpe"], ["weight_decay", "above 0", "log scale"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, arguments, ingredients):
+    one_sentence(command(tmp_path, "tune", *QUICK, "--losses", "sgce", *arguments), *ingredients)
+    assert not list(tmp_path.glob("runs/tune/*/checkpoint.pt"))
+
+
+@pytest.mark.slow
+def test_a_study_of_another_search_is_one_sentence(tmp_path):
+    grid = ("--losses", "ce", "--study", "mine")
+    tunes(tmp_path, *grid, "--weight-decays", "0.01")
+    one_sentence(
+        command(tmp_path, "tune", *QUICK, *grid, "--weight-decays", "0.02"), "'mine-ce'", "another space", "--study"
+    )
+
+
+WITHOUT_OPTUNA = """
+import sys
+sys.modules["optuna"] = None
+sys.argv = ["symloss", "tune", "--epochs", "1"]
+from symloss.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_without_optuna_it_says_what_to_install(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_OPTUNA], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "symloss: tuning needs Optuna, which is not installed: pip install 'symloss[optuna]'\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_nobody_sees_the_test_set(tmp_path):
+    """Two devices, as their progress is in lines."""
+    grid = ("--losses", "ce", "--weight-decays", "0.01", "--devices", "2")
+    done = tunes(tmp_path, *grid)
+    assert "validation 0." in done.stderr
+    assert "test" not in done.stderr
+
+
+class Asked(Exception):  # noqa: N818
+    """Ends a command once it is known what it would search."""
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """What ``symloss tune`` would search on a CIFAR-10 of sixty pictures: the settings of each loss."""
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    for file in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
+        (folder / f"{file}.bin").write_bytes(b"".join(bytes([label]) + bytes(3072) for label in range(10)))
+
+    def stop(questions, method, **more):
+        raise Asked({question.loss: question for question in questions})
+
+    monkeypatch.setattr(tuning, "tune", stop)
+
+    def ask(*arguments):
+        words = ["tune", "--data", "cifar10", "--data-dir", str(tmp_path), *arguments]
+        raised = CliRunner().invoke(app, words).exception
+        return raised.args[0] if isinstance(raised, Asked) else raised
+
+    return ask
+
+
+def test_the_papers_search(asked):
+    found = asked("--paper", "--losses", "sgce,gce")
+    for question in found.values():
+        settings = question.base
+        assert (settings.noise, settings.counts) == ("sym:0.8", "floor")
+        assert (settings.validation, settings.clean_validation) == (0.1, True)
+        assert (settings.model, settings.epochs, settings.schedule) == ("cnn8", 120, "cosine")
+    searched = {loss: [each.name for each in question.space.dimensions] for loss, question in found.items()}
+    assert searched == {"sgce": ["q", "weight_decay"], "gce": ["weight_decay"]}
+    assert found["gce"].base.loss == "gce:q=0.7"
+
+
+def test_without_the_switch_it_is_another_search(asked):
+    settings = asked("--losses", "gce")["gce"].base
+    assert (settings.noise, settings.counts, settings.clean_validation) == ("sym:0.8", "exact", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--counts", "exact"], "--counts must be left out with --paper, which fixes it; got exact"),
+        (["--noise", "sym:0.4"], "--noise must be left out"),
+        (["--weight-decays", "0.1"], "--weight-decays must be left out"),
+        (["--sampler", "tpe"], "--sampler must be left out"),
+        (["--no-augment"], "--augment must be left out"),
+    ],
+)
+def test_what_the_papers_search_fixes_is_refused(asked, arguments, said):
+    assert str(asked("--paper", "--losses", "gce", *arguments)).startswith(said)
+
+
+def test_what_agrees_with_the_papers_search_may_be_said(asked):
+    same = ("--counts", "floor", "--noise", "sym:0.8", "--clean-validation")
+    assert asked("--paper", "--losses", "gce", *same) == asked("--paper", "--losses", "gce")

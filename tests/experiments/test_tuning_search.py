@@ -1,0 +1,517 @@
+"""Searches with a trainer that trains nothing."""
+
+import time
+
+import optuna
+import pytest
+import sqlalchemy
+from refusals import refused
+
+from symloss.experiments import trial_locks as claiming
+from symloss.experiments import tune as tuning
+from symloss.experiments.questions import Question, held_out_labels
+from symloss.experiments.samplers import InOrder, samplers, short_name
+from symloss.experiments.search_grids import Dimension
+from symloss.experiments.spaces import Space, space_of
+from symloss.experiments.storages import open_storage, readable_storage_errors, sqlite_url, without_password
+from symloss.experiments.studies import Method
+from symloss.experiments.trial_locks import Claims, LockFolder
+from symloss.experiments.tune import tune
+from symloss.training.loop import Diverged
+from symloss.training.results import EpochRow, Result
+from symloss.training.run_folder import Busy
+from symloss.training.settings import Settings
+
+COMPLETE, PRUNED, RUNNING, FAIL = (optuna.trial.TrialState[name] for name in ("COMPLETE", "PRUNED", "RUNNING", "FAIL"))
+
+
+def over_lr(*lrs, loss="alpha-mae", seeds=1, **settings):
+    space = Space((Dimension("lr", lrs, log=True),))
+    return Question(loss, Settings(loss=loss, noise="sym:0.8", **settings), space, seeds)
+
+
+def result(accuracy):
+    last = EpochRow(1, validation_accuracy=accuracy, test_accuracy=1 - accuracy)
+    return Result(Settings(), 360, 40, "noisy", 360, 0.0, last, last, 1.0)
+
+
+class Trainer:
+    """Answers by a function of the settings, and remembers what it was asked."""
+
+    def __init__(self, accuracy):
+        self.accuracy, self.trained, self.folders = accuracy, [], []
+
+    def __call__(self, settings, folder, which):
+        self.trained.append((settings.lr, settings.seed))
+        self.folders.append(folder)
+        return result(self.accuracy(settings))
+
+
+def lrs(found):
+    return [row["settings"]["lr"] for row in found["tried"]]
+
+
+def study_of(runs, found):
+    return optuna.load_study(study_name=found["study"], storage=sqlite_url(runs / "tune.db"))
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    monkeypatch.setattr(tuning, "POLL", 0.01)
+
+
+@pytest.fixture
+def in_memory(monkeypatch):
+    """Studies that are kept in this process, for searches of many trials."""
+    storages = {}
+    monkeypatch.setattr(tuning, "open_storage", lambda url: storages.setdefault(url, optuna.storages.InMemoryStorage()))
+
+
+def search(runs, accuracy, *questions, **method):
+    trainer = Trainer(accuracy)
+    return tune(questions, Method(**method), runs=runs, train=trainer), trainer
+
+
+def test_a_search_ranks_by_validation_and_never_by_test(tmp_path):
+    """The test accuracies of the trainer are in the opposite order."""
+    accuracies = {0.1: 0.2, 0.2: 0.4, 0.3: 0.3}
+    (found,), trainer = search(tmp_path, lambda s: accuracies[s.lr], over_lr(*accuracies))
+    assert lrs(found) == [0.2, 0.3, 0.1]
+    assert trainer.trained == [(0.1, 0), (0.2, 0), (0.3, 0)]
+    assert study_of(tmp_path, found).best_params == {"lr": 0.2}
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_the_mean_over_seeds_counts_in_folders_of_their_own(tmp_path):
+    accuracies = {(0.1, 0): 0.9, (0.1, 1): 0.1, (0.2, 0): 0.6, (0.2, 1): 0.6}
+    (found,), trainer = search(tmp_path, lambda s: accuracies[s.lr, s.seed], over_lr(0.1, 0.2, seeds=2))
+    assert [row["validation"]["mean"] for row in found["tried"]] == pytest.approx([0.6, 0.5])
+    assert len(set(trainer.folders)) == 4
+    assert all(folder.parent == tmp_path for folder in trainer.folders)
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_finalists_are_run_with_more_seeds_and_ranked_by_all_of_them(tmp_path):
+    """0.1 leads on the first seed alone; 0.3 is no finalist and is not run again."""
+    accuracies = {0.1: (0.9, 0.1, 0.2), 0.2: (0.8, 0.6, 0.7), 0.3: (0.7, 1.0, 1.0)}
+    method = {"finalists": 2, "final_seeds": 3}
+    (found,), trainer = search(tmp_path, lambda s: accuracies[s.lr][s.seed], over_lr(*accuracies), **method)
+    assert [(row["settings"]["lr"], row["seeds"]) for row in found["tried"]] == [(0.2, 3), (0.1, 3), (0.3, 1)]
+    assert {seed for lr, seed in trainer.trained if lr == 0.3} == {0}
+    assert [row["final"] for row in found["tried"]] == [True, True, False]
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_no_finals_unless_they_have_more_seeds(tmp_path):
+    for number, method in enumerate([{"finalists": 2, "final_seeds": 1}, {"finalists": 0, "final_seeds": 3}]):
+        (found,), trainer = search(tmp_path / str(number), lambda s: s.lr, over_lr(0.1, 0.2), **method)
+        assert len(trainer.trained) == 2
+        assert not any(row["final"] for row in found["tried"])
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_the_same_search_again_trains_nothing(tmp_path):
+    method = {"finalists": 1, "final_seeds": 2}
+    first, _ = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2), **method)
+    again, trainer = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2), **method)
+    assert again == first
+    assert trainer.trained == []
+
+
+@pytest.mark.usefixtures("in_memory")
+@pytest.mark.parametrize(
+    "other",
+    [
+        over_lr(0.1, 0.3),
+        over_lr(0.1, 0.2, seeds=2),
+        over_lr(0.1, 0.2, epochs=7),
+        over_lr(0.1, 0.2, loss="unhinged"),
+        over_lr(0.1, 0.2, clean_validation=True),
+        over_lr(0.1, 0.2, fingerprint="another table"),
+    ],
+)
+def test_another_question_never_mixes_in(tmp_path, other):
+    (first,), _ = search(tmp_path, lambda s: 0.5, over_lr(0.1, 0.2))
+    (second,), trainer = search(tmp_path, lambda s: 0.5, other)
+    assert second["study"] != first["study"]
+    assert len(trainer.trained) == 2 * other.seeds
+    assert search(tmp_path, lambda s: 0.5, over_lr(0.1, 0.2))[0] == [first]
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_another_sampler_is_another_study_but_more_trials_go_on(tmp_path):
+    (three,), _ = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2), sampler="random", trials=3)
+    (five,), trainer = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2), sampler="random", trials=5)
+    assert five["study"] == three["study"]
+    assert len(trainer.trained) == 2
+    (other,), trainer = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2), sampler="tpe", trials=3)
+    assert other["study"] != three["study"]
+    assert len(trainer.trained) == 3
+
+
+def test_a_point_that_diverges_is_listed_and_the_search_goes_on(tmp_path):
+    def accuracy(settings):
+        if settings.lr == 0.2:
+            raise Diverged("the loss became nan")
+        return settings.lr
+
+    (found,), _ = search(tmp_path, accuracy, over_lr(0.1, 0.2, 0.3))
+    assert lrs(found) == [0.3, 0.1]
+    (diverged,) = found["diverged"]
+    assert (diverged["settings"]["lr"], diverged["reason"]) == (0.2, "the loss became nan")
+    assert [trial.state for trial in study_of(tmp_path, found).trials] == [COMPLETE, PRUNED, COMPLETE]
+    (again,), trainer = search(tmp_path, accuracy, over_lr(0.1, 0.2, 0.3))
+    assert trainer.trained == []
+    assert again == found
+
+
+def test_a_search_that_is_cut_off_goes_on_with_the_same_trial(tmp_path):
+    def cut_off(settings):
+        if settings.lr == 0.2:
+            raise KeyboardInterrupt
+        return settings.lr
+
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, cut_off, over_lr(0.1, 0.2, 0.3))
+    (found,), trainer = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2, 0.3))
+    assert trainer.trained == [(0.2, 0), (0.3, 0)]
+    assert [trial.state for trial in study_of(tmp_path, found).trials] == [COMPLETE] * 3
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "qmc", "nsgaii"])
+@pytest.mark.usefixtures("in_memory")
+def test_cut_off_or_not_a_sampler_proposes_the_same(tmp_path, sampler):
+    """14 trials: tpe draws at random for the first ten."""
+    questions = Question("gce", Settings(loss="gce"), space_of("digits", "gce", lrs=[0.01, 1.0]))
+    method = {"sampler": sampler, "trials": 14}
+    (whole,), trainer = search(tmp_path / "whole", lambda s: 1 / (1 + s.lr), questions, **method)
+    stops = iter(range(1000))
+
+    def cut_off(settings):
+        if next(stops) % 4 == 3:
+            raise KeyboardInterrupt
+        return 1 / (1 + settings.lr)
+
+    for _ in range(4):
+        with pytest.raises(KeyboardInterrupt):
+            search(tmp_path / "cut", cut_off, questions, **method)
+    (parts,), _ = search(tmp_path / "cut", lambda s: 1 / (1 + s.lr), questions, **method)
+    assert parts == whole
+    assert len(set(trainer.trained)) == 14
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_samplers_move_freely_between_the_ends(tmp_path):
+    question = Question("sgce", Settings(loss="sgce"), space_of("cifar10", "sgce"))
+    (found,), _ = search(tmp_path, lambda s: 0.5, question, sampler="random", trials=30)
+    decays = [row["settings"]["weight_decay"] for row in found["tried"]]
+    assert all(1e-4 <= decay <= 1e-2 for decay in decays)
+    assert not set(decays) & {1e-4, 5e-4, 1e-3, 5e-3, 1e-2}
+    # On a log scale half of them are below the geometric mean; on a linear one a tenth would be.
+    assert 8 <= sum(decay < 1e-3 for decay in decays) <= 22
+    qs = [float(row["settings"]["loss"].partition("q=")[2]) for row in found["tried"]]
+    assert all(0.2 <= q <= 0.8 for q in qs)
+    assert all(len(str(q)) <= len("0.1234") for q in qs)
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_tpe_learns(tmp_path):
+    """Most of what it tries after its random start is on the better half."""
+    question = over_lr(1e-4, 1.0)
+    trainer = Trainer(lambda s: s.lr)
+    tune([question], Method("tpe", 40), runs=tmp_path, train=trainer)
+    assert sum(lr > 1e-2 for lr, _ in trainer.trained[20:]) >= 16
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_whole_numbers_stay_whole_and_words_stay_words(tmp_path):
+    varied = {"t": [1, 9], "normalize": [None, "l2"]}
+    question = Question("taylor-ce", Settings(loss="taylor-ce"), space_of("digits", "taylor-ce", varied=varied))
+    (found,), _ = search(tmp_path, lambda s: 0.5, question, sampler="random", trials=12)
+    parts = [row["settings"]["loss"].partition(":")[2].split(",") for row in found["tried"]]
+    assert {normalize for _, normalize in parts} == {"normalize=None", "normalize=l2"}
+    assert {int(t.removeprefix("t=")) for t, _ in parts} <= set(range(1, 10))
+    assert len({t for t, _ in parts}) > 2
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("grid", "grid"), ("GridSampler", "grid"), ("BruteForceSampler", "grid"), ("TPESampler", "tpe"), ("qmc", "qmc"),
+     ("NSGA-II", "nsgaii"), ("nsgaiii", "nsgaiii"), ("GP", "gp"), ("RandomSampler", "random")],
+)  # fmt: skip
+def test_names_of_samplers(given, name):
+    assert short_name(given) == name
+
+
+def test_an_unknown_sampler_is_told_what_there_is():
+    with refused(ValueError, "--sampler must be one of grid, ", *samplers(), "got 'simplex'"):
+        short_name("simplex")
+    for abstract in ("base", "BaseGASampler", "partialfixed"):
+        with refused(ValueError, "--sampler", abstract):
+            short_name(abstract)
+
+
+def test_a_sampler_whose_package_is_missing_says_which(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with refused(ValueError, "cmaes", "pip install cmaes"):
+        short_name("CmaEsSampler")
+
+
+def test_trials_are_for_other_samplers():
+    with refused(ValueError, "--trials", "every combination", "got 3"):
+        Method("grid", 3)
+
+
+def test_a_search_without_validation_is_refused():
+    with refused(ValueError, "validation must be above 0", "got 0"):
+        over_lr(0.1, validation=0.0)
+
+
+def test_a_parameter_that_cannot_be_is_refused_before_anything_is_trained():
+    with refused(ValueError, "q must be a number in (0, 1]", "got 3"):
+        Question("sgce", Settings(loss="sgce"), space_of("digits", "sgce", varied={"q": [0.5, 3]}))
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_a_study_of_another_search_is_refused(tmp_path):
+    def named(question, method=None):
+        return tune([question], method or Method(), runs=tmp_path, train=Trainer(lambda s: 0.5), study="mine")
+
+    (found,) = named(over_lr(0.1, 0.2))
+    assert found["study"] == "mine-alpha-mae"
+    for other, what in (
+        (over_lr(0.1, 0.3), "space"),
+        (over_lr(0.1, 0.2, seeds=2), "seeds"),
+        (over_lr(0.1, 0.2, epochs=3, batch=7), "batch and epochs"),
+    ):
+        with refused(ValueError, "'mine-alpha-mae'", f"another {what}", "--study"):
+            named(other)
+    with refused(ValueError, "'mine-alpha-mae'", "another space"):
+        named(over_lr(0.1, 0.2), Method("random", 3))
+    assert named(over_lr(0.1, 0.2)) == [found]
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_a_study_of_another_program_is_refused(tmp_path, direction):
+    url = sqlite_url(tmp_path / "tune.db")
+    study = optuna.create_study(study_name="mine-alpha-mae", storage=url, direction=direction)
+    study.add_trial(optuna.create_trial(value=1.0))
+    with refused(ValueError, "'mine-alpha-mae'", "another program"):
+        tune([over_lr(0.1)], Method(), runs=tmp_path, train=Trainer(lambda s: 0.5), study="mine")
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_a_run_that_another_process_trains_is_waited_for(tmp_path):
+    calls = []
+
+    def train(settings, folder, which):
+        calls.append(folder)
+        if len(calls) < 4:
+            raise Busy("in use")
+        return result(0.5)
+
+    (found,) = tune([over_lr(0.1)], Method(), runs=tmp_path, train=train)
+    assert lrs(found) == [0.1]
+    assert len(calls) == 4
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_progress_says_which_of_how_many_and_the_best_so_far(tmp_path):
+    told = []
+    accuracies = {0.1: 0.2, 0.2: 0.4, 0.3: 0.3}
+    trainer = Trainer(lambda s: accuracies[s.lr])
+    tune([over_lr(*accuracies)], Method(), runs=tmp_path, train=trainer, on_trial=told.append)
+    assert [(each.number, each.total, each.best) for each in told] == [(1, 3, 0.2), (2, 3, 0.4), (3, 3, 0.4)]
+
+
+@pytest.mark.parametrize(
+    ("url", "ingredients"),
+    [
+        ("nonsense", ["'nonsense'"]),
+        ("nosuch://host/x", ["'nosuch://host/x'"]),
+        ("sqlite:////no/such/folder/x.db", ["unable to open"]),
+        ("sqlite://", ["must name a file"]),
+        ("sqlite:///:memory:", ["must name a file"]),
+        ("journal:/no/such/folder/x.log", ["x.log"]),
+    ],
+)
+def test_a_storage_that_cannot_be_opened_is_refused(url, ingredients):
+    with refused(ValueError, "--storage must", *ingredients):
+        open_storage(url)
+
+
+def test_a_password_is_not_shown():
+    assert "secret" not in without_password("mysql+pymysql://me:s/ecret:secret@host:33/x")
+    with pytest.raises(ValueError, match="me:\\*\\*\\*@host") as caught:
+        open_storage("nosuch://me:secret@host/x")
+    assert "secret" not in str(caught.value)
+
+
+SECRETS = [
+    "nosuch://me:secret@host/x",
+    "nosuch://me@corp:secret@host/x",
+    "nosuch://:secret@host",
+    "nosuch://host/x?user=me&password=secret",
+    "nosuch:/me:secret@host",
+    "me:secret@host",
+    "postgresql://me:secret@host:no-number/x",
+    "redis://me:secret/secret@host",
+    "sqlite://me:secret@/:memory:",
+]
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("url", SECRETS)
+def test_no_message_has_a_password(url):
+    assert "secret" not in without_password(url)
+    with pytest.raises(ValueError, match="--storage must") as caught:
+        open_storage(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///a/b.db", "postgresql://me@host:5432/x", "journal:/a/b.log", "nonsense"])
+def test_what_holds_no_password_is_shown_whole(url):
+    assert without_password(url) == url
+
+
+def test_what_a_database_says_is_shown_without_the_password():
+    """Drivers quote it as it was given, or as they read it."""
+    for said in ("no s%2Fcr t+t for me", "no s/cr t+t for me", "no s/cr t t for me", "no hush"):
+        url = "postgresql://me:s%2Fcr t+t@host/x?sslpassword=hush"
+        with refused(OSError, "postgresql://me:***@host/x?sslpassword=***", "(no ***"), readable_storage_errors(url):
+            raise sqlalchemy.exc.OperationalError("SELECT", {}, Exception(said))
+
+
+def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
+    (tmp_path / "x.db").write_text("precious " * 1000)
+    with refused(ValueError, "--storage", "not a database"):
+        open_storage(sqlite_url(tmp_path / "x.db"))
+    assert (tmp_path / "x.db").read_text() == "precious " * 1000
+
+
+def test_a_journal_can_be_shared_too(tmp_path):
+    def again():
+        trainer = Trainer(lambda s: s.lr)
+        where = f"journal:{tmp_path / 'studies.log'}"
+        return tune([over_lr(0.1, 0.2)], Method(), runs=tmp_path, train=trainer, storage=where), trainer
+
+    first, trainer = again()
+    assert len(trainer.trained) == 2
+    assert not (tmp_path / "tune.db").exists()
+    second, trainer = again()
+    assert second == first
+    assert trainer.trained == []
+
+
+def test_a_storage_that_fails_on_the_way_is_one_sentence(tmp_path):
+    def train(settings, folder, which):
+        (tmp_path / "tune.db").write_bytes(b"gone")
+        return result(0.5)
+
+    with refused(OSError, "tune.db", "failed", "the same command goes on"):
+        tune([over_lr(0.1)], Method(), runs=tmp_path, train=train)
+
+
+def test_which_labels_are_said():
+    assert held_out_labels(Settings(data="digits", noise="sym:0.8")) == "noisy labels"
+    assert held_out_labels(Settings(data="digits", noise="sym:0.8", clean_validation=True)) == "true labels"
+    assert "no noise" in held_out_labels(Settings(data="digits"))
+    assert held_out_labels(Settings(data="my.csv")) == "your labels as they are"
+    assert held_out_labels(Settings(data="webvision-mini")) == "labels as given"
+    assert "before noise" in held_out_labels(Settings(data="my.csv", noise="sym:0.2", clean_validation=True))
+
+
+def lr_of(trial):
+    return {"lr": trial.suggest_categorical("lr", (0.1, 0.2))}
+
+
+@pytest.fixture
+def shared_study(tmp_path):
+    storage = sqlite_url(tmp_path / "x.db")
+    return optuna.create_study(storage=storage, sampler=InOrder([{"lr": lr} for lr in (0.1, 0.2)]))
+
+
+def test_a_trial_is_one_process_s_until_it_lets_go(shared_study, tmp_path):
+    """Locks are of open files, so that two places in one process stand for two processes."""
+    one, two = (Claims(shared_study, LockFolder(tmp_path), 2, draw=lr_of, exactly=True) for _ in range(2))
+    with two.next() as second:
+        with one.next() as first:
+            assert {first.trial.number, second.trial.number} == {0, 1}
+            assert two.next() is None
+            assert two.others_at_work()
+        with two.next() as again:
+            assert again.trial.number == first.trial.number
+
+
+def test_a_finished_trial_is_never_taken_over(shared_study, tmp_path):
+    claims = Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True)
+    with claims.next() as claim:
+        shared_study.tell(claim.trial, 0.5)
+    assert claims.next() is None
+    assert not claims.others_at_work()
+
+
+def test_a_trial_of_another_place_is_taken_over_when_its_heart_stands_still(shared_study, tmp_path, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(claiming.time, "monotonic", lambda: now)
+    with Claims(shared_study, LockFolder(tmp_path / "a"), 1, draw=lr_of, exactly=True).next() as theirs:
+        ours = Claims(shared_study, LockFolder(tmp_path / "b"), 1, draw=lr_of, exactly=True)
+        for beat in range(5):
+            now += claiming.GRACE - 1
+            assert ours.next() is None
+            theirs.trial.set_user_attr("beat", beat)
+        assert ours.next() is None
+        now += claiming.GRACE + 1
+        with ours.next() as claim:
+            assert claim.trial.number == theirs.trial.number
+
+
+def test_a_process_that_is_killed_as_it_begins_leaves_a_trial_of_no_place(shared_study, tmp_path, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(claiming.time, "monotonic", lambda: now)
+    assert shared_study.ask().params == {}
+    claims = Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True)
+    assert claims.next() is None
+    now += claiming.MOMENT + 1
+    with claims.next() as claim:
+        assert (claim.trial.number, claim.point) == (0, {"lr": 0.1})
+
+
+def test_a_heart_beats_while_a_trial_is_worked_at(shared_study, tmp_path, monkeypatch):
+    monkeypatch.setattr(claiming, "BEAT", 0.01)
+    with Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True).next():
+        beats = set()
+        until = time.monotonic() + 10
+        while len(beats) < 3 and time.monotonic() < until:
+            beats.add(shared_study.trials[0].user_attrs.get("beat"))
+    assert len(beats) >= 3
+
+
+def test_a_trial_beyond_the_grid_is_surplus_and_does_not_count(shared_study, tmp_path):
+    """Two places ask at the same moment for the last point."""
+    claims = Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True)
+    monkey = shared_study.ask()
+    monkey.set_user_attr("place", "elsewhere")
+    claims.trials = list
+    assert claims.next() is None
+    assert [trial.state for trial in shared_study.trials] == [RUNNING, FAIL]
+    assert len(Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True).trials()) == 1
+
+
+def test_whoever_finishes_first_is_heard(tmp_path):
+    """A process that was taken for dead, and woke up."""
+    question = over_lr(0.1)
+
+    def train(settings, folder, which):
+        storage = sqlite_url(tmp_path / "tune.db")
+        (name,) = optuna.get_all_study_names(storage)
+        study = optuna.load_study(study_name=name, storage=storage)
+        trial = optuna.trial.Trial(study, study.trials[0]._trial_id)
+        trial.set_user_attr("accuracies", [0.75])
+        trial.set_user_attr("held_out", 40)
+        study.tell(trial, 0.75)
+        return result(0.25)
+
+    (found,) = tune([question], Method(), runs=tmp_path, train=train)
+    assert [row["validation"]["mean"] for row in found["tried"]] == [0.75]

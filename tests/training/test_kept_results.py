@@ -1,0 +1,141 @@
+"""Results in one file: read back as they were, added to, refused if damaged, and enough for a table and a report."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import subprocess
+import sys
+
+import pytest
+from refusals import refused
+
+from symloss.experiments import FORMATS, compose, plan, read_runs
+from symloss.experiments.outcome import outcome
+from symloss.experiments.sweep import survey
+from symloss.training.kept_results import keep, read_kept
+from symloss.training.results import EpochRow, Result
+
+CELLS = plan("digits", losses=["ce", "mae"], noise=["sym:0.6"], seeds=2)
+
+
+def a_result(cell, accuracy):
+    row = EpochRow(60, test_accuracy=accuracy, seconds=1.5)
+    return Result(cell.settings, 1437, 0, "none", 360, 0.6, row, row, 1.5, {"processor": "A processor"})
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A file with three of four results: both seeds of CE, one of MAE."""
+    accuracies = {("ce", 0): 0.5, ("ce", 1): 0.6, ("mae", 0): 0.9}
+    results = [a_result(cell, accuracies[cell.row, cell.seed]) for cell in CELLS if (cell.row, cell.seed) in accuracies]
+    keep(tmp_path / "kept" / "rows.jsonl", results)
+    return tmp_path / "kept" / "rows.jsonl"
+
+
+def test_results_come_back_as_they_were_and_are_not_replaced(kept):
+    found = read_kept(kept)
+    assert [found[cell.settings.key].last.test_accuracy for cell in CELLS if cell.row == "ce"] == [0.5, 0.6]
+    assert found[CELLS[0].settings.key] == a_result(CELLS[0], 0.5)
+    before = kept.read_text()
+    keep(kept, [a_result(CELLS[0], 0.1)])
+    assert kept.read_text() == before, "the first result of a run counts"
+    last = next(cell for cell in CELLS if (cell.row, cell.seed) == ("mae", 1))
+    keep(kept, [a_result(last, 0.8)])
+    after = kept.read_text().splitlines()
+    assert len(after) == 4
+    assert set(before.splitlines()) < set(after), "a new result is one new line, and the others stay as they are"
+    assert read_kept(kept.parent / "none.jsonl") == {}
+
+
+def test_a_table_goes_on_from_what_was_kept(kept, tmp_path):
+    found = read_kept(kept)
+    surveyed = survey(CELLS, tmp_path / "runs", None, kept=found)
+    assert (surveyed.kept, len(surveyed.done), [work.name for work in surveyed.todo]) == (
+        3, 0, ["digits/digits/mae/sym:0.6 seed 1"],
+    )  # fmt: skip
+    rows = {row["loss"]: row for row in outcome(CELLS, tmp_path / "runs", found)}
+    assert (rows["CE"]["mean"], rows["CE"]["runs"], rows["MAE"]["runs"]) == (pytest.approx(0.55), 2, 1)
+
+
+def test_a_report_reads_a_file_in_every_format(kept):
+    report = compose(read_runs(kept))
+    (section,) = report.sections
+    assert (section.name, len(report.runs.finished)) == ("digits", 3)
+    for name, render in FORMATS.items():
+        assert "55.0" in render(report), name
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 4, must hold a result as JSON"),
+        ("[1]", "line 4, must hold a result as a JSON object; got list"),
+        ('{"last": 1}', "line 4, must hold a result with a last epoch"),
+        ({"settings": [1]}, "line 4, holds no settings of a run; settings must be a JSON object; got [1]"),
+        ({"seconds": 10**400}, "line 4, must hold seconds as a number"),
+        ({"validation_labels": [1]}, "line 4, must hold validation_labels as a text; got [1]"),
+        ({"settings": {"lr": 10**400}}, "line 4, holds no settings of a run; lr must be a number in (0, inf)"),
+    ],
+)
+def test_a_damaged_line_is_named(kept, line, said):
+    first = json.loads(kept.read_text().splitlines()[0])
+    text = line if isinstance(line, str) else json.dumps(first | line)
+    kept.write_text(kept.read_text() + text + "\n")
+    with refused(ValueError, "rows.jsonl", said):
+        read_kept(kept)
+
+
+def test_a_loss_that_cannot_be_read_is_named_with_the_file(kept):
+    first = json.loads(kept.read_text().splitlines()[0])
+    kept.write_text(json.dumps(first | {"settings": {"loss": "(("}}) + "\n")
+    with refused(ValueError, kept, "holds a result whose loss cannot be read"):
+        read_runs(kept)
+
+
+def keep_one(path, number):
+    keep(path, [a_result(CELLS[number], 0.5)])
+
+
+def test_two_processes_may_add_at_once(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    workers = [multiprocessing.get_context("spawn").Process(target=keep_one, args=(path, k)) for k in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(read_kept(path)) == 4
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
+    with refused(ValueError, "must hold results as JSON, a line each"):
+        read_kept(tmp_path / "bytes.jsonl")
+    (tmp_path / "rows.json").write_text("{}")
+    with refused(FileNotFoundError, "RUNS must be a folder of runs, or a file of results that ends in .jsonl"):
+        read_runs(tmp_path / "rows.json")
+    (tmp_path / "empty.jsonl").write_text("")
+    with refused(FileNotFoundError, "without any run in it"):
+        read_runs(tmp_path / "empty.jsonl")
+
+
+@pytest.mark.slow
+def test_the_command_adds_what_it_trains_and_trains_nothing_twice(tmp_path):
+    part = ["--profile", "mini", "--losses", "ce", "--noise", "clean", "--seeds", "1"]
+    words = ["reproduce", "digits", *part, "--keep", "rows.jsonl", "--runs"]
+
+    def command(*more):
+        done = subprocess.run(
+            [sys.executable, "-m", "symloss", *words, *more], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stderr
+
+    assert "0 runs are done, 1 to do" in command("one")[1]
+    (row,) = (tmp_path / "rows.jsonl").read_text().splitlines()
+    assert json.loads(row)["settings"]["profile"] == "mini"
+    code, said = command("another")
+    assert code == 0
+    assert "1 runs are done, 0 to do" in said
+    assert not (tmp_path / "another").exists()
+    code, said = command("one", "--keep", "rows.txt")
+    assert (code, "--keep must be a file that ends in .jsonl and can be written; got 'rows.txt'" in said) == (2, True)
