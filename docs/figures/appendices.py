@@ -29,7 +29,7 @@ def _margins(path: Path) -> None:
     z = torch.linspace(-4, 4, 401, dtype=torch.float64)
     whole, odd_part = figure.subplots(1, 2)
     for name, phi in MARGIN_FUNCTIONS.items():
-        whole.plot(z, phi()(z), label=name)
+        whole.plot(z, phi(z), label=name)
         odd_part.plot(z, decompose_margin(name)[0](z), label=name)
     whole.set(xlabel="margin z", ylabel="phi(z)", ylim=(-1, 4))
     odd_part.set(xlabel="margin z", ylabel="odd part of phi", ylim=(-2.5, 2.5))

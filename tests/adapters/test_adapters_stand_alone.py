@@ -18,14 +18,11 @@ OURS = {"symloss", "torch", "numpy", "scipy", "sklearn"}
 """What the package needs anyhow."""
 LIBRARY = {
     "boosting": {"lightgbm", "xgboost"},
-    "boosting_objective": set(),
     "cleanlab": {"cleanlab", "pandas"},
     "criterion_of": set(),
     "hf": {"transformers"},
     "hf_causal": {"transformers"},
     "keras": {"keras"},
-    "kl_anchor": set(),
-    "language_head": set(),
     "lightning": {"lightning"},
     "openmmlab": {"mmengine"},
     "sentence_transformers": {"sentence_transformers"},

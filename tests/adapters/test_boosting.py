@@ -19,8 +19,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import symloss
 from symloss import RobustClassifier
-from symloss.adapters.boosting import RobustLGBMClassifier, RobustXGBClassifier
-from symloss.adapters.boosting_objective import FLOOR, Objective, criterion_of_trees, gradient_and_hessian
+from symloss.adapters.boosting import (
+    FLOOR,
+    Objective,
+    RobustLGBMClassifier,
+    RobustXGBClassifier,
+    criterion_of_trees,
+    gradient_and_hessian,
+)
 from symloss.fit import learners
 from symloss.fit.candidates import Shape
 from symloss.fit.saved_fit import load_predictor, save_predictor

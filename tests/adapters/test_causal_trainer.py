@@ -12,8 +12,8 @@ from language_models import arguments, causal, gradients, moved_by, texts
 
 import symloss
 from symloss.adapters import hf
+from symloss.adapters.hf import LanguageHead
 from symloss.adapters.hf_causal import CausalTrainer, without_scores
-from symloss.adapters.language_head import LanguageHead
 
 ROWS = 8
 # A factor, a soft cap, embeddings that are shared with the output layer, and a layer with a bias.

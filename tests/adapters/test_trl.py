@@ -16,8 +16,7 @@ from torch.nn import functional as F  # noqa: N812
 from transformers import PreTrainedTokenizerFast
 
 import symloss
-from symloss.adapters.kl_anchor import KLAnchor
-from symloss.adapters.trl import SFTTrainer
+from symloss.adapters.trl import KLAnchor, SFTTrainer
 from symloss.losses.potentials import Potential
 
 pytestmark = [
@@ -134,7 +133,7 @@ def changed(model):
 
 @pytest.mark.parametrize("family", ["Llama", "Gemma2"])
 def test_the_anchor_is_the_divergence_of_the_scores(family, monkeypatch):
-    monkeypatch.setattr("symloss.adapters.kl_anchor.BLOCK", 5 * VOCABULARY)  # several blocks
+    monkeypatch.setattr("symloss.adapters.trl.BLOCK", 5 * VOCABULARY)  # several blocks
     options = {"head_dim": 8, "final_logit_softcapping": 3.0} if family == "Gemma2" else {}
     model, (ids, labels) = causal(family, **options), texts()
     start = model(ids).logits.detach()

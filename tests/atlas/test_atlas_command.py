@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from symloss.atlas import atlas_page, write_atlas
-from symloss.atlas.atlas_data import atlas_data, known_losses
+from symloss.atlas import page, write_atlas
+from symloss.atlas.data import atlas_data, known_losses
 
 SCRIPT = "</script><script>window.hacked=2</script>"
 
@@ -70,6 +70,6 @@ def test_an_error_leaves_the_old_page(tmp_path, monkeypatch):
 def test_no_text_of_the_data_ends_the_script():
     data = atlas_data(known_losses(["ce"]))
     data["losses"][0]["reference"] = SCRIPT
-    page = atlas_page.render(data)
-    assert page.count("</script") == 2
-    assert SCRIPT not in page
+    text = page.render(data)
+    assert text.count("</script") == 2
+    assert SCRIPT not in text

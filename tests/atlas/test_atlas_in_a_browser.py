@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from symloss.atlas import atlas_page, write_atlas
-from symloss.atlas.atlas_data import arrays, atlas_data, known_losses
+from symloss.atlas import page, write_atlas
+from symloss.atlas.data import arrays, atlas_data, known_losses
 from symloss.losses.catalogue import RECORDS
 
 pytestmark = pytest.mark.slow
@@ -404,7 +404,7 @@ def test_texts_of_the_data_stay_words(opened, tmp_path):
         for slider in entry["sliders"]:
             slider |= {"meaning": HOSTILE, "interval": HOSTILE}
     path = tmp_path / "hostile.html"
-    path.write_text(atlas_page.render(data))
+    path.write_text(page.render(data))
     browser = opened(path=path)
     choose(browser, "second", HOSTILE + "gce")
     assert browser.execute_script("return window.hacked === undefined && document.images.length === 0")

@@ -11,9 +11,9 @@ import reference
 from conftest import every_loss
 from scipy import integrate, optimize, stats
 
-from symloss.atlas import loss_curves, parameter_points, simplex, threshold_problem
-from symloss.atlas.atlas_data import FACTS, arrays, atlas_data, known_losses
-from symloss.atlas.packing import pack, unpack
+from symloss.atlas import curves
+from symloss.atlas import data as atlas
+from symloss.atlas.data import FACTS, arrays, atlas_data, known_losses, pack, unpack
 from symloss.checks import Interval
 from symloss.losses.catalogue import RECORDS
 
@@ -44,7 +44,7 @@ def spread_out(count: int) -> list[int]:
 @every_loss
 @pytest.mark.parametrize("classes", [2, 10])
 def test_curves_are_the_plain_formulas(name, classes):
-    stored, p = at_defaults(name), loss_curves.probabilities(classes).tolist()
+    stored, p = at_defaults(name), curves.probabilities(classes).tolist()
     places = [i for i in spread_out(len(p)) if 1e-4 < p[i] < 1 - 1e-4]
     scores = [on_the_line(p[i], classes) for i in places]
     assert len(places) >= 2
@@ -57,7 +57,7 @@ def test_curves_are_the_plain_formulas(name, classes):
 @pytest.mark.parametrize("spec", [("gce", {"q": 0.3}), ("alpha-mae", {"kappa": 5.0}), ("agce", {"a": 2.5, "q": 0.3})])
 def test_parameters_reach_the_curves(spec):
     name, values = spec
-    stored, p = at_defaults(name, **values), loss_curves.probabilities(3).tolist()
+    stored, p = at_defaults(name, **values), curves.probabilities(3).tolist()
     places = spread_out(len(p))[1:3]
     expected = [reference.value(name, on_the_line(p[i], 3), 0, **values) for i in places]
     assert_stored(stored["value 3"], places, expected)
@@ -65,8 +65,8 @@ def test_parameters_reach_the_curves(spec):
 
 
 def test_the_line_serves_both_axes():
-    for classes in loss_curves.CLASSES:
-        margins, p = loss_curves.margins(classes).numpy(), loss_curves.probabilities(classes).numpy()
+    for classes in curves.CLASSES:
+        margins, p = curves.margins(classes).numpy(), curves.probabilities(classes).numpy()
         assert np.allclose(margins, np.log(p / (1 - p) * (classes - 1)))
         for grid, (low, high), widest in ((margins, (-8, 12), 0.51), (p, (0.002, 0.998), 0.06)):
             inside = grid[(grid >= low - 1e-9) & (grid <= high + 1e-9)]
@@ -78,7 +78,7 @@ def test_the_line_serves_both_axes():
 @every_loss
 def test_the_triangle_holds_the_plain_formulas(name):
     stored = at_defaults(name)
-    n, edge = simplex.STEPS, simplex.EDGE
+    n, edge = curves.STEPS, curves.EDGE
     order = [(n - row, row - k, k) for row in range(n + 1) for k in range(row + 1)]
     counts = [(n, 0, 0), (7, 7, 7), (2, 18, 1), (0, 0, n)]
     places = [order.index(each) for each in counts]
@@ -115,7 +115,7 @@ def plain_risk(name: str, theta: float, rate: float) -> float:
 
 @pytest.mark.parametrize("name", ["ce", "mae", "sgce"])
 def test_the_risk_is_the_integral_of_plain_formulas(name):
-    stored, thetas = at_defaults(name), threshold_problem.THETAS.tolist()
+    stored, thetas = at_defaults(name), curves.THETAS.tolist()
     places = [10, 60, 100]
     for field, rate in (("clean", 0.0), ("noisy", 0.8)):
         assert_stored(stored[f"risk {field}"], places, [plain_risk(name, thetas[i], rate) for i in places])
@@ -126,7 +126,7 @@ def test_the_risk_is_the_integral_of_plain_formulas(name):
 
 @pytest.mark.parametrize(("name", "rate"), [("ce", 0.0), ("ce", 0.6), ("mae", 0.6)])
 def test_the_minimum_is_where_the_integral_is_least(name, rate):
-    stored = at_defaults(name)["risk minima"][threshold_problem.NOISE.index(rate)]
+    stored = at_defaults(name)["risk minima"][curves.NOISE.index(rate)]
     found = optimize.minimize_scalar(
         lambda theta: plain_risk(name, theta, rate), bounds=(-2.0, 1.0), method="bounded", options={"xatol": 1e-3}
     )
@@ -134,10 +134,10 @@ def test_the_minimum_is_where_the_integral_is_least(name, rate):
 
 
 def test_the_share_on_the_right_side():
-    theta = threshold_problem.THETAS.numpy()
+    theta = curves.THETAS.numpy()
     left, right = stats.norm(-1.5, 0.6).cdf(theta), stats.norm(1.5, 0.6).cdf(theta)
-    assert threshold_problem.accuracy().numpy() == pytest.approx(0.75 * left + 0.25 * (1 - right))
-    densities = threshold_problem.densities().numpy()
+    assert curves.accuracy().numpy() == pytest.approx(0.75 * left + 0.25 * (1 - right))
+    densities = curves.densities().numpy()
     shape = stats.norm(1.5, 0.6).pdf(theta) / stats.norm(1.5, 0.6).pdf(1.5)
     assert densities[1] == pytest.approx(0.25 * shape)
     assert densities[0].max() == pytest.approx(0.75)
@@ -176,30 +176,30 @@ def test_numbers_that_are_none_are_refused(bad):
 @every_loss
 def test_sliders_stop_at_allowed_values(name):
     record = RECORDS[name]
-    places = parameter_points.positions(record)
+    places = atlas.positions(record)
     assert len(places) == len(set(places)) <= 60
-    assert {p.name for p in record.parameters} == {each.parameter.name for each in parameter_points.sliders(record)}
-    for slider in parameter_points.sliders(record):
+    assert {p.name for p in record.parameters} == {each.parameter.name for each in atlas.sliders(record)}
+    for slider in atlas.sliders(record):
         numbers = [point for point in slider.points if point is not None]
         assert numbers == sorted(set(numbers))
         assert len(numbers) >= 5
         assert all(point in Interval(slider.parameter.interval) for point in numbers)
         assert slider.points[slider.default] == slider.parameter.default
-    rest = tuple(each.default for each in parameter_points.sliders(record))
+    rest = tuple(each.default for each in atlas.sliders(record))
     assert rest in places
     several = [sum(i != k for i, k in zip(place, rest, strict=True)) for place in places]
-    assert max(several) == min(len(rest), 2 if parameter_points.moves_together(record) else 1)
+    assert max(several) == min(len(rest), 2 if atlas.moves_together(record) else 1)
 
 
 def test_a_parameter_of_an_unknown_name_has_a_slider(monkeypatch):
-    monkeypatch.setattr(parameter_points, "POINTS", {})
-    points = parameter_points.sliders(RECORDS["gce"])[0].points
+    monkeypatch.setattr(atlas, "POINTS", {})
+    points = atlas.sliders(RECORDS["gce"])[0].points
     assert points == (0.0875, 0.175, 0.35, 0.7, 1.4, 2.8, 5.6)
 
 
 def test_kappa_stands_in_the_place_of_alpha():
     record = RECORDS["alpha-mae"]
-    found = [parameter_points.values_at(record, place) for place in parameter_points.positions(record)]
+    found = [atlas.values_at(record, place) for place in atlas.positions(record)]
     assert {"alpha": 2.0, "kappa": None} in found
     assert {"alpha": None, "kappa": 5.0} in found
     assert all((values["alpha"] is None) != (values["kappa"] is None) for values in found)
@@ -223,6 +223,6 @@ def test_the_sum_is_flat_where_a_loss_is_symmetric_and_nowhere_else():
                     share = np.ptp(fields[total]) / max(np.ptp(fields[value]), 1e-12)
                     assert share < 1e-9 if symmetric else share > 1e-6, (entry["name"], place, classes, share)
                     seen[symmetric] += 1
-                if classes == threshold_problem.CLASSES and symmetric:
+                if classes == curves.THRESHOLD_CLASSES and symmetric:
                     assert np.ptp(fields["risk minima"]) < 1e-6, (entry["name"], place)
     assert min(seen.values()) > 1000

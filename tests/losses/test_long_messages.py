@@ -11,7 +11,7 @@ from refusals import refused
 
 import symloss
 from symloss import checks, functional
-from symloss.atlas.atlas_data import known_losses
+from symloss.atlas.data import known_losses
 from symloss.losses.spec import NESTED, find
 
 LONG = "x" * 1_000_000

@@ -13,7 +13,7 @@ from noise_helpers import some_labels
 from refusals import refused
 
 from symloss.noise import corrupt, human_labels
-from symloss.noise.asymmetric import cifar100_coarse
+from symloss.noise.transition import cifar100_coarse
 
 SIZE = 200
 KEYS = {

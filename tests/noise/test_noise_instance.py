@@ -9,7 +9,7 @@ from noise_helpers import some_labels
 from refusals import refused
 
 from symloss.noise import corrupt
-from symloss.noise.instance import flip_rates
+from symloss.noise.labels import flip_rates
 
 SIZE, CLASSES = 4000, 5
 

@@ -10,8 +10,7 @@ import pytest
 from refusals import refused
 
 from symloss.noise import parse, transition_matrix
-from symloss.noise.asymmetric import SUPERCLASSES, cifar100_coarse, rotation
-from symloss.noise.transition import prior_weighted, symmetric, symmetric_any
+from symloss.noise.transition import SUPERCLASSES, cifar100_coarse, prior_weighted, rotation, symmetric, symmetric_any
 
 # The publisher's numbering, as found in the training labels: the superclass of fine class 0, 1, 2, ...
 COARSE = """

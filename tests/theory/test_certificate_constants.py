@@ -13,7 +13,7 @@ from symloss.losses import potentials as phi
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue import RECORDS
 from symloss.theory.certificates import Constant
-from symloss.theory.certificates.loss_constants import Derivatives, Grouped, largest_derivatives
+from symloss.theory.search import Derivatives, Grouped, largest_derivatives
 
 POTENTIALS = ["ce", "mae", "rce", "gce", "focal", "agce", "aul", "ael", "taylor-ce", "phuber-ce", "phuber-gce", "js"]
 SUMS = ["sgce", "mse", "nce", "nfl", "ngce", "nce+rce", "nce+ael"]

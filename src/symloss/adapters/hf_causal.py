@@ -11,8 +11,7 @@ from transformers import Trainer
 from transformers.modeling_outputs import CausalLMOutput
 
 from symloss.adapters.criterion_of import AnyCriterion, refuse_flat_scores
-from symloss.adapters.hf import next_labels, number_of, summed
-from symloss.adapters.language_head import LanguageHead
+from symloss.adapters.hf import LanguageHead, next_labels, number_of, summed
 from symloss.functional import linear_loss
 from symloss.losses.criterion import Criterion
 

@@ -1,5 +1,5 @@
 """The atlas: every loss of the catalogue as curves and maps, on one page that needs no network."""
 
-from symloss.atlas.atlas_page import write_atlas
+from symloss.atlas.page import write_atlas
 
 __all__ = ["write_atlas"]

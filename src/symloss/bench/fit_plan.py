@@ -16,7 +16,7 @@ from symloss.bench.fit_rivals import RIVALS
 from symloss.data.opening import open_data
 from symloss.environment import data_root
 from symloss.noise import parse
-from symloss.noise.human import human_file, require_human_file
+from symloss.noise.labels import human_file, require_human_file
 
 METHODS = ("symloss", *RIVALS, "cleanlab")
 

@@ -21,7 +21,7 @@ def atlas(
     The page is one file. It needs no network.
     """
     from symloss.atlas import write_atlas
-    from symloss.atlas.atlas_data import known_losses
+    from symloss.atlas.data import known_losses
 
     names = None if losses is None else [name.strip() for name in losses.split(",") if name.strip()]
     with bar() as shown:

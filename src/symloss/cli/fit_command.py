@@ -97,7 +97,7 @@ def default_folder(data: str, noise: str, seed: int) -> Path:
 
 def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -> None:
     """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
-    from symloss.noise.noise_spec import parse
+    from symloss.noise.spec import parse
 
     check_paths(data, options["test"], options["label"])
     parse(noise)

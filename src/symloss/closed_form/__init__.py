@@ -7,11 +7,9 @@
 0.87
 """
 
-from symloss.closed_form.centroids import centroid_alignment, squared_error_centroid, unhinged_centroid
-from symloss.closed_form.distributed import fit_distributed
-from symloss.closed_form.head import refit_head
 from symloss.closed_form.kernel import KernelUnhingedClassifier
-from symloss.closed_form.unhinged import UnhingedClassifier
+from symloss.closed_form.networks import centroid_alignment, refit_head, squared_error_centroid, unhinged_centroid
+from symloss.closed_form.unhinged import UnhingedClassifier, fit_distributed
 
 __all__ = [
     "KernelUnhingedClassifier",

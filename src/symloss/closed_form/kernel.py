@@ -13,10 +13,8 @@ from sklearn.metrics.pairwise import pairwise_kernels  # type: ignore[import-unt
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
 from symloss import checks
-from symloss.closed_form.inputs import checked_labels, checked_weights, refuse_infinite_scores, two_classes
-from symloss.closed_form.score_classifier import ByScores
-from symloss.closed_form.solution import ZERO, Prior, constant_column, prior_vector
-from symloss.closed_form.sums import Codes, Floats, precision
+from symloss.closed_form.sums import ZERO, Codes, Floats, Prior, constant_column, precision, prior_vector
+from symloss.closed_form.unhinged import ByScores, checked_labels, checked_weights, refuse_infinite_scores, two_classes
 from symloss.fitting import all_or_nothing, magnitude
 
 

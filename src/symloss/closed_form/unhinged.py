@@ -1,30 +1,154 @@
-"""The linear classifier of least unhinged loss, in one pass over the data."""
+"""The linear classifier with the least unhinged loss, in one pass over the data."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse  # type: ignore[import-untyped]
 import torch
-from sklearn.base import BaseEstimator  # type: ignore[import-untyped]
-from sklearn.utils.extmath import safe_sparse_dot  # type: ignore[import-untyped]
-from sklearn.utils.validation import check_is_fitted  # type: ignore[import-untyped]
+import torch.distributed as dist
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
+from sklearn.utils import assert_all_finite  # type: ignore[import-untyped]
+from sklearn.utils.extmath import safe_sparse_dot, softmax  # type: ignore[import-untyped]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped]
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 from torch import Tensor
 
 from symloss import checks
-from symloss.closed_form.inputs import (
-    Labels,
-    checked_features,
-    checked_labels,
-    checked_weights,
-    encode,
-    refuse_infinite_scores,
-    two_classes,
+from symloss.closed_form.sums import (
+    TOO_LARGE,
+    ZERO,
+    ClassSums,
+    Codes,
+    Floats,
+    Prior,
+    centroid,
+    class_sums,
+    precision,
+    refuse_what_is_not_finite,
 )
-from symloss.closed_form.score_classifier import ByScores
-from symloss.closed_form.solution import ZERO, Prior, centroid
-from symloss.closed_form.sums import ClassSums, class_sums, precision, refuse_what_is_not_finite
 from symloss.fitting import all_or_nothing
+
+Labels = NDArray[Any]
+
+
+def checked_features(estimator: Any, features: Any, *, reset: bool, finite: bool = True) -> Any:
+    """Check features (N, d) and return an array, a CSR matrix or a tensor. Unless ``reset``, d must be as before."""
+    if isinstance(features, Tensor):
+        return _checked_tensor(estimator, features, reset)
+    return validate_data(
+        estimator, features, reset=reset, accept_sparse="csr", dtype="numeric", ensure_all_finite=finite
+    )
+
+
+def _checked_tensor(estimator: Any, features: Tensor, reset: bool) -> Tensor:
+    if features.dim() != 2 or 0 in features.shape:
+        raise ValueError(f"X must have shape (N, d) with N and d at least 1; got {tuple(features.shape)}")
+    if features.is_complex():
+        raise ValueError(f"X must hold real features; got {features.dtype}")
+    if reset:
+        estimator.n_features_in_ = features.shape[1]
+        estimator.__dict__.pop("feature_names_in_", None)
+    elif features.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {features.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input"
+        )
+    return features
+
+
+def checked_labels(labels: Any, features: Any) -> Labels:
+    """Check class labels (N,), one for each row of the features."""
+    if labels is None:
+        raise ValueError("requires y to be passed, but the target y is None")
+    if isinstance(labels, Tensor):
+        labels = labels.detach().cpu().numpy()
+    elif scipy.sparse.issparse(labels):
+        raise TypeError("y must be a vector of labels; got a sparse matrix")
+    vector = column_or_1d(labels, warn=True)
+    assert_all_finite(vector, input_name="y")
+    check_classification_targets(vector)
+    check_consistent_length(features, vector)
+    return np.asarray(vector)
+
+
+def checked_weights(weights: Any, features: Any) -> Floats | None:
+    """Check weights (N,), which must be at least 0 with a positive sum, and return them in float64; None stays None."""
+    if weights is None:
+        return None
+    if isinstance(weights, Tensor):
+        weights = weights.detach().cpu().double().numpy()
+    if not np.asarray(weights).any():
+        raise ValueError("sample_weight must have a positive sum; got weights that sum to zero")
+    vector: Floats = _check_sample_weight(weights, np.empty((features.shape[0], 1)), ensure_non_negative=True)
+    with np.errstate(over="ignore"):
+        if not np.isfinite(vector.sum()):
+            raise ValueError(TOO_LARGE)
+    return vector
+
+
+def refuse_infinite_scores(scores: Any) -> None:
+    """Raise ValueError if scores overflow because the features are too large."""
+    if not bool((scores.isfinite() if isinstance(scores, Tensor) else np.isfinite(scores)).all()):
+        raise ValueError(f"X must hold features whose scores are finite in {scores.dtype}; got features too large")
+
+
+def encode(labels: Labels, classes: Labels) -> Codes:
+    """The positions of labels in the sorted classes. An unknown label is refused."""
+    unseen = np.setdiff1d(labels, classes)
+    if len(unseen):
+        raise ValueError(
+            f"y must hold labels among the classes {_listed(classes)}; got {unseen.tolist()[0]!r}, "
+            "never seen before: give all labels to the first partial_fit as classes="
+        )
+    return np.searchsorted(classes, labels).astype(np.int64)
+
+
+def _listed(classes: Labels) -> str:
+    names = [repr(name) for name in classes.tolist()]
+    return ", ".join(names if len(names) <= 10 else [*names[:10], "..."])
+
+
+def two_classes(classes: Labels, argument: str = "y") -> None:
+    """Raise ValueError unless there are at least two classes."""
+    if len(classes) < 2:
+        raise ValueError(f"{argument} must hold at least 2 classes; got {len(classes)} class: {_listed(classes)}")
+
+
+class ByScores(ClassifierMixin):  # type: ignore[misc]
+    """A classifier with one score for each class. Subclasses compute the scores (N, C) in ``_scores``."""
+
+    classes_: Any
+
+    def _scores(self, X: Any) -> Any:  # noqa: N803
+        raise NotImplementedError
+
+    def decision_function(self, X: Any) -> Any:  # noqa: N803
+        """The scores (N, C). For two classes their difference z_1 - z_0 (N,), as in scikit-learn."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X: Any) -> Any:  # noqa: N803
+        """The softmax of the scores (N, C). It is not calibrated."""
+        scores = self._scores(X)
+        return scores.softmax(1) if isinstance(scores, Tensor) else softmax(scores, copy=True)
+
+    def predict(self, X: Any) -> Any:  # noqa: N803
+        """The class of the largest score (N,): a tensor if X is one and classes are numbers, or else an array."""
+        best = self._scores(X).argmax(1)
+        if not isinstance(best, Tensor):
+            return self.classes_[best]
+        if self.classes_.dtype.kind in "iuf":
+            return torch.as_tensor(np.ascontiguousarray(self.classes_)).to(best.device)[best]
+        return self.classes_[best.cpu().numpy()]
 
 
 class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
@@ -183,3 +307,116 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def fit_distributed(
+    estimator: UnhingedClassifier,
+    X: Any,  # noqa: N803
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    group: Any = None,
+) -> UnhingedClassifier:
+    """Fit to the examples of all processes of a ``torch.distributed`` group. Every process gets the same classifier.
+
+    Each process calls this with its part of the data. A part may have any size, lack classes, or be empty. The
+    processes exchange the classes and their sums, O(C d) numbers. The result is that of one ``fit`` to all the data, up
+    to rounding. If one process refuses its data, all raise an error, so that none waits forever.
+
+    Args:
+        estimator: the classifier to fit.
+        X: the features (N, d) of this process.
+        y: their labels (N,).
+        sample_weight: the weights of the examples (N,), or None.
+        group: the process group; None for the default one.
+
+    >>> fit_distributed(UnhingedClassifier(), [[0.0], [1.0]], [0, 1])
+    Traceback (most recent call last):
+    RuntimeError: fit_distributed must be called after torch.distributed.init_process_group; got no process group
+    """
+    if not (dist.is_available() and dist.is_initialized()):
+        raise RuntimeError(
+            "fit_distributed must be called after torch.distributed.init_process_group; got no process group"
+        )
+    return _fit_together(estimator, X, y, sample_weight, group)
+
+
+@all_or_nothing
+def _fit_together(
+    estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any, group: Any
+) -> UnhingedClassifier:
+    part = _Part(estimator, features, labels, weights)
+    classes = _agreed(part.summary(), group)
+    totals = part.totals(classes)
+    numbers = np.concatenate([totals.sums.ravel(), totals.weights])
+    numbers = _reduced(numbers, dist.ReduceOp.SUM, group)
+    # The largest rounding and, as 1 for float64, the widest precision.
+    rounding, double = _reduced(np.array([totals.rounding, totals.dtype == np.float64]), dist.ReduceOp.MAX, group)
+    sums = numbers[: totals.sums.size].reshape(totals.sums.shape)
+    counts = numbers[totals.sums.size :]
+    dtype = np.dtype(np.float64 if double else np.float32)
+    two_classes(classes[counts > 0], "the part of y with positive sample_weight")
+    estimator.n_features_in_ = totals.sums.shape[1]
+    return estimator.solve(ClassSums(sums, counts, float(rounding), dtype), classes)
+
+
+class _Part:
+    """The data of this process, or the error that they raise."""
+
+    def __init__(self, estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any) -> None:
+        self.error: str | None = None
+        self.classes: list[Any] = []
+        self.width = 0
+        self.local: ClassSums | None = None
+        try:
+            self._take(estimator, features, labels, weights)
+        except (TypeError, ValueError) as error:
+            self.error = " ".join(str(error).split())
+
+    def _take(self, estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any) -> None:
+        shape = tuple(getattr(features, "shape", ()))
+        if len(shape) == 2 and shape[0] == 0:
+            self.width = shape[1]
+            return
+        features = checked_features(estimator, features, reset=True, finite=False)
+        vector = checked_labels(labels, features)
+        found = np.unique(vector)
+        self.width = features.shape[1]
+        self.local = class_sums(features, encode(vector, found), len(found), checked_weights(weights, features))
+        self.classes = found.tolist()
+
+    def summary(self) -> tuple[str | None, list[Any], int]:
+        return self.error, self.classes, self.width
+
+    def totals(self, classes: Any) -> ClassSums:
+        """The sums of this process, with a row for each class of all processes."""
+        whole = ClassSums.nothing(len(classes), self.width)
+        if self.local is None:
+            return whole
+        rows = encode(np.asarray(self.classes), classes)
+        whole.sums[rows], whole.weights[rows] = self.local.sums, self.local.weights
+        return ClassSums(whole.sums, whole.weights, self.local.rounding, self.local.dtype)
+
+
+def _agreed(summary: tuple[str | None, list[Any], int], group: Any) -> Any:
+    """The classes of all processes. If the data of one process are refused, or do not fit, all raise the same error."""
+    told: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(told, summary, group=group)
+    for rank, (error, _, _) in enumerate(told):
+        if error is not None:
+            raise ValueError(f"the data of process {rank} were refused: {error}")
+    widths = [width for _, _, width in told]
+    if len(set(widths)) > 1:
+        raise ValueError(f"X must have the same number of features in every process; got {widths}")
+    classes = np.unique([name for _, names, _ in told for name in names])
+    two_classes(classes)
+    return classes
+
+
+def _reduced(numbers: Any, operation: Any, group: Any) -> Any:
+    """Reduce an array over all processes, on a GPU if the group works on GPUs only."""
+    tensor = torch.from_numpy(numbers.astype(np.float64))
+    if dist.get_backend(group) == "nccl":
+        tensor = tensor.cuda()
+    dist.all_reduce(tensor, operation, group=group)
+    return tensor.cpu().numpy()

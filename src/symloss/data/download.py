@@ -21,7 +21,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from symloss.checks import nearest
 from symloss.environment import data_root
-from symloss.noise.noise_spec import HUMAN_LABELS
+from symloss.noise.spec import HUMAN_LABELS
 from symloss.writing import DiskFull, clear_write_errors, disk_is_full
 
 Progress = Callable[[str, int, int | None], None]

@@ -21,8 +21,8 @@ from symloss.experiments.tables import (
     list_tables,
     load_table,
 )
-from symloss.noise.asymmetric import plain_kind
-from symloss.noise.noise_spec import parse
+from symloss.noise.spec import parse
+from symloss.noise.transition import plain_kind
 from symloss.training.settings import Settings
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from symloss.experiments import provenance
 from symloss.experiments.difference import chance, signed
 from symloss.experiments.report import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section
-from symloss.noise.noise_spec import parse as parse_noise
+from symloss.noise.spec import parse as parse_noise
 
 SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",

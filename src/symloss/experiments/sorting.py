@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from symloss.experiments.tables import load_table
-from symloss.noise.noise_spec import KINDS
-from symloss.noise.noise_spec import parse as parse_noise
+from symloss.noise.spec import KINDS
+from symloss.noise.spec import parse as parse_noise
 
 _NAME = re.compile(r"[a-z0-9+-]+")
 

@@ -11,7 +11,7 @@ from symloss import noise
 from symloss.data import data_root, open_data
 from symloss.experiments.cells import Cell
 from symloss.experiments.work import Work
-from symloss.noise.human import human_file, require_human_file
+from symloss.noise.labels import human_file, require_human_file
 from symloss.training.task import fingerprint
 
 

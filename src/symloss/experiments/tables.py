@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from symloss import checks
-from symloss.noise import noise_spec
+from symloss.noise.spec import parse
 from symloss.training.settings import Settings
 
 FOLDER = "experiments/recipes/tables"
@@ -231,7 +231,7 @@ def _column(name: str, fields: dict[str, Any], usual: list[str], rows: set[str])
     data = fields.get("data", name)
     columns = tuple(_distinct(f"the noise of {name}", fields.get("noise", usual)))
     for spec in columns:
-        noise_spec.parse(spec)
+        parse(spec)
     published = {}
     for row, line in fields.get("published", {}).items():
         if row not in rows:

@@ -14,7 +14,7 @@ from symloss.data.batches import Batches
 from symloss.data.dataset import DataSet, Examples, ImageFiles, Inputs, Scaling
 from symloss.environment import data_root
 from symloss.fit.splits import Rows
-from symloss.noise.corrupt_labels import corrupt
+from symloss.noise.labels import corrupt
 from symloss.noise.manifest import Corruption
 
 LARGEST = 2**31

@@ -65,7 +65,7 @@ def _values(name: str, *values: float) -> tuple[tuple[tuple[str, float], ...], .
     return tuple(((name, value),) for value in values)
 
 
-_OBJECTIVE = "symloss.adapters.boosting_objective.Objective"
+_OBJECTIVE = "symloss.adapters.boosting.Objective"
 _OWN_LOSS = (
     _OBJECTIVE,
     f"{_OBJECTIVE}.loss",

@@ -1,4 +1,4 @@
-"""Labels and targets that are wrong on purpose, by an explicit seed, with a manifest of what was done."""
+"""Corrupt labels and targets by an explicit seed, with a manifest of what was done; and estimate label noise."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from symloss.noise.calibration import Calibration, calibrate, noise_rate_interval
-    from symloss.noise.corrupt_labels import corrupt
-    from symloss.noise.human import human_labels
+    from symloss.noise.labels import corrupt, human_labels
     from symloss.noise.manifest import Corruption, Manifest, load_corruption
-    from symloss.noise.noise_spec import Spec, parse
+    from symloss.noise.spec import Spec, parse
     from symloss.noise.targets import TargetCorruption, TargetManifest, corrupt_targets, load_target_corruption
     from symloss.noise.transition import transition_matrix
 
@@ -32,27 +31,19 @@ __all__ = [
     "transition_matrix",
 ]
 
-# Names are resolved when they are used: reading the name of a noise must not import torch.
-_HOME = {
-    "Calibration": "calibration",
-    "calibrate": "calibration",
-    "noise_rate_interval": "calibration",
-    "Corruption": "manifest",
-    "Manifest": "manifest",
-    "Spec": "noise_spec",
-    "TargetCorruption": "targets",
-    "TargetManifest": "targets",
-    "corrupt": "corrupt_labels",
-    "corrupt_targets": "targets",
-    "human_labels": "human",
-    "load_corruption": "manifest",
-    "load_target_corruption": "targets",
-    "parse": "noise_spec",
-    "transition_matrix": "transition",
+# Names are resolved on first use: reading the name of a noise must not import torch.
+_HOMES = {
+    "calibration": ("Calibration", "calibrate", "noise_rate_interval"),
+    "labels": ("corrupt", "human_labels"),
+    "manifest": ("Corruption", "Manifest", "load_corruption"),
+    "spec": ("Spec", "parse"),
+    "targets": ("TargetCorruption", "TargetManifest", "corrupt_targets", "load_target_corruption"),
+    "transition": ("transition_matrix",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'symloss.noise' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"symloss.noise.{_HOME[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"symloss.noise.{home}"), name)
+    raise AttributeError(f"module 'symloss.noise' has no attribute {name!r}")

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from symloss import checks
-from symloss.theory.certificates.certificate import Constant
+from symloss.theory.certificates import Constant
 
 
 def output_bound(R: float, r: float, c: float = 1.0, layers: int = 1) -> float:  # noqa: N803

@@ -13,7 +13,7 @@ from typing import Any
 
 from symloss import checks
 from symloss.data.source import KNOWN, VOUCHED
-from symloss.noise.noise_spec import parse
+from symloss.noise.spec import parse
 from symloss.noise.transition import METHODS
 
 SCHEDULES = (

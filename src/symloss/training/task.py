@@ -25,9 +25,9 @@ from symloss.losses.criterion import Criterion, ScoreMap
 from symloss.losses.layers import BatchNormScores, append_scores
 from symloss.losses.spec import create_loss, write
 from symloss.losses.spec import parse as parse_loss
-from symloss.noise.corrupt_labels import corrupt
+from symloss.noise.labels import corrupt
 from symloss.noise.manifest import Corruption
-from symloss.noise.noise_spec import parse
+from symloss.noise.spec import parse
 from symloss.training.models import create_model
 from symloss.training.settings import Settings
 

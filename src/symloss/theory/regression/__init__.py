@@ -9,10 +9,16 @@
 
 from __future__ import annotations
 
+from symloss.theory.regression.certificate import RegressionCertificate, certify_regression
 from symloss.theory.regression.estimators import LinearFamilyRegressor, UnhingedRegressor
-from symloss.theory.regression.linear import BoundedOutput, LinearRegressionLoss, UnhingedRegressionLoss, weight_decay
-from symloss.theory.regression.regression_certificate import RegressionCertificate, certify_regression
-from symloss.theory.regression.symmetrize import SymmetrizedRegression, symmetrize_regression
+from symloss.theory.regression.losses import (
+    BoundedOutput,
+    LinearRegressionLoss,
+    SymmetrizedRegression,
+    UnhingedRegressionLoss,
+    symmetrize_regression,
+    weight_decay,
+)
 
 __all__ = [
     "BoundedOutput",

@@ -16,8 +16,8 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 
 from symloss import checks
 from symloss.fitting import all_or_nothing
-from symloss.noise.target_distribution import AnyTargetDistribution
-from symloss.theory.regression.linear import LinearRegressionLoss
+from symloss.noise.targets import AnyTargetDistribution
+from symloss.theory.regression.losses import LinearRegressionLoss
 
 Array = np.ndarray[Any, Any]
 

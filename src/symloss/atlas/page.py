@@ -1,8 +1,65 @@
-"""The body of the page: its words, and the places that the script fills."""
+"""The page of the atlas: its body in HTML, the data as JSON, the drawing in JavaScript."""
 
 from __future__ import annotations
 
-from symloss.atlas.threshold_problem import HEIGHT
+import json
+from collections.abc import Callable, Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from symloss import __version__
+from symloss.atlas.curves import HEIGHT
+from symloss.atlas.data import atlas_data, known_losses
+from symloss.html_page import html_page
+from symloss.writing import clear_write_errors, write_whole
+
+SCRIPTS = (
+    "decode.js", "drawing.js", "line_chart.js", "simplex_map.js", "threshold_chart.js", "state.js",
+    "controls.js", "main.js",
+)  # fmt: skip
+
+
+def write_atlas(path: Path, losses: Iterable[str] | None = None, done: Callable[[int], None] | None = None) -> None:
+    """Write the atlas: one HTML file with every loss as curves and maps. It needs no network.
+
+    Args:
+        path: the file. It is written wholly or not at all.
+        losses: names of the catalogue; None for all.
+        done: called after each loss with the number of losses that are done.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atlas(Path(folder) / "atlas.html", losses=["ce", "mae"])
+    ...     (Path(folder) / "atlas.html").stat().st_size < 5_000_000
+    True
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"the atlas must be written to a file such as atlas.html; got the folder {str(path)!r}")
+    records = known_losses(losses)
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    data = atlas_data(records, done)
+    write_whole(path, render(data).encode())
+
+
+def render(data: dict[str, Any]) -> str:
+    """The page as the text of an HTML file, from the data of :func:`symloss.atlas.data.atlas_data`."""
+    body, script = f"{page_body()}\n{_json(data)}", "".join(map(_asset, SCRIPTS))
+    footer = f"Written by symloss {__version__}."
+    return html_page("symloss atlas of losses", body, _asset("atlas.css"), script, footer)
+
+
+def _json(data: dict[str, Any]) -> str:
+    """The data inside the page. No text in it can end the element."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return f'<script type="application/json" id="data">{text}</script>'
+
+
+def _asset(name: str) -> str:
+    return resources.files("symloss.atlas").joinpath(name).read_text()
+
 
 INTRODUCTION = """<header>
 <p class="eyebrow">symloss atlas</p>

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses.operators import unreduced_copy
-from symloss.noise.target_distribution import AnyTargetDistribution
-from symloss.theory.binary.chords import worst_chord
-from symloss.theory.certificates.certificate import CounterExample, Finding
-from symloss.theory.regression.linear import LinearRegressionLoss
-from symloss.theory.regression.symmetrize import RegressionLoss, SymmetrizedRegression
+from symloss.noise.targets import AnyTargetDistribution
+from symloss.theory.certificates import CounterExample, Finding
+from symloss.theory.regression.losses import LinearRegressionLoss, RegressionLoss, SymmetrizedRegression
+from symloss.theory.search import worst_chord
 
 ROUNDING = 1e-9
 """Violations below this, relative to the size of the values, are rounding."""

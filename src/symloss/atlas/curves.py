@@ -1,0 +1,176 @@
+"""What the atlas draws: a loss along a line, on the triangle of three classes, and on a noisy threshold problem."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from symloss.losses.algebra import Loss
+from symloss.noise.transition import symmetric
+
+CLASSES = (2, 3, 5, 10, 100)
+MARGINS = (-8.0, 12.0)
+PROBABILITIES = (0.002, 0.998)
+
+
+class LossCurves(NamedTuple):
+    """A loss along the line, in float64."""
+
+    value: Tensor
+    """L_y."""
+    weight: Tensor
+    """The gradient weight: -dL_y/dz_y, by autograd."""
+    sum: Tensor
+    """The sum of L over all labels."""
+
+
+@functools.cache
+def margins(classes: int) -> Tensor:
+    """Where curves are sampled: the label's score less that of the others.
+
+    The points are dense enough for a chart against the margin, and for one against the label's probability.
+    """
+    angles = torch.linspace(0, math.pi / 2, 29, dtype=torch.float64)
+    low, high = PROBABILITIES
+    p = low + (high - low) * angles.sin() ** 2
+    even = torch.linspace(*MARGINS, 41, dtype=torch.float64)
+    return torch.cat([even, torch.logit(p) + math.log(classes - 1)]).sort().values
+
+
+def probabilities(classes: int) -> Tensor:
+    """The label's probability at each of the margins."""
+    return torch.sigmoid(margins(classes) - math.log(classes - 1))
+
+
+def scores(classes: int) -> Tensor:
+    """The scores at each of the margins, (points, C). The label is class 0. The scores are log p."""
+    raw = torch.zeros(len(margins(classes)), classes, dtype=torch.float64)
+    raw[:, 0] = margins(classes)
+    return raw.log_softmax(-1)
+
+
+def loss_curves(loss: Loss, classes: int) -> LossCurves:
+    """Value, gradient weight and sum over labels along the line."""
+    z = scores(classes).requires_grad_()
+    values = loss.per_class(z)
+    (gradient,) = torch.autograd.grad(values[:, 0].sum(), z)
+    return LossCurves(values[:, 0].detach(), -gradient[:, 0], values.detach().sum(-1))
+
+
+STEPS = 21
+"""The parts that each side of the triangle is divided into. A multiple of 3, so that its centre is a point."""
+EDGE = 0.004
+"""The least probability, because some losses are infinite at 0."""
+
+
+class SimplexMap(NamedTuple):
+    """A loss on the triangle, in float64."""
+
+    value: Tensor
+    """L of the first class."""
+    sum: Tensor
+    """The sum of L over the three labels."""
+
+
+@functools.cache
+def simplex_points() -> Tensor:
+    """The points of the triangle, (points, 3), row by row: p of the first class falls from row to row."""
+    counts = [(STEPS - row, row - k, k) for row in range(STEPS + 1) for k in range(row + 1)]
+    return EDGE + (1 - 3 * EDGE) * torch.tensor(counts, dtype=torch.float64) / STEPS
+
+
+def simplex_map(loss: Loss) -> SimplexMap:
+    """The value for the first class, and the sum over labels. The scores are log p."""
+    values = loss.per_class(simplex_points().log())
+    return SimplexMap(values[:, 0], values.sum(-1))
+
+
+# A problem with one unknown, a threshold, to see what label noise does to the risk and to its minimum. There are ten
+# classes. The examples lie on a line and belong to two of them: A on the left, B on the right, each a Gaussian. A is
+# three times as frequent. The model knows everything but the threshold theta between them:
+#
+#     z_A = HEIGHT tanh(theta - x),   z_B = HEIGHT tanh(x - theta),   z_k = -HEIGHT for the other eight.
+#
+# Under symmetric noise a label becomes each of the nine other classes equally often.
+THRESHOLD_CLASSES = 10
+HEIGHT = 3.0
+CENTRES = (-1.5, 1.5)
+DEVIATION = 0.6
+SHARES = torch.tensor([0.75, 0.25], dtype=torch.float64)
+NOISE = tuple(round(0.05 * i, 2) for i in range(17))
+"""The rates of noise at which the minimum is sought."""
+STEP = 0.05
+THETAS = torch.arange(-60, 61, dtype=torch.float64) * STEP
+DIFFERENCES = torch.arange(-164, 165, dtype=torch.float64) * STEP
+"""Values of x - theta. The scores depend on nothing else, so each loss is evaluated at these alone."""
+
+
+class NoisyRisk(NamedTuple):
+    """The risk at each theta. It is linear in the rate of noise, so two rates tell all of them."""
+
+    clean: Tensor
+    """Without noise."""
+    noisy: Tensor
+    """At the last rate of ``NOISE``."""
+    minima: Tensor
+    """The theta with the least risk, at each rate of ``NOISE``."""
+
+
+def threshold_scores(difference: Tensor) -> Tensor:
+    """The scores (..., C) where x - theta is ``difference``."""
+    z = torch.full((*difference.shape, THRESHOLD_CLASSES), -HEIGHT, dtype=torch.float64)
+    z[..., 0], z[..., 1] = -HEIGHT * difference.tanh(), HEIGHT * difference.tanh()
+    return z
+
+
+def noisy_risk(loss: Loss) -> NoisyRisk:
+    """The expected loss at each theta: over x by quadrature, over labels by the transition matrix."""
+    values = loss.per_class(threshold_scores(DIFFERENCES))
+    expected = torch.einsum("jk,rck->cjr", values, _transitions())  # of an example of A and of one of B
+    risks = torch.einsum("cij,cjr->ri", _weights(), expected)
+    return NoisyRisk(risks[0], risks[-1], torch.stack([_argmin(risk) for risk in risks]))
+
+
+@functools.cache
+def _transitions() -> Tensor:
+    """What becomes of the labels of A and B, at each rate: (rates, 2, C)."""
+    return torch.stack([torch.from_numpy(symmetric(THRESHOLD_CLASSES, rate))[:2] for rate in NOISE])
+
+
+@functools.cache
+def _weights() -> Tensor:
+    """The share of the examples of each class at each difference, for each theta: (2, thetas, differences)."""
+    x = THETAS[:, None] + DIFFERENCES
+    density = torch.stack([(-0.5 * ((x - centre) / DEVIATION) ** 2).exp() for centre in CENTRES])
+    return SHARES.reshape(2, 1, 1) * density / density.sum(-1, keepdim=True)
+
+
+def _argmin(risk: Tensor) -> Tensor:
+    """The theta with the least risk: the lowest point of the grid, moved to the bottom of the parabola around it."""
+    lowest = int(risk.argmin())
+    if lowest in (0, len(risk) - 1):
+        return THETAS[lowest]
+    before, here, after = risk[lowest - 1 : lowest + 2]
+    bottom: Tensor = THETAS[lowest] + 0.5 * STEP * (before - after) / (before - 2 * here + after)
+    return bottom
+
+
+def accuracy() -> Tensor:
+    """The share of examples on the right side of each theta, by their true classes."""
+    left, right = ((THETAS - centre) / DEVIATION for centre in CENTRES)
+    return SHARES @ torch.stack([_normal(left), _normal(-right)])
+
+
+def _normal(x: Tensor) -> Tensor:
+    """The distribution function of the standard normal distribution."""
+    return 0.5 * torch.erfc(-x / math.sqrt(2))
+
+
+def densities() -> Tensor:
+    """How frequent the examples of A and of B are at each x of ``THETAS``, (2, thetas)."""
+    x = torch.stack([(THETAS - centre) / DEVIATION for centre in CENTRES])
+    return SHARES[:, None] * (-0.5 * x**2).exp()

@@ -1,0 +1,293 @@
+"""The data of the atlas: facts and numbers of each loss at each position of its sliders, packed into 16 bits."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from symloss import checks
+from symloss.atlas import curves
+from symloss.checks import Interval
+from symloss.losses.algebra import Loss, NoSlopeError
+from symloss.losses.catalogue import RECORDS, SOURCES
+from symloss.losses.record import Parameter, Record
+
+FACTS = ("symmetric", "non_increasing", "convex", "bounded")
+"""In the order of their bits: the facts at one number of classes are one hexadecimal digit."""
+
+
+def known_losses(names: Iterable[str] | None) -> list[Record]:
+    """The records of these losses, in the order of the catalogue; of all losses if ``names`` is None."""
+    wanted = list(RECORDS) if names is None else list(names)
+    for name in wanted:
+        if name not in RECORDS:
+            raise ValueError(
+                f"losses must be names of the catalogue; got {checks.brief(name)}, {checks.nearest(name, RECORDS)}"
+            )
+    if not wanted:
+        raise ValueError("losses must name at least one loss; got none")
+    return [record for name, record in RECORDS.items() if name in wanted]
+
+
+def arrays(loss: Loss) -> dict[str, Array]:
+    """The numbers of one loss at one position of its sliders, by the name of the field."""
+    tensors: dict[str, Tensor] = {}
+    for classes in curves.CLASSES:
+        along = curves.loss_curves(loss, classes)
+        tensors |= {f"{name} {classes}": tensor for name, tensor in along._asdict().items()}
+    on_triangle, risk = curves.simplex_map(loss), curves.noisy_risk(loss)
+    tensors |= {f"simplex {name}": tensor for name, tensor in on_triangle._asdict().items()}
+    tensors |= {f"risk {name}": tensor for name, tensor in risk._asdict().items()}
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def atlas_data(records: Sequence[Record], done: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """The data of the page, ready for JSON.
+
+    Args:
+        records: the losses.
+        done: called after each loss with the number of losses that are done.
+    """
+    entries: list[dict[str, Any]] = []
+    packed: list[Array] = []
+    lengths: dict[str, int] = {}
+    first = 0
+    for number, record in enumerate(records, 1):
+        places = positions(record)
+        losses = [record.loss(**values_at(record, place)) for place in places]
+        for loss in losses:
+            numbers = arrays(loss)
+            lengths = {name: len(array) for name, array in numbers.items()}
+            packed += numbers.values()
+        entries.append(_entry(record, places, losses) | {"first": first})
+        first += len(places)
+        if done is not None:
+            done(number)
+    scales, codes = pack(packed)
+    return _grids() | {"fields": lengths, "losses": entries, "scales": scales, "codes": codes}
+
+
+def _grids() -> dict[str, Any]:
+    return {
+        "classes": curves.CLASSES,
+        "margins": [_short(curves.margins(classes)) for classes in curves.CLASSES],
+        "probabilities": [_short(curves.probabilities(classes)) for classes in curves.CLASSES],
+        "ranges": {"p": curves.PROBABILITIES, "margin": curves.MARGINS},
+        "simplex": {"steps": curves.STEPS, "edge": curves.EDGE},
+        "threshold": {
+            "classes": curves.THRESHOLD_CLASSES,
+            "thetas": _short(curves.THETAS),
+            "noise": curves.NOISE,
+            "accuracy": _short(curves.accuracy()),
+            "densities": [_short(each) for each in curves.densities()],
+        },
+        "facts": FACTS,
+    }
+
+
+def _entry(record: Record, places: list[tuple[int, ...]], losses: list[Loss]) -> dict[str, Any]:
+    facts = [_fact_digits(record, place) for place in places]
+    return {
+        "name": record.name,
+        "formula": record.formula,
+        "source": record.source,
+        "reference": SOURCES[record.source],
+        "normalize": record.normalize,
+        "together": moves_together(record),
+        "sliders": [_slider(each) for each in sliders(record)],
+        "positions": {",".join(map(str, place)): i for i, place in enumerate(places)},
+        "facts": facts,
+        "slopes": [_slopes(loss) for loss in losses],
+    }
+
+
+def _slider(slider: Slider) -> dict[str, Any]:
+    p = slider.parameter
+    return {
+        "name": p.name, "meaning": p.meaning, "interval": p.interval, "instead": p.instead_of,
+        "points": slider.points, "default": slider.default,
+    }  # fmt: skip
+
+
+def _fact_digits(record: Record, place: tuple[int, ...]) -> str:
+    """One hexadecimal digit for each number of classes."""
+    digits = []
+    for classes in curves.CLASSES:
+        facts = record.facts.at(classes, **values_at(record, place))
+        digits.append(f"{sum(facts[name] << bit for bit, name in enumerate(FACTS)):x}")
+    return "".join(digits)
+
+
+def _slopes(loss: Loss) -> list[float | None] | None:
+    """The slope at equal scores, for each number of classes; None where there is none to divide by."""
+    try:
+        slopes = [loss.slope(classes) for classes in curves.CLASSES]
+    except NoSlopeError:
+        return None
+    return [float(f"{slope:.7g}") if abs(slope) > 1e-12 else None for slope in slopes]
+
+
+def _short(numbers: Tensor) -> list[float]:
+    """Numbers with eight digits."""
+    return [float(f"{number:.8g}") for number in np.asarray(numbers)]
+
+
+POINTS: dict[str, tuple[float, ...]] = {
+    "q": (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.5, 2, 3),
+    "alpha": (0, 0.1, 0.5, 1, 1.5, 2, 3, 5, 10),
+    "beta": (0, 0.1, 0.5, 1, 2, 5, 10),
+    "kappa": (0, 1, 2, 5, 10, 20, 50),
+    "gamma": (0, 0.25, 0.5, 1, 2, 3, 5),
+    "a": (0.1, 0.3, 0.6, 1, 1.5, 2.5, 4, 6, 10, 30, 100),
+    "t": (1, 2, 3, 4, 6, 10, 20),
+    "tau": (1.5, 2, 5, 10, 20, 50, 100),
+    "pi": (0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99),
+    "t1": (0, 0.2, 0.4, 0.6, 0.8, 0.9, 1),
+    "t2": (1, 1.1, 1.2, 1.5, 2, 3, 4),
+    "lam": (0.1, 0.2, 0.5, 1, 2, 5, 10),
+    "margin": (0, 0.1, 0.5, 1, 2, 5),
+    "r": (-4, -2, -1, -0.5, -0.2, 0, 0.1, 0.2, 0.4, 0.6, 0.8, 1),
+}
+"""Values by the name of a parameter. Those outside the interval of a loss are left out."""
+SYMMETRIC_DIRICHLET = (0.1, 0.25, 0.5, 2 / 3, 0.8, 0.9, 0.99, 1, 1.5, 2)
+"""The Dirichlet prior makes cross-entropy symmetric at 1 - 1/C, so these are among its values."""
+FACTORS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
+"""Times the default: the values of a parameter whose name is not listed above."""
+TOGETHER = 7
+"""The most values of a parameter that moves together with another one."""
+
+Position = float | None
+
+
+@dataclass(frozen=True)
+class Slider:
+    """A parameter and the values that its slider stops at. None stands for "not used"."""
+
+    parameter: Parameter
+    points: tuple[Position, ...]
+
+    @property
+    def default(self) -> int:
+        """The index of the default."""
+        return self.points.index(self.parameter.default)
+
+
+def sliders(record: Record) -> tuple[Slider, ...]:
+    """The sliders of a loss."""
+    every = tuple(Slider(p, _points(record, p)) for p in record.parameters)
+    several = len(every) > 1 and moves_together(record)
+    return tuple(Slider(each.parameter, _thinned(each)) for each in every) if several else every
+
+
+def moves_together(record: Record) -> bool:
+    """Whether every combination of values is shown.
+
+    Else one parameter moves at a time, and the others are at their defaults.
+    """
+    return len(record.parameters) <= 2 and all(p.instead_of is None for p in record.parameters)
+
+
+def positions(record: Record) -> list[tuple[int, ...]]:
+    """Every combination of values that is shown, as one index for each slider."""
+    own = sliders(record)
+    if moves_together(record):
+        return list(itertools.product(*(range(len(each.points)) for each in own)))
+    rest = tuple(each.default for each in own)
+    moved = [(*rest[:k], i, *rest[k + 1 :]) for k, each in enumerate(own) for i in range(len(each.points))]
+    return list(dict.fromkeys([rest, *moved]))
+
+
+def values_at(record: Record, position: Sequence[int]) -> dict[str, Position]:
+    """The parameters at a position. One that replaces another leaves None there."""
+    values = {each.parameter.name: each.points[i] for each, i in zip(sliders(record), position, strict=True)}
+    for p in record.parameters:
+        if p.instead_of is not None and values[p.name] is not None:
+            values[p.instead_of] = None
+    return values
+
+
+def _points(record: Record, p: Parameter) -> tuple[Position, ...]:
+    listed = SYMMETRIC_DIRICHLET if (record.name, p.name) == ("dirichlet-ce", "alpha") else POINTS.get(p.name)
+    base = p.default if p.default is not None else 1.0
+    candidates = {*(listed or (base * factor for factor in FACTORS)), base if p.default is not None else None}
+    candidates |= {preset.values[p.name] for preset in record.presets.values() if p.name in preset.values}
+    interval = Interval(p.interval)
+    numbers = sorted({float(each) for each in candidates if isinstance(each, int | float) and each in interval})
+    whole = [int(each) if p.whole else each for each in numbers if not p.whole or each == int(each)]
+    return (None, *whole) if p.default is None else tuple(whole)
+
+
+def _thinned(slider: Slider) -> tuple[Position, ...]:
+    """At most ``TOGETHER`` values, evenly taken from all of them, with the ends, the default and 1."""
+    points = slider.points
+    if len(points) <= TOGETHER:
+        return points
+    last = len(points) - 1
+    kept = {0, last, slider.default, *(i for i, each in enumerate(points) if each == 1)}
+    even = [round(i * last / (TOGETHER - 1)) for i in range(TOGETHER)]
+    far_first = sorted(set(even) - kept, key=lambda i: -min(abs(i - k) for k in kept))
+    return tuple(points[i] for i in sorted([*kept, *far_first[: TOGETHER - len(kept)]]))
+
+
+LAST = 65535
+"""The largest code. The error of a number is at most half a step, that is 1/131070 of the range of its array."""
+
+Array = NDArray[np.float64]
+
+
+def pack(arrays: Sequence[Array]) -> tuple[str, str]:
+    """The scales and the codes of all arrays, in order, compressed by zlib, as base64.
+
+    Neighbours are alike, so each code is stored as the difference to the one before it, modulo 65536. All low bytes
+    come first, then all high bytes.
+
+    Args:
+        arrays: of finite numbers.
+
+    Returns:
+        The scales as float64: the least number and the step of each array, little-endian. And the codes.
+    """
+    scales = np.array([_scale(array) for array in arrays], "<f8").reshape(-1, 2)
+    codes = np.concatenate([_codes(array, *scale) for array, scale in zip(arrays, scales, strict=True)])
+    bytewise = np.diff(codes, prepend=codes.dtype.type(0)).view(np.uint8).reshape(-1, 2).T
+    return _small(scales.tobytes()), _small(bytewise.tobytes())
+
+
+def unpack(scales: str, codes: str, lengths: Sequence[int]) -> list[Array]:
+    """The arrays again, as the page reads them.
+
+    Args:
+        scales, codes: as :func:`pack` returns them.
+        lengths: of the arrays.
+    """
+    pairs = np.frombuffer(_bytes(scales), "<f8").reshape(-1, 2)
+    low, high = np.frombuffer(_bytes(codes), np.uint8).reshape(2, -1).astype("<u2")
+    parts = np.split(np.cumsum(low + 256 * high, dtype="<u2"), np.cumsum(lengths)[:-1])
+    return [least + step * part for (least, step), part in zip(pairs, parts, strict=True)]
+
+
+def _scale(array: Array) -> tuple[float, float]:
+    if not np.isfinite(array).all():
+        raise ValueError("the numbers must be finite")
+    return float(array.min()), float(array.max() - array.min()) / LAST
+
+
+def _codes(array: Array, low: float, step: float) -> NDArray[np.uint16]:
+    steps = (array - low) / step if step else np.zeros_like(array)
+    return np.clip(np.rint(steps), 0, LAST).astype("<u2")
+
+
+def _small(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

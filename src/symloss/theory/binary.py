@@ -1,0 +1,581 @@
+"""The binary case: margin losses, their odd and even parts, and multi-label training (appendix B of the paper).
+
+A margin loss is a function phi of the margin, which is z for the label +1 and -z for the label -1.
+
+>>> import torch
+>>> from symloss.theory.binary import MarginCriterion, symmetrize_margin
+>>> loss = MarginCriterion(symmetrize_margin("savage"))
+>>> loss(torch.zeros(8, 5), torch.ones(8, 5))
+tensor(0.)
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from symloss import checks
+from symloss.losses import validation
+from symloss.losses.criterion import REDUCTIONS
+from symloss.losses.logits import full_precision
+from symloss.theory.search import derivative, worst_chord
+
+__all__ = [
+    "MARGIN_FUNCTIONS",
+    "MarginConstants",
+    "MarginCriterion",
+    "MarginFunction",
+    "OddEven",
+    "Polynomial",
+    "RescaledMargin",
+    "anchored",
+    "decompose_margin",
+    "derivatives_at_zero",
+    "margin_constants",
+    "margin_function",
+    "surrogate",
+    "symmetrize_margin",
+    "taylor_truncation",
+]
+
+
+class MarginFunction(ABC):
+    """A function phi of the margin, entry by entry. It is symmetric if phi(z) + phi(-z) is constant."""
+
+    @abstractmethod
+    def phi(self, margin: Tensor) -> Tensor:
+        """Return the loss at each margin, in the shape of the margins."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether phi(z) + phi(-z) is known to be constant."""
+        return False
+
+    def __call__(self, margin: Tensor) -> Tensor:
+        return self.phi(margin)
+
+
+AnyMarginFunction: TypeAlias = MarginFunction | Callable[[Tensor], Tensor] | str
+
+
+@dataclass(frozen=True, repr=False)
+class Elementwise(MarginFunction):
+    """A margin loss given by a function of a tensor of margins that works entry by entry."""
+
+    function: Callable[[Tensor], Tensor]
+    symmetric: bool = False
+
+    def __repr__(self) -> str:
+        name: str = getattr(self.function, "__name__", type(self.function).__name__)
+        return name.strip("_")
+
+    def phi(self, margin: Tensor) -> Tensor:
+        values = self.function(margin)
+        if not isinstance(values, Tensor) or values.shape != margin.shape:
+            given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(f"phi must return one value for each margin, shape {tuple(margin.shape)}; got {given}")
+        return values
+
+
+def _unhinged(margin: Tensor) -> Tensor:
+    """1 - z, the only symmetric loss that is convex (van Rooyen et al. 2015)."""
+    return 1 - margin
+
+
+def _sigmoid(margin: Tensor) -> Tensor:
+    """1 / (1 + e^z)."""
+    return torch.sigmoid(-margin)
+
+
+def _ramp(margin: Tensor) -> Tensor:
+    """(1 - z) / 2, clipped to [0, 1]."""
+    return ((1 - margin) / 2).clamp(0, 1)
+
+
+def _probit(margin: Tensor) -> Tensor:
+    """The probability that a standard normal variable is above z."""
+    above: Tensor = torch.special.ndtr(-margin)
+    return above
+
+
+def _savage(margin: Tensor) -> Tensor:
+    """1 / (1 + e^z)^2. Its symmetrization is the sigmoid loss minus 1/2."""
+    return torch.sigmoid(-margin).square()
+
+
+def _logistic(margin: Tensor) -> Tensor:
+    """log(1 + e^-z). Its symmetrization is -z/2, a multiple of the unhinged loss plus a constant."""
+    return -functional.logsigmoid(margin)  # torch's softplus is linear beyond 20, which is inexact in float64
+
+
+def _hinge(margin: Tensor) -> Tensor:
+    """max(1 - z, 0)."""
+    return (1 - margin).clamp_min(0)
+
+
+def _exponential(margin: Tensor) -> Tensor:
+    """e^-z. Its symmetrization is -sinh z."""
+    return (-margin).exp()
+
+
+MARGIN_FUNCTIONS: dict[str, MarginFunction] = {
+    "unhinged": Elementwise(_unhinged, symmetric=True),
+    "sigmoid": Elementwise(_sigmoid, symmetric=True),
+    "ramp": Elementwise(_ramp, symmetric=True),
+    "probit": Elementwise(_probit, symmetric=True),
+    "savage": Elementwise(_savage),
+    "logistic": Elementwise(_logistic),
+    "hinge": Elementwise(_hinge),
+    "exponential": Elementwise(_exponential),
+}
+"""The margin losses that have a name, by that name."""
+
+
+def margin_function(phi: AnyMarginFunction) -> MarginFunction:
+    """Turn a name or a function into a :class:`MarginFunction`.
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction`, which is returned unchanged, or any function of
+            a tensor of margins.
+
+    >>> margin_function("sigmoid")(torch.zeros(1))
+    tensor([0.5000])
+    >>> margin_function(lambda z: (1 - z) ** 2)(torch.zeros(1))
+    tensor([1.])
+    """
+    if isinstance(phi, str):
+        if phi not in MARGIN_FUNCTIONS:
+            raise ValueError(
+                f"there is no margin loss named {checks.brief(phi)}; {checks.nearest(phi, MARGIN_FUNCTIONS)}"
+            )
+        return MARGIN_FUNCTIONS[phi]
+    if isinstance(phi, MarginFunction):
+        return phi
+    if isinstance(phi, type) or not callable(phi):
+        raise TypeError(f"phi must be a name, a MarginFunction or a function of margins; got {checks.brief(phi)}")
+    return Elementwise(phi)
+
+
+@dataclass(frozen=True)
+class Odd(MarginFunction):
+    """(phi(z) - phi(-z)) / 2."""
+
+    inner: MarginFunction
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return (self.inner.phi(margin) - self.inner.phi(-margin)) / 2
+
+
+@dataclass(frozen=True)
+class Even(MarginFunction):
+    """(phi(z) + phi(-z)) / 2."""
+
+    inner: MarginFunction
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return (self.inner.phi(margin) + self.inner.phi(-margin)) / 2
+
+
+class OddEven(NamedTuple):
+    """The two parts of a margin loss: ``odd`` is symmetric, ``even`` is the same for both labels."""
+
+    odd: Odd
+    even: Even
+
+
+def decompose_margin(phi: AnyMarginFunction) -> OddEven:
+    """Split a margin loss into its symmetric and its class-insensitive part, a decomposition that is unique (app. B).
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
+
+    >>> import torch
+    >>> odd, even = decompose_margin("logistic")
+    >>> z = torch.tensor([-2.0, 3.0])
+    >>> odd(z)  # -z / 2
+    tensor([ 1.0000, -1.5000])
+    """
+    inner = margin_function(phi)
+    return OddEven(Odd(inner), Even(inner))
+
+
+def symmetrize_margin(phi: AnyMarginFunction) -> Odd:
+    """Return the symmetric part of a margin loss: phi_sym(z) = (phi(z) - phi(-z)) / 2 (app. B).
+
+    Args:
+        phi: as in :func:`decompose_margin`.
+
+    >>> import torch
+    >>> symmetrize_margin("savage")(torch.tensor([0.0, 1.0]))  # 1 / (1 + e^z) - 1/2
+    tensor([ 0.0000, -0.2311])
+    """
+    return decompose_margin(phi).odd
+
+
+class MarginCriterion(nn.Module):
+    """A margin loss for binary and multi-label targets, in place of ``torch.nn.BCEWithLogitsLoss``.
+
+    The loss of an entry with score z and target t is t phi(z) + (1 - t) phi(-z). If each label is flipped
+    independently with a probability eta < 1/2, the risk of a symmetric phi is 1 - 2 eta times the clean risk, plus a
+    constant (app. B).
+
+    Args:
+        phi: a name of ``symloss.theory.binary.MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of margins.
+        weight: one entry for each label (the last dimension), which multiplies its losses. It keeps the symmetry.
+        reduction: ``"mean"`` over all entries that the mask keeps, ``"sum"`` or ``"none"``. The mean is that of
+            ``torch.nn.MultiLabelSoftMarginLoss`` and ``torch.nn.BCEWithLogitsLoss`` for ``"logistic"``.
+
+    Shapes: the input has any shape, often (N,) or (N, K). The target has the same shape and holds 0 and 1, as bool,
+    integers or floating-point numbers, or probabilities. The mask is a bool tensor of the same shape. Entries where it
+    is False have loss 0 and do not count in the mean; the mean of no entries is 0.
+
+    >>> loss = MarginCriterion("sigmoid")
+    >>> scores = torch.tensor([[2.0, -1.0, 0.0]])
+    >>> loss(scores, torch.tensor([[1, 0, 1]]))
+    tensor(0.2960)
+    >>> loss(scores, torch.tensor([[1, 0, 1]]), mask=torch.tensor([[True, True, False]]))
+    tensor(0.1941)
+    """
+
+    weight: Tensor | None
+
+    def __init__(self, phi: AnyMarginFunction, *, weight: Tensor | None = None, reduction: str = "mean"):
+        super().__init__()
+        self.phi = margin_function(phi)
+        checks.choice("reduction", reduction, REDUCTIONS)
+        if weight is not None:
+            validation.class_vector("weight", weight)
+        self.register_buffer("weight", weight)
+        self.reduction = reduction
+
+    def forward(self, input: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+        _check_shapes(input, target, mask)
+        z = full_precision(input)
+        if mask is not None:
+            z, target = torch.where(mask, z, 0.0), torch.where(mask, target, torch.zeros_like(target))
+        values = self._values(z, target)
+        if self.weight is not None:
+            if z.dim() == 0 or z.shape[-1] != len(self.weight):
+                raise ValueError(
+                    f"weight must have one entry for each label, the last dimension of {tuple(z.shape)}; "
+                    f"got {len(self.weight)}"
+                )
+            values = values * self.weight.to(values)
+        if mask is not None:
+            values = torch.where(mask, values, 0.0)
+        if self.reduction == "mean":
+            return values.sum() / (max(values.numel(), 1) if mask is None else mask.sum().clamp_min(1))
+        return values.sum() if self.reduction == "sum" else values
+
+    def _values(self, z: Tensor, target: Tensor) -> Tensor:
+        hard, looks = not target.is_floating_point(), validation.can_look(target)
+        t = target if hard else target.to(z.dtype)
+        if looks:
+            wrong = t[~((t == 0) | (t == 1))] if hard else t[~((t >= 0) & (t <= 1))]
+            if wrong.numel():
+                wanted = "0 and 1, one for each label" if hard else "0, 1 or probabilities between"
+                raise ValueError(f"target must hold {wanted}; got {wrong.flatten()[0].item():g}")
+            hard = hard or bool(((t == 0) | (t == 1)).all())
+        if hard:
+            return self.phi.phi(torch.where(t.bool(), z, -z))
+        return t * self.phi.phi(z) + (1 - t) * self.phi.phi(-z)
+
+    def extra_repr(self) -> str:
+        return f"{self.phi!r}, reduction={self.reduction!r}"
+
+
+def _check_shapes(input: object, target: object, mask: object) -> None:
+    if not isinstance(input, Tensor) or not input.is_floating_point():
+        given = str(input.dtype) if isinstance(input, Tensor) else type(input).__name__
+        raise TypeError(f"input must be a tensor of floating-point scores; got {given}")
+    if not isinstance(target, Tensor) or target.is_complex():
+        given = str(target.dtype) if isinstance(target, Tensor) else type(target).__name__
+        raise TypeError(f"target must be a tensor of 0 and 1; got {given}")
+    if target.shape != input.shape:
+        raise ValueError(f"target must have the input's shape {tuple(input.shape)}; got {tuple(target.shape)}")
+    if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != input.shape):
+        given = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a bool tensor of the input's shape {tuple(input.shape)}; got {given}")
+
+
+@dataclass(frozen=True)
+class RescaledMargin(MarginFunction):
+    """(phi(z) - origin) / unit + shift. :func:`surrogate` and :func:`anchored` return it.
+
+    Args:
+        inner: phi.
+        origin: the value of phi that becomes ``shift``.
+        unit: the difference of values that becomes 1.
+        shift: added at the end.
+    """
+
+    inner: MarginFunction
+    origin: float
+    unit: float
+    shift: float
+
+    @property
+    def symmetric(self) -> bool:
+        return self.inner.symmetric
+
+    @property
+    def factor(self) -> float:
+        """1 / unit. Lipschitz and smoothness constants are those of phi times this factor."""
+        return 1 / self.unit
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return (self.inner.phi(margin) - self.origin) / self.unit + self.shift
+
+
+def anchored(phi: AnyMarginFunction, radius: float) -> RescaledMargin:
+    """Shift and scale phi so that it is 1 at 0 and 0 at the radius, as :func:`surrogate` needs it.
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
+        radius: the largest margin R.
+
+    >>> anchored("exponential", radius=4.0)(torch.tensor([0.0, 4.0]).double()).tolist()
+    [1.0, 0.0]
+    """
+    radius = checks.number("radius", radius, "(0, inf)")
+    inner = margin_function(phi)
+    at_zero, floor = inner.phi(torch.tensor([0.0, radius], dtype=torch.float64)).tolist()
+    if not at_zero > floor:
+        raise ValueError(f"phi(0) must be above phi(radius); got {at_zero:g} and {floor:g}")
+    return RescaledMargin(inner, origin=floor, unit=at_zero - floor, shift=0.0)
+
+
+ROUNDING = 1e-9
+"""Violations below this, relative to phi(-R), are rounding."""
+
+
+def surrogate(phi: AnyMarginFunction, radius: float) -> RescaledMargin:
+    """Return the symmetric surrogate 2 / phi(-R) phi_sym(z) + 1, which bounds the 0-1 loss for |z| <= R (app. B).
+
+    phi must be convex and non-increasing, with phi(R) = 0 and phi(0) >= 1. This is checked on a grid of margins.
+    :func:`anchored` turns any convex, decreasing phi into one with the last two properties.
+
+    Args:
+        phi: as in :func:`anchored`.
+        radius: the largest margin R.
+
+    >>> loss = surrogate(lambda z: (1 - z / 3) ** 2, radius=3.0)
+    >>> loss(torch.tensor([-3.0, 0.0, 3.0]))
+    tensor([2., 1., 0.])
+    """
+    radius = checks.number("radius", radius, "(0, inf)")
+    inner = margin_function(phi)
+    grid = torch.linspace(-radius, radius, 2001, dtype=torch.float64)
+    with torch.no_grad():
+        values = inner.phi(grid)
+    if not bool(values.isfinite().all()):
+        raise ValueError(f"phi must be finite for |z| <= {radius:g}; got {float(values[~values.isfinite()][0])}")
+    at_left, at_zero, at_right = (float(values[i]) for i in (0, len(grid) // 2, -1))
+    slack = ROUNDING * (1 + float(values.abs().max()))
+    if abs(at_right) > slack:
+        raise ValueError(f"phi(R) must be 0; got {at_right:g} at R = {radius:g}")
+    if at_zero < 1 - slack:
+        raise ValueError(f"phi(0) must be at least 1; got {at_zero:g}")
+    rise = values.diff()
+    worst = int(rise.argmax())
+    if float(rise[worst]) > slack:
+        raise ValueError(
+            f"phi must be non-increasing; got a rise from {float(values[worst]):g} at {float(grid[worst]):g} "
+            f"to {float(values[worst + 1]):g} at {float(grid[worst + 1]):g}"
+        )
+    chord = worst_chord(values)
+    if chord.excess > slack:
+        raise ValueError(
+            f"phi must be convex; got {float(values[chord.middle]):g} midway between {float(grid[chord.start]):g} and "
+            f"{float(grid[chord.end]):g}, which is {chord.excess:.3g} above the chord"
+        )
+    return RescaledMargin(Odd(inner), origin=0.0, unit=at_left / 2, shift=1.0)
+
+
+@dataclass(frozen=True)
+class Polynomial(MarginFunction):
+    """The polynomial sum_k coefficients[k] z^k."""
+
+    coefficients: tuple[float, ...]
+
+    @property
+    def symmetric(self) -> bool:
+        return not any(self.coefficients[2::2])
+
+    def phi(self, margin: Tensor) -> Tensor:
+        total = torch.zeros_like(margin)
+        for coefficient in reversed(self.coefficients):
+            total = total * margin + coefficient
+        return total
+
+
+def derivatives_at_zero(phi: AnyMarginFunction, order: int) -> tuple[float, ...]:
+    """Return the derivatives phi(0), phi'(0), ..., phi^(order)(0), by automatic differentiation in float64.
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
+        order: at most 12, since each order takes about twice as long as the one before.
+
+    >>> derivatives_at_zero("logistic", 2)[1:]
+    (-0.5, 0.25)
+    """
+    order = int(checks.number("order", order, "[0, 12]", whole=True))
+    z = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    value = margin_function(phi).phi(z)
+    found = [float(value.detach())]
+    for _ in range(order):
+        value = derivative(value, z, create_graph=True)
+        found.append(float(value.detach()))
+    for k, number in enumerate(found):
+        if not math.isfinite(number):
+            raise ValueError(f"derivative {k} of phi at 0 must be finite; got {number}")
+    return tuple(found)
+
+
+def taylor_truncation(phi: AnyMarginFunction, order: int, *, symmetric: bool = True) -> Polynomial:
+    """Return the Taylor polynomial at 0 of the symmetrization of phi, or of phi itself (prop. B.1).
+
+    It approximates phi only where the series at 0 converges: up to pi for the logistic and sigmoid losses, and up to
+    the nearest kink for others.
+
+    Args:
+        phi: as in :func:`derivatives_at_zero`.
+        order: the degree of the polynomial, at most 12.
+        symmetric: set the even coefficients to 0, which symmetrizes the polynomial.
+
+    >>> taylor_truncation("sigmoid", 3).coefficients  # of 1 / (1 + e^z) - 1/2
+    (0.0, -0.25, 0.0, 0.020833333333333332)
+    """
+    terms = [number / math.factorial(k) for k, number in enumerate(derivatives_at_zero(phi, order))]
+    return Polynomial(tuple(0.0 if symmetric and k % 2 == 0 else term for k, term in enumerate(terms)))
+
+
+@dataclass(frozen=True)
+class MarginConstants:
+    """Constants of phi and of its symmetrization for |z| <= radius: the largest values found."""
+
+    radius: float
+    lipschitz: float
+    """sup |phi'|."""
+    smoothness: float
+    """beta = sup |phi''|; infinite where phi' jumps."""
+    lipschitz_sym: float
+    """sup |phi_sym'|, never above ``lipschitz``."""
+    smoothness_sym: float
+    """beta_sym = sup |phi_sym''|, never above ``smoothness_bound``."""
+    at: float
+    """z*, where phi_sym'' is beta_sym. If there are several, the one with the largest series."""
+    even_series: float
+    """sum over even k of phi^(k+2)(0) / k! z*^k, which is the even part of phi'' at z*."""
+    curvature_at_zero: float
+    """phi''(0), the value of the series at z* = 0."""
+
+    @property
+    def smoothness_bound(self) -> float:
+        """beta - max(even_series, 0), the paper's upper bound on beta_sym."""
+        return self.smoothness - max(self.even_series, 0.0)
+
+
+def margin_constants(phi: AnyMarginFunction, radius: float) -> MarginConstants:
+    """Measure Lipschitz and smoothness constants of a margin loss and of its symmetrization (app. B).
+
+    They come from a search in float64 over margins from -radius to radius, so they are lower bounds. For a loss
+    without many bends they are right to many digits. Where the slope jumps, the smoothness is infinite.
+
+    Args:
+        phi: a name of ``MARGIN_FUNCTIONS``, a :class:`MarginFunction` or any function of a tensor of margins.
+        radius: the largest margin.
+
+    >>> constants = margin_constants("logistic", radius=5.0)
+    >>> round(constants.smoothness, 9), round(constants.smoothness_sym, 9), round(constants.smoothness_bound, 9)
+    (0.25, 0.0, 0.0)
+    """
+    radius = checks.number("radius", radius, "(0, inf)")
+    odd, even = decompose_margin(phi)
+    lipschitz, lipschitz_sym = (_largest(_slope(part), radius)[1] for part in (odd.inner, odd))
+    smoothness, smoothness_sym = (_smoothness(part, radius) for part in (odd.inner, odd))
+    at, series = _star(odd, even, radius)
+    at_zero = float(_bend(odd.inner)(torch.zeros(1)))
+    return MarginConstants(radius, lipschitz, smoothness, lipschitz_sym, smoothness_sym, at, series, at_zero)
+
+
+POINTS = 4001
+"""Margins of the first grid. Finer grids around the best margin follow."""
+
+
+def _slope(phi: MarginFunction) -> Callable[[Tensor], Tensor]:
+    def at(z: Tensor) -> Tensor:
+        z = z.detach().double().requires_grad_()
+        found = derivative(phi.phi(z).sum(), z, create_graph=False)
+        if not bool(found.isfinite().all()):
+            raise ValueError(f"the slope of phi must be finite; got {float(found[~found.isfinite()][0])} within radius")
+        return found
+
+    return at
+
+
+def _bend(phi: MarginFunction) -> Callable[[Tensor], Tensor]:
+    def at(z: Tensor) -> Tensor:
+        z = z.detach().double().requires_grad_()
+        slope = derivative(phi.phi(z).sum(), z, create_graph=True)
+        return derivative(slope.sum(), z, create_graph=False)
+
+    return at
+
+
+def _largest(function: Callable[[Tensor], Tensor], radius: float) -> tuple[float, float]:
+    """Find the margin with the largest absolute value, and that value, on finer and finer grids."""
+    low, high, count = -radius, radius, POINTS
+    margin, best = 0.0, -math.inf
+    for _ in range(8):
+        grid = torch.linspace(low, high, count, dtype=torch.float64)
+        values = function(grid).abs()
+        top = int(values.argmax())
+        if float(values[top]) > best:
+            margin, best = float(grid[top]), float(values[top])
+        step = (high - low) / (count - 1)
+        low, high, count = max(-radius, margin - step), min(radius, margin + step), 101
+    return margin, best
+
+
+def _smoothness(phi: MarginFunction, radius: float) -> float:
+    """Return the largest curvature; infinity if the slope changes within a distance of radius * 1e-12.
+
+    Jumps of the slope are found by bisection from the sharpest bends of a grid.
+    """
+    slope, grid = _slope(phi), torch.linspace(-radius, radius, POINTS, dtype=torch.float64)
+    values = slope(grid)
+    cells = (values[2:] - 2 * values[1:-1] + values[:-2]).abs().topk(32).indices
+    low, high = grid[cells], grid[cells + 2]
+    for _ in range(30):
+        middle = (low + high) / 2
+        at_low, at_middle, at_high = slope(low), slope(middle), slope(high)
+        left = (at_middle - at_low).abs() >= (at_high - at_middle).abs()
+        low, high = torch.where(left, low, middle), torch.where(left, middle, high)
+    jump = float((slope(high) - slope(low)).abs().max())
+    return math.inf if jump > 1e-5 * _largest(slope, radius)[1] else _largest(_bend(phi), radius)[1]
+
+
+def _star(odd: MarginFunction, even: MarginFunction, radius: float) -> tuple[float, float]:
+    """Find z* with phi_sym''(z*) = beta_sym, and the even part of phi'' there. Ties go to the largest even part.
+
+    The paper's series over even k is the even part of phi'', which is (phi''(z) + phi''(-z)) / 2.
+    """
+    steepest = _largest(_bend(odd), radius)[0]
+    ends = torch.tensor([steepest, -steepest])
+    grid = torch.cat([torch.linspace(-radius, radius, POINTS, dtype=torch.float64), ends])
+    bends, evens = _bend(odd)(grid), _bend(even)(grid)
+    ties = bends >= bends.max() - 1e-12 * (1 + bends.abs().max())
+    best = int(torch.where(ties, evens, -math.inf).argmax())
+    return float(grid[best]), float(evens[best])
