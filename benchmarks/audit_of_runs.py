@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from symloss.experiments import resolve
-from symloss.fit.audit import Audit
-from symloss.fit.run_audit import audit_run
+from symloss.fit.audit.models import audit_run
+from symloss.fit.audit.scores import Audit
 from symloss.training import train
 from symloss.training.results import spread
 

@@ -24,9 +24,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, train_test_
 
 from symloss import RobustClassifier
 from symloss.environment import hardware_and_versions
-from symloss.fit import audit_fit
+from symloss.fit import audit_fit, write_audit
 from symloss.noise import corrupt
-from symloss.report import write_audit
 
 MESSAGES = Path(__file__).parent / "town_hall_messages.csv"
 HASTY = {("parking", "streets"): 0.4, ("taxes", "documents"): 0.4, ("childcare", "documents"): 0.3}

@@ -18,11 +18,7 @@ FLOORS = [
     {"adapters", "bench"},
     {"cli"},
 ]
-MAY_ALSO = {
-    "cli": {"report"},
-}
 ROOF = {"__init__.py", "__main__.py", "public_names.py"}
-REPORT_MAY = {"noise", "fit.audit"}  # the last for its type: the page shows an audit
 
 # Inside losses: formulas, then fast paths, then evaluation.
 FORMULAS = {"losses.algebra", "losses.potentials", "losses.score_formulas", "losses.operators"}
@@ -54,12 +50,10 @@ def rooms_for(name):
     room = name.split(".")[0]
     if room in GROUND:
         return GROUND
-    if room == "report":
-        return GROUND | REPORT_MAY | {room}
     if within(name, {"losses.kernels"}):
         return GROUND | KERNELS_MAY
     number = next(i for i, floor in enumerate(FLOORS) if room in floor)
-    return GROUND.union({room}, MAY_ALSO.get(room, ()), *FLOORS[:number])
+    return GROUND.union({room}, *FLOORS[:number])
 
 
 def test_imports_point_down():

@@ -8,10 +8,9 @@ from symloss import fit as fit
 from symloss import functional as functional
 from symloss import losses as losses
 from symloss import noise as noise
-from symloss import report as report
 from symloss import theory as theory
 from symloss import training as training
-from symloss.fit.classifier import RobustClassifier as RobustClassifier
+from symloss.fit.estimator import RobustClassifier as RobustClassifier
 from symloss.losses.algebra import Loss as Loss
 from symloss.losses.catalogue.normalized import NCE as NCE
 from symloss.losses.catalogue.normalized import NFL as NFL

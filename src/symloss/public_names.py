@@ -24,7 +24,7 @@ HOMES = {
     "l1_penalty": "symloss.losses.layers",
     "LinearLoss": "symloss.losses.heads",
     "certify": "symloss.theory.certificates",
-    "RobustClassifier": "symloss.fit.classifier",
+    "RobustClassifier": "symloss.fit.estimator",
 }
 MODULES = {
     "adapters": "symloss.adapters",
@@ -36,7 +36,6 @@ MODULES = {
     "experiments": "symloss.experiments",
     "losses": "symloss.losses",
     "noise": "symloss.noise",
-    "report": "symloss.report",
     "theory": "symloss.theory",
     "training": "symloss.training",
     "binary": "symloss.theory.binary",

@@ -22,8 +22,7 @@ from symloss import RobustClassifier
 from symloss.adapters import cleanlab as ours
 from symloss.bench.fit_examples import open_cell
 from symloss.closed_form import UnhingedClassifier
-from symloss.fit import audit_fit, audit_labels
-from symloss.report import corrections, write_audit
+from symloss.fit import audit_fit, audit_labels, corrections, write_audit
 
 NAMES = ("Barolo", "Grignolino", "Barbera")
 LEARNERS = {"learners": ["closed-form", "logistic"], "budget": 1}

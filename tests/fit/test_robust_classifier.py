@@ -188,7 +188,7 @@ def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
     features, labels, _ = small()
     fresh = quick(learners=["k-nn", "network"]).fit(features, labels)
     remembering = quick(learners=["k-nn", "network"], memory=tmp_path)
-    monkeypatch.setattr("symloss.fit.classifier.RobustClassifier._last_round", lambda *args: 1 / 0)
+    monkeypatch.setattr("symloss.fit.estimator.RobustClassifier._last_round", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         remembering.fit(features, labels)
     kept = sorted(tmp_path.iterdir())

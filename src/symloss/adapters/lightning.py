@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from symloss import checks
-from symloss.fit.audit import Audit, audit_labels
-from symloss.fit.wrong_count import count_wrong
+from symloss.fit.audit.scores import Audit, audit_labels, count_wrong
 from symloss.losses import validation
 from symloss.noise.margins import margins
 from symloss.training.margin_file import MeanMargins

@@ -15,7 +15,7 @@ from symloss.bench.fit_examples import Labels, NoisyCell, open_cell
 from symloss.bench.fit_plan import Place, Row, has_cleanlab, read_rows
 from symloss.bench.fit_rivals import RIVALS, Tuning, quietly_fitted, with_probabilities
 from symloss.environment import hardware_and_versions, versions
-from symloss.fit.classifier import RobustClassifier
+from symloss.fit.estimator import RobustClassifier
 from symloss.fit.splits import Floats
 from symloss.fit.threads import one_thread
 from symloss.writing import write_whole

@@ -11,7 +11,7 @@ from symloss.writing import without_formula
 
 if TYPE_CHECKING:
     from symloss.data.opening import Origins
-    from symloss.fit.audit import Audit
+    from symloss.fit.audit.scores import Audit
     from symloss.fit.saved_audit import LabelSource
 
 MOVES = "moves.csv"
@@ -31,7 +31,7 @@ def refuse_choice(chosen: list[str], apply: bool) -> None:
 
 def effect(audit: Audit, labels: dict[int, str]) -> str:
     """What the corrections are expected to do, in words."""
-    from symloss.report.audit_decisions import expected_effect
+    from symloss.fit.audit.export import expected_effect
 
     mended, broken = expected_effect(audit, labels)
     return (

@@ -15,8 +15,8 @@ from symloss.training.fit_files import finished_fit, holds_fit
 if TYPE_CHECKING:
     from symloss.data.opening import Origins
     from symloss.fit import Audit, RunAudit
+    from symloss.fit.audit.export import AuditDocument
     from symloss.fit.saved_audit import LabelSource
-    from symloss.report.audit_document import AuditDocument
 
 READER = "symloss audit RUN --apply --decisions FILE"
 """What reads the CSV of decisions that the page writes."""
@@ -57,8 +57,7 @@ def audit(
     reject suggestions). A fit has these files already; its labels are listed. The data is never changed.
     """
     from symloss.cli.audit_apply import effect, refuse_choice, target, write_corrected
-    from symloss.report.audit_decisions import corrections
-    from symloss.report.audit_writing import write_document
+    from symloss.fit.audit.export import corrections, write_document
 
     choice = {"--decisions": decisions is not None, "--above": above is not None, "--all": everything}
     refuse_choice([name for name, given in choice.items() if given], apply)
@@ -72,7 +71,7 @@ def audit(
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions all the same, add --force.")
     corrected = target(found.source, out or run, overwrite) if apply else None
     labels = corrections(found.audit, decisions, above=above or 0.0) if apply else {}
-    files = [] if fit else write_document(found.document, found.audit, out or run)
+    files = [] if fit else write_document(found.document, out or run)
     if corrected is not None:
         write_corrected(found.source, found.origins, labels, corrected)
         files.append(corrected)
@@ -138,17 +137,16 @@ def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
 
 def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
     from symloss.cli.audit_files import compose
-    from symloss.report.audit_writing import measured
+    from symloss.fit.audit.export import measured
 
     settings, task = found.settings, found.task
     low, high = found.audit.n_wrong_interval
-    how = "mean margin over all epochs of training" if found.by_margins else "margin of one checkpoint"
     facts = [
         ("Run", str(run)),
         ("Data", f"{settings.data}, noise {_noise(found)}"),
         ("Trained with", f"{settings.loss}, {settings.model}, {settings.epochs} epochs"),
         ("Wrong labels", f"{found.audit.n_wrong:,}, 95 % interval {low:,} to {high:,}; by {found.count.method}"),
-        ("Ranked by", how),
+        ("Ranked by", "mean margin over all epochs of training"),
     ]
     truth = measured(found.audit)
     facts += [("Measured", truth)] if truth is not None else []
@@ -169,7 +167,7 @@ def _noise(found: RunAudit) -> str:
 
 def _print(found: Found, top: int) -> None:
     from symloss.cli.audit_files import printed, row
-    from symloss.report.audit_writing import measured, verdict
+    from symloss.fit.audit.export import measured, verdict
 
     audit, document = found.audit, found.document
     if not found.learned:

@@ -10,8 +10,7 @@ from symloss.checks import shown_score
 from symloss.data.dataset import Inputs
 from symloss.data.opening import Origins
 from symloss.data.tables import spreadsheet_row
-from symloss.report.audit_document import AuditDocument, Suspect
-from symloss.report.audit_writing import audit_document, shortened, suspicious
+from symloss.fit.audit.export import AuditDocument, Suspect, shortened, suspicious
 
 if TYPE_CHECKING:
     from symloss.fit import Audit
@@ -60,20 +59,20 @@ def compose(
             break
         suspects.append(Suspect(place, picture, cells.get(rows[place], ()) if rows else ()))
     shown_rows = None if rows is None else [spreadsheet_row(row) for row in rows]
-    return audit_document(
-        audit, facts, suspects, columns, rows=shown_rows, files=files, reader=reader, title=title, notice=notice
+    return AuditDocument(
+        audit, tuple(facts), tuple(suspects), columns, shown_rows, files, reader=reader, headline=title, notice=notice
     )
 
 
 def row(document: AuditDocument, place: int) -> dict[str, Any]:
     """One label: its number from 0, the file or row, what it is called, what it should be, and the score."""
-    names = document.classes
+    audit, names = document.audit, document.audit.classes
     return {
-        "index": int(document.index[place]),
+        "index": int(audit.positions[place]),
         "example": document.name(place),
-        "given": names[document.given[place]],
+        "given": names[audit.given[place]],
         "suggested": names[document.predicted[place]],
-        "score": float(document.label_scores[place]),
+        "score": float(audit.label_scores[place]),
     }
 
 

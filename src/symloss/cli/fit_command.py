@@ -19,15 +19,15 @@ from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 from symloss.cli.training import open_from
 from symloss.data.tables import check_paths
-from symloss.report.audit_writing import FILES, measured
+from symloss.fit.audit.export import FILES, measured
 from symloss.training.fit_files import WORK, finished_fit, is_saved_fit, refuse_other_folder, replaced_fit
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
     from symloss.fit import Audit, RobustClassifier
+    from symloss.fit.audit.export import AuditDocument
     from symloss.fit.fit_data import FitData
     from symloss.fit.saved_audit import LabelSource
-    from symloss.report.audit_document import AuditDocument
 
 SHOWN = 8
 """How many candidates are printed."""
@@ -170,8 +170,8 @@ def write(
 ) -> dict[str, Any]:
     """Write the folder of a fit, wholly or not at all, and return the result."""
     from symloss.fit import audit_fit
+    from symloss.fit.audit.export import write_document
     from symloss.fit.fit_folder import save_fit
-    from symloss.report.audit_writing import write_document
 
     audit = audit_fit(model, classes=opened.classes, truth=rows.truth)
     source = _source(settings, opened)
@@ -179,7 +179,7 @@ def write(
     score = _test_accuracy(model, opened)
     result = _result(model, audit, document, score, time.perf_counter() - started)
     with replaced_fit(folder) as new:
-        write_document(document, audit, new)
+        write_document(document, new)
         save_fit(new, model, rows, opened, audit, source, settings=settings, result=result)
     return result
 
@@ -225,7 +225,7 @@ def _document(
 ) -> AuditDocument:
     from symloss.cli.audit_files import compose
     from symloss.data.opening import origins
-    from symloss.fit.fit_audit import warning_of_fit
+    from symloss.fit.audit.models import warning_of_fit
     from symloss.training.settings import displayed_noise
 
     label, data = source.label, source.data
@@ -274,7 +274,7 @@ def _result(
 ) -> dict[str, Any]:
     """All that the command prints, for JSON, so that it can be printed again."""
     from symloss.cli.audit_files import row
-    from symloss.report.audit_writing import suspicious
+    from symloss.fit.audit.export import suspicious
 
     return {
         "model": _model_in_words(model),
@@ -353,7 +353,7 @@ def _clean(result: dict[str, Any], k: int) -> str:
 
 
 def _verdict(result: dict[str, Any]) -> list[str]:
-    from symloss.fit.classifier import NOTHING_LEARNT
+    from symloss.fit.audit.models import NOTHING_LEARNT
 
     if not result["learned"]:
         failed = _failures(result)

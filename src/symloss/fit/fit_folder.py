@@ -16,7 +16,7 @@ from symloss.data.dataset import DataSet
 from symloss.data.opening import Wanted, open_inputs
 from symloss.data.source import BadFiles, warn
 from symloss.data.table_encoder import TableEncoder
-from symloss.fit.audit import Audit
+from symloss.fit.audit.scores import Audit
 from symloss.fit.fit_data import FitData, features_of
 from symloss.fit.saved_audit import LabelSource, save_audit
 from symloss.fit.saved_fit import LEARNERS, NETWORKS, load_predictor, save_predictor
@@ -25,7 +25,7 @@ from symloss.training.prediction import Predictions
 from symloss.training.run_folder import COLUMNS, DATA, DataDescription, RunFolder
 
 if TYPE_CHECKING:
-    from symloss.fit.classifier import RobustClassifier
+    from symloss.fit.estimator import RobustClassifier
     from symloss.fit.predictor import Predictor
 
 OF_PREDICTIONS = (DATA, COLUMNS, LEARNERS, NETWORKS)

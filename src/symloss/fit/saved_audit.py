@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from symloss import checks
-from symloss.fit.audit import Audit
+from symloss.fit.audit.scores import Audit
 from symloss.training.run_folder import DATA, RunFolder
 from symloss.writing import write_whole
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from symloss.fit import audit_labels
-from symloss.report import corrections, write_audit
+from symloss.fit import audit_labels, corrections, write_audit
 
 TEXTS = ["The bin is full", "A <b>hole</b> in the road", "Where do I park?", "x" * 2000]
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8], [0.2, 0.7, 0.1]])
@@ -33,7 +32,7 @@ def test_the_page_shows_flagged_labels_with_their_texts(tmp_path):
     assert "<dt>message</dt><dd>A &lt;b&gt;hole&lt;/b&gt; in the road</dd>" in page
     assert TEXTS[2] not in page
     assert f"<dd>{'x' * 1439}…</dd>" in page
-    assert "symloss.report.corrections(audit, &quot;corrected.csv&quot;)" in page
+    assert "symloss.fit.corrections(audit, &quot;corrected.csv&quot;)" in page
     assert np.array_equal(np.load(paths[1]), PROBABILITIES)
     with paths[0].open(newline="") as file:
         rows = list(csv.DictReader(file))

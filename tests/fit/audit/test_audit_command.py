@@ -13,8 +13,8 @@ from refusals import refused
 from sklearn.metrics import average_precision_score
 
 from symloss.experiments import resolve
-from symloss.fit import audit_run, count_wrong, run_audit
-from symloss.report import corrections
+from symloss.fit import audit_run, corrections, count_wrong
+from symloss.fit.audit import models
 from symloss.training import train
 from symloss.training.margin_file import read_margins
 from symloss.training.task import prepare
@@ -118,21 +118,18 @@ def test_the_truth_is_never_looked_at(digits, monkeypatch):
         task = prepare(*arguments)
         return dataclasses.replace(task, clean=(task.clean + 3) % 10)
 
-    monkeypatch.setattr(run_audit, "prepare", corrupted)
+    monkeypatch.setattr(models, "prepare", corrupted)
     misled = audit_run(digits[0]).audit
     for name in ("given", "suggested", "label_scores", "flagged", "n_wrong", "n_wrong_interval", "pred_probs"):
         assert np.array_equal(getattr(honest, name), getattr(misled, name))
     assert misled.recall < honest.recall
 
 
-def test_a_run_without_margins_says_so_and_is_ranked_by_its_checkpoint(digits, tmp_path):
+def test_a_run_without_margins_is_refused(digits, tmp_path):
     folder = shutil.copytree(digits[0], tmp_path / "run")
     (folder / "margins.npz").unlink()
-    with pytest.warns(UserWarning, match=r"has no margins.npz, as a version of symloss began it that kept none"):
-        found = audit_run(folder)
-    assert not found.by_margins
-    assert found.audit.average_precision > 0.8
-    assert not np.array_equal(found.audit.order, audit_run(digits[0]).audit.order)
+    with refused(ValueError, f"{folder} is damaged: margins.npz is missing; train again"):
+        audit_run(folder)
 
 
 def test_runs_that_cannot_be_audited_are_refused(digits, tmp_path):
@@ -161,7 +158,7 @@ def test_held_out_labels_that_are_true_do_not_count(tmp_path, monkeypatch, clean
     settings = resolve("digits", "ce", noise="sym:0.6", epochs=1, subset=300, clean_validation=clean)
     train(settings, tmp_path / "run", accelerator="cpu")
     asked = []
-    monkeypatch.setattr(run_audit, "count_wrong", lambda *about: asked.append(len(about)) or count_wrong(*about))
+    monkeypatch.setattr(models, "count_wrong", lambda *about: asked.append(len(about)) or count_wrong(*about))
     audit_run(tmp_path / "run")
     assert asked == [used]
 

@@ -6,13 +6,16 @@ import base64
 from collections import Counter
 from collections.abc import Iterator
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from symloss.checks import shown_score
 from symloss.html_page import PAGE_STYLE, html_page, packaged
 from symloss.noise.heatmap import CELLS, Transitions, Words, heat_map
-from symloss.report.audit_document import AuditDocument, Suspect
+
+if TYPE_CHECKING:
+    from symloss.fit.audit.export import AuditDocument, Suspect
 
 WORDS = Words("given label", "suggested label", "Given against suggested labels", "look wrong")
 KEYS = (("j", "→", "next"), ("k", "←", "back"), ("a", "", "accept"), ("r", "", "reject"), ("u", "", "undo"))
@@ -24,8 +27,8 @@ PAIRS = 200
 def render(document: AuditDocument) -> str:
     """The audit as the text of an HTML file."""
     body = "\n".join([*_header(document), *_matrix(document), *_review(document)])
-    style = packaged(PAGE_STYLE) + packaged("report/audit.css")
-    return html_page(document.title, body, style, packaged("report/audit.js"))
+    style = packaged(PAGE_STYLE) + packaged("fit/audit/audit.css")
+    return html_page(document.title, body, style, packaged("fit/audit/audit.js"))
 
 
 def _header(document: AuditDocument) -> Iterator[str]:
@@ -36,20 +39,15 @@ def _header(document: AuditDocument) -> Iterator[str]:
     yield f'<section aria-label="What was audited"><dl class="facts">{facts}</dl></section>'
 
 
-def _suggested(document: AuditDocument) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """(N,), the labels as they would be."""
-    return np.where(document.flagged, document.predicted, document.given)
-
-
 def _matrix(document: AuditDocument) -> Iterator[str]:
-    if not document.flagged.any():
+    if not document.audit.flagged.any():
         return
-    counts = np.zeros((len(document.classes),) * 2, dtype=np.int64)
-    np.add.at(counts, (document.given, _suggested(document)), 1)
-    transitions = Transitions(document.classes, counts, draws=1)
+    counts = np.zeros((len(document.audit.classes),) * 2, dtype=np.int64)
+    np.add.at(counts, (document.audit.given, document.audit.suggested), 1)
+    transitions = Transitions(document.audit.classes, counts, draws=1)
     pairs = "; ".join(f"{a} → {b} ({100 * rate:.1f} %)" for a, b, rate in transitions.largest(8))
     note = "Of each given label (row) the share, in %, that should rather be each class (column)."
-    note += " A click on a cell shows its labels." if len(document.classes) <= CELLS else ""
+    note += " A click on a cell shows its labels." if len(document.audit.classes) <= CELLS else ""
     yield (
         f'<section class="table matrix"><h2>Given against suggested labels</h2><p class="caption">{note} '
         f"Most frequent: {escape(pairs)}.</p><figure>{heat_map(transitions, WORDS)}</figure></section>"
@@ -57,7 +55,7 @@ def _matrix(document: AuditDocument) -> Iterator[str]:
 
 
 def _review(document: AuditDocument) -> Iterator[str]:
-    flagged, shown = int(document.flagged.sum()), len(document.suspects)
+    flagged, shown = int(document.audit.flagged.sum()), len(document.suspects)
     yield f'<section class="table review" data-key="{escape(document.key)}"><h2>Suspicious labels</h2>'
     if not shown:
         nothing = "No label looks wrong." if not document.notice else "No labels are listed."
@@ -77,11 +75,11 @@ def _review(document: AuditDocument) -> Iterator[str]:
 
 def _tools(document: AuditDocument) -> str:
     shown = [suspect.place for suspect in document.suspects]
-    suggested = _suggested(document)
-    pairs = Counter((int(document.given[place]), int(suggested[place])) for place in shown)
+    suggested = document.audit.suggested
+    pairs = Counter((int(document.audit.given[place]), int(suggested[place])) for place in shown)
     in_pairs = {number for pair in pairs for number in pair}
-    classes = "".join(_option(i, name) for i, name in enumerate(document.classes) if i in in_pairs)
-    names = document.classes
+    classes = "".join(_option(i, name) for i, name in enumerate(document.audit.classes) if i in in_pairs)
+    names = document.audit.classes
     chosen = "".join(
         _option(f"{i},{j}", f"{names[i]} → {names[j]} ({count})") for (i, j), count in pairs.most_common(PAIRS)
     )
@@ -113,10 +111,10 @@ def _option(value: object, text: str) -> str:
 
 def _suspect(document: AuditDocument, suspect: Suspect) -> str:
     place = suspect.place
-    given, suggested = int(document.given[place]), int(document.predicted[place])
-    name, names = document.name(place), document.classes
-    score = escape(shown_score(document.label_scores[place]))
-    data = {"index": document.index[place], "given": given, "suggested": suggested, "from": names[given]}
+    given, suggested = int(document.audit.given[place]), int(document.audit.suggested[place])
+    name, names = document.name(place), document.audit.classes
+    score = escape(shown_score(document.audit.label_scores[place]))
+    data = {"index": document.audit.positions[place], "given": given, "suggested": suggested, "from": names[given]}
     data["to"] = names[suggested]
     if document.rows is not None:
         data["row"] = document.rows[place]

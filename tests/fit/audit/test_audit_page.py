@@ -9,13 +9,15 @@ import time
 
 import numpy as np
 import pytest
-from report_helpers import HOSTILE, SCRIPT
 
+from symloss.fit import audit_labels
+from symloss.fit.audit import page
+from symloss.fit.audit.export import AuditDocument, Suspect, csv_text
 from symloss.noise.heatmap import _png
-from symloss.report import audit_page, audit_table
-from symloss.report.audit_document import AuditDocument, Suspect
 
 pytestmark = pytest.mark.slow
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+SCRIPT = "</script><script>window.hacked=2</script>"
 FORMULA = "=1+1"
 CLASSES = ("cat", "dog", HOSTILE, SCRIPT, FORMULA)
 GIVEN = np.array([0, 0, 1, 2, 4, 0, 1, 1])
@@ -28,20 +30,22 @@ FILE = 'a, "b" <i>.png'
 def document(**changes) -> AuditDocument:
     """Eight labels, five of them flagged, of classes with every kind of name."""
     picture = _png(np.full((4, 4, 4), 200, np.uint8))
+    classes = changes.pop("classes", CLASSES)
+    audit = audit_labels(
+        GIVEN,
+        np.linspace(-2, 2, 8),
+        np.eye(len(classes))[PREDICTED],
+        flagged=changes.pop("flagged", FLAGGED),
+        classes=classes,
+        positions=np.arange(8) + 100,
+    )
     parts = {
-        "title": f"About 5 of 8 labels look wrong {HOSTILE}",
+        "headline": f"About 5 of 8 labels look wrong {HOSTILE}",
         "facts": (("Run", SCRIPT), ("Data", HOSTILE)),
-        "key": HOSTILE,
-        "classes": CLASSES,
-        "index": np.arange(8) + 100,
-        "given": GIVEN,
-        "predicted": PREDICTED,
-        "label_scores": np.linspace(-2, 2, 8),
-        "flagged": FLAGGED,
         "suspects": tuple(Suspect(place, picture) for place in ORDER),
         "files": [FILE, *(f"{k}.png" for k in range(1, 8))],
     }
-    return AuditDocument(**(parts | changes))
+    return AuditDocument(audit, **(parts | changes))
 
 
 @pytest.fixture
@@ -50,7 +54,7 @@ def opened(browser, tmp_path):
 
     def show(shown: AuditDocument, width: int = 1280, dark: bool = False):
         file = tmp_path / "audit.html"
-        file.write_text(audit_page.render(shown))
+        file.write_text(page.render(shown))
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
@@ -92,7 +96,7 @@ def test_names_stay_words_and_nothing_is_fetched(opened):
     browser = opened(document(columns=(HOSTILE,), suspects=(Suspect(0, None, (SCRIPT,)),), rows=range(8), files=None))
     assert browser.execute_script("return window.hacked === undefined")
     assert browser.execute_script("return [document.scripts.length, document.images.length]") == [1, 0]
-    assert browser.execute_script("return document.querySelector('.review').dataset.key") == HOSTILE
+    assert browser.execute_script("return document.querySelector('.review').dataset.key") == document().key
     words = browser.find_element("tag name", "body").text
     assert words.count(HOSTILE) >= 3
     assert SCRIPT in words
@@ -186,7 +190,7 @@ def test_decisions_survive_a_reload_and_belong_to_their_audit(opened):
     press(browser, "jar")
     browser.refresh()
     assert state(browser)[2] == "ar---"
-    assert state(opened(document(key="another")))[2] == "-----"
+    assert state(opened(document(facts=())))[2] == "-----"
 
 
 def downloaded(browser, folder):
@@ -223,7 +227,7 @@ def test_formulas_are_quoted_as_in_the_table(opened, tmp_path):
     press(browser, "jr")
     found = downloaded(browser, tmp_path / "download")
     assert found == "index,row,given_label,corrected_label,decision\n104,4,'=1+1,'=1+1,rejected\n"
-    assert "104,4,True,0.285714,'=1+1,cat\n" in audit_table.render(shown)
+    assert "104,4,True,0.285714,'=1+1,cat\n" in csv_text(shown)
 
 
 @pytest.mark.parametrize("columns", [(), ("a column with a very long name and no end " * 3, HOSTILE)])

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.data.table_encoder import TableEncoder
+from symloss.fit.audit.models import NOTHING_LEARNT, audit_fit
 from symloss.fit.candidate_search import LOSSES, Search, run, within_budget
 from symloss.fit.candidates import Candidate, Factory
 from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
@@ -49,10 +50,6 @@ from symloss.losses.spec import create_loss
 from symloss.noise.calibration import noise_rate_interval
 
 FLOATS = [np.float64, np.float32]
-NOTHING_LEARNT = (
-    "Nothing was learnt from these features: no learner predicts the labels better than the most frequent class does. "
-    "The labels cannot be judged."
-)
 BUDGET, ORDINARY_TRAININGS = 45.0, 4
 """Seconds of one core that a fit takes by default, or so many trainings of the network where that is more."""
 FOLDS_UP_TO, FOLDS_BEYOND = 20_000, 3
@@ -371,8 +368,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Columns ``row`` (position in the training data), ``given``, ``suggested`` and ``score`` (the probability
             that the given label is right). It is empty if nothing was learnt.
         """
-        from symloss.fit.fit_audit import audit_fit  # noqa: PLC0415 (it is built on this class)
-
         audit = audit_fit(self)
         found = audit.to_frame()
         rows = found["row"].to_numpy()

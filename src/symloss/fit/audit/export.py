@@ -1,0 +1,267 @@
+"""The files of an audit: a CSV, the probabilities, and a page to accept or reject suggestions; and the decisions."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import hashlib
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from symloss import checks
+from symloss.fit.audit import page
+from symloss.fit.audit.scores import Audit
+from symloss.writing import clear_write_errors, without_formula, write_whole
+
+FILES = CSV, PROBABILITIES, PAGE = "audit.csv", "pred_probs.npy", "audit.html"
+LABEL_COLUMNS = ("is_label_issue", "label_score", "given_label", "predicted_label")
+"""The columns that cleanlab's users know."""
+SUSPECTS = 400
+"""The most suspicious labels on a page."""
+READER = 'symloss.fit.corrections(audit, "corrected.csv")'
+"""What reads the CSV of decisions that the page writes."""
+ROW = 1440
+"""The most characters of an example's cells."""
+ACCEPTED, REJECTED = "accepted", "rejected"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A label that looks wrong, as the page shows it.
+
+    Args:
+        place: its place in the audit.
+        picture: the example as a PNG file; None if it is not an image.
+        cells: the example's cells, for the document's columns.
+    """
+
+    place: int
+    picture: bytes | None = None
+    cells: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AuditDocument:
+    """What the files of an audit show, for people and for other programs.
+
+    Args:
+        audit: the audit.
+        facts: what was audited and how, as pairs of a name and a text.
+        suspects: the labels to show, the most suspicious first.
+        columns: the names of the suspects' cells.
+        rows: the row of each example in its table, as a spreadsheet counts it; None without a table.
+        files: the file of each example; None without files.
+        reader: the command or call that reads the CSV of decisions; empty if nothing does.
+        headline: the title of the page; None for the number of labels that look wrong.
+        notice: a warning for the top of the page.
+    """
+
+    audit: Audit
+    facts: tuple[tuple[str, str], ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: Sequence[int] | None = None
+    files: Sequence[str] | None = None
+    reader: str = ""
+    headline: str | None = None
+    notice: str = ""
+
+    @property
+    def title(self) -> str:
+        """The title of the page."""
+        return verdict(self.audit) if self.headline is None else self.headline
+
+    @functools.cached_property
+    def key(self) -> str:
+        """A text that is the same for the same audit. The browser stores decisions under it."""
+        parts = (self.facts, self.audit.classes, self.audit.positions.tolist())
+        return hashlib.sha256(repr(parts).encode(errors="replace")).hexdigest()[:16]
+
+    @functools.cached_property
+    def predicted(self) -> NDArray[np.int64]:
+        """(N,), the suggestion for each flagged label; the most probable class of the others."""
+        likely = self.audit.given if self.audit.pred_probs is None else self.audit.pred_probs.argmax(1)
+        return np.where(self.audit.flagged, self.audit.suggested, likely)
+
+    def name(self, place: int) -> str:
+        """What a person would look for: the file, the row of the table, or the number of the example."""
+        if self.files is not None:
+            return self.files[place]
+        return f"row {self.rows[place]}" if self.rows is not None else f"example {self.audit.positions[place]}"
+
+
+def write_audit(
+    audit: Audit,
+    folder: Path | str,
+    *,
+    columns: Mapping[str, Sequence[object]] | None = None,
+    facts: Sequence[tuple[str, str]] = (),
+) -> list[Path]:
+    """Write ``audit.csv``, ``pred_probs.npy`` and ``audit.html`` to a folder, and return their paths.
+
+    Args:
+        audit: of N labels, see :func:`symloss.fit.audit_fit`. Without probabilities, ``pred_probs.npy`` is not written.
+        folder: is created if need be.
+        columns: what the page shows of each example: names, and N values each. A text, for example.
+        facts: what else the page says at the top, as pairs of a name and a text.
+
+    >>> import tempfile
+    >>> from symloss.fit import audit_labels
+    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.name for path in write_audit(audit, folder, columns={"text": ["Hello", "How are you?"]})]
+    ['audit.csv', 'pred_probs.npy', 'audit.html']
+    """
+    shown = {} if columns is None else dict(columns)
+    for name, values in shown.items():
+        if len(values) != len(audit):
+            raise ValueError(f"columns must have {len(audit)} values each; got {len(values)} in {checks.brief(name)}")
+    suspects = [
+        Suspect(place, cells=shortened(str(values[place]) for values in shown.values())) for place in suspicious(audit)
+    ]
+    truth = measured(audit)
+    facts = [*facts, ("Measured", truth)] if truth is not None else facts
+    document = AuditDocument(audit, tuple(facts), tuple(suspects), tuple(shown), reader=READER)
+    return write_document(document, Path(folder))
+
+
+def verdict(audit: Audit) -> str:
+    """How many labels look wrong, in words."""
+    if not audit.n_wrong:
+        return f"None of {len(audit):,} labels looks wrong"
+    return f"About {audit.n_wrong:,} of {len(audit):,} labels look{'s' if audit.n_wrong == 1 else ''} wrong"
+
+
+def measured(audit: Audit) -> str | None:
+    """How good the audit is, in words; None without true labels."""
+    if audit.truth is None:
+        return None
+    if not audit.really_wrong:
+        return "no label is wrong, so every flag is a false one"
+    shares = {
+        "average precision": audit.average_precision,
+        "precision": audit.precision,
+        "recall": audit.recall,
+        "right suggestions": audit.right_suggestions,
+    }
+    figures = ", ".join(f"{name} {value:.3f}" for name, value in shares.items() if value is not None)
+    return f"{audit.really_wrong:,} labels really are wrong: {figures}"
+
+
+def suspicious(audit: Audit) -> list[int]:
+    """The places of the flagged labels that a page shows, the most suspicious first."""
+    flagged = audit.order[audit.flagged[audit.order]]
+    return [int(place) for place in flagged[:SUSPECTS]]
+
+
+def shortened(cells: Iterable[str]) -> tuple[str, ...]:
+    """The cells of an example, cut to fit on a page. The fewer cells, the longer each may be.
+
+    >>> shortened(["a" * 800, "b" * 800])[0] == "a" * 719 + "…"
+    True
+    """
+    cells = tuple(cells)
+    most = ROW // max(1, len(cells))
+    return tuple(cell if len(cell) <= most else cell[: most - 1] + "…" for cell in cells)
+
+
+def write_document(document: AuditDocument, folder: Path) -> list[Path]:
+    """Write the CSV, the probabilities and the page to a folder, and return their paths."""
+    # A file name that is not valid Unicode must not stop the others.
+    contents = {CSV: csv_text(document).encode(errors="backslashreplace")}
+    if document.audit.pred_probs is not None:
+        array = io.BytesIO()
+        np.save(array, document.audit.pred_probs, allow_pickle=False)
+        contents[PROBABILITIES] = array.getvalue()
+    contents[PAGE] = page.render(document).encode(errors="backslashreplace")
+    with clear_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in contents]
+
+
+def csv_text(document: AuditDocument) -> str:
+    """The audit as CSV: a line for each label, in the order of the data."""
+    audit = document.audit
+    names = [without_formula(name) for name in audit.classes]
+    columns: dict[str, Iterable[object]] = {"index": audit.positions.tolist()}
+    if document.rows is not None:
+        columns["row"] = document.rows
+    if document.files:
+        columns["file"] = map(without_formula, document.files)
+    scores = (f"{score:.6g}" for score in audit.label_scores.tolist())
+    labels = ([names[number] for number in numbers] for numbers in (audit.given, document.predicted))
+    columns |= zip(LABEL_COLUMNS, (audit.flagged.tolist(), scores, *labels), strict=True)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()
+
+
+def corrections(audit: Audit, decisions: Path | str | None = None, *, above: float = 0.0) -> dict[int, str]:
+    """Return the new label of each example to change, by its position in the data set.
+
+    Args:
+        audit: of the labels.
+        decisions: the CSV that the page wrote, of which the accepted labels count; None for every suggestion.
+        above: without decisions, only suggestions with at least this probability.
+
+    >>> from symloss.fit import audit_labels
+    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+    >>> corrections(audit)
+    {1: 'ham'}
+    """
+    if decisions is None:
+        checks.number("above", above, "[0, 1]")
+        flagged = (audit.flagged & (audit.suggested_probs >= above)).nonzero()[0].tolist()
+        return {int(audit.positions[place]): audit.classes[audit.suggested[place]] for place in flagged}
+    names = {without_formula(name): name for name in audit.classes}
+    known = set(audit.positions.tolist())
+    found = {}
+    for number, row in enumerate(_decisions(Path(decisions)), 2):
+        checks.choice(f"decision in line {number} of {decisions}", row.get("decision"), (ACCEPTED, REJECTED))
+        index, label = row.get("index") or "", row.get("corrected_label") or ""
+        if not index.isascii() or not index.isdigit() or int(index) not in known:
+            raise ValueError(
+                f"index in line {number} of {decisions} must be an example of the audit; got {checks.brief(index)}"
+            )
+        if label not in names:
+            raise ValueError(
+                f"corrected_label in line {number} of {decisions} must be a class; got {checks.brief(label)}"
+            )
+        if row["decision"] == ACCEPTED:
+            found[int(index)] = names[label]
+    return found
+
+
+def _decisions(path: Path) -> list[dict[str, str | None]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return list(csv.DictReader(file, restkey="more"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"decisions must be a CSV that the page wrote; got no file {str(path)!r}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"decisions must be a CSV that the page wrote; got {error} in {str(path)!r}") from None
+
+
+def expected_effect(audit: Audit, corrected: Mapping[int, str]) -> tuple[float, float]:
+    """How many labels corrections are expected to fix, and how many to break, by the model's own probabilities.
+
+    Args:
+        audit: of the labels.
+        corrected: the new label of each example to change, by its position in the data set.
+
+    >>> from symloss.fit import audit_labels
+    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+    >>> expected_effect(audit, corrections(audit))
+    (0.8, 0.2)
+    """
+    places = [place for place, position in enumerate(audit.positions.tolist()) if position in corrected]
+    return float(audit.suggested_probs[places].sum()), float(audit.given_probs[places].sum())
