@@ -9,9 +9,8 @@ from typer.testing import CliRunner
 
 import symloss
 from symloss.cli import app
-from symloss.cli.cite import VENUES
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.catalogue.references import PAPER, PUBLICATIONS
+from symloss.losses.references import PAPER, PUBLICATIONS
 
 ROOT = Path(__file__).parents[2]
 ENTRY = re.compile(r"@(?P<kind>\w+)\{(?P<key>\w+),\n(?P<fields>(?:  \w+ = \{.*\},\n)+)\}")
@@ -38,10 +37,11 @@ def test_the_paper_and_the_software_are_those_of_the_citation_file():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert found["symloss"]["title"] == f"{{{citation['title']}}}"
     assert found["symloss"]["author"] == f"{{{' and '.join(author['name'] for author in citation['authors'])}}}"
-    paper, preferred = PUBLICATIONS[PAPER], citation["preferred-citation"]
-    assert paper.title.lower() == preferred["title"].lower()
-    assert paper.year == preferred["year"]
-    assert paper.authors == " and ".join(f"{a['family-names']}, {a['given-names']}" for a in preferred["authors"])
+    paper, preferred = found["lemirepaquin2026"], citation["preferred-citation"]
+    assert paper["title"].lower() == f"{{{preferred['title']}}}".lower()
+    assert paper["year"] == str(preferred["year"])
+    names = " and ".join(f"{a['family-names']}, {a['given-names']}" for a in preferred["authors"])
+    assert paper["author"] == names.replace("è", r"{\`e}")
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,15 @@ def test_every_loss_can_be_cited_in_one_bibliography():
 
 
 def test_a_reference_is_complete():
+    file = (ROOT / "src" / "symloss" / "losses" / "references.bib").read_text()
+    assert len(re.findall("^@", file, re.MULTILINE)) == len(PUBLICATIONS), "an entry was not read"
     for name, publication in PUBLICATIONS.items():
-        family, year = name.rsplit(" ", 1)
-        assert publication.authors.startswith(f"{family}, ")
-        assert publication.year == int(year)
-        assert all(re.fullmatch(r"[^,]+, [^,]+", author) for author in publication.authors.split(" and "))
-        assert (publication.venue is None) == (name == PAPER)
-        assert publication.venue is None or publication.venue in VENUES
+        fields = publication.fields
+        assert publication.bibtex.startswith(("@misc{", "@inproceedings{"))
+        assert name.lower().replace(" ", "") == publication.bibtex.partition("{")[2].partition(",")[0]
+        assert all(re.fullmatch(r"[^,]+, [^,]+", author) for author in fields["author"].split(" and "))
+        assert re.fullmatch(r"\d{4}", fields["year"])
+        assert ({"booktitle", "series"} <= fields.keys()) == (name != PAPER)
 
 
 def test_an_unknown_loss_is_refused_with_the_nearest_name(run_command):

@@ -15,8 +15,8 @@ import symloss
 from symloss import functional
 from symloss.loss_names import LossName
 from symloss.losses.catalogue import LOSSES, RECORDS, SOURCES
-from symloss.losses.catalogue.references import PAPER
 from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.references import PAPER
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NamedTuple, TypedDict
+from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -108,7 +108,6 @@ class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
     """
 
     weight: Tensor | None
-    record: ClassVar[Any]
 
     def __init__(
         self,
@@ -159,12 +158,6 @@ class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
         changed = {name for name in part.options() if not same(getattr(self, name), DEFAULTS[name])}
         self.given |= changed | (part.given - {"scale"})
         return part.loss
-
-    def _start(self, options: LossOptions, **values: float | None) -> None:
-        """Initialise a loss of the catalogue with its parameters and the options that it was given."""
-        checked = self.record.checked(**values)
-        Criterion.__init__(self, self.record.build(**checked), **self.record.options(options))
-        self.name, self.values, self.given = self.record.name, checked, set(options)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         options = Options(
@@ -227,6 +220,21 @@ class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
             return f"create_loss({', '.join([repr(self.name), *values, *options, *deviation])})"
         loss = self.loss.inner if isinstance(self.loss, UnitSlope) and self.scale else self.loss
         return f"Criterion({', '.join([repr(loss), *options])})" if options else repr(loss)
+
+
+class NamedLoss(Criterion):
+    """The base class of the losses of the catalogue. A subclass has a record, and parameters if it needs any."""
+
+    record: ClassVar[Any]
+
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        self._start(options)
+
+    def _start(self, options: LossOptions, **values: float | None) -> None:
+        """Initialise a loss of the catalogue with its parameters and the options that it was given."""
+        checked = self.record.checked(**values)
+        Criterion.__init__(self, self.record.build(**checked), **self.record.options(options))
+        self.name, self.values, self.given = self.record.name, checked, set(options)
 
 
 DEFAULTS: dict[str, Any] = Criterion.__init__.__kwdefaults__ or {}

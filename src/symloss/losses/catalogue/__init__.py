@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from symloss.losses.catalogue import normalized, paper, probability, score_vector, sums
-from symloss.losses.catalogue.references import SOURCES
-from symloss.losses.criterion import Criterion
+from symloss.losses.criterion import NamedLoss
 from symloss.losses.record import Record
+from symloss.losses.references import SOURCES
 
 __all__ = ["LOSSES", "RECORDS", "SOURCES"]
 
 FAMILIES = (paper, probability, score_vector, normalized, sums)
-_NAMED = [each for family in FAMILIES for each in vars(family).values() if each is not Criterion]
-_CLASSES = [each for each in _NAMED if isinstance(each, type) and issubclass(each, Criterion)]
-LOSSES: Mapping[str, type[Criterion]] = MappingProxyType({each.record.name: each for each in _CLASSES})
+_NAMED = [each for family in FAMILIES for each in vars(family).values() if each is not NamedLoss]
+_CLASSES = [each for each in _NAMED if isinstance(each, type) and issubclass(each, NamedLoss)]
+LOSSES: Mapping[str, type[NamedLoss]] = MappingProxyType({each.record.name: each for each in _CLASSES})
 """The class of each loss that has one, by name."""
 _RECORDS = [
     each.record if each in _CLASSES else each for each in _NAMED if each in _CLASSES or isinstance(each, Record)

@@ -6,11 +6,11 @@ from typing import Unpack
 
 from symloss.losses import potentials as phi
 from symloss.losses.compose import complement, relative
-from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.record import SYMMETRIC, Record
 
 
-class NCE(Criterion):
+class NCE(NamedLoss):
     """Normalized cross-entropy: CE_y / sum_k CE_k.
 
     Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
@@ -22,11 +22,8 @@ class NCE(Criterion):
 
     record = Record("nce", "Ma 2020", lambda: relative(phi.CEPotential()), facts=SYMMETRIC)
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class NFL(Criterion):
+class NFL(NamedLoss):
     """Normalized focal loss: FL_y / sum_k FL_k.
 
     Args:
@@ -48,7 +45,7 @@ class NFL(Criterion):
         self._start(options, gamma=gamma)
 
 
-class NGCE(Criterion):
+class NGCE(NamedLoss):
     """Normalized generalised cross-entropy: GCE_y / sum_k GCE_k.
 
     Args:
@@ -68,7 +65,7 @@ class NGCE(Criterion):
         self._start(options, q=q)
 
 
-class NNCE(Criterion):
+class NNCE(NamedLoss):
     """Normalized negative cross-entropy: 1 - (A - CE_y) / sum_k (A - CE_k), A = -log 1e-7.
 
     Cross-entropy is cut at A.
@@ -82,11 +79,8 @@ class NNCE(Criterion):
 
     record = Record("nnce", "Ye 2023", lambda: complement(phi.CEPotential()), facts=SYMMETRIC)
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class NNFL(Criterion):
+class NNFL(NamedLoss):
     """Normalized negative focal loss: 1 - (A - FL_y) / sum_k (A - FL_k).
 
     A is the focal loss at p = 1e-7. The focal loss is cut at A.

@@ -9,14 +9,14 @@ from typing import Unpack
 from symloss.losses import potentials as phi
 from symloss.losses import score_formulas
 from symloss.losses.catalogue.probability import MAE_MOST_BENT, MAE_STEEPEST
-from symloss.losses.catalogue.references import PAPER
 from symloss.losses.compose import blend
-from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.operators import Symmetrize
 from symloss.losses.record import SYMMETRIC, Constants, Facts, Record
+from symloss.losses.references import PAPER
 
 
-class Unhinged(Criterion):
+class Unhinged(NamedLoss):
     """Unhinged loss: mean_k z_k - z_y.
 
     It is the symmetric part of cross-entropy. It is linear in the scores and needs no softmax. It has no lower
@@ -41,11 +41,8 @@ class Unhinged(Criterion):
         constants=Constants(lambda at: math.sqrt(1 - 1 / at.C), 0.0),
     )
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class SGCE(Criterion):
+class SGCE(NamedLoss):
     """Symmetrized generalised cross-entropy: (mean_k p_k^q - p_y^q) / q.
 
     It is the symmetric part of GCE. Towards q = 0 it is the unhinged loss, at q = 1 it is MAE less a constant.
@@ -74,7 +71,7 @@ def _share(at: SimpleNamespace) -> float:
     return float(at.alpha if at.kappa is None else at.kappa / (at.kappa + at.C))
 
 
-class AlphaMAE(Criterion):
+class AlphaMAE(NamedLoss):
     """Alpha-MAE, a blend of the unhinged loss and MAE: (1 - alpha) (mean_k z_k - z_y) + alpha C (1 - p_y).
 
     By alpha all members have the same gradient at equal scores. alpha scales the curvature.
@@ -121,7 +118,7 @@ class AlphaMAE(Criterion):
         self._start(options, alpha=alpha, kappa=kappa)
 
 
-class SymmetrizedMSE(Criterion):
+class SymmetrizedMSE(NamedLoss):
     """Symmetrized mean squared error: 2 (mean_k p_k - p_y).
 
     It is the symmetric part of MSE: twice MAE less a constant.
@@ -141,11 +138,8 @@ class SymmetrizedMSE(Criterion):
         constants=Constants(2 * MAE_STEEPEST, 2 * MAE_MOST_BENT),
     )
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class SymmetrizedCosine(Criterion):
+class SymmetrizedCosine(NamedLoss):
     """Symmetrized cosine loss: (mean_k z_k - z_y) / |z|.
 
     It is the unhinged loss of scores that are divided by their norm.
@@ -163,6 +157,3 @@ class SymmetrizedCosine(Criterion):
         lambda: Symmetrize(score_formulas.CosineFormula()),
         facts=Facts(symmetric=True, non_increasing=False),
     )
-
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)

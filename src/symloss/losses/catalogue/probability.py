@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Unpack
 
 from symloss.losses import potentials as phi
-from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.record import SYMMETRIC, Constants, Facts, Record
 
 LOG_ZERO = -math.log(1e-4)
@@ -24,7 +24,7 @@ def reverse_ce() -> phi.MAEPotential:
     return phi.MAEPotential(scale=LOG_ZERO)
 
 
-class CE(Criterion):
+class CE(NamedLoss):
     """Cross-entropy: -log p_y.
 
     It is ``torch.nn.CrossEntropyLoss`` with the options of this package. It is not robust to wrong labels.
@@ -40,11 +40,8 @@ class CE(Criterion):
         "ce", "textbook", phi.CEPotential, facts=Facts(convex=True, bounded=False), constants=Constants(ROOT, 0.5)
     )
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class MAE(Criterion):
+class MAE(NamedLoss):
     """Mean absolute error: 1 - p_y.
 
     It is symmetric, so it is robust to uniform label noise. It learns slowly when there are many classes.
@@ -60,11 +57,8 @@ class MAE(Criterion):
         "mae", "Ghosh 2017", phi.MAEPotential, facts=SYMMETRIC, constants=Constants(MAE_STEEPEST, MAE_MOST_BENT)
     )
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class RCE(Criterion):
+class RCE(NamedLoss):
     """Reverse cross-entropy: A (1 - p_y), A = -log 1e-4.
 
     It is a multiple of MAE, because log 0 is read as log 1e-4.
@@ -84,11 +78,8 @@ class RCE(Criterion):
         constants=Constants(LOG_ZERO * MAE_STEEPEST, LOG_ZERO * MAE_MOST_BENT),
     )
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class GCE(Criterion):
+class GCE(NamedLoss):
     """Generalised cross-entropy: (1 - p_y^q) / q.
 
     Between q = 0 and q = 1 it lies between cross-entropy and MAE. Above 1 improbable labels count for even less than
@@ -120,7 +111,7 @@ class GCE(Criterion):
         self._start(options, q=q)
 
 
-class Focal(Criterion):
+class Focal(NamedLoss):
     """Focal loss: -(1 - p_y)^gamma log p_y.
 
     At gamma = 0 it is cross-entropy. It is not robust to wrong labels.
@@ -148,7 +139,7 @@ class Focal(Criterion):
         self._start(options, gamma=gamma)
 
 
-class AGCE(Criterion):
+class AGCE(NamedLoss):
     """Asymmetric generalised cross-entropy: ((a + 1)^q - (a + p_y)^q) / q.
 
     Args:
@@ -175,7 +166,7 @@ class AGCE(Criterion):
         self._start(options, a=a, q=q)
 
 
-class AUL(Criterion):
+class AUL(NamedLoss):
     """Asymmetric unhinged loss: ((a - p_y)^q - (a - 1)^q) / q.
 
     Args:
@@ -202,7 +193,7 @@ class AUL(Criterion):
         self._start(options, a=a, q=q)
 
 
-class AEL(Criterion):
+class AEL(NamedLoss):
     """Asymmetric exponential loss: exp(-p_y / a).
 
     Args:
@@ -232,7 +223,7 @@ def _most_bent_phuber(at: SimpleNamespace) -> float | None:
     return 2 * (1 - 1 / at.tau) * (1 - 2 / at.tau) if at.tau >= 3 + math.sqrt(3) else None
 
 
-class TaylorCE(Criterion):
+class TaylorCE(NamedLoss):
     """Taylor cross-entropy: sum_{i=1..t} (1 - p_y)^i / i.
 
     It is the Taylor series of cross-entropy at p_y = 1, cut after t terms.
@@ -261,7 +252,7 @@ class TaylorCE(Criterion):
         self._start(options, t=t)
 
 
-class PHuberCE(Criterion):
+class PHuberCE(NamedLoss):
     """Partially Huberised cross-entropy: -log p_y if p_y > 1/tau, else 1 + log tau - tau p_y.
 
     It is linear in p_y where cross-entropy is steeper than tau.
@@ -289,7 +280,7 @@ class PHuberCE(Criterion):
         self._start(options, tau=tau)
 
 
-class PHuberGCE(Criterion):
+class PHuberGCE(NamedLoss):
     """Partially Huberised generalised cross-entropy: GCE, linear where its slope in p exceeds tau.
 
     It is linear in p_y where GCE is steeper than tau.
@@ -312,7 +303,7 @@ class PHuberGCE(Criterion):
         self._start(options, q=q, tau=tau)
 
 
-class JS(Criterion):
+class JS(NamedLoss):
     """Jensen-Shannon loss: Jensen-Shannon divergence of e_y and p, weights pi and 1 - pi, scaled.
 
     With m = pi + (1 - pi) p_y it is 1 - p_y - (p_y log(m / p_y) + pi / (1 - pi) log m) / -log(1 - pi).

@@ -6,12 +6,12 @@ from typing import Unpack
 
 from symloss.losses import score_formulas
 from symloss.losses.catalogue.probability import ROOT
-from symloss.losses.catalogue.references import PAPER
-from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.record import Constants, Facts, Record
+from symloss.losses.references import PAPER
 
 
-class MSE(Criterion):
+class MSE(NamedLoss):
     """Mean squared error between the label and the probabilities, also called the Brier score: 1 - 2 p_y + sum_k p_k^2.
 
     Reference: Lemire Paquin et al., section 4.2.
@@ -23,11 +23,8 @@ class MSE(Criterion):
 
     record = Record("mse", PAPER, score_formulas.MSEFormula)
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class Cosine(Criterion):
+class Cosine(NamedLoss):
     """Cosine loss of raw scores: 1 - z_y / |z|.
 
     Reference: Lemire Paquin et al., section 4.4.
@@ -39,11 +36,8 @@ class Cosine(Criterion):
 
     record = Record("cosine", PAPER, score_formulas.CosineFormula)
 
-    def __init__(self, **options: Unpack[LossOptions]) -> None:
-        self._start(options)
 
-
-class BiTempered(Criterion):
+class BiTempered(NamedLoss):
     """Bi-tempered logistic loss: tempered Bregman divergence of e_y and tempered softmax.
 
     The loss is -log_t1 p_y - (1 - sum_k p_k^(2 - t1)) / (2 - t1), where p = exp_t2(z - lambda) sums to 1.
@@ -72,7 +66,7 @@ class BiTempered(Criterion):
         self._start(options, t1=t1, t2=t2)
 
 
-class LDRKL(Criterion):
+class LDRKL(NamedLoss):
     """Label-distributionally robust loss: lam log mean_k exp((margin [k != y] + z_k - z_y) / lam).
 
     At margin = 0 it is cross-entropy of scores that are divided by lam, times lam and less a constant. The authors

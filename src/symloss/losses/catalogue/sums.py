@@ -10,11 +10,11 @@ from symloss.losses import potentials as phi
 from symloss.losses.algebra import Loss
 from symloss.losses.catalogue.normalized import NCE, NFL
 from symloss.losses.catalogue.probability import AEL, AGCE, AUL, LOG_ZERO, MAE, RCE, ROOT, reverse_ce
-from symloss.losses.catalogue.references import PAPER
 from symloss.losses.compose import complement, dirichlet
-from symloss.losses.criterion import Criterion, LossOptions
+from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.operators import Insensitive, Relative
 from symloss.losses.record import SYMMETRIC, Constants, Facts, Parameter, Record
+from symloss.losses.references import PAPER
 from symloss.losses.score_formulas import AMSEFormula
 
 WEIGHT = "[0, 1e6]"
@@ -28,7 +28,7 @@ def _nfl(gamma: float) -> Loss:
     return Relative(phi.FocalPotential(gamma))
 
 
-def weighted_sum(name: str, source: str, one: type[Criterion], other: type[Criterion]) -> Record:
+def weighted_sum(name: str, source: str, one: type[NamedLoss], other: type[NamedLoss]) -> Record:
     """Return the record of alpha L + beta M. It has no class: its name, or a sum of the two losses, makes it."""
     parts: tuple[Record, Record] = (one.record, other.record)
     facts = [part.facts.symmetric for part in parts]
@@ -57,7 +57,7 @@ def _steepest_sce(at: SimpleNamespace) -> float:
     return ROOT * (alpha if slope <= alpha else (alpha + slope) ** 2 / (4 * slope))
 
 
-class SCE(Criterion):
+class SCE(NamedLoss):
     """Symmetric cross-entropy: alpha CE + beta RCE.
 
     In spite of its name the loss is symmetric only where alpha = 0.
@@ -100,7 +100,7 @@ nce_aul = weighted_sum("nce+aul", "Zhou 2021", NCE, AUL)
 nce_ael = weighted_sum("nce+ael", "Zhou 2021", NCE, AEL)
 
 
-class ANLCE(Criterion):
+class ANLCE(NamedLoss):
     """Active negative loss of cross-entropy: alpha NCE + beta NNCE.
 
     The published recipes add an L1 penalty on the weights: see ``symloss.l1_penalty``.
@@ -129,7 +129,7 @@ class ANLCE(Criterion):
         self._start(options, alpha=alpha, beta=beta)
 
 
-class ANLFL(Criterion):
+class ANLFL(NamedLoss):
     """Active negative loss of the focal loss: alpha NFL + beta NNFL.
 
     The published recipes add an L1 penalty on the weights: see ``symloss.l1_penalty``.
@@ -161,7 +161,7 @@ class ANLFL(Criterion):
         self._start(options, alpha=alpha, beta=beta, gamma=gamma)
 
 
-class JALCE(Criterion):
+class JALCE(NamedLoss):
     """Joint asymmetric loss of cross-entropy: alpha NCE + beta AMSE, AMSE = |a e_y - p|^2 / C.
 
     AMSE is (MSE + 2 (a - 1) MAE) / C and a constant: for a large a it is mostly MAE. With a = 30 and 10 classes the
@@ -193,7 +193,7 @@ class JALCE(Criterion):
         self._start(options, alpha=alpha, beta=beta, a=a)
 
 
-class JALFL(Criterion):
+class JALFL(NamedLoss):
     """Joint asymmetric loss of the focal loss: alpha NFL + beta AMSE, AMSE = |a e_y - p|^2 / C.
 
     It is :class:`symloss.JALCE` with the normalized focal loss in place of NCE.
@@ -232,7 +232,7 @@ def _steepest_smoothed(at: SimpleNamespace) -> float:
     return math.sqrt((1 - other) ** 2 + (1 - at.r + other) ** 2 + (at.C - 2) * other**2)
 
 
-class LabelSmoothing(Criterion):
+class LabelSmoothing(NamedLoss):
     """Label smoothing of cross-entropy: (1 - r) CE_y + r mean_k CE_k.
 
     Below r = 0 it is negative label smoothing.
@@ -261,7 +261,7 @@ class LabelSmoothing(Criterion):
         self._start(options, r=r)
 
 
-class DirichletCE(Criterion):
+class DirichletCE(NamedLoss):
     """Cross-entropy with a Dirichlet prior on the outputs: CE_y + (alpha - 1) sum_k CE_k.
 
     At alpha = 1 - 1/C it is the unhinged loss.
