@@ -119,7 +119,7 @@ def test_weights_of_classes_and_half_precision():
     weight = torch.rand(len(model.get_output_embeddings().weight)) + 0.5
     loss = symloss.GCE(q=0.5, weight=weight)
     wanted = hf.loss(loss)(model(ids), labels)
-    value = without_scores(model, loss, memory=10_000, accumulate=torch.float32)(ids, labels=labels).loss
+    value = without_scores(model, loss, block_bytes=10_000, accumulate=torch.float32)(ids, labels=labels).loss
     torch.testing.assert_close(value, wanted, rtol=1e-2, atol=1e-2)
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import symloss
 from symloss.cli import app
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.references import PAPER, PUBLICATIONS
+from symloss.losses.published import PAPER, PUBLICATIONS
 
 ROOT = Path(__file__).parents[2]
 ENTRY = re.compile(r"@(?P<kind>\w+)\{(?P<key>\w+),\n(?P<fields>(?:  \w+ = \{.*\},\n)+)\}")

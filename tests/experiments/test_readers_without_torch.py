@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import sys
-from symloss.losses.presets import presets_of
+from symloss.losses.published import presets_of
 from symloss.experiments.profiles import profiles
 from symloss.experiments.protocols import load_protocol
 from symloss.experiments.tables import load_table

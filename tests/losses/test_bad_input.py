@@ -623,7 +623,7 @@ def test_operators_take_losses(operator, given):
     m=(lambda: symloss.EpsSoftmax(-1), ValueError, "m must", "got -1", "a number in [0, inf)"),
     m_string=(lambda: symloss.EpsSoftmax("x"), TypeError, "m must", "got 'x'", "a number in [0, inf)"),
     batch_norm=(lambda: symloss.BatchNormScores(3)(torch.zeros(3)), ValueError, "scores", "got (3,)", "(N, C)"),
-    classes=(lambda: symloss.BatchNormScores(0), ValueError, "classes", "got 0", "a whole number"),
+    classes=(lambda: symloss.BatchNormScores(0), ValueError, "num_classes", "got 0", "a whole number"),
     classes_string=(lambda: symloss.BatchNormScores("x"), TypeError, "classes", "got 'x'", "a whole number"),
     model=(lambda: symloss.append_scores("x"), TypeError, "model", "got str", "torch.nn.Module"),
     layer=(lambda: symloss.append_scores(nn.ReLU(), "l2"), TypeError, "layer", "got str", "torch.nn.Module"),

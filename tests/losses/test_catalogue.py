@@ -16,7 +16,7 @@ from symloss import functional
 from symloss.loss_names import LossName
 from symloss.losses.catalogue import LOSSES, RECORDS, SOURCES
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.references import PAPER
+from symloss.losses.published import PAPER
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -43,8 +43,8 @@ def test_half_precision_is_as_exact_as_by_way_of_the_scores(name, dtype, native,
     with symloss.plain():
         plain = relative_errors(gradients(loss, parts, target, scale), exact)
     memory = 32 * 120 * 6  # eight blocks
-    ours = relative_errors(gradients(loss, parts, target, scale, memory=memory), exact)
-    wide = relative_errors(gradients(loss, parts, target, scale, memory=memory, accumulate=torch.float32), exact)
+    ours = relative_errors(gradients(loss, parts, target, scale, block_bytes=memory), exact)
+    wide = relative_errors(gradients(loss, parts, target, scale, block_bytes=memory, accumulate=torch.float32), exact)
     for error, of_accumulated, of_plain in zip(ours, wide, plain, strict=True):
         assert error <= 2.5 * of_plain + 1e-6
         assert of_accumulated <= 1.2 * of_plain + 1e-6
@@ -213,7 +213,7 @@ def test_torch_func(name):
 
 def test_a_module_with_head_options():
     torch.manual_seed(0)
-    head = symloss.LinearLoss("gce", 6, 30, softcap=3.0, memory=1000, accumulate=torch.float32)
+    head = symloss.LinearLoss("gce", 6, 30, softcap=3.0, block_bytes=1000, accumulate=torch.float32)
     features, target = torch.randn(40, 6), torch.randint(30, (40,))
     expected = symloss.GCE(reduction="sum")(head.logits(features), target) / 50
     assert head(features, target, num_items=50).item() == pytest.approx(expected.item(), rel=1e-5)
@@ -227,7 +227,7 @@ def test_a_module_with_head_options():
         ({"num_items": torch.ones(2)}, r"num_items must be one number; got a tensor of shape \(2,\)"),
         ({"num_items": 3, "reduction": "sum"}, "num_items is what a mean divides by; got reduction='sum'"),
         ({"softcap": 0.0}, r"softcap must be a number in \(0, inf\); got 0.0"),
-        ({"memory": 0}, r"memory must be a whole number in \[1, inf\); got 0"),
+        ({"block_bytes": 0}, r"block_bytes must be a whole number in \[1, inf\); got 0"),
         ({"accumulate": torch.float64}, "accumulate must be one of None, torch.float32; got torch.float64"),
     ],
 )
@@ -243,5 +243,5 @@ def test_products_that_only_a_gpu_has(accumulate, monkeypatch):
     monkeypatch.setattr(linear_head, "has_wide_products", lambda factor: True)
     parts = [torch.randn(*shape, dtype=torch.bfloat16, device="meta").requires_grad_() for shape in ((6, 4), (9, 4))]
     target = torch.zeros(6, dtype=torch.long, device="meta")
-    heads.linear_loss(GCE, *parts, None, target, accumulate=accumulate, memory=100).backward()
+    heads.linear_loss(GCE, *parts, None, target, accumulate=accumulate, block_bytes=100).backward()
     assert [part.grad.dtype for part in parts] == [torch.bfloat16, torch.bfloat16]

@@ -21,7 +21,7 @@ def head_of(n=40, d=6, c=30, dtype=torch.float64, seed=0):
 
 
 def through_scores(loss, features, weight, bias, target, normalize=None, temperature=1.0, class_weight=None, **options):
-    options.pop("memory", None)
+    options.pop("block_bytes", None)
     z = torch.nn.functional.linear(features, weight, bias)
     scores = heads.score_map(normalize, temperature)
     flat = z.reshape(-1, z.shape[-1])
@@ -78,14 +78,14 @@ def test_every_path_in_blocks(name):
     parts, target = head_of()
     target[5] = -100
     for normalize in (None, "l2"):
-        compare(RECORDS[name].loss(), parts, target, normalize=normalize, memory=SIXTEEN_ROWS)
+        compare(RECORDS[name].loss(), parts, target, normalize=normalize, block_bytes=SIXTEEN_ROWS)
 
 
 @pytest.mark.usefixtures("no_scores")
 @pytest.mark.parametrize("name", ["gce", "sgce", "alpha-mae", "nce+rce", "anl-ce"])
 def test_blocks_never_form_all_scores(name):
     parts, target = head_of()
-    heads.linear_loss(RECORDS[name].loss(), *parts, target, memory=SIXTEEN_ROWS).backward()
+    heads.linear_loss(RECORDS[name].loss(), *parts, target, block_bytes=SIXTEEN_ROWS).backward()
     assert parts[0].grad is not None
 
 
@@ -254,12 +254,12 @@ def test_heads_compile_to_one_graph(name):
         ("unhinged", {}, True),
         ("gce:reduction=none", {}, True),
         ("mse", {}, True),  # no kernel, so all scores are formed
-        ("gce", {"memory": None}, False),  # all scores fit
+        ("gce", {"block_bytes": None}, False),  # all scores fit
     ],
 )
 def test_a_compiled_head_runs_between_graphs_if_its_scores_do_not_fit(spec, options, breaks):
     torch.manual_seed(0)
-    head = symloss.LinearLoss(spec, 6, 30, **{"memory": 1000} | options)
+    head = symloss.LinearLoss(spec, 6, 30, **{"block_bytes": 1000} | options)
     features, target = torch.randn(40, 6).requires_grad_(), torch.randint(30, (40,))
     target[3] = -100
     graphs = []
@@ -281,7 +281,7 @@ def test_a_compiled_head_runs_between_graphs_if_its_scores_do_not_fit(spec, opti
 
 def test_module():
     torch.manual_seed(0)
-    head = symloss.LinearLoss("unhinged", in_features=6, classes=30, reduction="sum")
+    head = symloss.LinearLoss("unhinged", in_features=6, num_classes=30, reduction="sum")
     features, target = torch.randn(40, 6), torch.randint(30, (40,))
     value = head(features, target)
     assert value.item() == pytest.approx(

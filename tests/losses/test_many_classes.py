@@ -178,7 +178,7 @@ def test_a_kind_of_loss_is_warned_about_once():
 
 @pytest.mark.usefixtures("judged")
 def test_a_head_warns_too():
-    head = symloss.LinearLoss("sgce", in_features=4, classes=501)
+    head = symloss.LinearLoss("sgce", in_features=4, num_classes=501)
     features = torch.randn(2, 4)
     assert len(told(lambda: head(features, LABELS))) == 1
     assert told(lambda: head(features, LABELS)) == []

@@ -175,7 +175,7 @@ HEAD_OPTIONS = {
     "class weights": {"class_weight": WEIGHT},
     "soft cap": {"softcap": 2.0},
     "outside count": {"num_items": torch.tensor(11)},
-    "few rows": {"memory": 1},
+    "few rows": {"block_bytes": 1},
 }
 
 

@@ -22,7 +22,7 @@ def right(scores: Tensor, labels: Tensor) -> None:
     criterion: nn.CrossEntropyLoss = symloss.GCE(q=0.7)
     modules = (symloss.binary, symloss.bounds, symloss.certificates, symloss.priors, symloss.regression)
     print(criterion, modules)
-    symloss.LinearLoss("unhinged", in_features=16, classes=1000)
+    symloss.LinearLoss("unhinged", in_features=16, num_classes=1000)
 
 
 def wrong(scores: Tensor, labels: Tensor) -> None:

@@ -25,7 +25,7 @@ class CausalTrainer(Trainer):  # type: ignore[misc]
     Args:
         args: those of ``transformers.Trainer``, and its keywords.
         loss: a text such as ``"gce:q=0.5"``, or a loss of this package.
-        memory: how many bytes the scores of a block may take, as in ``linear_loss``.
+        block_bytes: how many bytes the scores of a block may take, as in ``linear_loss``.
         accumulate: ``torch.float32`` adds up the gradient of the output layer in float32.
         kwargs: the keywords of ``transformers.Trainer``. ``compute_metrics`` is refused: it needs the scores.
 
@@ -42,7 +42,7 @@ class CausalTrainer(Trainer):  # type: ignore[misc]
         self,
         *args: Any,
         loss: AnyCriterion,
-        memory: int | None = None,
+        block_bytes: int | None = None,
         accumulate: torch.dtype | None = None,
         **kwargs: Any,
     ):
@@ -56,12 +56,12 @@ class CausalTrainer(Trainer):  # type: ignore[misc]
             raise ValueError("CausalTrainer needs a process for each GPU; start it by torchrun or accelerate launch")
         if self.label_smoother is not None:
             raise ValueError("CausalTrainer takes no label_smoothing_factor, because it needs the scores")
-        without_scores(self.model, loss, memory, accumulate)
+        without_scores(self.model, loss, block_bytes, accumulate)
         self.model_accepts_loss_kwargs = True
 
 
 def without_scores(
-    model: Any, loss: AnyCriterion, memory: int | None = None, accumulate: torch.dtype | None = None
+    model: Any, loss: AnyCriterion, block_bytes: int | None = None, accumulate: torch.dtype | None = None
 ) -> Any:
     """Make a causal model compute a loss without its scores when it gets labels, in any loop. Returns the model.
 
@@ -70,7 +70,7 @@ def without_scores(
     Args:
         model: a causal model of transformers, perhaps in an adapter of PEFT.
         loss: as in :class:`CausalTrainer`.
-        memory: as in :class:`CausalTrainer`.
+        block_bytes: as in :class:`CausalTrainer`.
         accumulate: as in :class:`CausalTrainer`.
     """
     head = LanguageHead.of(model)
@@ -105,7 +105,7 @@ def without_scores(
             class_weight=None if criterion.weight is None else criterion.weight.to(weight.device),
             num_items=items,
             softcap=head.softcap,
-            memory=memory,
+            block_bytes=block_bytes,
             accumulate=accumulate,
         )
         return CausalLMOutput(loss=value)

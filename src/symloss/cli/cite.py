@@ -31,14 +31,14 @@ def cite(
 
     Add it to a bibliography with: symloss cite sgce gce >> references.bib
     """
-    from symloss.losses.references import PAPER, PUBLICATIONS
+    from symloss.losses.published import PAPER, PUBLICATIONS
 
     entries = [PUBLICATIONS[PAPER].bibtex, SOFTWARE] if losses is None else list(dict.fromkeys(map(_entry, losses)))
     print_data("\n\n".join(entries) + "\n")
 
 
 def _entry(loss: str) -> str:
-    from symloss.losses.references import PUBLICATIONS, SOURCES
+    from symloss.losses.published import PUBLICATIONS, SOURCES
     from symloss.losses.spec import find, parse
 
     record = find(parse(loss)[0])

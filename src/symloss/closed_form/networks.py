@@ -175,7 +175,7 @@ def squared_error_centroid(features: Tensor, labels: Tensor, classes: int | None
         count = max(2, int(labels.max()) + 1)
     else:
         count = int(checks.number("classes", classes, "[2, inf)", whole=True))
-        validation.labels(labels, count, -1)
+        validation.kept(labels, count, -1)
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
     return features.new_zeros(count, features.shape[1]).index_add(0, labels, features) / len(features)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from symloss.data.source import KNOWN
 from symloss.experiments.protocols import FILE as PROTOCOLS_FILE
 from symloss.experiments.protocols import TrainingProtocol, load_protocol, trained_as
-from symloss.losses.presets import FILE as PRESETS_FILE
+from symloss.losses.published import FILE as PRESETS_FILE
 from symloss.training.settings import Settings
 
 if TYPE_CHECKING:

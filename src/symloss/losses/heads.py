@@ -21,7 +21,7 @@ from symloss.losses.criterion import (
     score_map,
     warn_of_flat_scores,
 )
-from symloss.losses.kernels.batch import TooLargeError, labelled
+from symloss.losses.kernels.batch import Examples, TooLargeError
 from symloss.losses.kernels.choice import kernel_for
 from symloss.losses.kernels.linear import CappedKernel, LinearKernel, Unit, UnitLinearKernel
 from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head, loss_of
@@ -78,7 +78,7 @@ def linear_loss(
     reduction: str = "mean",
     num_items: float | Tensor | None = None,
     softcap: float | None = None,
-    memory: int | None = None,
+    block_bytes: int | None = None,
     accumulate: torch.dtype | None = None,
 ) -> Tensor:
     """Any loss of the scores features @ weight.T + bias. Most losses need only a block of the scores at a time.
@@ -98,7 +98,7 @@ def linear_loss(
         num_items: a mean divides the sum of the values by this number instead of the number of examples that count.
             With it the parts of a batch add up to the mean of the whole batch, as gradient accumulation needs it.
         softcap: replaces the scores z by softcap * tanh(z / softcap), as some language models do.
-        memory: how many bytes the scores of a block may take; by default 160 MiB on a CPU and 1 GiB elsewhere.
+        block_bytes: how many bytes the scores of a block may take; by default 160 MiB on a CPU and 1 GiB elsewhere.
         accumulate: ``torch.float32`` adds up the gradient of the weights in float32, which half precision rounds at
             every block. It takes one float32 tensor of their shape.
 
@@ -120,7 +120,7 @@ def linear_loss(
     else:
         scores = score_map(normalize, temperature)
     options = Options(class_weight, ignore_index, reduction, score_map=scores)
-    how = _HeadLoss(loss, options, num_items, softcap, Allowance(memory, accumulate))
+    how = _HeadLoss(loss, options, num_items, softcap, Allowance(block_bytes, accumulate))
     return _of_head(how, features, weight, bias, target)
 
 
@@ -149,7 +149,9 @@ class _HeadLoss(NamedTuple):
         kernel = kernel_for(loss, classes, unit) if unit is not None or scores is None else None
         if kernel is None:
             return None
-        examples = labelled(labels, classes, options.ignore_index, None, options.reduction, num_items)
+        examples = Examples(
+            labels, validation.kept(labels, classes, options.ignore_index), None, options.reduction, num_items
+        )
 
         def plain(z: Tensor) -> Tensor:
             return self.plain(z, labels)
@@ -218,8 +220,8 @@ def _check_head_options(num_items: object, reduction: str, softcap: object, allo
             raise ValueError(f"num_items must be one number; got a tensor of shape {tuple(num_items.shape)}")
     if softcap is not None:
         checks.number("softcap", softcap, "(0, inf)")
-    if allowance.memory is not None:
-        checks.number("memory", allowance.memory, "[1, inf)", whole=True)
+    if allowance.block_bytes is not None:
+        checks.number("block_bytes", allowance.block_bytes, "[1, inf)", whole=True)
     checks.choice("accumulate", allowance.accumulate, (None, torch.float32))
 
 
@@ -251,16 +253,16 @@ class LinearLoss(nn.Module):
     Args:
         loss: a name such as ``"unhinged"`` or ``"sgce:q=0.8"``, or a loss of this package.
         in_features: size d of the features.
-        classes: number of classes C.
+        num_classes: number of classes C.
         bias: whether the layer has a bias.
         class_weight: a weight for each class, shape (C,).
-        softcap, memory, accumulate: as in :func:`symloss.functional.linear_loss`.
+        softcap, block_bytes, accumulate: as in :func:`symloss.functional.linear_loss`.
         options: parameters and options of the loss, if ``loss`` is a name.
 
     Shapes: features (..., d), target (...) of class indices. ``forward`` also takes ``num_items``, as
     :func:`symloss.functional.linear_loss` does.
 
-    >>> head = LinearLoss("unhinged", in_features=16, classes=1000)
+    >>> head = LinearLoss("unhinged", in_features=16, num_classes=1000)
     >>> features = torch.randn(8, 16)
     >>> head(features, torch.arange(8)).backward()
     >>> head.predict(features).shape
@@ -271,18 +273,18 @@ class LinearLoss(nn.Module):
         self,
         loss: str | Criterion,
         in_features: int,
-        classes: int,
+        num_classes: int,
         bias: bool = True,
         *,
         class_weight: Tensor | None = None,
         softcap: float | None = None,
-        memory: int | None = None,
+        block_bytes: int | None = None,
         accumulate: torch.dtype | None = None,
         **options: Any,
     ):
         super().__init__()
         checks.number("in_features", in_features, "[1, inf)", whole=True)
-        checks.number("classes", classes, "[1, inf)", whole=True)
+        checks.number("num_classes", num_classes, "[1, inf)", whole=True)
         if isinstance(loss, Criterion) and options:
             raise TypeError(
                 f"options such as {checks.shortened(next(iter(options)))} go with the name of a loss; "
@@ -292,19 +294,14 @@ class LinearLoss(nn.Module):
             raise TypeError(f"loss must be a name or a loss of this package; got {type(loss).__name__}")
         self.criterion = create_loss(loss, **options) if isinstance(loss, str) else loss
         _refuse_smoothing(self.criterion)
-        self.allowance, self.softcap = Allowance(memory, accumulate), softcap
+        self.allowance, self.softcap = Allowance(block_bytes, accumulate), softcap
         _check_head_options(None, self.criterion.reduction, softcap, self.allowance)
-        layer = nn.Linear(in_features, classes, bias)
+        layer = nn.Linear(in_features, num_classes, bias)
         self.weight, self.bias = layer.weight, layer.bias
         class_weight = self.criterion.weight if class_weight is None else class_weight
         self.register_buffer("class_weight", class_weight, persistent=False)
 
     class_weight: Tensor | None
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load without the class weights, which older checkpoints hold."""
-        state_dict.pop(f"{prefix}class_weight", None)
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, features: Tensor, target: Tensor, num_items: float | Tensor | None = None) -> Tensor:
         c = self.criterion

@@ -72,13 +72,9 @@ class UnitScores(nn.Module):
         self.temperature = checked_temperature(temperature)
         self.eps = checks.number("eps", eps, "(0, inf)")
 
-    def temperature_for(self, classes: int) -> float:
-        """The temperature for this number of classes."""
-        return resolved_temperature(self.temperature, classes)
-
     def forward(self, scores: Tensor) -> Tensor:
         dim = validation.class_dim(scores)
-        vectors, temperature = unit(scores, dim, self.eps), self.temperature_for(scores.shape[dim])
+        vectors, temperature = unit(scores, dim, self.eps), resolved_temperature(self.temperature, scores.shape[dim])
         return vectors if temperature == 1 else vectors * (1 / temperature)
 
     def extra_repr(self) -> str:
@@ -145,23 +141,23 @@ class BatchNormScores(nn.Module):
     """A layer of batch normalisation for scores. The paper compares it with a division by the norm.
 
     Args:
-        classes: the number of classes; None takes it from the first batch.
+        num_classes: None takes it from the first batch.
         options: those of ``torch.nn.BatchNorm1d``.
 
     Shapes: scores (N, C) or (N, C, d1, ...). The result has the same shape.
 
     Reference: section 7.2 of the paper.
 
-    >>> BatchNormScores(classes=3)(torch.zeros(2, 3)).shape
+    >>> BatchNormScores(num_classes=3)(torch.zeros(2, 3)).shape
     torch.Size([2, 3])
     """
 
-    def __init__(self, classes: int | None = None, **options: Any):
+    def __init__(self, num_classes: int | None = None, **options: Any):
         super().__init__()
-        if classes is not None:
-            checks.number("classes", classes, "[1, inf)", whole=True)
+        if num_classes is not None:
+            checks.number("num_classes", num_classes, "[1, inf)", whole=True)
         self.norm: nn.modules.batchnorm._BatchNorm
-        self.norm = nn.LazyBatchNorm1d(**options) if classes is None else nn.BatchNorm1d(classes, **options)
+        self.norm = nn.LazyBatchNorm1d(**options) if num_classes is None else nn.BatchNorm1d(num_classes, **options)
 
     def forward(self, scores: Tensor) -> Tensor:
         if scores.dim() < 2:

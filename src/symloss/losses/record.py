@@ -16,7 +16,7 @@ from torch import Tensor
 from symloss import checks
 from symloss.losses.algebra import Loss
 from symloss.losses.criterion import Criterion, LossOptions, Options, evaluate, numbers, scaled, score_map
-from symloss.losses.presets import Preset, presets_of
+from symloss.losses.published import Preset, presets_of
 
 Fact = bool | Callable[[SimpleNamespace], bool]
 Known = float | Callable[[SimpleNamespace], float | None] | None
@@ -35,13 +35,17 @@ class Parameter:
     """The parameter that this one replaces. It has no default itself."""
 
 
-def _at(self: object, classes: int, parameters: dict[str, float | None]) -> dict[str, Any]:
-    point = SimpleNamespace(C=classes, **parameters)
-    return {name: value(point) if callable(value) else value for name, value in vars(self).items()}
+class _AtParameters:
+    """Fields that may be functions of the parameters and of the number of classes."""
+
+    def at(self, classes: int, **parameters: float | None) -> dict[str, Any]:
+        """Return the fields for this number of classes and these parameters, by name."""
+        point = SimpleNamespace(C=classes, **parameters)
+        return {name: value(point) if callable(value) else value for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(_AtParameters):
     """Properties of a loss of raw scores. Each may depend on the parameters and on the number of classes C."""
 
     symmetric: Fact = False
@@ -50,24 +54,16 @@ class Facts:
     bounded: Fact = True
     permutation_invariant: Fact = True
 
-    def at(self, classes: int, **parameters: float | None) -> dict[str, bool]:
-        """The facts for this number of classes and these parameters, by name."""
-        return _at(self, classes, parameters)
-
 
 SYMMETRIC = Facts(symmetric=True)
 
 
 @dataclass(frozen=True)
-class Constants:
+class Constants(_AtParameters):
     """Constants of a loss of raw scores; None where no formula is known."""
 
     lipschitz: Known = None
     smoothness: Known = None
-
-    def at(self, classes: int, **parameters: float | None) -> dict[str, float | None]:
-        """The constants for this number of classes and these parameters, by name."""
-        return _at(self, classes, parameters)
 
 
 @dataclass(eq=False)

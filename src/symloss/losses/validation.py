@@ -101,11 +101,6 @@ def kept(target: Tensor, classes: int, ignore_index: int) -> Tensor | None:
     return counted
 
 
-def labels(target: Tensor, classes: int, ignore_index: int) -> None:
-    """Raise an error unless every label is a class or ignore_index."""
-    kept(target, classes, ignore_index)
-
-
 def present_labels(scores: Tensor, target: Tensor, kept: Tensor, dim: int) -> None:
     """Raise an error if a label that counts is masked out. ``target`` and ``kept`` have size 1 along dim."""
     if not can_look(target, scores):

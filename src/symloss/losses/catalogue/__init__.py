@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from symloss.losses.catalogue import normalized, paper, probability, score_vector, sums
 from symloss.losses.criterion import NamedLoss
+from symloss.losses.published import SOURCES
 from symloss.losses.record import Record
-from symloss.losses.references import SOURCES
 
 __all__ = ["LOSSES", "RECORDS", "SOURCES"]
 

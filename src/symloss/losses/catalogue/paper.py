@@ -12,8 +12,8 @@ from symloss.losses.catalogue.probability import MAE_MOST_BENT, MAE_STEEPEST
 from symloss.losses.compose import blend
 from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.operators import Symmetrize
+from symloss.losses.published import PAPER
 from symloss.losses.record import SYMMETRIC, Constants, Facts, Record
-from symloss.losses.references import PAPER
 
 
 class Unhinged(NamedLoss):

@@ -7,8 +7,8 @@ from typing import Unpack
 from symloss.losses import score_formulas
 from symloss.losses.catalogue.probability import ROOT
 from symloss.losses.criterion import LossOptions, NamedLoss
+from symloss.losses.published import PAPER
 from symloss.losses.record import Constants, Facts, Record
-from symloss.losses.references import PAPER
 
 
 class MSE(NamedLoss):

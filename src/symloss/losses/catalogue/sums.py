@@ -3,50 +3,52 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Unpack
 
 from symloss.losses import potentials as phi
 from symloss.losses.algebra import Loss
-from symloss.losses.catalogue.normalized import NCE, NFL
-from symloss.losses.catalogue.probability import AEL, AGCE, AUL, LOG_ZERO, MAE, RCE, ROOT, reverse_ce
-from symloss.losses.compose import complement, dirichlet
+from symloss.losses.catalogue.normalized import NCE, NFL, NNCE, NNFL
+from symloss.losses.catalogue.probability import AEL, AGCE, AUL, CE, LOG_ZERO, MAE, RCE, ROOT
+from symloss.losses.compose import dirichlet
 from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.operators import Insensitive, Relative
+from symloss.losses.published import PAPER
 from symloss.losses.record import SYMMETRIC, Constants, Facts, Parameter, Record
-from symloss.losses.references import PAPER
 from symloss.losses.score_formulas import AMSEFormula
 
 WEIGHT = "[0, 1e6]"
 """The range of the weight of each of two losses."""
 WEIGHTS = {"alpha": WEIGHT, "beta": WEIGHT}
-_NCE = Relative(phi.CEPotential())
 
 
-def _nfl(gamma: float) -> Loss:
-    """The normalized focal loss."""
-    return Relative(phi.FocalPotential(gamma))
+def _build(one: type[NamedLoss], other: type[NamedLoss]) -> Callable[..., Loss]:
+    """Return the function that makes alpha L + beta M, from the weights and the parameters of both losses."""
+
+    records: list[Record] = [one.record, other.record]
+
+    def build(alpha: float, beta: float, **values: float) -> Loss:
+        first, second = (record.build(**{key: values[key] for key in record.defaults}) for record in records)
+        return alpha * first + beta * second
+
+    return build
 
 
 def weighted_sum(name: str, source: str, one: type[NamedLoss], other: type[NamedLoss]) -> Record:
     """Return the record of alpha L + beta M. It has no class: its name, or a sum of the two losses, makes it."""
-    parts: tuple[Record, Record] = (one.record, other.record)
-    facts = [part.facts.symmetric for part in parts]
+    symmetric = [one.record.facts.symmetric, other.record.facts.symmetric]
 
-    def build(alpha: float, beta: float, **values: float) -> Loss:
-        first, second = (part.build(**{key: values[key] for key in part.defaults}) for part in parts)
-        return alpha * first + beta * second
-
-    def symmetric(at: SimpleNamespace) -> bool:
-        pairs = zip((at.alpha, at.beta), facts, strict=True)
+    def both(at: SimpleNamespace) -> bool:
+        pairs = zip((at.alpha, at.beta), symmetric, strict=True)
         return all(weight == 0 or (fact(at) if callable(fact) else fact) for weight, fact in pairs)
 
-    meanings = {"alpha": "weight of the first loss", "beta": "weight of the second loss"}
-    weights = [Parameter(each, 1.0, WEIGHT, meaning) for each, meaning in meanings.items()]
-    record = Record(name, source, build, facts=Facts(symmetric=True if facts == [True, True] else symmetric))
+    record = Record(name, source, _build(one, other), facts=SYMMETRIC if symmetric == [True] * 2 else Facts(both))
     record.formula = f"alpha {one.__name__} + beta {other.__name__}"
     record.text = f"Weighted sum of {one.__name__} and {other.__name__}: {record.formula}."
-    record.parameters = (*weights, *one.record.parameters, *other.record.parameters)
+    weights = {"alpha": "weight of the first loss", "beta": "weight of the second loss"}
+    own = [Parameter(each, 1.0, WEIGHT, meaning) for each, meaning in weights.items()]
+    record.parameters = (*own, *one.record.parameters, *other.record.parameters)
     record.defaults = {each.name: each.default for each in record.parameters}
     return record
 
@@ -77,7 +79,7 @@ class SCE(NamedLoss):
     record = Record(
         "sce",
         "Wang 2019",
-        lambda alpha, beta: alpha * phi.CEPotential() + beta * reverse_ce(),
+        _build(CE, RCE),
         WEIGHTS,
         facts=Facts(
             symmetric=lambda at: at.alpha == 0,
@@ -117,13 +119,7 @@ class ANLCE(NamedLoss):
     tensor(0.7405)
     """
 
-    record = Record(
-        "anl-ce",
-        "Ye 2023",
-        lambda alpha, beta: alpha * _NCE + beta * complement(phi.CEPotential()),
-        WEIGHTS,
-        facts=SYMMETRIC,
-    )
+    record = Record("anl-ce", "Ye 2023", _build(NCE, NNCE), WEIGHTS, facts=SYMMETRIC)
 
     def __init__(self, alpha: float = 1.0, beta: float = 1.0, **options: Unpack[LossOptions]) -> None:
         self._start(options, alpha=alpha, beta=beta)
@@ -147,13 +143,7 @@ class ANLFL(NamedLoss):
     tensor(0.7067)
     """
 
-    record = Record(
-        "anl-fl",
-        "Ye 2023",
-        lambda alpha, beta, gamma: alpha * _nfl(gamma) + beta * complement(phi.FocalPotential(gamma)),
-        {**WEIGHTS, "gamma": "[0, 100]"},
-        facts=SYMMETRIC,
-    )
+    record = Record("anl-fl", "Ye 2023", _build(NFL, NNFL), {**WEIGHTS, "gamma": "[0, 100]"}, facts=SYMMETRIC)
 
     def __init__(
         self, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.5, **options: Unpack[LossOptions]
@@ -184,7 +174,7 @@ class JALCE(NamedLoss):
     record = Record(
         "jal-ce",
         "Wang 2025",
-        lambda alpha, beta, a: alpha * _NCE + beta * AMSEFormula(a),
+        lambda alpha, beta, a: alpha * Relative(phi.CEPotential()) + beta * AMSEFormula(a),
         {**WEIGHTS, "a": "[1, 1000]"},
         facts=Facts(symmetric=lambda at: at.beta == 0),
     )
@@ -215,7 +205,7 @@ class JALFL(NamedLoss):
     record = Record(
         "jal-fl",
         "Wang 2025",
-        lambda alpha, beta, a, gamma: alpha * _nfl(gamma) + beta * AMSEFormula(a),
+        lambda alpha, beta, a, gamma: alpha * Relative(phi.FocalPotential(gamma)) + beta * AMSEFormula(a),
         {**WEIGHTS, "a": "[1, 1000]", "gamma": "[0, 100]"},
         facts=Facts(symmetric=lambda at: at.beta == 0),
     )

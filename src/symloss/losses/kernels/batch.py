@@ -151,10 +151,6 @@ class Examples(NamedTuple):
         divisor = factor.sum() if self.divisor is None and self.reduction == "mean" else self.divisor
         return self._replace(factor=factor, divisor=divisor)
 
-    def none_counts(self) -> bool:
-        """Return whether it is known that no example counts."""
-        return self.kept is not None and validation.can_look(self.kept) and not bool(self.kept.any())
-
     def share(self, kind: torch.dtype, upstream: Tensor | None = None) -> Tensor:
         """Return what each example counts for in the gradient: a scalar if all agree, else of size 1 in dimension 1."""
         total = self.total if self.reduction == "mean" else 1.0
@@ -194,15 +190,6 @@ class Examples(NamedTuple):
         return values.sum() / (total.to(values.dtype) if isinstance(total, Tensor) else total)
 
 
-def labelled(
-    target: Tensor, classes: int, ignore_index: int, class_weight: Tensor | None, reduction: str,
-    divisor: float | Tensor | None = None,
-) -> Examples:  # fmt: skip
-    """Return the examples of a batch of labels. Wrong labels raise an error where values may be looked at."""
-    examples = Examples(target, validation.kept(target, classes, ignore_index), None, reduction, divisor)
-    return examples if class_weight is None else examples.weighed(class_weight)
-
-
 class BatchLoss(NamedTuple):
     """A loss at the targets of a batch, as a function of its scores (N, C) or (N, C, d1, ...)."""
 
@@ -213,7 +200,8 @@ class BatchLoss(NamedTuple):
 
     def loss(self, z: Tensor) -> Tensor | None:
         """Return the loss; None if no example counts or sums may overflow, which is left to the plain formulas."""
-        if self.examples.kept is not None and self.examples.none_counts():
+        kept = self.examples.kept
+        if kept is not None and validation.can_look(kept) and not bool(kept.any()):
             return None
         try:
             if not (z.requires_grad and torch.is_grad_enabled()):

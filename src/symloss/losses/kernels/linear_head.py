@@ -35,14 +35,14 @@ Gradients = Sequence[Tensor | None]
 class Allowance(NamedTuple):
     """What a head may use."""
 
-    memory: int | None = None  # bytes for the scores of a block; None for what suits the device
+    block_bytes: int | None = None  # bytes for the scores of a block; None for what suits the device
     accumulate: torch.dtype | None = None  # type in which the gradient of the weights is added up; None for their own
 
     def rows(self, weight: Tensor) -> int:
         """The number of examples whose scores fit, with a copy in the type of the weights if that is another one."""
         kind = working_type(weight)
         each = len(weight) * (kind.itemsize + (weight.dtype.itemsize if weight.dtype != kind else 0))
-        return max(1, (self.memory or MEMORY.get(weight.device.type, DEVICE_MEMORY)) // each)
+        return max(1, (self.block_bytes or MEMORY.get(weight.device.type, DEVICE_MEMORY)) // each)
 
 
 class BlockHead(NamedTuple):

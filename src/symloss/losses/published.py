@@ -1,14 +1,15 @@
-"""Published settings of losses, by data set. The file presets.toml holds them; no loss is imported here."""
+"""What was published about the losses: references.bib and, by data set, the settings of presets.toml."""
 
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 FILE = "losses/presets.toml"
 BATCH_NORM = "batch-norm"
@@ -52,3 +53,40 @@ def _preset(source: str, penalty: float | None = None, scores: str | None = None
     if scores != BATCH_NORM:
         raise ValueError(f"scores of a preset must be {BATCH_NORM!r}; got {scores!r}")
     return Preset(values | {"normalize": None}, source, penalty, batch_norm_scores=True)
+
+
+_ENTRY = re.compile(r"^@\w+\{\w+,\n(?:  \w+ = \{.*\},\n)+\}$", re.MULTILINE)
+
+
+class Publication(NamedTuple):
+    """An entry of the bibliography."""
+
+    bibtex: str
+    fields: dict[str, str]
+    """Author, title, year and, of a conference, series and booktitle."""
+
+    @property
+    def key(self) -> str:
+        """The first author's family name and the year, by which records name their source."""
+        return f"{self.fields['author'].partition(',')[0]} {self.fields['year']}"
+
+    @property
+    def text(self) -> str:
+        """One line for people: authors, title, conference and year."""
+        families = [author.partition(",")[0] for author in self.fields["author"].split(" and ")]
+        who = " and ".join(families) if len(families) < 3 else f"{families[0]} et al."
+        title, venue = self.fields["title"].strip("{}"), self.fields.get("series")
+        ending = "" if title.endswith("?") else "."
+        return f"{who}: {title}" + (f"{ending} {venue} {self.fields['year']}" if venue else "")
+
+
+def _read() -> list[Publication]:
+    entries = _ENTRY.findall(resources.files("symloss.losses").joinpath("references.bib").read_text())
+    return [Publication(entry, dict(re.findall(r"^  (\w+) = \{(.*)\},$", entry, re.MULTILINE))) for entry in entries]
+
+
+PAPER = "Lemire Paquin 2026"
+PUBLICATIONS = {publication.key: publication for publication in _read()}
+SOURCES = {key: publication.text for key, publication in PUBLICATIONS.items()}
+SOURCES["textbook"] = "the negative log-likelihood"
+"""The source of each loss, as one line."""
