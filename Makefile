@@ -29,8 +29,8 @@ frameworks: .venv-frameworks/ready  ## The tests of frameworks that need torchvi
 	.venv-frameworks/bin/pytest -W ignore::DeprecationWarning tests/frameworks
 
 bench: .venv/ready  ## What losses and heads cost against torch, and how much of our own code runs (15 minutes, idle machine).
-	OMP_NUM_THREADS=1 $(BIN)/symloss bench losses --check
-	OMP_NUM_THREADS=1 $(BIN)/symloss bench heads --check
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/loss_speed.py --check
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/head_speed.py --check
 	$(BIN)/python benchmarks/calls.py
 
 generate: .venv/ready  ## Write the generated files: the list of losses in the docs, the types of the package.

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import lightgbm
+import measure
 import numpy as np
 import torch
 import xgboost
@@ -25,10 +26,8 @@ from sklearn.datasets import load_digits, make_classification
 from sklearn.model_selection import train_test_split
 from torch.autograd import grad
 
+from symloss import create_loss
 from symloss.adapters.boosting import RobustLGBMClassifier, RobustXGBClassifier
-from symloss.bench.measure import Timing, interleaved
-from symloss.environment import hardware_and_versions
-from symloss.losses.spec import create_loss
 from symloss.noise import corrupt
 from symloss.training.results import Spread
 
@@ -132,11 +131,11 @@ def print_negative_hessians(given: argparse.Namespace) -> None:
         print(f"| {loss} | {(torch.stack(rows) < 0).double().mean():.1%} |", flush=True)
 
 
-def processor_time(run: Callable[[], object]) -> Timing:
+def processor_time(run: Callable[[], object]) -> measure.Timing:
     """Seconds of the processor, which other processes on the machine hardly change."""
     start = time.process_time()
     run()
-    return Timing(time.process_time() - start, 0)
+    return measure.Timing(time.process_time() - start, 0)
 
 
 def print_times() -> None:
@@ -148,7 +147,7 @@ def print_times() -> None:
             x, y = make_classification(rows, features, n_informative=10, n_classes=classes, random_state=0)
             models = {str(loss): library.make(loss, n_estimators=TIMED_ROUNDS) for loss in TIMED}
             runs = {loss: functools.partial(model.fit, x, y) for loss, model in models.items()}
-            measured = interleaved(runs, REPEATS, clock=processor_time)
+            measured = measure.interleaved(runs, REPEATS, clock=processor_time)
             seconds = " | ".join(f"{each:.2f}" for each in measured["seconds"].values())
             ratios = ", ".join(f"{each:.2f}" for each in list(measured["ratios"].values())[1:])
             size = f"{rows:,} x {features}, {classes}"
@@ -165,8 +164,7 @@ def main() -> None:
     parser.add_argument("--hessian", action="store_true", help="count negative entries of the exact Hessian instead")
     parser.add_argument("--time", action="store_true", help="time fits instead")
     given = parser.parse_args()
-    facts = hardware_and_versions("scikit-learn")
-    print(", ".join(f"{name} {value}" for name, value in facts.items()) + "\n")
+    measure.print_environment("scikit-learn")
     if given.time:
         print_times()
     elif given.hessian:

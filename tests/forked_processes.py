@@ -8,7 +8,7 @@ from typing import Any
 
 PRELOADED = (
     "symloss.cli", "symloss.training.run", "symloss.training.logs", "symloss.experiments", "symloss.report",
-    "symloss.bench", "symloss.theory", "symloss.closed_form", "torch.distributed",
+    "symloss.theory", "symloss.closed_form", "torch.distributed",
     "sklearn.datasets", "sklearn.kernel_ridge", "sklearn.linear_model", "sklearn.model_selection",
     "pytest", "typer._adapters", "pydantic.types", "rich._emoji_codes",  # typer and rich import these when used
     "optuna.storages._rdb.models", "alembic.command", "alembic.config", "alembic.migration",  # and Optuna these

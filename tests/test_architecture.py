@@ -15,7 +15,7 @@ FLOORS = [
     {"training"},
     {"fit"},
     {"experiments"},
-    {"adapters", "bench"},
+    {"adapters"},
     {"cli"},
 ]
 ROOF = {"__init__.py", "__main__.py", "public_names.py"}

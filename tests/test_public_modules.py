@@ -6,7 +6,7 @@ import sys
 
 import symloss
 
-PRIVATE = {"__main__", "bench", "checks", "cli", "environment", "fitting", "html_page", "own_code", "writing"}
+PRIVATE = {"__main__", "checks", "cli", "environment", "fitting", "html_page", "own_code", "writing"}
 PRIVATE |= {"loss_names", "public_names"}
 PUBLIC = sorted(module.name for module in pkgutil.iter_modules(symloss.__path__) if module.name not in PRIVATE)
 

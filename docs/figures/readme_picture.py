@@ -1,7 +1,7 @@
 """The picture of the README, from measured rows: python docs/figures/readme_picture.py [FOLDER]
 
 Left: accuracy on clean test data against the share of wrong labels. Right: how good the list of wrong labels is, by
-average precision. Both for digits, from the rows of `symloss bench fit` in docs/results/fit: mean and standard
+average precision. Both for digits, from the rows of benchmarks/fit_accuracy.py in docs/results/fit: mean and standard
 deviation over the seeds. The colours follow the reader's light or dark mode.
 """
 

@@ -6,7 +6,6 @@ import functools
 import os
 import platform
 import subprocess
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +24,6 @@ def versions() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
         "processor": processor(),
-    }
-
-
-def hardware_and_versions(*packages: str) -> dict[str, Any]:
-    """Versions and the machine, as every benchmark prints them.
-
-    Args:
-        packages: further packages whose versions are added.
-
-    >>> list(hardware_and_versions("numpy"))
-    ['python', 'torch', 'processor', 'threads', 'system', 'numpy']
-    """
-    import torch  # noqa: PLC0415
-
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "processor": processor() or "unknown",
-        "threads": torch.get_num_threads(),
-        "system": f"{platform.system()} {platform.machine()}",
-        **{package: metadata.version(package) for package in packages},
     }
 
 

@@ -17,10 +17,10 @@ import pandas as pd
 from cleanlab.classification import CleanLearning
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
+from noisy_cells import open_cell
 
 from symloss import RobustClassifier
 from symloss.adapters import cleanlab as ours
-from symloss.bench.fit_examples import open_cell
 from symloss.closed_form import UnhingedClassifier
 from symloss.fit import audit_fit, audit_labels, corrections, write_audit
 

@@ -1,4 +1,4 @@
-"""Data, predictions and the training benchmark on the command line."""
+"""Data and predictions on the command line."""
 
 import csv
 import http.server
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from symloss.bench.training_speed import measure_training, speed
 from symloss.data import open_data
 from symloss.experiments import resolve
 from symloss.training import train
@@ -244,12 +243,3 @@ def test_a_download_with_the_wrong_checksum_leaves_nothing(run_command, tmp_path
     assert "train-images-idx3-ubyte.gz" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
-
-
-def test_the_loop_is_timed_against_its_bare_step(tmp_path):
-    """On random images where CIFAR-10 is not to be had; what comes out is not judged."""
-    rows = list(measure_training("mae", 2, 2, "cnn8:width=0.05", tmp_path))
-    assert len(rows) == 2
-    assert rows[0]["data"] == "random images like CIFAR-10"
-    assert speed(rows) > 0
-    assert speed([{"bare": 9.0, "loop": 10.0}]) == 0.9

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from noisy_cells import open_cell
 from scipy.stats import spearmanr
 
-from symloss.bench.fit_examples import open_cell
 from symloss.fit.candidate_search import within_budget
 from symloss.fit.candidates import Candidate, Shape
 from symloss.fit.choice import Judged, judged

@@ -12,7 +12,6 @@ import typer
 from symloss import __version__
 from symloss.cli.atlas import atlas
 from symloss.cli.audit_command import audit
-from symloss.cli.bench import bench
 from symloss.cli.cite import cite
 from symloss.cli.data import data
 from symloss.cli.fit_command import fit
@@ -64,7 +63,6 @@ app.command()(recipe)
 app.command()(reproduce)
 app.command()(report)
 app.add_typer(data, name="data")
-app.add_typer(bench, name="bench")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

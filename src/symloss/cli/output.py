@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,27 +59,6 @@ class _Harmless(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text, keep=LINES), **options)
-
-
-def progress(what: str, work: Iterable[Any], pieces: Sequence[str]) -> list[Any]:
-    """Do the work and return its results, one for each of ``pieces``.
-
-    A progress bar on stderr names the current piece. If stderr is a file, it gets a line for each piece.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
-    results: list[Any] = []
-    started = time.perf_counter()
-    with bar(*columns, TextColumn("{task.fields[piece]}")) as shown:
-        task = shown.add_task(what, total=len(pieces), piece=pieces[0])
-        for result in work:
-            results.append(result)
-            shown.update(task, completed=len(results), piece=(*pieces, "")[len(results)])
-            if shown.disable:
-                done = f"{what}: {len(results)}/{len(pieces)} {pieces[len(results) - 1]}"
-                say(f"{done} ({time.perf_counter() - started:.0f} s)", err=True)
-    return results
 
 
 def bar(*columns: ProgressColumn, **more: Any) -> Progress:

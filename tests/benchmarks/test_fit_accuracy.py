@@ -1,24 +1,25 @@
-"""``symloss bench fit``: what it learns from, how rivals are chosen, what it keeps. How good they are is not judged."""
+"""fit_accuracy.py: what it learns from, how rivals are chosen, what it keeps. How good they are is not judged."""
 
-import json
+import sys
 from dataclasses import replace
 from functools import partial
 
+import fit_accuracy
+import fit_rivals
+import noisy_cells
 import numpy as np
 import pytest
 import torch
+from fit_accuracy import METHODS, Place, calibration_error, measure_all, planned, read_rows
+from fit_rivals import RIVALS, Tuning, with_probabilities
+from noisy_cells import SOURCES, NoisyCell, open_cell
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
+from stopped_network import StoppedNetwork, best_stopped_network
 
-from symloss.bench import fit_accuracy, fit_examples, fit_plan, fit_rivals
-from symloss.bench.fit_accuracy import calibration_error, measure_all
-from symloss.bench.fit_examples import SOURCES, NoisyCell, open_cell
-from symloss.bench.fit_plan import METHODS, Place, parse_plan, read_rows
-from symloss.bench.fit_rivals import RIVALS, Tuning, with_probabilities
-from symloss.bench.stopped_network import StoppedNetwork, best_stopped_network
 from symloss.fit import RobustClassifier
 from symloss.noise import corrupt
 
@@ -59,7 +60,7 @@ def test_some_rows_are_kept_with_their_share_of_each_class_and_their_own_human_l
     features = np.arange(len(labels), dtype=np.float32)[:, None]
     part = features, labels
     source = replace(SOURCES["cifar10n"], open=lambda seed, root: (part, part), rows=56)
-    monkeypatch.setitem(fit_examples.SOURCES, "cifar10n", source)
+    monkeypatch.setitem(noisy_cells.SOURCES, "cifar10n", source)
     cell, other = (open_cell("cifar10n", "human:worst", seed, tmp_path) for seed in (0, 1))
     places = cell.features[:, 0].astype(int)
     np.testing.assert_array_equal(cell.noisy, people[places])
@@ -210,23 +211,24 @@ def test_without_wrong_labels_there_is_no_precision(tmp_path):
     assert row["accuracy"] > 0.9
 
 
-def test_a_plan_in_words():
-    places = parse_plan("wine, digits", "sym:0.3,clean", "0-1,4", "svc,symloss", None).places
+def test_a_plan():
+    places = planned(["wine", "digits"], ["sym:0.3", "clean"], [0, 1, 4], ["svc", "symloss"]).places
     assert places[:2] == [Place("wine", "sym:0.3", 0, "symloss"), Place("wine", "sym:0.3", 0, "svc")]
     assert {place.seed for place in places} == {0, 1, 4}
     assert len(places) == len(set(places)) == 2 * 2 * 3 * 2
-    whole = parse_plan("digits", None, None, None, None).places
-    assert len(whole) == 8 * 5 * len(METHODS)
+    assert len(planned(["digits"]).places) == 8 * 5 * len(METHODS)
+    with pytest.raises(ValueError, match="loud"):
+        planned(["wine"], ["loud:0.3"])
 
 
 def test_cleanlab_brings_along_what_it_builds_on():
-    methods = [place.method for place in parse_plan("wine", None, "0", "cleanlab", None).places]
+    methods = [place.method for place in planned(["wine"], seeds=[0], methods=["cleanlab"]).places]
     assert methods == [*RIVALS, "cleanlab"]
 
 
 def test_what_is_not_there_is_left_out_with_a_line(monkeypatch, tmp_path):
-    monkeypatch.setattr(fit_plan, "has_cleanlab", lambda: False)
-    plan = parse_plan("mnist,photos,wine", None, "0", "k-nn,cleanlab", tmp_path)
+    monkeypatch.setattr(fit_accuracy, "has_cleanlab", lambda: False)
+    plan = planned(["mnist", "photos", "wine"], seeds=[0], methods=["k-nn", "cleanlab"], root=tmp_path)
     assert plan.places == [Place("wine", "sym:0.3", 0, "k-nn")]
     mnist, photos, cleanlab = plan.left_out
     assert mnist.startswith("mnist is left out: ")
@@ -235,11 +237,11 @@ def test_what_is_not_there_is_left_out_with_a_line(monkeypatch, tmp_path):
 
 
 def test_images_without_the_labels_of_people_are_left_out(monkeypatch, tmp_path):
-    monkeypatch.setattr(fit_plan, "open_data", lambda name, root: None)
-    (line,) = parse_plan("photos,cifar10n", None, "0", "k-nn", tmp_path).left_out
+    monkeypatch.setattr(fit_accuracy, "open_data", lambda name, root: None)
+    (line,) = planned(["photos", "cifar10n"], seeds=[0], methods=["k-nn"], root=tmp_path).left_out
     assert line.startswith("cifar10n is left out: path of human labels must be a file")
     (tmp_path / "CIFAR-10_human.pt").touch()
-    assert parse_plan("cifar10n", None, "0", "k-nn", tmp_path).left_out == []
+    assert planned(["cifar10n"], seeds=[0], methods=["k-nn"], root=tmp_path).left_out == []
 
 
 def test_rows_of_noise_from_a_file_stay_in_their_folder(tmp_path):
@@ -247,33 +249,18 @@ def test_rows_of_noise_from_a_file_stay_in_their_folder(tmp_path):
     assert path.parent == tmp_path / "cifar10n"
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"data": "wines"}, "data must be one of 'digits', .*; got 'wines'"),
-        ({"methods": "svm"}, "methods must be one of 'symloss', .*; got 'svm'"),
-        ({"seeds": "4-0"}, "seeds must be whole numbers by commas, or a range as in 0-4; got '4-0'"),
-        ({"seeds": "one"}, "seeds must be .* got 'one'"),
-        ({"noise": "loud:0.3"}, "loud"),
-    ],
-)
-def test_a_plan_that_makes_no_sense_is_refused(changed, message):
-    options = {"data": "wine", "noise": None, "seeds": None, "methods": None, "root": None}
-    with pytest.raises(ValueError, match=message):
-        parse_plan(**options | changed)
+def test_the_script_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
+    def run(*more):
+        wanted = ("--data", "wine", "--methods", "k-nn", "--rows", str(tmp_path / "rows"))
+        monkeypatch.setattr(sys, "argv", ["fit_accuracy.py", *wanted, *more])
+        fit_accuracy.main()
+        return capsys.readouterr()
 
-
-def test_the_command_goes_on_where_it_was(tmp_path, run_command):
-    wanted = ("bench", "fit", "--data", "wine", "--methods", "k-nn", "--rows", tmp_path / "rows")
-    empty = run_command(*wanted, "--only-show")
-    assert empty.returncode != 0
-    assert "rows must be a folder with finished rows" in empty.stderr
-    assert "fit: 2/2 wine sym:0.3, seed 1, k-nn" in run_command(*wanted, "--seeds", "0,1").stderr
-    more = run_command(*wanted)
-    assert "fit: 1/1 wine sym:0.3, seed 2, k-nn" in more.stderr
-    assert "| wine sym:0.3 |" in more.stdout
-    shown = run_command(*wanted, "--json")
-    assert "fit:" not in shown.stderr
-    found = json.loads(shown.stdout)
-    assert [row["seed"] for row in found["rows"]] == [0, 1, 2]
-    assert found["environment"]["torch"] == torch.__version__
+    with pytest.raises(SystemExit):
+        run("--only-show")
+    assert "no finished row of these measurements" in capsys.readouterr().err
+    assert "2/2 wine sym:0.3, seed 1, k-nn" in run("--seeds", "0", "1").err
+    more = run()
+    assert "1/1 wine sym:0.3, seed 2, k-nn" in more.err
+    assert "| wine sym:0.3 |" in more.out
+    assert run().err == ""

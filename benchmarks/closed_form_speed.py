@@ -1,4 +1,14 @@
-"""Speed and accuracy of the closed form against logistic regression, and its speed against one matrix product."""
+"""Compare the centroid classifier with logistic regression on noisy MNIST, and its fit with one matrix product.
+
+    OMP_NUM_THREADS=1 python benchmarks/closed_form_speed.py --check
+    OMP_NUM_THREADS=1 python benchmarks/closed_form_speed.py --class-sums    # the sums of many classes
+
+Without MNIST, scikit-learn's digits are enlarged and repeated up to the same size.
+
+--class-sums adds up rows of 256 numbers whose classes come in any order, or sorted: 50,000 rows, and five times as many
+of the same classes. The difference is what further rows cost, without the table of sums, which is made once. Median and
+range of nine turns.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import measure
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
-from symloss.bench import measure
+from symloss.closed_form.sums import class_sums
 from symloss.closed_form.unhinged import UnhingedClassifier
 from symloss.data.dataset import DataSet, Examples
 from symloss.data.opening import open_data
@@ -25,27 +36,14 @@ EXAMPLES = 60_000
 PIXELS = 28
 """Width and height of an image of MNIST."""
 ITERATIONS = 60
-"""The iterations of logistic regression."""
+"""Iterations of logistic regression."""
 FASTER = 100
 """How many times faster than logistic regression the fit must be."""
 ROWS, COLUMNS, CLASSES = 1_000_000, 256, 10
 SLOWER = 3
 """How many times slower than one product of that shape the fit may be."""
-
-
-def measure_closed_form(
-    repeats: int, root: Path | None, examples: int = EXAMPLES, rows: int = ROWS
-) -> Iterator[dict[str, Any]]:
-    """Yield two results: first that of noisy digits, then that of a large matrix.
-
-    Args:
-        repeats: how many runs of each count.
-        root: the folder of data sets. Without MNIST in it, enlarged digits of scikit-learn are used.
-        examples: how many images to train on.
-        rows: the rows of the large matrix.
-    """
-    yield against_logistic_regression(repeats, root, examples)
-    yield against_a_product(repeats, rows)
+MANY, FEW, TURNS = 250_000, 50_000, 9
+"""Rows whose class sums are timed, and the number of turns."""
 
 
 def against_logistic_regression(repeats: int, root: Path | None, examples: int = EXAMPLES) -> dict[str, Any]:
@@ -82,7 +80,7 @@ def against_a_product(repeats: int, rows: int = ROWS) -> dict[str, Any]:
 
 
 def closed_form_failures(digits: dict[str, Any], matrix: dict[str, Any]) -> list[str]:
-    """The targets that were missed, each as one line."""
+    """Return the targets that were missed, one line each."""
     ours, theirs = (digits["accuracy"][name] for name in ("centroid", "logistic regression"))
     checks = {
         f"{digits['times_faster']:.0f} times faster than logistic regression, target {FASTER}": digits["times_faster"]
@@ -91,6 +89,27 @@ def closed_form_failures(digits: dict[str, Any], matrix: dict[str, Any]) -> list
         f"{matrix['ratios']['fit']:.2f} times one matrix product, target {SLOWER}": matrix["ratios"]["fit"] <= SLOWER,
     }
     return [text for text, met in checks.items() if not met]
+
+
+def class_sum_rows(many: int = MANY, few: int = FEW) -> Iterator[tuple[str, ...]]:
+    """Yield classes, order, and the median and range of the seconds that a million further rows cost."""
+    random = np.random.default_rng(0)
+    features = random.standard_normal((many, COLUMNS), dtype=np.float32)
+    for classes in (10, 1_000, 100_000):
+        drawn = random.integers(classes, size=few)
+        ordered = np.sort(drawn)
+        orders = {
+            "any": (drawn, np.tile(drawn, many // few)),
+            "sorted": (ordered, np.repeat(ordered, many // few)),
+        }
+
+        def seconds(labels: NDArray[np.int64], classes: int = classes) -> float:
+            return measure.timed(lambda: class_sums(features[: len(labels)], labels, classes=classes)).seconds
+
+        for order, (less, more) in orders.items():
+            million = sorted((seconds(more) - seconds(less)) * 1e6 / (many - few) for _ in range(TURNS))
+            spread = f"{million[0]:.2f} to {million[-1]:.2f}"
+            yield f"{classes:,}", order, f"{statistics.median(million):.2f}", spread
 
 
 Part = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -138,3 +157,38 @@ def _seconds(model: Any, x: NDArray[np.float32], y: Any) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the iterations are limited on purpose
         return measure.timed(lambda: model.fit(x, y)).seconds
+
+
+def main() -> None:
+    parser = measure.options(__doc__)
+    parser.add_argument("--repeats", type=int, default=7, help="timed runs of each; the median counts (default: 7)")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="training images (default: 60,000)")
+    parser.add_argument("--rows", type=int, default=ROWS, help="rows of the large matrix (default: 1,000,000)")
+    parser.add_argument("--class-sums", action="store_true", help="time the sums of each class instead")
+    parser.add_argument("--data-dir", type=Path, help="folder with MNIST")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    given = parser.parse_args()
+    measure.print_environment("numpy", "scikit-learn")
+    if given.class_sums:
+        measure.print_table(("classes", "order", "seconds for a million rows", "range"), class_sum_rows())
+        return
+    digits = against_logistic_regression(given.repeats, given.data_dir, given.examples)
+    n, d = digits["shape"]
+    print(f"{digits['data']}, {n:,} x {d}, {digits['noise']}: {digits['times_faster']:.0f} times faster\n")
+    seconds = {name: f"{each:.3f}" for name, each in digits["seconds"].items()}
+    measure.print_table(
+        ("classifier", "seconds", "accuracy on clean test data"),
+        ((name, seconds.get(name, "-"), f"{100 * each:.1f} %") for name, each in digits["accuracy"].items()),
+    )
+    matrix = against_a_product(given.repeats, given.rows)
+    n, d = matrix["shape"]
+    print(
+        f"\nfit of {n:,} x {d} float32, {matrix['classes']} classes: {matrix['seconds']['fit']:.3f} s, "
+        f"{matrix['ratios']['fit']:.2f} times one product X^T Y (medians of {matrix['repeats']} in turns)"
+    )
+    if given.check:
+        measure.judge(closed_form_failures(digits, matrix))
+
+
+if __name__ == "__main__":
+    main()

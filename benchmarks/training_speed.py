@@ -1,4 +1,10 @@
-"""The speed of the training loop, compared with its bare step."""
+"""Compare the speed of the training loop on CIFAR-10 with that of its bare step on one fixed batch, in turns.
+
+    python benchmarks/training_speed.py --check
+    python benchmarks/training_speed.py --model cnn8:width=0.05 --steps 1 --rounds 1    # whether it runs
+
+Without CIFAR-10, random images of the same shape are used.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import measure
 import torch
 from lightning_fabric import Fabric
 
-from symloss.bench import measure
 from symloss.data.dataset import DataSet, Examples, Scaling
 from symloss.data.opening import open_data
 from symloss.experiments.layers import resolve
@@ -21,20 +27,20 @@ from symloss.training.settings import Settings
 from symloss.training.task import Task, build_loss, build_model, build_optimizer
 
 TARGET = 0.95
-"""The least share of the bare step's speed that the loop must reach."""
+"""The smallest share of the bare step's speed that is on target."""
 
 
 def measure_training(
     loss: str, steps: int, rounds: int, model: str | None, root: Path | None
 ) -> Iterator[dict[str, Any]]:
-    """Time the training loop and the bare step in turns, and yield one row for each round.
+    """Time the training loop and the bare step in turns, and yield one row per round.
 
     Args:
-        loss: the loss to train with, as in ``create_loss``.
-        steps: how many steps a round makes.
-        rounds: how many rounds count. One more comes first, to warm up.
+        loss: the spec of the loss.
+        steps: number of steps in a round.
+        rounds: number of rounds that count. One more comes first as a warm-up.
         model: None for the model of the protocol of CIFAR-10.
-        root: the folder of data sets. Without CIFAR-10 in it, random images of the same shape are used.
+        root: the folder of data sets.
 
     Yields:
         ``loop`` and ``bare`` in seconds, and ``data``, ``steps``, ``batch``, ``model``.
@@ -50,18 +56,12 @@ def measure_training(
 
 
 def speed(rows: list[dict[str, Any]]) -> float:
-    """The loop's speed as a share of the bare step's: the median over rounds.
+    """Return the loop's speed as a share of the bare step's: the median over rounds.
 
     >>> speed([{"loop": 2.0, "bare": 1.0}, {"loop": 1.0, "bare": 1.0}, {"loop": 4.0, "bare": 3.0}])
     0.75
     """
     return float(statistics.median(row["bare"] / row["loop"] for row in rows))
-
-
-def training_failures(rows: list[dict[str, Any]]) -> list[str]:
-    """The target, if it was missed, as one line."""
-    share = speed(rows)
-    return [f"the loop reaches {share:.3f}, target {TARGET}"] if share < TARGET else []
 
 
 def _data(root: Path | None) -> tuple[DataSet, str]:
@@ -102,3 +102,28 @@ def _bare_step(settings: Settings, trainer: Trainer) -> Callable[[], None]:
 def _repeat(step: Callable[[], None], count: int) -> None:
     for _ in range(count):
         step()
+
+
+def main() -> None:
+    parser = measure.options(__doc__)
+    parser.add_argument("--loss", default="alpha-mae", help="loss to train with (default: alpha-mae)")
+    parser.add_argument("--model", help="network (default: cnn8)")
+    parser.add_argument("--steps", type=int, default=8, help="steps per round (default: 8)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; the median counts (default: 5)")
+    parser.add_argument("--data-dir", type=Path, help="folder with CIFAR-10")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if the target is missed")
+    given = parser.parse_args()
+    measure.print_environment()
+    work = measure_training(given.loss, given.steps, given.rounds, given.model, given.data_dir)
+    rows = measure.with_progress(work, [f"round {number}" for number in range(1, given.rounds + 1)])
+    share, first = speed(rows), rows[0]
+    print(
+        f"{first['model']} on {first['data']}, batch {first['batch']}, {len(rows)} rounds of {given.steps} steps: "
+        f"the loop reaches {100 * share:.1f} % of the bare step's speed"
+    )
+    if given.check:
+        measure.judge([f"the loop reaches {share:.3f}, target {TARGET}"] if share < TARGET else [])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,19 +1,17 @@
 """Counts of work: known ones of simple expressions, and of losses by hand."""
 
 import json
-import runpy
 import shutil
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
+import counted as script
 import pytest
 import torch
+from counted_work import CountedWork, Traffic, extent, forward_and_backward
 from torch.nn import functional as F  # noqa: N812
 
 import symloss
-from symloss.bench import counted_ways
-from symloss.bench.counted_work import CountedWork, Traffic, extent, forward_and_backward
 from symloss.losses.spec import create_loss
 
 N, C = 64, 50
@@ -94,10 +92,10 @@ def test_cross_entropy_by_hand():
 
 
 def test_eager_ways_are_counted():
-    rows = list(counted_ways.count_eager(N, C, torch.float32))
+    rows = list(script.count_eager(N, C, torch.float32))
     by_way = {(row["loss"], row["way"]): row for row in rows}
     assert by_way["cross-entropy", "torch"]["launches"] == 5
-    for name in counted_ways.EAGER_LOSSES:
+    for name in script.EAGER_LOSSES:
         plain, fast = (by_way[name, way] for way in ("plain formulas", "torch operations"))
         assert fast["read"] + fast["written"] < plain["read"] + plain["written"]
         assert by_way[name, "torch operations, overwrite"]["kept"] < SCORES <= fast["kept"]
@@ -120,8 +118,8 @@ def test_kernels_of_inductor_count_what_they_access():
         )
 
     graph = SimpleNamespace(get_dtype=lambda name: torch.float32)
-    assert counted_ways._bytes(graph, node_of(extern=False), reads=True) == SCORES + A_NUMBER_EACH
-    assert counted_ways._bytes(graph, node_of(extern=True), reads=True) == 2 * SCORES + A_NUMBER_EACH
+    assert script._bytes(graph, node_of(extern=False), reads=True) == SCORES + A_NUMBER_EACH
+    assert script._bytes(graph, node_of(extern=True), reads=True) == 2 * SCORES + A_NUMBER_EACH
 
 
 def test_rows_scale():
@@ -139,7 +137,7 @@ def compiled(step):
     """Bytes, as a multiple of the scores', and launches."""
     scores = meta(64, 1000)
     with torch._inductor.config.patch(compile_threads=1):  # no pool of processes for a small function
-        found = counted_ways.compiled_work(step, scores)
+        found = script.compiled_work(step, scores)
     torch._dynamo.reset()
     return found.moved / extent(scores), found.launches
 
@@ -163,12 +161,9 @@ def test_a_compiled_loss_needs_no_more_than_cross_entropy(name):
     assert launches <= 4
 
 
-SCRIPT = str(Path(__file__).parents[2] / "benchmarks" / "counted.py")
-
-
 def run_script(monkeypatch, capsys, *arguments):
-    monkeypatch.setattr(sys, "argv", [SCRIPT, *arguments])
-    runpy.run_path(SCRIPT, run_name="__main__")
+    monkeypatch.setattr(sys, "argv", ["counted.py", *arguments])
+    script.main()
     return capsys.readouterr()
 
 
@@ -179,8 +174,8 @@ def test_the_script_prints_a_table(monkeypatch, capsys):
         more = 2 if isinstance(step, symloss.SGCE) and step.normalize == "l2" else 0
         return Traffic(2 * extent(scores), (1 + more) * extent(scores), 4 + more)
 
-    monkeypatch.setattr(counted_ways, "compiled_work", played)
-    shown = run_script(monkeypatch, capsys, "--losses", "gce,sgce")
+    monkeypatch.setattr(script, "compiled_work", played)
+    shown = run_script(monkeypatch, capsys, "--losses", "gce", "sgce")
     assert shown.out.splitlines()[-5:] == [
         "| loss | raw bytes | raw launches | l2 bytes | l2 launches | why |",
         "|---|---:|---:|---:|---:|---|",

@@ -1,10 +1,9 @@
-"""The tables of ``symloss bench fit``, from rows made up here."""
+"""The tables of fit_accuracy.py, from rows made up here."""
 
 import math
 
 import pytest
-
-from symloss.bench.fit_table import Results, markdown
+from fit_table import Results, markdown
 
 
 def row(method, seed, accuracy, noise="sym:0.6", **more):

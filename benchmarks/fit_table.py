@@ -1,4 +1,4 @@
-"""The tables of ``symloss bench fit``, in Markdown, from rows that are finished."""
+"""The tables of fit_accuracy.py, in Markdown, from rows that are finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people use today on wrong labels: learners of scikit-learn, two networks, and cleanlab.
+"""The rivals on noisy labels: scikit-learn learners, and networks with one loss and early stopping.
 
 Each has at most four settings. They are chosen by accuracy on noisy labels, with the folds of ``RobustClassifier``, and
 the winner learns from all rows. Where the data are large, one of the folds chooses among fewer settings.
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from noisy_cells import NoisyCell
 from sklearn.calibration import CalibratedClassifierCV  # type: ignore[import-untyped]
 from sklearn.ensemble import (  # type: ignore[import-untyped]
     HistGradientBoostingClassifier,
@@ -22,9 +23,8 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.neighbors import KNeighborsClassifier  # type: ignore[import-untyped]
 from sklearn.svm import SVC  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
+from stopped_network import SETTINGS, StoppedNetwork, best_stopped_network
 
-from symloss.bench.fit_examples import NoisyCell
-from symloss.bench.stopped_network import SETTINGS, StoppedNetwork, best_stopped_network
 from symloss.fit.held_out import probabilities, rows_held_out
 from symloss.fit.network_model import chosen_model
 from symloss.fit.scaled_table import Table

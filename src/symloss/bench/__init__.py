@@ -1,1 +1,0 @@
-"""Benchmarks of losses, linear heads, the training loop and the closed form. `symloss bench` runs them."""
