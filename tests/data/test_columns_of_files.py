@@ -204,6 +204,14 @@ def test_a_run_of_before_takes_numbers_only(tmp_path, cell, given):
         open_inputs(write(tmp_path / "t.csv", f"a,b\n{spelled},1\n"), wanted)
 
 
+def test_the_largest_number_of_float32_is_a_number(tmp_path):
+    numbers = [float(np.finfo(np.float32).max), 1.0]
+    pq.write_table(pa.table({"a": numbers, "label": ["x", "y"]}), tmp_path / "x.parquet")
+    text = "a,label\n{},x\n{},y\n".format(*numbers)
+    for path in (str(tmp_path / "x.parquet"), write(tmp_path / "x.csv", text)):
+        assert open_data(path).train.inputs.flatten().tolist() == numbers
+
+
 def test_rows_without_a_label_teach_nothing(tmp_path):
     path = write(tmp_path / "x.csv", "a,b,label\n1,red,x\n,green,\n3,blue,y\n")
     data = open_data(path, skip_bad=True, test=path)

@@ -48,6 +48,11 @@ def test_the_label_tells_more_about_the_true_class():
     assert (posterior.argmax(1) == true).double().mean() > by_scores + 0.02
 
 
+def test_a_constant_added_to_the_scores_changes_nothing():
+    scores, _, labels = draw(PAIR, count=500)
+    assert calibrate(scores + 100, labels).temperature == pytest.approx(calibrate(scores, labels).temperature, rel=1e-6)
+
+
 def test_a_known_matrix_stays():
     scores, _, labels = draw(PAIR)
     assert torch.equal(calibrate(scores, labels, transition=PAIR).transition, PAIR)
