@@ -11,7 +11,9 @@ from symloss.losses.catalogue import LOSSES, RECORDS
 
 def class_of(name: str) -> Callable[..., Any]:
     return (
-        getattr(symloss, RECORDS[name].class_name) if name in LOSSES else functools.partial(symloss.create_loss, name)
+        getattr(symloss.losses, RECORDS[name].class_name)
+        if name in LOSSES
+        else functools.partial(symloss.create_loss, name)
     )
 
 

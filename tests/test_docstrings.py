@@ -97,7 +97,10 @@ def test_every_public_name_has_a_docstring():
 
 
 def test_exported_names_explain_their_arguments():
-    exported = {f"symloss.{name}": getattr(symloss, name) for name in public(dict.fromkeys(dir(symloss)))}
+    homes = (symloss, symloss.losses)
+    exported = {
+        f"{home.__name__}.{name}": getattr(home, name) for home in homes for name in public(dict.fromkeys(dir(home)))
+    }
     for module in modules():
         if module.__name__ == "symloss.adapters":
             continue  # it exports modules, and the libraries of some may be missing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 from types import ModuleType
 from typing import Any
 
@@ -12,26 +13,38 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
 import symloss
-from symloss.loss_names import LOSS_CLASSES
-from symloss.public_names import HOMES, MODULES
+from symloss.lazy_names import stub_names
+
+PRIVATE = ("bench", "cli")
+"""Packages that are run, not imported."""
 
 
 def public_modules() -> dict[str, ModuleType]:
     """The public modules by their full names."""
-    return {name: importlib.import_module(name) for name in MODULES.values()}
+    packages = [each.name for each in pkgutil.iter_modules(symloss.__path__) if each.ispkg and each.name not in PRIVATE]
+    names = [*packages, "functional", *(f"theory.{name}" for name in dir(symloss.theory))]
+    return {f"symloss.{name}": importlib.import_module(f"symloss.{name}") for name in sorted(names)}
+
+
+def top_level() -> list[str]:
+    """The names in ``symloss`` itself, without its modules and the classes of the losses."""
+    homes = stub_names("symloss").items()
+    return [name for name, home in homes if home != "symloss" and not home.startswith("symloss.losses.catalogue")]
 
 
 def exports(module: ModuleType) -> list[str]:
     """The names in ``__all__``; without it, the public functions and classes that the module defines."""
     if hasattr(module, "__all__"):
         return list(module.__all__)
+    if module.__name__ == "symloss.losses":
+        return list(stub_names(module.__name__))
     members = inspect.getmembers(module, lambda member: inspect.isclass(member) or inspect.isfunction(member))
     return [name for name, member in members if not name.startswith("_") and member.__module__ == module.__name__]
 
 
 def public_names() -> list[str]:
     """The full name of everything public."""
-    names = [f"symloss.{name}" for name in (*HOMES, *LOSS_CLASSES)]
+    names = [f"symloss.{name}" for name, home in stub_names("symloss").items() if home != "symloss"]
     for home, module in public_modules().items():
         names += [home, *(f"{home}.{name}" for name in exports(module))]
     return names

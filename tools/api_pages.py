@@ -10,13 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from api_names import exports, public_modules
-from loss_pages import file_name
+from api_names import exports, public_modules, top_level
+from loss_pages import class_path, file_name
 from sphinx.pycode import ModuleAnalyzer
 
 import symloss
 from symloss.losses.catalogue import LOSSES, RECORDS
-from symloss.public_names import HOMES
 
 TITLES = {
     "symloss.losses": "symloss.losses: the classes of the losses",
@@ -29,7 +28,7 @@ DECORATED = ("keras", "openmmlab")
 def pages() -> dict[str, str | Path]:
     """Every page by its name in the site."""
     seen: dict[int, str] = {}
-    texts: dict[str, str | Path] = {"api/symloss.rst": _page("symloss", _names("symloss", symloss, [*HOMES], seen))}
+    texts: dict[str, str | Path] = {"api/symloss.rst": _page("symloss", _names("symloss", symloss, top_level(), seen))}
     texts["api/losses.rst"] = _page("symloss.losses", _losses(seen))
     for name, module in public_modules().items():
         if name not in ("symloss.losses", "symloss.adapters"):
@@ -100,11 +99,14 @@ def _loaded() -> list[ModuleType]:
 
 
 def _losses(seen: dict[int, str]) -> Iterator[str]:
-    yield "The names live in ``symloss``: ``symloss.SGCE(q=0.7)``. The page of a loss shows more than its docstring.\n"
+    yield "Most losses are names of ``symloss`` too: ``symloss.SGCE(q=0.7)``. The page of a loss shows more examples.\n"
     for name, loss in LOSSES.items():
-        seen[id(loss)] = f"symloss.{loss.__name__}"
-        yield f".. autoclass:: symloss.{loss.__name__}\n"
+        seen[id(loss)] = class_path(loss.__name__)
+        yield f".. autoclass:: {class_path(loss.__name__)}\n"
         yield f"   :doc:`The page of {name} </losses/{file_name(name)}>`.\n"
+    shown = {class_path(loss.__name__) for loss in LOSSES.values()}
+    others = [name for name in exports(symloss.losses) if f"symloss.losses.{name}" not in shown]
+    yield from _names("symloss.losses", symloss.losses, others, seen)
 
 
 def _function_of_loss(name: str) -> str:
@@ -114,7 +116,7 @@ def _function_of_loss(name: str) -> str:
     ]
     arguments = ", ".join(["input", "target", *defaults, "**options"])
     signature = f".. py:function:: {record.function_name}({arguments})\n"
-    return f"{signature}\n   :class:`symloss.{record.class_name}` as a function: ``{record.formula}``.\n"
+    return f"{signature}\n   :class:`{class_path(record.class_name)}` as a function: ``{record.formula}``.\n"
 
 
 def _adapters() -> Iterator[str]:

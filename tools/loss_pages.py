@@ -11,6 +11,7 @@ import loss_relatives
 import staged_pages
 from loss_relatives import SpecialCase
 
+import symloss
 from symloss.losses.catalogue import LOSSES, RECORDS, SOURCES
 from symloss.losses.record import Parameter, Record
 
@@ -33,6 +34,11 @@ def pages() -> dict[str, str | Path]:
         found[f"losses/{file_name(name)}.md"] = page(name)
         found[f"losses/{file_name(name)}.svg"] = loss_plots.plot(name)
     return found
+
+
+def class_path(name: str) -> str:
+    """Where users find the class of a loss: in ``symloss``, or in ``symloss.losses`` for the rarer sums."""
+    return f"symloss.{name}" if name in dir(symloss) else f"symloss.losses.{name}"
 
 
 def file_name(name: str) -> str:
@@ -141,7 +147,7 @@ def _see_also(name: str) -> Iterator[str]:
         yield f"The same family: {_and(others)}."
     if name in LOSSES:
         function = f"{{py:func}}`symloss.functional.{RECORDS[name].function_name}`"
-        yield f"{{py:class}}`symloss.{title_of(name)}` and {function} in the API."
+        yield f"{{py:class}}`{class_path(title_of(name))}` and {function} in the API."
 
 
 def _wider(name: str) -> Iterator[str]:

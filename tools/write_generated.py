@@ -1,7 +1,6 @@
 """Write the files that follow from the catalogue of losses: run it after a change to a loss.
 
-- src/symloss/loss_names.py: the names of the losses and the files of their classes, without torch
-- src/symloss/__init__.pyi: every public name, for type checkers and editors
+- src/symloss/loss_names.py: the names of the losses, without torch
 - src/symloss/functional.py: one function for each loss
 - docs/losses.md: the table of losses
 """
@@ -15,7 +14,6 @@ from pathlib import Path
 
 from symloss.cli.losses import losses_page
 from symloss.losses.catalogue import LOSSES, RECORDS
-from symloss.public_names import HOMES, MODULES
 
 ROOT = Path(__file__).parents[1]
 NOTE = "Written by tools/write_generated.py."
@@ -23,23 +21,12 @@ NOTE = "Written by tools/write_generated.py."
 
 def loss_names() -> str:
     names = ", ".join(f'"{name}"' for name in RECORDS)
-    homes = ", ".join(f'"{loss.__name__}": "{loss.__module__}"' for loss in LOSSES.values())
-    return f'''"""The names of the losses, and the files of their classes. {NOTE}"""
+    return f'''"""The names of the losses. {NOTE}"""
 
 from typing import Literal
 
 LossName = Literal[{names},]
-
-LOSS_CLASSES = {{{homes},}}
 '''
-
-
-def stub() -> str:
-    homes = HOMES | {loss.__name__: loss.__module__ for loss in LOSSES.values()}
-    names = [f"from {home} import {name} as {name}" for name, home in homes.items()]
-    modules = [home.rpartition(".") for home in MODULES.values()]
-    names += [f"from {parent} import {name} as {name}" for parent, _, name in modules]
-    return "\n".join([f"# {NOTE}", *sorted(names), "", "__version__: str", ""])
 
 
 def functions() -> str:
@@ -81,7 +68,7 @@ def formatted(code: str, name: str) -> str:
 
 def generated() -> Iterable[tuple[Path, str]]:
     """Each file and what it must hold."""
-    for name, code in (("loss_names.py", loss_names()), ("__init__.pyi", stub()), ("functional.py", functions())):
+    for name, code in (("loss_names.py", loss_names()), ("functional.py", functions())):
         path = ROOT / "src" / "symloss" / name
         yield path, formatted(code, str(path))
     yield ROOT / "docs" / "losses.md", losses_page() + "\n"

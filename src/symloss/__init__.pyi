@@ -1,6 +1,5 @@
-# Written by tools/write_generated.py.
+# The one list of public names: imported on first use (lazy_names.py), typed for editors and type checkers.
 from symloss import adapters as adapters
-from symloss import atlas as atlas
 from symloss import closed_form as closed_form
 from symloss import data as data
 from symloss import experiments as experiments
@@ -38,39 +37,16 @@ from symloss.losses.catalogue.score_vector import LDRKL as LDRKL
 from symloss.losses.catalogue.score_vector import MSE as MSE
 from symloss.losses.catalogue.score_vector import BiTempered as BiTempered
 from symloss.losses.catalogue.score_vector import Cosine as Cosine
-from symloss.losses.catalogue.sums import ANLCE as ANLCE
-from symloss.losses.catalogue.sums import ANLFL as ANLFL
-from symloss.losses.catalogue.sums import JALCE as JALCE
-from symloss.losses.catalogue.sums import JALFL as JALFL
 from symloss.losses.catalogue.sums import SCE as SCE
 from symloss.losses.catalogue.sums import DirichletCE as DirichletCE
 from symloss.losses.catalogue.sums import LabelSmoothing as LabelSmoothing
-from symloss.losses.compose import Decomposition as Decomposition
-from symloss.losses.compose import blend as blend
-from symloss.losses.compose import complement as complement
 from symloss.losses.compose import decompose as decompose
-from symloss.losses.compose import dirichlet as dirichlet
-from symloss.losses.compose import noisy as noisy
-from symloss.losses.compose import relative as relative
 from symloss.losses.compose import symmetrize as symmetrize
 from symloss.losses.criterion import Criterion as Criterion
 from symloss.losses.heads import LinearLoss as LinearLoss
-from symloss.losses.layers import BatchNormScores as BatchNormScores
-from symloss.losses.layers import EpsSoftmax as EpsSoftmax
-from symloss.losses.layers import SoftCap as SoftCap
-from symloss.losses.layers import UnitScores as UnitScores
-from symloss.losses.layers import append_scores as append_scores
-from symloss.losses.layers import l1_penalty as l1_penalty
 from symloss.losses.of_logp import of_logp as of_logp
 from symloss.losses.spec import create_loss as create_loss
 from symloss.losses.spec import list_losses as list_losses
-from symloss.losses.validation import checked as checked
-from symloss.losses.validation import plain as plain
-from symloss.theory import binary as binary
-from symloss.theory import bounds as bounds
-from symloss.theory import certificates as certificates
-from symloss.theory import priors as priors
-from symloss.theory import regression as regression
 from symloss.theory.certificates import certify as certify
 
 __version__: str

@@ -1,4 +1,4 @@
-"""The names of the losses, and the files of their classes. Written by tools/write_generated.py."""
+"""The names of the losses. Written by tools/write_generated.py."""
 
 from typing import Literal
 
@@ -44,39 +44,3 @@ LossName = Literal[
     "label-smoothing",
     "dirichlet-ce",
 ]
-
-LOSS_CLASSES = {
-    "Unhinged": "symloss.losses.catalogue.paper",
-    "SGCE": "symloss.losses.catalogue.paper",
-    "AlphaMAE": "symloss.losses.catalogue.paper",
-    "SymmetrizedMSE": "symloss.losses.catalogue.paper",
-    "SymmetrizedCosine": "symloss.losses.catalogue.paper",
-    "CE": "symloss.losses.catalogue.probability",
-    "MAE": "symloss.losses.catalogue.probability",
-    "RCE": "symloss.losses.catalogue.probability",
-    "GCE": "symloss.losses.catalogue.probability",
-    "Focal": "symloss.losses.catalogue.probability",
-    "AGCE": "symloss.losses.catalogue.probability",
-    "AUL": "symloss.losses.catalogue.probability",
-    "AEL": "symloss.losses.catalogue.probability",
-    "TaylorCE": "symloss.losses.catalogue.probability",
-    "PHuberCE": "symloss.losses.catalogue.probability",
-    "PHuberGCE": "symloss.losses.catalogue.probability",
-    "JS": "symloss.losses.catalogue.probability",
-    "MSE": "symloss.losses.catalogue.score_vector",
-    "Cosine": "symloss.losses.catalogue.score_vector",
-    "BiTempered": "symloss.losses.catalogue.score_vector",
-    "LDRKL": "symloss.losses.catalogue.score_vector",
-    "NCE": "symloss.losses.catalogue.normalized",
-    "NFL": "symloss.losses.catalogue.normalized",
-    "NGCE": "symloss.losses.catalogue.normalized",
-    "NNCE": "symloss.losses.catalogue.normalized",
-    "NNFL": "symloss.losses.catalogue.normalized",
-    "SCE": "symloss.losses.catalogue.sums",
-    "ANLCE": "symloss.losses.catalogue.sums",
-    "ANLFL": "symloss.losses.catalogue.sums",
-    "JALCE": "symloss.losses.catalogue.sums",
-    "JALFL": "symloss.losses.catalogue.sums",
-    "LabelSmoothing": "symloss.losses.catalogue.sums",
-    "DirichletCE": "symloss.losses.catalogue.sums",
-}

@@ -457,7 +457,7 @@ def by_position(scores: Tensor, labels: Tensor) -> Tensor:
 )
 def test_blend(case, exception, ingredients):
     with refused(exception, *ingredients):
-        symloss.blend(case(), 2.0)(SCORES, LABELS)
+        symloss.losses.blend(case(), 2.0)(SCORES, LABELS)
 
 
 @pytest.mark.parametrize(
@@ -465,15 +465,15 @@ def test_blend(case, exception, ingredients):
 )
 def test_alpha_of_blend(alpha, exception):
     with refused(exception, "alpha", f"got {alpha!r}", "a number in [0, inf)"):
-        symloss.blend(MAEPotential(), alpha)
+        symloss.losses.blend(MAEPotential(), alpha)
 
 
 @pytest.mark.parametrize(
-    "loss", [MSEFormula(), CEPotential() + MAEPotential(), symloss.relative(CEPotential())], ids=repr
+    "loss", [MSEFormula(), CEPotential() + MAEPotential(), symloss.losses.relative(CEPotential())], ids=repr
 )
 def test_complement_without_a_bound(loss):
     with refused(ValueError, "complement", "bound", repr(loss), "probability alone"):
-        symloss.complement(loss)
+        symloss.losses.complement(loss)
 
 
 @rows(
@@ -484,7 +484,7 @@ def test_complement_without_a_bound(loss):
 )
 def test_bounds_of_complement(case, exception, ingredients):
     with refused(exception, *ingredients):
-        symloss.complement(CEPotential(), **case)
+        symloss.losses.complement(CEPotential(), **case)
 
 
 @rows(
@@ -500,7 +500,7 @@ def test_bounds_of_complement(case, exception, ingredients):
 )
 def test_alpha_of_dirichlet(case, exception, ingredients):
     with refused(exception, *ingredients):
-        symloss.dirichlet(CEPotential(), case)(SCORES, LABELS)
+        symloss.losses.dirichlet(CEPotential(), case)(SCORES, LABELS)
 
 
 @rows(
@@ -515,7 +515,7 @@ def test_alpha_of_dirichlet(case, exception, ingredients):
 )
 def test_transition(case, exception, ingredients):
     with refused(exception, *ingredients):
-        symloss.noisy(CEPotential(), case)(SCORES, LABELS)
+        symloss.losses.noisy(CEPotential(), case)(SCORES, LABELS)
 
 
 @rows(
@@ -597,11 +597,11 @@ def test_losses_that_do_not_return_one_value_for_each_example(case, exception, i
 
 
 OPERATORS: dict[str, Callable[[Any], object]] = {
-    "relative": symloss.relative,
-    "complement": symloss.complement,
-    "blend": lambda loss: symloss.blend(loss, 2.0),
-    "dirichlet": lambda loss: symloss.dirichlet(loss, 0.5),
-    "noisy": lambda loss: symloss.noisy(loss, torch.eye(3)),
+    "relative": symloss.losses.relative,
+    "complement": symloss.losses.complement,
+    "blend": lambda loss: symloss.losses.blend(loss, 2.0),
+    "dirichlet": lambda loss: symloss.losses.dirichlet(loss, 0.5),
+    "noisy": lambda loss: symloss.losses.noisy(loss, torch.eye(3)),
     "Criterion": symloss.Criterion,
 }
 
@@ -618,20 +618,38 @@ def test_operators_take_losses(operator, given):
 
 
 @rows(
-    temperature=(lambda: symloss.UnitScores(0), ValueError, "temperature", "got 0", ABOVE_ZERO),
-    eps=(lambda: symloss.UnitScores(1.0, eps=-1.0), ValueError, "eps", "got -1.0", ABOVE_ZERO),
-    m=(lambda: symloss.EpsSoftmax(-1), ValueError, "m must", "got -1", "a number in [0, inf)"),
-    m_string=(lambda: symloss.EpsSoftmax("x"), TypeError, "m must", "got 'x'", "a number in [0, inf)"),
-    batch_norm=(lambda: symloss.BatchNormScores(3)(torch.zeros(3)), ValueError, "scores", "got (3,)", "(N, C)"),
-    classes=(lambda: symloss.BatchNormScores(0), ValueError, "num_classes", "got 0", "a whole number"),
-    classes_string=(lambda: symloss.BatchNormScores("x"), TypeError, "classes", "got 'x'", "a whole number"),
-    model=(lambda: symloss.append_scores("x"), TypeError, "model", "got str", "torch.nn.Module"),
-    layer=(lambda: symloss.append_scores(nn.ReLU(), "l2"), TypeError, "layer", "got str", "torch.nn.Module"),
-    delta=(lambda: symloss.l1_penalty(nn.Linear(1, 1), -1), ValueError, "delta", "got -1", "a number in [0, inf)"),
-    delta_string=(lambda: symloss.l1_penalty(nn.Linear(1, 1), "x"), TypeError, "delta", "got 'x'", "a number"),
-    no_tensors=(lambda: symloss.l1_penalty([], 1.0), ValueError, "parameters", "got none", "at least one tensor"),
-    no_parameters=(lambda: symloss.l1_penalty(nn.ReLU(), 1.0), ValueError, "parameters", "got none", "one tensor"),
-    not_tensors=(lambda: symloss.l1_penalty(["x"], 1.0), TypeError, "parameters", "str", "tensor"),
+    temperature=(lambda: symloss.losses.UnitScores(0), ValueError, "temperature", "got 0", ABOVE_ZERO),
+    eps=(lambda: symloss.losses.UnitScores(1.0, eps=-1.0), ValueError, "eps", "got -1.0", ABOVE_ZERO),
+    m=(lambda: symloss.losses.EpsSoftmax(-1), ValueError, "m must", "got -1", "a number in [0, inf)"),
+    m_string=(lambda: symloss.losses.EpsSoftmax("x"), TypeError, "m must", "got 'x'", "a number in [0, inf)"),
+    batch_norm=(lambda: symloss.losses.BatchNormScores(3)(torch.zeros(3)), ValueError, "scores", "got (3,)", "(N, C)"),
+    classes=(lambda: symloss.losses.BatchNormScores(0), ValueError, "num_classes", "got 0", "a whole number"),
+    classes_string=(lambda: symloss.losses.BatchNormScores("x"), TypeError, "classes", "got 'x'", "a whole number"),
+    model=(lambda: symloss.losses.append_scores("x"), TypeError, "model", "got str", "torch.nn.Module"),
+    layer=(lambda: symloss.losses.append_scores(nn.ReLU(), "l2"), TypeError, "layer", "got str", "torch.nn.Module"),
+    delta=(
+        lambda: symloss.losses.l1_penalty(nn.Linear(1, 1), -1),
+        ValueError,
+        "delta",
+        "got -1",
+        "a number in [0, inf)",
+    ),
+    delta_string=(lambda: symloss.losses.l1_penalty(nn.Linear(1, 1), "x"), TypeError, "delta", "got 'x'", "a number"),
+    no_tensors=(
+        lambda: symloss.losses.l1_penalty([], 1.0),
+        ValueError,
+        "parameters",
+        "got none",
+        "at least one tensor",
+    ),
+    no_parameters=(
+        lambda: symloss.losses.l1_penalty(nn.ReLU(), 1.0),
+        ValueError,
+        "parameters",
+        "got none",
+        "one tensor",
+    ),
+    not_tensors=(lambda: symloss.losses.l1_penalty(["x"], 1.0), TypeError, "parameters", "str", "tensor"),
 )
 def test_maps_and_penalty(case, exception, ingredients):
     with refused(exception, *ingredients):

@@ -15,7 +15,7 @@ import symloss
 from symloss.losses.catalogue import RECORDS
 
 SCORES, LABELS = random_scores(6, 4), random_labels(6)
-NAMES = {name: getattr(symloss, name) for name in dir(symloss) if not name.startswith("_")}
+NAMES = {name: getattr(symloss.losses, name) for name in dir(symloss.losses)}
 TRANSITION = [[0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1], [0.1, 0.1, 0.7, 0.1], [0.1, 0.1, 0.1, 0.7]]
 
 
@@ -69,14 +69,17 @@ KINDS["module"] = OwnGCE()
 OPERATORS = {
     "symmetrize": (symloss.symmetrize, lambda own, every: own - every.mean(1)),
     "insensitive": (lambda loss, **o: symloss.decompose(loss).insensitive, lambda own, every: every.mean(1)),
-    "relative": (symloss.relative, lambda own, every: own / every.sum(1)),
+    "relative": (symloss.losses.relative, lambda own, every: own / every.sum(1)),
     "complement": (
-        lambda loss, **o: symloss.complement(loss, bound=2.0, **o),
+        lambda loss, **o: symloss.losses.complement(loss, bound=2.0, **o),
         lambda own, every: 1 - (2 - own) / (2 - every).sum(1),
     ),
-    "dirichlet": (lambda loss, **o: symloss.dirichlet(loss, 0.3, **o), lambda own, every: own - 0.7 * every.sum(1)),
+    "dirichlet": (
+        lambda loss, **o: symloss.losses.dirichlet(loss, 0.3, **o),
+        lambda own, every: own - 0.7 * every.sum(1),
+    ),
     "noisy": (
-        lambda loss, **o: symloss.noisy(loss, TRANSITION, **o),
+        lambda loss, **o: symloss.losses.noisy(loss, TRANSITION, **o),
         lambda own, every: 0.6 * own + 0.1 * every.sum(1),
     ),
 }
@@ -96,7 +99,7 @@ def test_operators_take_losses_of_every_kind(kind, operator):
 def test_blend_takes_losses_of_every_kind():
     expected = symloss.AlphaMAE(alpha=0.5, normalize=None)(SCORES, LABELS)
     for given in (symloss.MAE(), "mae", lambda z, y: 1 - z.softmax(1).gather(1, y[:, None])[:, 0]):
-        assert_close(symloss.blend(given, 0.5)(SCORES, LABELS), expected)
+        assert_close(symloss.losses.blend(given, 0.5)(SCORES, LABELS), expected)
 
 
 @pytest.mark.parametrize("operator", [name for name in OPERATORS if name != "insensitive"])
@@ -136,7 +139,7 @@ def test_options_of_parts_must_not_contradict(option):
 
 def test_a_criterion_takes_over_the_options_of_its_loss():
     assert symloss.Criterion(symloss.SGCE(), reduction="sum").normalize == "l2"
-    assert symloss.Criterion("sgce:q=0.5", normalize=symloss.UnitScores(0.1)).normalize != "l2"
+    assert symloss.Criterion("sgce:q=0.5", normalize=symloss.losses.UnitScores(0.1)).normalize != "l2"
 
 
 @pytest.mark.parametrize("what", [3, None, "no-such-loss", nn.CrossEntropyLoss], ids=repr)
@@ -233,6 +236,6 @@ SINGLE = torch.tensor([0.5, -1.0, 2.0])
     ids=["column", "vector", "as in BCEWithLogitsLoss"],
 )
 def test_a_single_logit_is_told_about_the_margin_criterion(scores, target):
-    with pytest.raises((IndexError, ValueError), match=r"symloss\.binary\.MarginCriterion"):
+    with pytest.raises((IndexError, ValueError), match=r"symloss\.theory\.binary\.MarginCriterion"):
         symloss.GCE()(scores, target)
-    assert math.isfinite(symloss.binary.MarginCriterion("sigmoid")(SINGLE, torch.tensor([0, 1, 1])))
+    assert math.isfinite(symloss.theory.binary.MarginCriterion("sigmoid")(SINGLE, torch.tensor([0, 1, 1])))

@@ -60,9 +60,9 @@ def test_function_and_module_take_the_same_options(name, options):
 
 def test_public_names_exist_and_are_listed():
     for name, loss in catalogue.LOSSES.items():
-        assert loss.__name__ in dir(symloss)
+        assert loss.__name__ in dir(symloss.losses)
         assert RECORDS[name].function_name in dir(functional)
-        assert type(symloss.create_loss(name)) is getattr(symloss, loss.__name__) is loss
+        assert type(symloss.create_loss(name)) is getattr(symloss.losses, loss.__name__) is loss
     assert [name for name in LOSSES if name not in catalogue.LOSSES] == [name for name in LOSSES if "+" in name]
 
 

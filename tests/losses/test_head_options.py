@@ -40,7 +40,7 @@ def test_half_precision_is_as_exact_as_by_way_of_the_scores(name, dtype, native,
     parts, loss = (features.to(dtype), weight.to(dtype)), RECORDS[name].loss()
     scale = 2.0**12 if dtype == torch.float16 else 1.0
     exact = gradients(loss, [part.double() for part in parts], target)
-    with symloss.plain():
+    with symloss.losses.plain():
         plain = relative_errors(gradients(loss, parts, target, scale), exact)
     memory = 32 * 120 * 6  # eight blocks
     ours = relative_errors(gradients(loss, parts, target, scale, block_bytes=memory), exact)

@@ -100,7 +100,7 @@ def test_gradients_only_where_wanted(name, wanted):
 
 def test_the_cheaper_way_is_chosen():
     """At N 64, d 768, C 1000 the Gram matrix would cost many times the scores; at N 1024, d 256, C 50,000 it pays."""
-    unit = symloss.UnitScores()
+    unit = symloss.losses.UnitScores()
     for (n, d, c), pays in {(64, 768, 1000): False, (1024, 256, 50_000): True}.items():
         head = linear_head.Head(torch.empty(n, d, device="meta"), torch.empty(c, d, device="meta"), None)
         assert unhinged_head.pays(head, unit) == pays
@@ -155,7 +155,7 @@ def test_a_norm_that_is_lost_in_the_gram_matrix_is_taken_from_the_scores(size, b
     bias = torch.randn(c, dtype=torch.float64, generator=generator) if biased else None
     target = torch.randint(c, (n,), generator=generator)
     single = [None if part is None else part.float() for part in (features, weight, bias)]
-    assert unhinged_head.pays(linear_head.Head(*single), symloss.UnitScores())
+    assert unhinged_head.pays(linear_head.Head(*single), symloss.losses.UnitScores())
 
     def value_and_gradients(way, dtype):
         parts = [None if part is None else part.to(dtype).requires_grad_() for part in single]

@@ -36,7 +36,7 @@ def test_the_plain_formula(kappa):
         lambda z, y: functional.alpha_mae(z, y, kappa=kappa, normalize=None),
     ):
         assert_close(value_and_grad(loss, scores, labels), expected)
-    with symloss.plain():
+    with symloss.losses.plain():
         assert_close(value_and_grad(symloss.AlphaMAE(kappa=kappa, normalize=None), scores, labels), expected)
     unit = scores / scores.norm(dim=1, keepdim=True)
     assert_close(symloss.AlphaMAE(kappa=kappa)(scores, labels), plain(unit, labels, kappa))

@@ -18,16 +18,16 @@ from symloss.losses.kernels import choice
 from symloss.losses.operators import Symmetrize
 
 OWN = {
-    "blend of sgce": symloss.blend(symloss.symmetrize(phi.GCEPotential(0.3)), 3.0),
-    "unhinged and nce": symloss.symmetrize(phi.CEPotential()) + 2 * symloss.relative(phi.CEPotential()),
+    "blend of sgce": symloss.losses.blend(symloss.symmetrize(phi.GCEPotential(0.3)), 3.0),
+    "unhinged and nce": symloss.symmetrize(phi.CEPotential()) + 2 * symloss.losses.relative(phi.CEPotential()),
     "gce near 0": symloss.symmetrize(phi.GCEPotential(1e-4)),
     "symmetrized focal": symloss.symmetrize(phi.FocalPotential(0.5)),
     "insensitive": symloss.decompose(phi.AELPotential(2.0)).insensitive,
-    "dirichlet of gce": symloss.dirichlet(phi.GCEPotential(0.4), 0.3),
+    "dirichlet of gce": symloss.losses.dirichlet(phi.GCEPotential(0.4), 0.3),
     "unit slope": symloss.create_loss("anl-ce", scale="ce").loss,
-    "complement of gce": symloss.complement(phi.GCEPotential(0.5)),
-    "complement of mae": symloss.complement(phi.MAEPotential()),
-    "two of mae": symloss.complement(phi.MAEPotential()) + phi.MAEPotential(),
+    "complement of gce": symloss.losses.complement(phi.GCEPotential(0.5)),
+    "complement of mae": symloss.losses.complement(phi.MAEPotential()),
+    "two of mae": symloss.losses.complement(phi.MAEPotential()) + phi.MAEPotential(),
     "unhinged twice": 2 * symloss.symmetrize(phi.CEPotential()) + symloss.symmetrize(phi.CEPotential()),
 }
 
@@ -80,7 +80,7 @@ def test_every_loss_of_potentials_has_a_kernel(name):
 @every_loss
 def test_every_loss(name, plain):
     """Two classes, ten and images; raw and unit scores; both types: each at least once with each other."""
-    loss, unit = RECORDS[name].loss(), symloss.UnitScores(0.3)
+    loss, unit = RECORDS[name].loss(), symloss.losses.UnitScores(0.3)
     for shape, scores, dtype in (
         ((40, 2), None, torch.float64),
         ((40, 2), unit, torch.float32),
@@ -148,7 +148,7 @@ LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 
 @pytest.mark.parametrize(
     ("scores", "dtype"),
-    [(None, torch.float64), (symloss.UnitScores(0.3), torch.float32)],
+    [(None, torch.float64), (symloss.losses.UnitScores(0.3), torch.float32)],
     ids=["float64", "float32, unit scores"],
 )
 @pytest.mark.parametrize("name", LOSSES)
@@ -178,7 +178,7 @@ def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeyp
 def test_nan_in_nan_out(name, by_kernel, plain):
     """The value and all of its row's gradient; other rows are not touched, and an ignored one touches nothing."""
     loss, run = LOSSES[name], (lambda function: function()) if by_kernel else plain
-    for classes, scores in ((1, None), (2, symloss.UnitScores()), (5, None), (5, symloss.UnitScores())):
+    for classes, scores in ((1, None), (2, symloss.losses.UnitScores()), (5, None), (5, symloss.losses.UnitScores())):
         z, y = batch((3, classes), torch.float32)
         z.data[1, classes - 1] = torch.nan
         options = {"score_map": scores}
@@ -240,7 +240,7 @@ def test_a_loss_of_one_batch_is_not_kept_alive():
     z, y = batch((8, 5), torch.float64)
     alpha = torch.full((8, 5), 0.5, dtype=torch.float64)
     gone = weakref.ref(alpha)
-    symloss.dirichlet(phi.CEPotential(), alpha)(z, y).backward()
+    symloss.losses.dirichlet(phi.CEPotential(), alpha)(z, y).backward()
     del alpha
     gc.collect()
     assert gone() is None

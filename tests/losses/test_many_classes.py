@@ -75,10 +75,10 @@ def test_auto_is_its_number(name, shape):
         symloss.create_loss(name, normalize="l2", temperature="auto"),
         symloss.create_loss(f"{name}:normalize=l2,temperature=auto"),
         lambda z, y: function(z, y, normalize="l2", temperature="auto"),
-        lambda z, y: symloss.create_loss(name, normalize=None)(symloss.UnitScores("auto")(z), y),
+        lambda z, y: symloss.create_loss(name, normalize=None)(symloss.losses.UnitScores("auto")(z), y),
     ):
         assert_close(value_and_grad(loss, scores, labels), expected)
-        with symloss.plain():
+        with symloss.losses.plain():
             assert_close(value_and_grad(loss, scores, labels), expected)
 
 
@@ -88,14 +88,14 @@ def test_auto_in_a_head(name):
     features, labels = torch.randn(64, 4), random_labels(64, classes=40)
     expected = symloss.create_loss(name, temperature=auto_temperature(40))(head.logits(features), labels)
     torch.testing.assert_close(head(features, labels), expected)
-    with symloss.plain():
+    with symloss.losses.plain():
         torch.testing.assert_close(head(features, labels), expected)
 
 
 def test_auto_goes_with_unit_scores():
     with refused(ValueError, "temperature='auto' needs normalize='l2'", "got normalize=None"):
         symloss.GCE(temperature="auto")
-    for door in (symloss.UnitScores, lambda temperature: symloss.SGCE(temperature=temperature)):
+    for door in (symloss.losses.UnitScores, lambda temperature: symloss.SGCE(temperature=temperature)):
         with refused(ValueError, "temperature must be a number in (0, inf) or 'auto'", "got 'hot'"):
             door("hot")
         with refused(ValueError, "temperature must", "(0, inf)", "got -1"):
@@ -114,7 +114,7 @@ def test_auto_is_shown_and_kept():
 
 @pytest.mark.slow
 def test_auto_compiles_also_for_other_numbers_of_classes():
-    layer = symloss.UnitScores("auto")
+    layer = symloss.losses.UnitScores("auto")
     compiled = torch.compile(layer, backend="eager", fullgraph=True)
     for classes in (12, 30):
         assert_close(compiled(random_scores(3, classes)), layer(random_scores(3, classes)))

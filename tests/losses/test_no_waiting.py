@@ -84,7 +84,7 @@ def on_meta(tensor):
 
 def assert_never_waits(loss, scores, target):
     expected = step(loss, scores, target)
-    with symloss.checked(False), NoWaiting():
+    with symloss.losses.checked(False), NoWaiting():
         found = step(loss, scores, target)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
     value, gradient = step(loss.to("meta"), on_meta(scores), on_meta(target))
@@ -140,10 +140,10 @@ def test_no_scale_waits(name):
     [
         lambda: symloss.Criterion(symloss.symmetrize(GCEPotential(0.7), WEIGHT / WEIGHT.sum())),
         lambda: symloss.Criterion(
-            symloss.noisy(MAEPotential(), torch.full((C, C), 0.1, dtype=torch.float64) + 0.5 * torch.eye(C))
+            symloss.losses.noisy(MAEPotential(), torch.full((C, C), 0.1, dtype=torch.float64) + 0.5 * torch.eye(C))
         ),
-        lambda: symloss.Criterion(symloss.dirichlet(CEPotential(), WEIGHT)),
-        lambda: symloss.Criterion(symloss.blend(symloss.symmetrize(nn.functional.cross_entropy), 0.5)),
+        lambda: symloss.Criterion(symloss.losses.dirichlet(CEPotential(), WEIGHT)),
+        lambda: symloss.Criterion(symloss.losses.blend(symloss.symmetrize(nn.functional.cross_entropy), 0.5)),
         lambda: symloss.symmetrize(nn.CrossEntropyLoss()),
     ],
     ids=["prior", "noisy", "dirichlet", "blend", "module"],
@@ -158,7 +158,7 @@ HALVES = [torch.float32, torch.bfloat16, torch.float16]
 @pytest.mark.parametrize("dtype", HALVES)
 def test_no_precision_waits(dtype):
     loss = symloss.create_loss("gce")
-    with symloss.checked(False), NoWaiting():
+    with symloss.losses.checked(False), NoWaiting():
         value, gradient = step(loss, SCORES.to(dtype), LABELS)
     assert value.dtype == torch.float32
     assert gradient.dtype == dtype
@@ -196,7 +196,7 @@ def test_no_head_waits(name, option):
     target = torch.where(IGNORING == 3, 0, IGNORING)
     for parts in ((features, weight), (features, weight, bias), (features, weight, masked)):
         expected = head_step(loss, parts, target, **options)
-        with symloss.checked(False), NoWaiting():
+        with symloss.losses.checked(False), NoWaiting():
             found = head_step(loss, parts, target, **options)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
         on_device = {
@@ -211,22 +211,28 @@ def test_checks_on_request():
     loss, wrong = symloss.create_loss("gce"), torch.full((N,), C)
     with pytest.raises(IndexError, match="the label 5; with 5 classes"):
         loss(SCORES, wrong)
-    with symloss.checked(False), pytest.raises(RuntimeError):  # torch's own kernels notice, later and less clearly
+    with (
+        symloss.losses.checked(False),
+        pytest.raises(RuntimeError),
+    ):  # torch's own kernels notice, later and less clearly
         loss(SCORES, wrong)
     soft = SOFT * 2
-    with symloss.checked(False):
+    with symloss.losses.checked(False):
         assert loss(SCORES, soft).isfinite()
     with pytest.raises(ValueError, match="sum to 1"):
         loss(SCORES, soft)
-    with symloss.checked(), pytest.raises((RuntimeError, NotImplementedError)):  # a look, which the meta device refuses
+    with (
+        symloss.losses.checked(),
+        pytest.raises((RuntimeError, NotImplementedError)),
+    ):  # a look, which the meta device refuses
         loss(on_meta(SCORES), on_meta(LABELS))
     assert loss(on_meta(SCORES), on_meta(LABELS)).shape == ()
 
 
 def test_switches_nest():
     loss, wrong = symloss.create_loss("mse"), SOFT * 2
-    with symloss.checked(False):
-        with symloss.checked(), pytest.raises(ValueError, match="sum to 1"):
+    with symloss.losses.checked(False):
+        with symloss.losses.checked(), pytest.raises(ValueError, match="sum to 1"):
             loss(SCORES, wrong)
         loss(SCORES, wrong)
 
@@ -237,6 +243,6 @@ def test_kinds_of_ignored_examples():
     nan[1] = torch.nan
     for scores, target in ((nan, IGNORING), (SCORES, torch.full((N,), -100))):
         expected = step(loss, scores, target)
-        with symloss.checked(False), NoWaiting():
+        with symloss.losses.checked(False), NoWaiting():
             found = step(loss, scores, target)
         torch.testing.assert_close(found, expected, equal_nan=True)

@@ -95,7 +95,7 @@ def test_normalize_takes_a_function_of_the_scores(name, shape, m):
     dim = 0 if len(shape) == 1 else 1
     scores = random_scores(*shape)
     labels = labels_for(scores)
-    epsilon = symloss.EpsSoftmax(m)
+    epsilon = symloss.losses.EpsSoftmax(m)
 
     def plain(z: Tensor) -> Tensor:
         p = z.softmax(dim)
@@ -114,9 +114,9 @@ def test_normalize_takes_a_function_of_the_scores(name, shape, m):
 
 def test_eps_softmax_leaves_masked_classes_out():
     scores = masked(random_scores(*MASK.shape), MASK)
-    mapped = symloss.EpsSoftmax(1.0)(scores)
+    mapped = symloss.losses.EpsSoftmax(1.0)(scores)
     assert torch.equal(mapped == -torch.inf, ~MASK)
-    _, gradient = value_and_grad(symloss.CE(normalize=symloss.EpsSoftmax(1.0)), scores, MASK_LABELS)
+    _, gradient = value_and_grad(symloss.CE(normalize=symloss.losses.EpsSoftmax(1.0)), scores, MASK_LABELS)
     assert gradient.isfinite().all()
     assert (gradient[~MASK] == 0).all()
 
@@ -126,14 +126,14 @@ def test_eps_softmax_leaves_masked_classes_out():
 def test_eps_softmax_of_classes_whose_probability_is_no_number(lead, m):
     """In float32 e^-104 is 0, of which the logarithm has no slope. With p = 1 at the leader its entry is log(1 + m)."""
     scores = torch.tensor([lead, 0.0, -1.0], requires_grad=True)
-    mapped = symloss.EpsSoftmax(m)(scores)
+    mapped = symloss.losses.EpsSoftmax(m)(scores)
     assert_close(mapped, torch.tensor([math.log1p(m), -lead, -lead - 1]), 1e-6)
     (gradient,) = torch.autograd.grad(mapped.sum(), scores)
     assert_close(gradient, torch.tensor([-2.0, 1.0, 1.0]))
 
 
 @pytest.mark.parametrize("spec", SYMMETRIC)
-@in_turn("normalize", ["l2", symloss.EpsSoftmax(1.0), nn.BatchNorm1d(CLASSES, dtype=torch.float64)])
+@in_turn("normalize", ["l2", symloss.losses.EpsSoftmax(1.0), nn.BatchNorm1d(CLASSES, dtype=torch.float64)])
 def test_maps_of_the_scores_keep_symmetry(spec, normalize):
     """The guarantee survives any map that does not see the label."""
     scores = random_scores(20, CLASSES, seed=9)

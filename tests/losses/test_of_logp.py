@@ -83,7 +83,7 @@ def test_a_loss_of_ones_own_needs_scores():
     ("options", "ingredients"),
     [
         ({"normalize": "l2"}, ("gce needs more", "because of normalize='l2'", "without normalize")),
-        ({"normalize": symloss.EpsSoftmax(1.0)}, ("gce needs more", "because of normalize=EpsSoftmax(m=1)")),
+        ({"normalize": symloss.losses.EpsSoftmax(1.0)}, ("gce needs more", "because of normalize=EpsSoftmax(m=1)")),
         ({"weight": torch.ones(3)}, ("gce needs more", "because of weight=")),
         ({"label_smoothing": 0.1}, ("gce needs more", "because of label_smoothing=0.1")),
         ({"scale": "ce"}, ("gce has scale='ce'", "the number of classes", "num_classes")),

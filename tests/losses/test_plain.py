@@ -120,7 +120,7 @@ def test_formulas_know_no_kernels(name):
     assert "losses.kernels" not in text
 
 
-@pytest.mark.parametrize("operator", [Symmetrize, Insensitive, lambda loss: symloss.dirichlet(loss, 0.5)])
+@pytest.mark.parametrize("operator", [Symmetrize, Insensitive, lambda loss: symloss.losses.dirichlet(loss, 0.5)])
 def test_a_multiple_of_cross_entropy_counts_as_often(operator):
     """A kernel once took every affine loss for cross-entropy itself."""
     for reduction in ("mean", "none"):
@@ -163,11 +163,11 @@ EQUAL = {
     "symmetrize": lambda: symloss.symmetrize(GCEPotential(0.5)),
     "symmetrize, prior": lambda: symloss.symmetrize(GCEPotential(0.5), PRIOR.clone()),
     "insensitive": lambda: symloss.decompose(MAEPotential()).insensitive,
-    "relative": lambda: symloss.relative(CEPotential()),
-    "complement": lambda: symloss.complement(CEPotential()),
-    "blend": lambda: symloss.blend(MAEPotential(), 2.0),
-    "dirichlet": lambda: symloss.dirichlet(CEPotential(), PRIOR.clone()),
-    "noisy": lambda: symloss.noisy(CEPotential(), torch.eye(3)),
+    "relative": lambda: symloss.losses.relative(CEPotential()),
+    "complement": lambda: symloss.losses.complement(CEPotential()),
+    "blend": lambda: symloss.losses.blend(MAEPotential(), 2.0),
+    "dirichlet": lambda: symloss.losses.dirichlet(CEPotential(), PRIOR.clone()),
+    "noisy": lambda: symloss.losses.noisy(CEPotential(), torch.eye(3)),
     "scaled": lambda: symloss.SGCE(scale="ce").loss,
     "sum": lambda: symloss.symmetrize(CEPotential(), PRIOR.clone()) + 2 * MAEPotential(),
 }
@@ -176,8 +176,8 @@ UNEQUAL: list[tuple[Loss, Loss]] = [
     (symloss.symmetrize(CEPotential()), symloss.decompose(CEPotential()).insensitive),
     (symloss.symmetrize(CEPotential()), symloss.symmetrize(CEPotential(), PRIOR)),
     (symloss.symmetrize(CEPotential(), PRIOR), symloss.symmetrize(CEPotential(), PRIOR.flip(0))),
-    (symloss.dirichlet(CEPotential(), 0.5), symloss.dirichlet(CEPotential(), PRIOR)),
-    (symloss.dirichlet(CEPotential(), 0.5), symloss.dirichlet(CEPotential(), 0.6)),
+    (symloss.losses.dirichlet(CEPotential(), 0.5), symloss.losses.dirichlet(CEPotential(), PRIOR)),
+    (symloss.losses.dirichlet(CEPotential(), 0.5), symloss.losses.dirichlet(CEPotential(), 0.6)),
 ]
 
 
@@ -203,9 +203,9 @@ def test_a_loss_that_may_not_be_blended_is_refused_with_every_number_of_classes(
     def depends_on_names(z, y):
         return torch.nn.functional.cross_entropy(z, y, reduction="none") * (1 + y)
 
-    fair = symloss.blend(symloss.symmetrize(torch.nn.functional.cross_entropy), 2.0)
+    fair = symloss.losses.blend(symloss.symmetrize(torch.nn.functional.cross_entropy), 2.0)
     assert torch.allclose(fair(Z, Y), symloss.symmetrize(CEPotential())(Z, Y))
-    unfair = symloss.blend(symloss.symmetrize(depends_on_names), 2.0)
+    unfair = symloss.losses.blend(symloss.symmetrize(depends_on_names), 2.0)
     for _ in range(2):
         with pytest.raises(ValueError, match="permutation-invariant"):
             unfair(Z, Y)

@@ -249,7 +249,7 @@ def test_sgces_value_over_many_classes(q: float, kernel: bool, monkeypatch: pyte
     ours = symloss.create_loss("sgce", q=q, reduction="none")(z, labels)
     torch.testing.assert_close(ours.double(), truth, rtol=2e-3, atol=0)
     if q == 1:
-        ours = symloss.symmetrize(MAEPotential())(z, labels, reduction="none", score_map=symloss.UnitScores())
+        ours = symloss.symmetrize(MAEPotential())(z, labels, reduction="none", score_map=symloss.losses.UnitScores())
         torch.testing.assert_close(ours.double(), truth, rtol=2e-3, atol=0)
 
 
@@ -259,7 +259,7 @@ def test_what_all_scores_have_in_common(spec: str, kernel: bool, monkeypatch: py
     """A shift of a million changes no digit of losses that do not see it."""
     if not kernel:
         monkeypatch.setattr(criterion, "kernel_for", lambda *_: None)
-    own = {"nce+unhinged": symloss.relative(CEPotential()) + symloss.symmetrize(CEPotential())}
+    own = {"nce+unhinged": symloss.losses.relative(CEPotential()) + symloss.symmetrize(CEPotential())}
     loss = own[spec] if spec in own else symloss.create_loss(spec, normalize=None).loss
     z, y = torch.tensor([[0.25, 1.0, -0.5, 0.75, 0.0]]), torch.tensor([1])
     assert loss(1e6 + z, y).item() == pytest.approx(loss(z, y).item(), rel=1e-6)
@@ -304,7 +304,7 @@ def _sphere_gradient(name: str, scores: list[float], label: int, normalize: str 
 
 
 def test_a_floor_whose_square_vanishes() -> None:
-    unit = symloss.UnitScores(eps=1e-30)
+    unit = symloss.losses.UnitScores(eps=1e-30)
     z, y = torch.tensor([[1e-25, 2e-25, 2e-25]], requires_grad=True), torch.tensor([0])
     value = symloss.symmetrize(CEPotential())(z, y, score_map=unit)
     assert value.item() == pytest.approx(2 / 9, rel=1e-6)

@@ -251,7 +251,7 @@ def test_a_symmetrized_function_joins_the_algebra():
     raw, unit = functional.unhinged(scores, labels, normalize=None), functional.unhinged(scores, labels)
     assert_close((0.5 * robust + MAEPotential())(scores, labels), 0.5 * raw + functional.mae(scores, labels))
     assert_close(symloss.Criterion(robust, normalize="l2")(scores, labels), unit)
-    assert_close(symloss.blend(robust, 0.3)(scores, labels), raw)
+    assert_close(symloss.losses.blend(robust, 0.3)(scores, labels), raw)
 
 
 def test_a_prior_leaves_out_masked_classes():

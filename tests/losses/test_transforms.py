@@ -36,7 +36,7 @@ VARIANTS: dict[str, tuple[Callable[[], Callable[..., Tensor]], Tensor, Tensor]] 
     # What the catalogue's defaults do not reach: (loss, scores, target).
     "weighted": (lambda: symloss.SGCE(weight=WEIGHT, label_smoothing=0.1), SCORES, LABELS),
     "torchs weights": (lambda: symloss.GCE(weight=WEIGHT), SCORES, LABELS),
-    "soft": (symloss.ANLCE, SCORES, SOFT),
+    "soft": (symloss.losses.ANLCE, SCORES, SOFT),
     "masked": (symloss.AlphaMAE, MASKED, PRESENT),
     "ignoring": (lambda: symloss.create_loss("nce+rce", ignore_index=int(LABELS[0])), SCORES, LABELS),
     "scaled": (lambda: symloss.create_loss("nce+agce", scale="ce", temperature=0.5, normalize="l2"), SCORES, LABELS),
@@ -44,7 +44,11 @@ VARIANTS: dict[str, tuple[Callable[[], Callable[..., Tensor]], Tensor, Tensor]] 
     "clamped": (lambda: symloss.create_loss("ce:deviation=clamped-probability"), SCORES, LABELS),
     "symmetrized module": (lambda: symloss.symmetrize(nn.CrossEntropyLoss()), SCORES, LABELS),
     "prior": (lambda: symloss.symmetrize(GCEPotential(0.7), [0.1, 0.2, 0.3, 0.4]), SCORES, LABELS),
-    "noisy": (lambda: symloss.noisy(MAEPotential(), SOFT.new_full((4, 4), 0.1) + 0.6 * torch.eye(4)), SCORES, LABELS),
+    "noisy": (
+        lambda: symloss.losses.noisy(MAEPotential(), SOFT.new_full((4, 4), 0.1) + 0.6 * torch.eye(4)),
+        SCORES,
+        LABELS,
+    ),
     "function": (lambda: functional.anl_ce, SCORES, LABELS),
     "normalizing function": (lambda: functional.sgce, SCORES, LABELS),
 }

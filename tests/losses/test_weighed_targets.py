@@ -54,7 +54,7 @@ def test_kernels_agree_with_the_plain_formulas(name):
     for scores, target, options in CASES.values():
         loss = symloss.create_loss(name, **{"normalize": None} | options)
         found = step(loss, scores, target)
-        with symloss.plain():
+        with symloss.losses.plain():
             torch.testing.assert_close(found, step(loss, scores, target), rtol=1e-9, atol=1e-11)
 
 
@@ -92,7 +92,7 @@ def test_the_gradient_of_a_leading_class_is_collected_from_the_others():
         loss = symloss.create_loss(name, normalize=None)
         (found,) = torch.autograd.grad(loss(scores, target), scores)
         exact = scores.detach().double().requires_grad_()
-        with symloss.plain():
+        with symloss.losses.plain():
             (truth,) = torch.autograd.grad(loss(exact, target.double()), exact)
         torch.testing.assert_close(found.double(), truth, rtol=1e-5, atol=0)
 
@@ -108,7 +108,7 @@ def test_the_level_of_a_loss_that_holds_tensors_is_not_cached():
     """Label smoothing of a symmetric loss needs its mean over labels; a cache must not keep such a loss alive."""
     alpha = torch.full((C,), 0.5, dtype=torch.float64)
     gone = weakref.ref(alpha)
-    loss = symloss.relative(symloss.dirichlet("ce", alpha), label_smoothing=0.1)
+    loss = symloss.losses.relative(symloss.losses.dirichlet("ce", alpha), label_smoothing=0.1)
     for scores, target in ((SCORES, LABELS), (PICTURES, LABELS[None])):
         assert loss(scores, target).isfinite()
     del alpha, loss
@@ -130,7 +130,7 @@ def test_sums_over_classes_do_not_overflow(size):
     """The label is one of 99 classes that trail by as much: L_y / sum_k L_k = 1 / 99."""
     target = torch.tensor([5])
     assert symloss.NCE()(spread(size), target).item() == pytest.approx(1 / 99, rel=1e-5)
-    assert symloss.relative("gce:q=0.5")(spread(size), target).item() == pytest.approx(1 / 99, rel=1e-5)
+    assert symloss.losses.relative("gce:q=0.5")(spread(size), target).item() == pytest.approx(1 / 99, rel=1e-5)
     smallest = symloss.create_loss("anl-ce")(spread(1e20), target).item()
     assert symloss.create_loss("anl-ce")(spread(size), target).item() == pytest.approx(smallest, rel=1e-5)
     expected = symloss.Unhinged(normalize=None)(spread(1.0), target).item() * size
@@ -149,7 +149,7 @@ def test_focal_losses_have_finite_gradients_far_out(name, size):
     ]
     for options, target in ways:
         loss = symloss.create_loss(name, normalize=None, **options)
-        for context in (symloss.plain, functools.partial(symloss.checked, True)):
+        for context in (symloss.losses.plain, functools.partial(symloss.losses.checked, True)):
             scores = spread(size)
             with context():
                 (gradient,) = torch.autograd.grad(loss(scores, target), scores)

@@ -231,7 +231,7 @@ def test_slow_growth_is_growth():
 
 @pytest.mark.parametrize(
     ("normalize", "said"),
-    [("l2", "UnitScores(temperature=1, eps=1e-05)"), (symloss.EpsSoftmax(3.0), "EpsSoftmax(m=3)")],
+    [("l2", "UnitScores(temperature=1, eps=1e-05)"), (symloss.losses.EpsSoftmax(3.0), "EpsSoftmax(m=3)")],
     ids=["l2", "eps-softmax"],
 )
 def test_a_map_of_the_scores_keeps_symmetry(normalize, said):

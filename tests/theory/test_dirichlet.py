@@ -32,7 +32,7 @@ def test_lemma_e_1_alpha(classes):
 def test_lemma_e_1_a_loss_that_is_symmetric_stays_so():
     for alpha in (0.3, 0.75, 2.0):
         for loss, already in ((MAEPotential(), True), (GCEPotential(0.5), False)):
-            total = symloss.dirichlet(loss, alpha).per_class(Z).sum(1)
+            total = symloss.losses.dirichlet(loss, alpha).per_class(Z).sum(1)
             assert (float(total.max() - total.min()) < 1e-9) == (already or alpha == 0.75)
 
 
@@ -54,7 +54,7 @@ def test_appendix_e_penalty_is_the_log_density_of_the_prior():
         found = penalty(Z) + torch.distributions.Dirichlet(concentration).log_prob(Z.softmax(1))
         assert_close(found, found[:1].expand(16), 1e-9)
         both = F.cross_entropy(Z, Y, reduction="none") + penalty(Z)
-        assert_close(both, symloss.dirichlet(CEPotential(), concentration)(Z, Y, reduction="none"), 1e-10)
+        assert_close(both, symloss.losses.dirichlet(CEPotential(), concentration)(Z, Y, reduction="none"), 1e-10)
 
 
 def test_appendix_e_special_case_is_the_symmetrization():

@@ -178,7 +178,7 @@ def test_theorem_5_1_needs_invariance_to_permutations():
     assert not certificate.permutation_invariant
     assert certificate.distance_from_unhinged > 0.1
     with pytest.raises(ValueError, match="blend takes a permutation-invariant loss"):
-        symloss.blend(symloss.symmetrize(cyclic_difference), 0.5).per_class(torch.zeros(1, 3))
+        symloss.losses.blend(symloss.symmetrize(cyclic_difference), 0.5).per_class(torch.zeros(1, 3))
 
 
 @pytest.mark.parametrize("level", [0.0, 8.0])
@@ -253,7 +253,7 @@ def test_section_6_alpha_mae(points):
     p = points.softmax(1)
     for alpha in (0.0, 0.5, 1.0, 3.0):
         expected = (1 - alpha) * (points.mean(1, keepdim=True) - points) + alpha * 5 * (1 - p)
-        assert torch.allclose(symloss.blend(phi.MAEPotential(), alpha).per_class(points), expected, atol=1e-10)
+        assert torch.allclose(symloss.losses.blend(phi.MAEPotential(), alpha).per_class(points), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [0.5, 3.0])
@@ -263,16 +263,16 @@ def test_section_6_alpha_multiplies_what_is_not_linear(alpha, points):
     def residual(blend):
         return blend.per_class(points) - blend.per_class(torch.zeros_like(points)) - UNHINGED.per_class(points)
 
-    once, often = residual(symloss.blend(loss, 1.0)), residual(symloss.blend(loss, alpha))
+    once, often = residual(symloss.losses.blend(loss, 1.0)), residual(symloss.losses.blend(loss, alpha))
     assert torch.allclose(often, alpha * once, atol=1e-10)
 
 
 @pytest.mark.parametrize("loss", [phi.MAEPotential(), symloss.symmetrize(phi.GCEPotential(0.5))], ids=["mae", "sgce"])
 def test_section_6_smoothness_of_a_blend_is_alpha_beta(loss):
-    beta = symloss.certify(symloss.blend(loss, 1.0), 4).smoothness
+    beta = symloss.certify(symloss.losses.blend(loss, 1.0), 4).smoothness
     assert beta == pytest.approx(symloss.certify(loss, 4).smoothness / loss.slope(4), rel=1e-4)
     for alpha in (0.25, 4.0):
-        assert symloss.certify(symloss.blend(loss, alpha), 4).smoothness == pytest.approx(alpha * beta, rel=1e-4)
+        assert symloss.certify(symloss.losses.blend(loss, alpha), 4).smoothness == pytest.approx(alpha * beta, rel=1e-4)
 
 
 # Appendix A: uniform noise.
@@ -286,7 +286,7 @@ def test_appendix_a_noisy_risk(name, points):
     transition = torch.full((classes, classes), eta / (classes - 1), dtype=torch.float64).fill_diagonal_(1 - eta)
     labels = torch.arange(64) % classes
     clean = loss(points, labels, reduction="none")
-    noisy = symloss.noisy(loss, transition)(points, labels, reduction="none")
+    noisy = symloss.losses.noisy(loss, transition)(points, labels, reduction="none")
     total = loss.per_class(points).sum(1)
     assert torch.allclose(noisy, p / classes * total + (1 - p) * clean, atol=1e-9)
     assert is_constant(noisy - (1 - p) * clean) == (name in SYMMETRIC)
@@ -395,7 +395,7 @@ def test_lemma_e_1_symmetric_iff_alpha(name, classes):
     z = 3 * torch.randn(64, classes, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
     def spread(alpha):
-        sums = symloss.dirichlet(loss, alpha).per_class(z).sum(1)
+        sums = symloss.losses.dirichlet(loss, alpha).per_class(z).sum(1)
         return float(sums.max() - sums.min())
 
     exact = 1 - 1 / classes
@@ -405,7 +405,7 @@ def test_lemma_e_1_symmetric_iff_alpha(name, classes):
 
 
 def test_appendix_e_special_case_is_the_symmetrization(points):
-    found = symloss.dirichlet(phi.CEPotential(), 4 / 5).per_class(points)
+    found = symloss.losses.dirichlet(phi.CEPotential(), 4 / 5).per_class(points)
     assert torch.allclose(found, symloss.symmetrize(phi.CEPotential()).per_class(points), atol=1e-12)
 
 
@@ -417,7 +417,7 @@ def test_appendix_e_alpha_of_class_and_example(points):
     every, labels = -points.log_softmax(1), torch.arange(64) % 5
     for alpha in (by_class, by_example):
         expected = every + ((alpha - 1) * every).sum(1, keepdim=True)
-        found = symloss.dirichlet(phi.CEPotential(), alpha)
+        found = symloss.losses.dirichlet(phi.CEPotential(), alpha)
         assert torch.allclose(found.per_class(points), expected)
         assert torch.allclose(found(points, labels), expected.gather(1, labels[:, None]).mean())
 
@@ -511,7 +511,7 @@ def test_prior_weighted_symmetrization_is_robust_to_noise_from_the_prior(points)
     robust = symloss.symmetrize(phi.GCEPotential(0.7), prior=q)
     transition = 0.6 * torch.eye(5, dtype=torch.float64) + 0.4 * q
     labels = torch.arange(64) % 5
-    noisy = symloss.noisy(robust, transition)(points, labels)
+    noisy = symloss.losses.noisy(robust, transition)(points, labels)
     assert torch.allclose(noisy, 0.6 * robust(points, labels), atol=1e-12)
 
 

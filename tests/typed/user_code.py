@@ -20,7 +20,8 @@ def right(scores: Tensor, labels: Tensor) -> None:
     assert_type(symloss.functional.sgce(scores, labels, 0.8, weight=torch.ones(4)), Tensor)
     assert_type(symloss.certify("mae", classes=3).classes, int)
     criterion: nn.CrossEntropyLoss = symloss.GCE(q=0.7)
-    modules = (symloss.binary, symloss.bounds, symloss.certificates, symloss.priors, symloss.regression)
+    theory = symloss.theory
+    modules = (theory.binary, theory.bounds, theory.certificates, theory.priors, theory.regression)
     print(criterion, modules)
     symloss.LinearLoss("unhinged", in_features=16, num_classes=1000)
 

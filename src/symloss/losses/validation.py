@@ -81,7 +81,7 @@ def is_soft(input: Tensor, target: object) -> bool:
     return False
 
 
-SINGLE_LOGIT = " (for one logit and binary labels use symloss.binary.MarginCriterion)"
+SINGLE_LOGIT = " (for one logit and binary labels use symloss.theory.binary.MarginCriterion)"
 """Behind an error about scores of one class."""
 
 
@@ -168,7 +168,7 @@ class _Switch:
 
 
 class plain(_Switch):  # noqa: N801
-    """Compute every loss by its plain formula, without a kernel, inside ``with symloss.plain():``.
+    """Compute every loss by its plain formula, without a kernel, inside ``with symloss.losses.plain():``.
 
     Values and gradients are the same up to rounding. A breakpoint in the formula of a loss is then reached, because no
     kernel is used. The switch holds for the current thread or asynchronous task. ``SYMLOSS_PLAIN=1`` in the
@@ -176,7 +176,7 @@ class plain(_Switch):  # noqa: N801
 
     >>> import symloss
     >>> loss = symloss.SGCE(q=0.8)
-    >>> with symloss.plain():
+    >>> with symloss.losses.plain():
     ...     value = loss(torch.zeros(2, 3), torch.tensor([0, 2]))
     """
 
@@ -187,7 +187,7 @@ class plain(_Switch):  # noqa: N801
 
 
 class checked(_Switch):  # noqa: N801
-    """Check labels and scores on every device inside ``with symloss.checked():``.
+    """Check labels and scores on every device inside ``with symloss.losses.checked():``.
 
     On a CPU wrong labels, masked labels and targets that are no probabilities raise an error. On other devices such a
     check would have to wait for the device, so it is left out unless it is asked for. The switch holds for the current
@@ -198,7 +198,7 @@ class checked(_Switch):  # noqa: N801
 
     >>> import symloss
     >>> loss, scores = symloss.SGCE(q=0.8), torch.zeros(2, 3)
-    >>> with symloss.checked():
+    >>> with symloss.losses.checked():
     ...     value = loss(scores, torch.tensor([0, 2]))
     """
 

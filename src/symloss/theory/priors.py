@@ -2,7 +2,7 @@
 
 The symmetrized log-likelihood -log p_y + sum_k q_k log p_k is the negative log-posterior of one example under the
 prior Dirichlet(1 - q) on p, up to a constant. For uniform q that is alpha = (C - 1) / C, with two classes
-Beta(1/2, 1/2). This prior favours confident outputs. See also ``symloss.dirichlet(loss, alpha)``.
+Beta(1/2, 1/2). This prior favours confident outputs. See also ``symloss.losses.dirichlet(loss, alpha)``.
 """
 
 from __future__ import annotations

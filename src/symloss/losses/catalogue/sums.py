@@ -105,7 +105,7 @@ nce_ael = weighted_sum("nce+ael", "Zhou 2021", NCE, AEL)
 class ANLCE(NamedLoss):
     """Active negative loss of cross-entropy: alpha NCE + beta NNCE.
 
-    The published recipes add an L1 penalty on the weights: see ``symloss.l1_penalty``.
+    The published recipes add an L1 penalty on the weights: see ``symloss.losses.l1_penalty``.
 
     Args:
         alpha: in [0, 1e6]; weight of the first loss.
@@ -115,7 +115,7 @@ class ANLCE(NamedLoss):
     Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 
     >>> import torch, symloss
-    >>> symloss.ANLCE(alpha=1.0, beta=1.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    >>> symloss.losses.ANLCE(alpha=1.0, beta=1.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(0.7405)
     """
 
@@ -128,7 +128,7 @@ class ANLCE(NamedLoss):
 class ANLFL(NamedLoss):
     """Active negative loss of the focal loss: alpha NFL + beta NNFL.
 
-    The published recipes add an L1 penalty on the weights: see ``symloss.l1_penalty``.
+    The published recipes add an L1 penalty on the weights: see ``symloss.losses.l1_penalty``.
 
     Args:
         alpha: in [0, 1e6]; weight of the first loss.
@@ -139,7 +139,7 @@ class ANLFL(NamedLoss):
     Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 
     >>> import torch, symloss
-    >>> symloss.ANLFL(alpha=1.0, beta=1.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    >>> symloss.losses.ANLFL(alpha=1.0, beta=1.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(0.7067)
     """
 
@@ -156,7 +156,7 @@ class JALCE(NamedLoss):
 
     AMSE is (MSE + 2 (a - 1) MAE) / C and a constant: for a large a it is mostly MAE. With a = 30 and 10 classes the
     loss is NCE + 5.8 MAE + 0.1 MSE. The published recipes add an L1 penalty on the weights: see
-    ``symloss.l1_penalty``.
+    ``symloss.losses.l1_penalty``.
 
     Args:
         alpha: in [0, 1e6]; weight of the first loss.
@@ -167,7 +167,7 @@ class JALCE(NamedLoss):
     Reference: Wang et al.: Joint asymmetric loss for learning with noisy labels. ICCV 2025.
 
     >>> import torch, symloss
-    >>> symloss.JALCE(alpha=1.0, beta=1.0, a=30.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    >>> symloss.losses.JALCE(alpha=1.0, beta=1.0, a=30.0)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(286.9619)
     """
 
@@ -186,7 +186,7 @@ class JALCE(NamedLoss):
 class JALFL(NamedLoss):
     """Joint asymmetric loss of the focal loss: alpha NFL + beta AMSE, AMSE = |a e_y - p|^2 / C.
 
-    It is :class:`symloss.JALCE` with the normalized focal loss in place of NCE.
+    It is :class:`symloss.losses.JALCE` with the normalized focal loss in place of NCE.
 
     Args:
         alpha: in [0, 1e6]; weight of the first loss.
@@ -198,7 +198,7 @@ class JALFL(NamedLoss):
     Reference: Wang et al.: Joint asymmetric loss for learning with noisy labels. ICCV 2025.
 
     >>> import torch, symloss
-    >>> symloss.JALFL(alpha=1.0, beta=1.0, a=30.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
+    >>> symloss.losses.JALFL(alpha=1.0, beta=1.0, a=30.0, gamma=0.5)(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0]))
     tensor(286.9282)
     """
 
