@@ -1,7 +1,8 @@
 """Mutation testing with a fixed list of mutants: does the suite still catch what it caught before?
 
-`draw` writes the list, `reach` finds out which tests execute which mutant, `run` tests each mutant, `compare` compares
-two result files. Nothing is changed in the working tree: mutants live in a temporary copy of it.
+`draw` writes the list, `where` finds its statements in the tree, `reach` finds out which tests execute which mutant,
+`run` tests each mutant, `compare` compares two result files. Nothing is changed in the working tree: mutants live in a
+temporary copy of it.
 
 A mutant is one statement with one change. It is recorded as source, before and after, so that it is found again when
 its file is moved or renamed. Where the statement itself is rewritten, `where` in the list takes the new statement:
@@ -31,30 +32,6 @@ LIST = ROOT / "tools" / "mutants.json"
 REACH = ROOT / "build" / "mutants" / "reach.jsonl"
 Mutant = dict[str, Any]
 
-# A pytest plugin, and what mutated statements call in `reach`. It must not import anything that tests look for.
-PROBE = """
-import json, os
-SEEN = set()
-def note(**row):
-    if "MUTANT_LOG" in os.environ:
-        with open(os.environ["MUTANT_LOG"], "a") as log:
-            log.write(json.dumps(row) + "\\n")
-def hit(mutant):
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-    if test and (mutant, test) not in SEEN:
-        SEEN.add((mutant, test))
-        note(mutant=mutant, test=test)
-def pytest_collection_finish(session):
-    if "MUTANT_TESTS" in os.environ:
-        with open(os.environ["MUTANT_TESTS"]) as file:
-            order = {test: rank for rank, test in enumerate(json.load(file))}
-        session.items[:] = sorted((i for i in session.items if i.nodeid in order), key=lambda i: order[i.nodeid])
-        session.testscollected = len(session.items)
-def pytest_runtest_logreport(report):
-    if report.when == "call" or report.failed:
-        note(test=report.nodeid, outcome=report.outcome, seconds=round(report.duration, 3))
-"""
-
 
 class Scratch:
     """A copy of the tree in which statements are replaced and tests run."""
@@ -67,7 +44,7 @@ class Scratch:
             if name and (ROOT / name).is_file():
                 (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.tree / name)
-        (self.tree / "mutant_probe.py").write_text(PROBE)
+        shutil.copy2(ROOT / "tools" / "mutant_probe.py", self.tree)
 
     def write(self, file: str, text: str) -> None:
         """Replace a file, and its byte code, which Python would trust within the same second."""
@@ -227,9 +204,10 @@ def verdict(mutant: Mutant, place: Place, scratch: Scratch, table: list[Mutant],
         code, noted = scratch.tests(stage, max(left, 1))
         failed = [row["test"] for row in noted if row.get("outcome") == "failed"]
         if code != 0:
-            passed = sum(row.get("outcome") == "passed" for row in noted)
-            result["status"] = "timeout" if code is None else "caught"
-            result["test"] = failed[0] if failed else f"after {passed} tests" if code is None else "import"
+            result["status"] = (
+                "timeout" if code is None else "caught" if code in (1, 2) else f"pytest ended with {code}"
+            )
+            result["test"] = failed[0] if failed else None if code is None else "collection"
             break
     scratch.write(place.file, source(ROOT, place.file))
     return result | {"seconds": round(time.monotonic() - start, 1), "file": place.file}
@@ -252,6 +230,15 @@ def run(options: argparse.Namespace) -> None:
             print(row["id"], row["status"], row.get("seconds", ""), row["test"] or "", flush=True)
 
 
+def where(options: argparse.Namespace) -> None:
+    """Say where each mutant stands now; fail if one is not found."""
+    found = list(located(listed()["mutants"]))
+    for mutant, place in found:
+        now = f"{place.file}:{place.lines[0]} {place.function}" if place else f"not found: {mutant['before']}"
+        print(mutant["id"], now)
+    sys.exit(any(place is None for _, place in found))
+
+
 def compare(options: argparse.Namespace) -> None:
     """Fail unless every mutant caught before is caught after."""
     before, after = ({row["id"]: row for row in rows(path)} for path in (options.before, options.after))
@@ -269,7 +256,7 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    for command in (draw, reach, run, compare):
+    for command in (draw, where, reach, run, compare):
         chosen = commands.add_parser(command.__name__, help=(command.__doc__ or "").strip().partition("\n")[0])
         chosen.set_defaults(command=command)
         if command is draw:
@@ -282,7 +269,7 @@ def main() -> None:
             chosen.add_argument("results", type=Path, help="JSON Lines file; rerun the same command to resume.")
             chosen.add_argument("--only", nargs="*", help="Ids of mutants.")
             chosen.add_argument("--timeout", type=float, default=300, help="Seconds for each mutant.")
-        else:
+        elif command is compare:
             chosen.add_argument("before", type=Path)
             chosen.add_argument("after", type=Path)
     options = parser.parse_args()
