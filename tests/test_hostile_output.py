@@ -138,7 +138,7 @@ def test_no_prediction_is_a_formula(command, monkeypatch, tmp_path, to_file):
 
     monkeypatch.setattr(prediction, "predict", predict)
     monkeypatch.setattr(cli_training, "holds_fit", lambda run: False)
-    monkeypatch.setattr(cli_training, "check_paths", lambda data: None)
+    monkeypatch.setattr(cli_training, "check_source", lambda source, labelled: None)
     out = tmp_path / "p.csv"
     code, printed, _ = command("predict", tmp_path, "data", *(["--out", out] if to_file else []))
     assert code == 0

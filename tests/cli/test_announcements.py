@@ -96,7 +96,7 @@ def test_runs_that_are_done_or_begun_take_less(tmp_path, monkeypatch, capsys):
 
 def test_decoding_is_part_of_the_estimate(photos, monkeypatch):
     monkeypatch.setattr(cost, "_epoch_seconds", lambda settings, data: 1.0)
-    data, settings = open_data(str(photos / "photos"), size="fit"), small(model="mlp", epochs=10)
+    data, settings = open_data(str(photos / "photos")), small(model="mlp", epochs=10)
     alone, *others = cost.quick_estimates([settings, settings], data)
     assert alone > others[0] == pytest.approx(10 * (1 + cost.WRITING))
     assert cost.quick_estimates([], data) == []

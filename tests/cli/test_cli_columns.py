@@ -91,16 +91,6 @@ def test_a_bad_choice_is_one_sentence(run_command, table, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_of_before_predicts_as_it_did(run_command, tmp_path):
-    """It has no file of columns, and nothing was added to its numbers."""
-    table, run = tmp_path / "x.csv", tmp_path / "run"
-    table.write_text("b,a,label\n" + "".join(f"{k / 7},{k % 4},{'xy'[k % 2]}\n" for k in range(40)))
-    run_command("train", "--data", str(table), "--loss", "mae", *SMALL[:4], "--out", str(run))
-    now = run_command("predict", str(run), str(table))
-    (run / "columns.json").unlink()
-    assert run_command("predict", str(run), str(table)).stdout == now.stdout != ""
-
-
 def test_a_damaged_file_of_columns(run_command, table, tmp_path):
     run = tmp_path / "run"
     run_command("train", "--data", str(table), "--loss", "mae", *SMALL[:4], "--out", str(run))

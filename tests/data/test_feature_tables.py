@@ -14,7 +14,9 @@ from data_helpers import random_bytes, save_image
 from refusals import refused
 
 from symloss.data import ImageFiles, open_data, tables
-from symloss.data.opening import Wanted, open_inputs
+from symloss.data.opening import open_inputs
+from symloss.data.source import DataSource
+from symloss.data.table_encoder import TableEncoder
 from symloss.data.tables import CsvTable
 
 FLOWERS = """width,label,height
@@ -250,7 +252,7 @@ def comparisons(path: Path, columns: int, monkeypatch: pytest.MonkeyPatch) -> in
         train, test = write_wide(path / "x.csv", columns), write_wide(path / "t.csv", columns)
         Name.compared = 0
         data = open_data(train, test=test)
-        open_inputs(test, Wanted((columns,), columns=data.columns))
+        open_inputs(DataSource(test), data.description(), data.encoder)
     assert data.test.inputs[1, -1] == columns
     return Name.compared
 
@@ -278,7 +280,8 @@ def test_a_parquet_file_is_opened_as_often_whatever_its_width(tmp_path, monkeypa
     np.testing.assert_allclose(data.scaling.std, expected.astype(np.float64).std(0), rtol=1e-12)
     # Where not all of it fits, some columns at a time, in any order.
     monkeypatch.setattr(tables, "_CELLS", 3 * 128)
-    inputs = open_inputs(str(tmp_path / "x.parquet"), Wanted((500,), columns=data.columns[::-1])).inputs
+    turned = TableEncoder().fit(dict(reversed(columns.items())))
+    inputs = open_inputs(DataSource(str(tmp_path / "x.parquet")), data.description(), turned).inputs
     np.testing.assert_array_equal(inputs.numpy(), expected[:, ::-1])
     assert read[2:] == [128, 128, 128, 116]
 

@@ -151,7 +151,7 @@ def test_images_of_different_sizes_stay_on_disk(tmp_path):
     assert data.streamed
     assert [path.name for path in data.train.inputs.paths] == ["0.png", "1.png", "0.png", "1.png", "9.png"]
     assert data.train.labels.tolist() == [0, 0, 1, 1, 1]
-    assert (data.size, data.input_shape, data.scaling.mean) == (224, (3, 224, 224), (0.485, 0.456, 0.406))
+    assert (data.size, data.input_shape, data.scaling.mean) == (5, (3, 5, 5), (0.485, 0.456, 0.406))
 
 
 def test_a_test_image_of_another_size_keeps_all_on_disk(tmp_path):

@@ -18,16 +18,12 @@ LARGE = [(300, 400)] * 3
 @pytest.mark.parametrize(
     ("size", "sides", "memory", "expected"),
     [
-        ("fit", SQUARE, True, None),
-        ("fit", SQUARE, False, 32),
-        ("fit", [(100, 900)] * 2, True, None),
-        ("fit", MIXED, True, 26),
-        ("fit", LARGE, True, 224),
-        ("fit", [(2000, 3000), (300, 400)], True, 224),
         (None, SQUARE, True, None),
-        (None, LARGE, True, None),
-        (None, SQUARE, False, 224),
-        (None, MIXED, True, 224),
+        (None, SQUARE, False, 32),
+        (None, [(100, 900)] * 2, True, None),
+        (None, MIXED, True, 26),
+        (None, LARGE, True, 224),
+        (None, [(2000, 3000), (300, 400)], True, 224),
         (32, SQUARE, True, None),
         (32, SQUARE, False, 32),
         (64, SQUARE, True, 64),
@@ -49,15 +45,12 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
-def test_a_data_set_says_whether_its_size_was_chosen(photos):
-    """Version 0.1 brought photos of several sizes to 224 pixels: runs of that size keep their names."""
-    found = {size: open_data(str(photos), size=size) for size in ("fit", 40, 224, None)}
-    assert {size: (data.size, data.size_is_chosen) for size, data in found.items()} == {
-        "fit": (26, True), 40: (40, True), 224: (224, False), None: (224, False),
-    }  # fmt: skip
-    assert found["fit"].input_shape == (3, 26, 26)
-    assert found["fit"].augmentation == ("crop:3", "flip")
-    assert found[224].fingerprint == found[None].fingerprint != found[40].fingerprint
+def test_photos_of_several_sizes_are_resized(photos):
+    found = {size: open_data(str(photos), size=size) for size in (None, 40, 26)}
+    assert {size: data.size for size, data in found.items()} == {None: 26, 40: 40, 26: 26}
+    assert found[None].input_shape == (3, 26, 26)
+    assert found[None].augmentation == ("crop:3", "flip")
+    assert found[26].fingerprint == found[None].fingerprint != found[40].fingerprint
 
 
 def test_a_size_is_for_image_files_alone(tmp_path, photos):
@@ -66,7 +59,7 @@ def test_a_size_is_for_image_files_alone(tmp_path, photos):
     rows = "".join(f"{path},{path.parent.name}\n" for path in sorted(photos.rglob("*.png")))
     (tmp_path / "list.csv").write_text("image,label\n" + rows)
     for data in (str(tmp_path / "a.npz"), str(tmp_path / "t.csv")):
-        open_data(data, size="fit")
+        open_data(data)
         with refused(ValueError, f"size must be left out for {data}", "got 64"):
             open_data(data, size=64)
     assert open_data(str(tmp_path / "list.csv"), size=64).size == 64
@@ -82,11 +75,11 @@ def epochs(data, **options):
 
 @pytest.mark.parametrize(("room", "times"), [(6 * 3 * 26 * 26, 1), (6 * 3 * 26 * 26 - 1, 3)])
 def test_photos_are_decoded_once_if_they_fit_into_memory(photos, monkeypatch, room, times):
-    expected = epochs(open_data(str(photos), size="fit"))
+    expected = epochs(open_data(str(photos)))
     decoded, decode = [], batches.picture
     monkeypatch.setattr(batches, "picture", lambda path: decoded.append(path) or decode(path))
     monkeypatch.setattr(batches, "RESIDENT_BYTES", room)
-    found = epochs(open_data(str(photos), size="fit"))
+    found = epochs(open_data(str(photos)))
     assert sorted(decoded) == sorted(times * [*photos.rglob("*.png")])
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
     assert torch.equal(found[0], found[2])

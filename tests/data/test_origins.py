@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
 from data_helpers import random_bytes, save_image
-from refusals import refused
 
 from symloss.data import open_data
-from symloss.data.opening import origins
 
 
 def opened(spec, skip_bad=False, **columns):
     data = open_data(str(spec), skip_bad=skip_bad, **columns)
-    return data, origins(str(spec), data, skip_bad=skip_bad, **columns)
+    return data, data.train.origin
 
 
 def images(folder, names, size=8):
@@ -62,10 +61,8 @@ def test_arrays_and_published_sets_have_neither(tmp_path):
         assert (found.rows, found.files) == (None, None)
 
 
-def test_data_that_changed_meanwhile_is_refused(tmp_path):
+def test_a_part_keeps_the_origin_of_the_whole(tmp_path):
     path = tmp_path / "table.csv"
-    path.write_text("a,label\n1,cat\n2,dog\n")
-    data = open_data(str(path))
-    path.write_text("a,label\n1,cat\n2,cat\n")
-    with refused(ValueError, path, "must stay as it is while it is read"):
-        origins(str(path), data)
+    path.write_text("a,label\n1,cat\n2,dog\n3,cat\n")
+    part = open_data(str(path)).train.take(torch.tensor([2]))
+    assert [part.origin.rows[place] for place in part.positions] == [2]

@@ -9,9 +9,23 @@ from data_helpers import cut, random_bytes, save_image
 from PIL import Image
 from refusals import refused
 
-from symloss.data.dataset import ImageFiles
-from symloss.data.opening import Wanted, open_inputs
-from symloss.data.source import BadFiles
+from symloss.data import opening
+from symloss.data.dataset import UNKNOWN, ImageFiles
+from symloss.data.source import DataDescription, DataSource
+from symloss.data.table_encoder import TableEncoder
+
+
+def like(shape, size=None, image=None):
+    """What a run keeps of data with inputs of this shape."""
+    return DataDescription("d", ("a", "b"), shape, size, columns=(), mean=(), std=(), image=image)
+
+
+def open_inputs(data, trained_on, encoder=None, root=None, on_bad=None, **options):
+    return opening.open_inputs(DataSource(data, **options), trained_on, encoder, root=root, on_bad=on_bad)
+
+
+def names(examples):
+    return list(examples.origin.names(len(examples)))
 
 
 @pytest.fixture
@@ -27,15 +41,15 @@ def pictures(tmp_path):
 
 def test_a_folder_of_images_without_classes(pictures):
     folder, pixels = pictures
-    found = open_inputs(str(folder), Wanted((3, 4, 5)))
-    assert sorted(found.names) == sorted(pixels)
-    for name, image in zip(found.names, found.inputs, strict=True):
+    found = open_inputs(str(folder), like((3, 4, 5)))
+    assert sorted(names(found)) == sorted(pixels)
+    for name, image in zip(names(found), found.inputs, strict=True):
         assert np.array_equal(image.numpy().transpose(1, 2, 0), pixels[name])
 
 
 def test_files_stay_files_where_the_run_streamed_them(pictures):
     folder, _ = pictures
-    found = open_inputs(str(folder), Wanted((3, 224, 224), size=224))
+    found = open_inputs(str(folder), like((3, 224, 224), size=224))
     assert isinstance(found.inputs, ImageFiles)
     assert len(found.inputs) == 3
 
@@ -43,20 +57,18 @@ def test_files_stay_files_where_the_run_streamed_them(pictures):
 def test_an_image_of_another_size_is_named(pictures):
     folder, _ = pictures
     with pytest.raises(ValueError, match=r"c\.png must be of the size that the run was trained on, \(3, 8, 8\); got"):
-        open_inputs(str(folder), Wanted((3, 8, 8)))
+        open_inputs(str(folder), like((3, 8, 8)))
 
 
 def test_a_file_that_is_no_image(pictures):
     folder, _ = pictures
     (folder / "zzz.png").write_text("no image")
     with pytest.raises(ValueError, match=r"zzz\.png must be an image"):
-        open_inputs(str(folder), Wanted((3, 4, 5)))
-    assert len(open_inputs(str(folder), Wanted((3, 4, 5)), bad=BadFiles(skip=True)).names) == 3
+        open_inputs(str(folder), like((3, 4, 5)))
+    assert len(open_inputs(str(folder), like((3, 4, 5)), skip_bad=True)) == 3
 
 
-WANTED = pytest.mark.parametrize(
-    "wanted", [Wanted((3, 4, 5)), Wanted((3, 224, 224), size=224)], ids=["held", "streamed"]
-)
+WANTED = pytest.mark.parametrize("wanted", [like((3, 4, 5)), like((3, 224, 224), size=224)], ids=["held", "streamed"])
 
 
 @WANTED
@@ -64,8 +76,8 @@ def test_names_and_images_stay_in_step_where_one_is_cut_off(pictures, wanted):
     folder, pixels = pictures
     told = []
     bad = cut(folder / "a" / "d.png")
-    found = open_inputs(str(folder), wanted, bad=BadFiles(True, lambda *bad: told.append(bad)))
-    assert list(found.names) == ["a/c.png", "b.png"]
+    found = open_inputs(str(folder), wanted, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert names(found) == ["a/c.png", "b.png"]
     assert [path for path, _ in told] == [bad]
     if wanted.size is None:
         assert np.array_equal(found.inputs[1].numpy().transpose(1, 2, 0), pixels["b.png"])
@@ -76,7 +88,7 @@ def test_names_and_images_stay_in_step_where_one_is_cut_off(pictures, wanted):
 def test_an_image_that_is_cut_off_is_named(pictures):
     bad = cut(pictures[0] / "a" / "d.png")
     with refused(ValueError, bad, "must be an image", "damaged", "--skip-bad"):
-        open_inputs(str(pictures[0]), Wanted((3, 4, 5)))
+        open_inputs(str(pictures[0]), like((3, 4, 5)))
 
 
 def write(path, rows):
@@ -87,22 +99,23 @@ def write(path, rows):
 
 def test_a_table_in_another_order_of_columns(tmp_path):
     path = write(tmp_path / "t.csv", [["b", "note", "a"], ["2", "x", "1"], ["4", "y", "3"]])
-    found = open_inputs(path, Wanted((2,), columns=("a", "b")))
+    found = open_inputs(path, like((2,)), TableEncoder().fit({"a": [0.5, 1.5], "b": [0.5, 2.5]}))
+    assert found.labels.tolist() == [UNKNOWN] * 2
     assert torch.equal(found.inputs, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    assert list(found.names) == ["2", "3"]  # as a spreadsheet counts them
+    assert names(found) == ["2", "3"]  # as a spreadsheet counts them
 
 
 def test_a_table_without_a_column_of_the_run(tmp_path):
     path = write(tmp_path / "t.csv", [["b"], ["2"]])
     with pytest.raises(ValueError, match="'a'"):
-        open_inputs(path, Wanted((2,), columns=("a", "b")))
+        open_inputs(path, like((2,)), TableEncoder().fit({"a": [0.5, 1.5], "b": [0.5, 2.5]}))
 
 
 def test_a_table_of_image_files(pictures):
     folder, pixels = pictures
     path = write(folder / "list.csv", [["image"], ["a/d.png"], ["b.png"]])
-    found = open_inputs(path, Wanted((3, 4, 5)))
-    assert list(found.names) == ["a/d.png", "b.png"]
+    found = open_inputs(path, like((3, 4, 5)))
+    assert names(found) == ["a/d.png", "b.png"]
     assert np.array_equal(found.inputs[1].numpy().transpose(1, 2, 0), pixels["b.png"])
 
 
@@ -110,40 +123,40 @@ def test_the_run_s_own_column_of_image_files(pictures):
     folder, _ = pictures
     rows = [["photo", "path"], ["a/d.png", "b.png"]]
     path = write(folder / "list.csv", rows)
-    wanted = Wanted((3, 4, 5), image="photo")
-    assert list(open_inputs(path, wanted).names) == ["a/d.png"]
-    assert list(open_inputs(path, wanted, image="path").names) == ["b.png"]
+    wanted = like((3, 4, 5), image="photo")
+    assert names(open_inputs(path, wanted)) == ["a/d.png"]
+    assert names(open_inputs(path, wanted, image="path")) == ["b.png"]
     other = write(folder / "other.csv", [row[1:] for row in rows])
-    assert list(open_inputs(other, wanted).names) == ["b.png"]
+    assert names(open_inputs(other, wanted)) == ["b.png"]
 
 
 def test_a_table_of_features_for_a_run_on_images(tmp_path):
     path = write(tmp_path / "t.csv", [["a", "b"], ["2", "3"]])
     with refused(ValueError, path, "trained on images", "photo or image or path or file", "--image", "columns a, b"):
-        open_inputs(path, Wanted((3, 4, 5), image="photo"))
+        open_inputs(path, like((3, 4, 5), image="photo"))
 
 
 def test_a_table_for_a_run_on_an_array(tmp_path):
     path = write(tmp_path / "t.csv", [["a", "b"], ["2", "3"]])
     with refused(ValueError, "an .npz of 2 features", "without column names", f"got a table, {path}"):
-        open_inputs(path, Wanted((2,)))
+        open_inputs(path, like((2,)))
 
 
 def test_arrays(tmp_path):
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     np.savez(tmp_path / "x.npz", x=x)
-    assert np.array_equal(open_inputs(str(tmp_path / "x.npz"), Wanted((6,))).inputs.numpy(), x)
+    assert np.array_equal(open_inputs(str(tmp_path / "x.npz"), like((6,))).inputs.numpy(), x)
     with pytest.raises(ValueError, match=r"of shape \(7,\); got \(6,\)"):
-        open_inputs(str(tmp_path / "x.npz"), Wanted((7,)))
+        open_inputs(str(tmp_path / "x.npz"), like((7,)))
 
 
 def test_images_for_a_run_on_features(pictures):
     with pytest.raises(ValueError, match="6 features, as in the run; got images"):
-        open_inputs(str(pictures[0]), Wanted((6,)))
+        open_inputs(str(pictures[0]), like((6,)))
 
 
 def test_the_test_part_of_a_known_set():
-    assert len(open_inputs("digits", Wanted((1, 8, 8))).names) == 360
+    assert len(open_inputs("digits", like((1, 8, 8)))) == 360
 
 
 @pytest.fixture
@@ -158,16 +171,16 @@ def webvision(tmp_path):
 
 
 def test_known_files_go_by_their_names(webvision):
-    wanted = Wanted((3, 224, 224), size=224)
-    assert open_inputs("webvision-mini", wanted, root=webvision).names == ["a.png", "b.png", "c.png"]
+    wanted = like((3, 224, 224), size=224)
+    assert names(open_inputs("webvision-mini", wanted, root=webvision)) == ["a.png", "b.png", "c.png"]
     cut(webvision / "webvision" / "val_images_256" / "b.png")
-    found = open_inputs("webvision-mini", wanted, root=webvision, bad=BadFiles(skip=True))
-    assert found.names == ["a.png", "c.png"]
-    assert [path.name for path in found.inputs.paths] == found.names
+    found = open_inputs("webvision-mini", wanted, root=webvision, skip_bad=True)
+    assert names(found) == ["a.png", "c.png"]
+    assert [path.name for path in found.inputs.paths] == names(found)
 
 
 def test_known_files_for_a_run_on_small_images(webvision):
     with refused(ValueError, "images of 8 x 9 pixels, as in the run", "got webvision-mini", "several sizes"):
-        open_inputs("webvision-mini", Wanted((1, 8, 9)), root=webvision)
+        open_inputs("webvision-mini", like((1, 8, 9)), root=webvision)
     with refused(ValueError, "6 features, as in the run", "got images"):
-        open_inputs("webvision-mini", Wanted((6,)), root=webvision)
+        open_inputs("webvision-mini", like((6,)), root=webvision)

@@ -25,7 +25,6 @@ from symloss import RobustClassifier, writing
 from symloss.cli import fit_command
 from symloss.cli.audit_apply import write_corrected
 from symloss.data import open_data
-from symloss.data.opening import origins
 from symloss.fit.fit_data import fit_data
 from symloss.fit.fit_folder import open_predictor
 from symloss.fit.learners import KINDS
@@ -91,7 +90,7 @@ def classes_of(folder):
     told = [tuple(load_audit(folder).classes), data.classes]
     page = (folder / "audit.html").read_text()
     told.append(next(classes for classes in (OLD, NEW) if f">{classes[0]}<" in page))
-    told.append(OLD if "ant.csv" in load_source(folder).data else NEW)
+    told.append(OLD if "ant.csv" in load_source(folder).source.data else NEW)
     assert set(told) == {told[0]}
     return told[0]
 
@@ -160,7 +159,7 @@ def test_a_first_fit_that_is_killed_leaves_no_model_or_a_whole_one(fits, tmp_pat
 
 def test_a_kill_of_apply_leaves_no_copy_or_a_whole_one(fits, saved, tmp_path):
     fit, source = fits[0], load_source(saved)
-    places = origins(str(fit.table), fit.data)
+    places = fit.data.train.origin
 
     def apply(path):
         write_corrected(source, places, {0: "cat", 1: "ant"}, path / "ant-corrected.csv")

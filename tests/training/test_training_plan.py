@@ -74,8 +74,6 @@ def test_photos_of_several_sizes_have_a_size_with_a_source(tmp_path):
     given = explain(photos, "mae", size=40)
     assert (given.settings.size, given.sources["size"]) == (40, "as given")
     assert given.settings.key != found.settings.key
-    as_before = explain(photos, "mae", size=224).settings
-    assert as_before.size is None, "so that runs of version 0.1 keep their names"
     assert resolve(images(tmp_path / "even"), "mae").size is None
     known = explain("cifar10", "mae", size=16)
     assert (known.settings.size, known.sources["size"]) == (16, "as given")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from symloss.writing import without_formula
 
 if TYPE_CHECKING:
-    from symloss.data.opening import Origins
+    from symloss.data.dataset import Origin
     from symloss.fit.audit.scores import Audit
     from symloss.fit.saved_audit import LabelSource
 
@@ -42,18 +42,18 @@ def effect(audit: Audit, labels: dict[int, str]) -> str:
 
 def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     """The file that will be written into a folder: the corrected table, or the moves of image files."""
-    from symloss.data.source import KNOWN, TABLES
+    from symloss.data.source import TABLES
     from symloss.training.settings import displayed_noise
 
-    data = Path(source.data)
-    own = source.data not in KNOWN
+    name, data = source.source.data, Path(source.source.data)
+    own = not source.source.is_published
     is_table = own and data.suffix.lower() in TABLES and data.is_file()
     if not is_table and not (own and data.is_dir()):
-        raise ValueError(f"--apply must be for a table or a folder of images of your own; got {source.data}")
+        raise ValueError(f"--apply must be for a table or a folder of images of your own; got {name}")
     if source.noise != "clean":
         raise ValueError(
             "--apply must be for labels as they are in the data; got a run that added noise to them, "
-            f"{displayed_noise(source.data, source.noise)}"
+            f"{displayed_noise(name, source.noise)}"
         )
     path = out / (data.with_stem(f"{data.stem}-corrected").name if is_table else MOVES)
     if path.exists() and not overwrite:
@@ -61,12 +61,12 @@ def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     return path
 
 
-def write_corrected(source: LabelSource, origins: Origins, labels: dict[int, str], path: Path) -> None:
+def write_corrected(source: LabelSource, origin: Origin, labels: dict[int, str], path: Path) -> None:
     """Write the corrected table, or the moves of files, to a path.
 
     Args:
         source: of the labels.
-        origins: where all examples of the data set came from.
+        origin: where all examples of the data set came from.
         labels: the new label of each example to change, by its position in the data set.
         path: see :func:`target`.
     """
@@ -75,15 +75,15 @@ def write_corrected(source: LabelSource, origins: Origins, labels: dict[int, str
 
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    data = Path(source.data)
-    if origins.rows is not None:
-        rows = {origins.rows[position]: label for position, label in labels.items()}
-        write_whole(path, corrected_table(data, source.label, rows))
+    data = Path(source.source.data)
+    if origin.rows is not None:
+        rows = {origin.rows[position]: label for position, label in labels.items()}
+        write_whole(path, corrected_table(data, source.source.label, rows))
         return
-    assert origins.files is not None
+    assert origin.files is not None
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["file", "new_file"])
-    for move in image_moves(data, origins.files, labels):
+    for move in image_moves(data, origin.files, labels):
         writer.writerow([without_formula(name) for name in move])
     write_whole(path, text.getvalue().encode(errors="backslashreplace"))

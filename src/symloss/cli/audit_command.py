@@ -13,7 +13,7 @@ from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 from symloss.training.fit_files import finished_fit, holds_fit
 
 if TYPE_CHECKING:
-    from symloss.data.opening import Origins
+    from symloss.data.dataset import Origin
     from symloss.fit import Audit, RunAudit
     from symloss.fit.audit.export import AuditDocument
     from symloss.fit.saved_audit import LabelSource
@@ -73,7 +73,7 @@ def audit(
     labels = corrections(found.audit, decisions, above=above or 0.0) if apply else {}
     files = [] if fit else write_document(found.document, out or run)
     if corrected is not None:
-        write_corrected(found.source, found.origins, labels, corrected)
+        write_corrected(found.source, found.origin, labels, corrected)
         files.append(corrected)
     if as_json:
         print_json(_as_json(found, top, files))
@@ -93,7 +93,7 @@ class Found(NamedTuple):
     audit: Audit
     document: AuditDocument
     source: LabelSource
-    origins: Origins
+    origin: Origin
     method: str
     """How the wrong labels were counted."""
     learned: bool = True
@@ -101,41 +101,36 @@ class Found(NamedTuple):
 
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
-    from symloss.data.opening import origins
     from symloss.fit import audit_run
     from symloss.fit.saved_audit import LabelSource
 
-    skip_bad = options["skip_bad"]
-    found = audit_run(run, model=model, root=options["data_dir"], skip_bad=skip_bad)
-    settings = found.settings
-    source = LabelSource(settings.data, settings.noise, settings.label, settings.image, skip_bad=skip_bad)
-    came_from = origins(source.data, found.task.data, label=source.label, image=source.image, skip_bad=skip_bad)
-    return Found(found.audit, _document(run, found, came_from), source, came_from, found.count.method)
+    found = audit_run(run, model=model, root=options["data_dir"], skip_bad=options["skip_bad"])
+    source = LabelSource(found.settings.source, found.settings.noise)
+    return Found(found.audit, _document(run, found), source, found.task.data.train.origin, found.count.method)
 
 
 def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
     """The labels as they were when the fit learned from them; others are refused."""
     from symloss.cli.audit_files import compose
-    from symloss.data.opening import origins
+    from symloss.data.opening import open_data
+    from symloss.data.source import warn
     from symloss.fit.saved_audit import OF_AUDITS, load_audit, load_source
-    from symloss.training.task import open_for_training
 
     _, result = finished_fit(folder, OF_AUDITS)
     source, audit = load_source(folder), load_audit(folder)
-    columns = {name: getattr(source, name) for name in ("label", "image", "drop", "categorical", "keep", "skip_bad")}
-    data = open_for_training(source.data, options["data_dir"], size=source.size or "fit", **columns)
+    data = open_data(source.source, root=options["data_dir"], on_bad=warn)
     labels = data.train.labels.numpy()
     as_then = source.fingerprint in (None, data.train.fingerprint()) and data.classes == audit.classes
     if not as_then or len(labels) != len(audit):
-        raise ValueError(f"{source.data} must be the data that {folder} learned from; got other data, or other labels")
+        name = source.source.data
+        raise ValueError(f"{name} must be the data that {folder} learned from; got other data, or other labels")
     audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
-    came_from = origins(source.data, data, label=source.label, image=source.image, skip_bad=source.skip_bad)
-    notice = result["warning"] or ""
-    document = compose(audit, (), came_from, notice=notice)
-    return Found(audit, document, source, came_from, "the fit", result["learned"])
+    origin = data.train.origin
+    document = compose(audit, (), origin, notice=result["warning"] or "")
+    return Found(audit, document, source, origin, "the fit", result["learned"])
 
 
-def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
+def _document(run: Path, found: RunAudit) -> AuditDocument:
     from symloss.cli.audit_files import compose
     from symloss.fit.audit.export import measured
 
@@ -152,10 +147,11 @@ def _document(run: Path, found: RunAudit, came_from: Any) -> AuditDocument:
     facts += [("Measured", truth)] if truth is not None else []
     if task.validation is not None:
         facts.append(("Not audited", f"{len(task.validation):,} labels that were held out for validation"))
-    is_table = came_from.rows is not None and len(task.data.input_shape) == 1
+    origin = task.data.train.origin
+    is_table = origin.rows is not None and len(task.data.input_shape) == 1
     table = Path(settings.data) if is_table else None
     return compose(
-        found.audit, facts, came_from, inputs=task.train.inputs, table=table, label=settings.label, reader=READER
+        found.audit, facts, origin, inputs=task.train.inputs, table=table, label=settings.label, reader=READER
     )
 
 

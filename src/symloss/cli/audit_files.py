@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symloss.checks import shown_score
-from symloss.data.dataset import Inputs
-from symloss.data.opening import Origins
+from symloss.data.dataset import Inputs, Origin
 from symloss.data.tables import spreadsheet_row
 from symloss.fit.audit.export import AuditDocument, Suspect, shortened, suspicious
 
@@ -24,7 +23,7 @@ COLUMNS = 12
 def compose(
     audit: Audit,
     facts: Sequence[tuple[str, str]],
-    origins: Origins,
+    origin: Origin,
     *,
     inputs: Inputs | None = None,
     table: Path | None = None,
@@ -38,7 +37,7 @@ def compose(
     Args:
         audit: of the labels.
         facts: what was audited and how, as pairs of a name and a text.
-        origins: where all examples of the data set came from.
+        origin: where all examples of the data set came from.
         inputs: of all examples, for their pictures.
         table: the file whose rows the examples are, to show their cells.
         label: the column of the labels in it.
@@ -47,7 +46,7 @@ def compose(
         notice: a warning for the top of the page.
     """
     places = audit.positions.tolist()
-    rows, files = ([part[k] for k in places] if part is not None else None for part in (origins.rows, origins.files))
+    rows, files = ([part[k] for k in places] if part is not None else None for part in (origin.rows, origin.files))
     shown = suspicious(audit)
     columns, cells = _cells(table, label, [rows[place] for place in shown]) if table and rows else ((), {})
     suspects: list[Suspect] = []

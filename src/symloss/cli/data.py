@@ -48,12 +48,9 @@ def show(
 ) -> None:
     """Show the shape of inputs, what becomes of each column of a table, and how many examples each class has."""
     from symloss.data import open_data
-    from symloss.data.cells import split_names
-    from symloss.data.source import warn
+    from symloss.data.source import DataSource, warn
 
-    for name in ("drop", "categorical", "keep"):
-        options[name] = split_names(options[name])
-    opened = open_data(spec, root=options.pop("data_dir"), on_bad=warn, **options)
+    opened = open_data(DataSource.of(options | {"data": spec}), root=options["data_dir"], on_bad=warn)
     kind = "files, decoded when needed" if opened.streamed else "in memory"
     say(f"{visible(opened.name)}: inputs {' x '.join(map(str, opened.input_shape))}, {kind}")
     if opened.encoder is not None:

@@ -18,7 +18,8 @@ import typer
 from symloss.cli.options import WHAT, shared
 from symloss.cli.output import AsJson, print_json, print_rows, say, visible
 from symloss.cli.training import open_from
-from symloss.data.tables import check_paths
+from symloss.data.source import DataSource
+from symloss.data.tables import check_source
 from symloss.fit.audit.export import FILES, measured
 from symloss.training.fit_files import WORK, finished_fit, is_saved_fit, refuse_other_folder, replaced_fit
 
@@ -99,7 +100,7 @@ def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -
     """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
     from symloss.noise.spec import parse
 
-    check_paths(data, options["test"], options["label"])
+    check_source(DataSource.of(options | {"data": data}))
     parse(noise)
     refuse_other_folder(folder)
     nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
@@ -212,24 +213,20 @@ def _rows(opened: DataSet, settings: dict[str, Any], root: Path | None) -> FitDa
 
 
 def _source(settings: dict[str, Any], opened: DataSet) -> LabelSource:
-    from symloss.data.source import KNOWN
     from symloss.fit.saved_audit import LabelSource
 
-    names = ("data", "noise", "label", "image", "drop", "categorical", "keep", "skip_bad", "size")
-    mark = None if settings["data"] in KNOWN else opened.train.fingerprint()
-    return LabelSource(fingerprint=mark, **{name: settings[name] for name in names})
+    source = DataSource.of(settings)
+    return LabelSource(source, settings["noise"], None if source.is_published else opened.train.fingerprint())
 
 
 def _document(
     folder: Path, model: RobustClassifier, audit: Audit, opened: DataSet, source: LabelSource
 ) -> AuditDocument:
     from symloss.cli.audit_files import compose
-    from symloss.data.opening import origins
     from symloss.fit.audit.models import warning_of_fit
     from symloss.training.settings import displayed_noise
 
-    label, data = source.label, source.data
-    came_from = origins(data, opened, label=label, image=source.image, skip_bad=source.skip_bad)
+    data, origin = source.source.data, opened.train.origin
     facts = [
         ("Data", f"{data}, labels {displayed_noise(data, source.noise)}"),
         ("Model", _model_in_words(model)),
@@ -237,17 +234,17 @@ def _document(
     ]
     truth = measured(audit) if model.learned_ else None
     facts += [("Measured", truth)] if truth is not None else []
-    is_table = came_from.rows is not None and len(opened.input_shape) == 1
+    is_table = origin.rows is not None and len(opened.input_shape) == 1
     table = Path(data) if is_table else None
     own = not opened.labels_are_true
     reader = f"symloss audit {shlex.quote(str(folder))} --apply --decisions FILE" if own else ""
     return compose(
         audit,
         facts,
-        came_from,
+        origin,
         inputs=opened.train.inputs,
         table=table,
-        label=label,
+        label=source.source.label,
         reader=reader,
         title=None if model.learned_ else "Nothing was learnt from these features",
         notice=warning_of_fit(model),

@@ -15,7 +15,8 @@ from symloss.cli.announce import Announcement, opening
 from symloss.cli.columns import say_columns
 from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
 from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
-from symloss.data.tables import check_paths
+from symloss.data.source import DataSource, warn
+from symloss.data.tables import check_source
 from symloss.training.fit_files import holds_fit
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def predict(
 def _predictions(run: Path, data: str, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
     where: dict[str, Any] = {"image": options["image"], "root": options["data_dir"], "skip": options["skip_bad"]}
     fit = holds_fit(run)
-    check_paths(data)
+    check_source(DataSource(data), labelled=False)
     if not fit:
         from symloss.training.prediction import predict as predict_with
 
@@ -175,7 +176,7 @@ def _predictions(run: Path, data: str, best: bool | None, model: str | None, opt
 
 def open_from(options: dict[str, Any]) -> DataSet:
     """Open the data that the options of a command name. Errors in the data are raised before anything is written."""
-    check_paths(options["data"], options["test"], options["label"])
+    check_source(DataSource.of(options))
     with opening(options["data"]):
         data = _opened(options)
     if data.encoder is not None and _speaks(options):
@@ -184,10 +185,9 @@ def open_from(options: dict[str, Any]) -> DataSet:
 
 
 def _opened(options: dict[str, Any]) -> DataSet:
-    from symloss.training.task import COLUMNS, open_for_training  # with torch, which takes seconds
+    from symloss.data.opening import open_data  # with torch, which takes seconds
 
-    columns = {name: options[name] for name in (*COLUMNS, "skip_bad") if name != "size"}
-    return open_for_training(options["data"], options["data_dir"], size=options["size"] or "fit", **columns)
+    return open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn)
 
 
 def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from symloss.data.dataset import DataSet, Examples, ImageFiles, Scaling
     from symloss.data.download import get
     from symloss.data.opening import open_data
-    from symloss.data.source import KNOWN
+    from symloss.data.source import KNOWN, DataSource
     from symloss.data.webvision import open_webvision
     from symloss.environment import data_root
 
 __all__ = [
     "KNOWN",
     "DataSet",
+    "DataSource",
     "Examples",
     "ImageFiles",
     "Scaling",
@@ -33,6 +34,7 @@ __all__ = [
 # Names are resolved when they are used: fetching data must not import torch.
 _HOME = {
     "DataSet": "data.dataset",
+    "DataSource": "data.source",
     "Examples": "data.dataset",
     "ImageFiles": "data.dataset",
     "KNOWN": "data.source",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -119,17 +118,6 @@ def mistaken_number(texts: Text) -> int | None:
     wrong = [place for place in filled if number(texts[place]) is None]
     mostly = len(filled) - len(wrong) >= _MOSTLY * len(filled)
     return wrong[0] if wrong and mostly else None
-
-
-def split_names(text: str | None) -> tuple[str, ...]:
-    """The names of columns, separated by commas. A name that holds a comma is quoted, as in a CSV file.
-
-    >>> split_names('id, "size, cm"'), split_names(None)
-    (('id', 'size, cm'), ())
-    """
-    if text is None:
-        return ()
-    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
 def require_columns(names: Iterable[str], known: Collection[str], argument: str, where: object) -> None:

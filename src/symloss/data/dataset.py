@@ -14,10 +14,10 @@ from torch import Tensor
 
 from symloss.checks import brief
 from symloss.data.cells import number
+from symloss.data.source import DataDescription
+from symloss.data.tables import spreadsheet_row
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from symloss.data.table_encoder import TableEncoder
 
 
@@ -39,6 +39,37 @@ class ImageFiles:
 
 Inputs = Tensor | ImageFiles
 """uint8 images (N, channels, height, width), float32 features (N, d), or files."""
+UNKNOWN = -1
+"""The label of an input to predict on."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the inputs of the user's own data came from, in their order.
+
+    Args:
+        rows: the row of each in its table, from 0 for the first below the column names; None where there is no table.
+        files: the image file of each, as the table names it or relative to the folder; None where there are none.
+    """
+
+    rows: Sequence[int] | None = None
+    files: Sequence[str] | None = None
+
+    def take(self, places: Iterable[int]) -> Origin:
+        """The origin of the inputs at these places."""
+        places = list(places)
+        rows = None if self.rows is None else [self.rows[place] for place in places]
+        return Origin(rows, None if self.files is None else [self.files[place] for place in places])
+
+    def names(self, count: int) -> Sequence[str]:
+        """What ``count`` inputs are found by: their file, their row as a spreadsheet counts it, or a number from 0."""
+        if self.files is not None:
+            return self.files
+        return [str(number) for number in (range(count) if self.rows is None else map(spreadsheet_row, self.rows))]
+
+
+NOWHERE = Origin()
+"""The origin of arrays and of published data sets in memory."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +78,9 @@ class Examples:
 
     Args:
         inputs: uint8 images (N, channels, height, width), float32 features (N, d), or files.
-        labels: (M,) class numbers, from 0, in int64.
+        labels: (M,) class numbers, from 0, in int64; ``UNKNOWN`` for inputs without labels.
         positions: (M,), which of the inputs each example is. None if the examples are all inputs in their order.
+        origin: where the inputs came from.
 
     >>> examples = Examples(torch.eye(3), torch.tensor([0, 1, 1]))
     >>> len(examples), examples.take(torch.tensor([2])).labels
@@ -58,6 +90,7 @@ class Examples:
     inputs: Inputs
     labels: Tensor
     positions: Tensor | None = None
+    origin: Origin = NOWHERE
 
     def __post_init__(self) -> None:
         count = len(self.inputs) if self.positions is None else len(self.positions)
@@ -69,7 +102,8 @@ class Examples:
 
     def take(self, index: Tensor) -> Examples:
         """The examples at these positions."""
-        return Examples(self.inputs, self.labels[index], index if self.positions is None else self.positions[index])
+        positions = index if self.positions is None else self.positions[index]
+        return replace(self, labels=self.labels[index], positions=positions)
 
     def to(self, device: torch.device | str) -> Examples:
         """The same examples with inputs on a device. Files and labels stay as they are."""
@@ -117,11 +151,11 @@ class DataSet:
         scaling: how to scale inputs.
         augmentation: random changes of training images, by the published protocol if there is one: "crop:4", "flip",
             "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2".
-        size: images that stay on disk are brought to this many pixels on each side.
-        size_is_chosen: whether that is another size than version 0.1 would have brought them to.
+        size: images that stay on disk are resized to this many pixels on each side.
         columns: the names of the features of a table.
         labels_are_true: whether the publisher or the user vouches for the training labels.
         encoder: how the columns of a table became features; None for other data.
+        image: the column of the image files, in a table of them.
 
     >>> from symloss.data import open_data
     >>> digits = open_data("digits")
@@ -139,7 +173,7 @@ class DataSet:
     columns: tuple[str, ...] = ()
     labels_are_true: bool = True
     encoder: TableEncoder | None = None
-    size_is_chosen: bool = False
+    image: str | None = None
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -152,6 +186,11 @@ class DataSet:
     def streamed(self) -> bool:
         """Whether images stay on disk and are decoded when they are needed."""
         return isinstance(self.train.inputs, ImageFiles)
+
+    def description(self, augmentation: tuple[str, ...] = ()) -> DataDescription:
+        """What a run or a fit keeps of the data; ``augmentation`` is what was done to its images."""
+        same = {name: getattr(self, name) for name in ("name", "classes", "input_shape", "size", "columns", "image")}
+        return DataDescription(**same, mean=self.scaling.mean, std=self.scaling.std, augmentation=augmentation)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

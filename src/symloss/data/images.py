@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,11 +23,12 @@ from symloss.data.dataset import (
     Examples,
     ImageFiles,
     Inputs,
+    Origin,
     class_names,
     class_numbers,
     scaling_of_images,
 )
-from symloss.data.source import HINT, BadFiles
+from symloss.data.source import HINT, BadFiles, refusal
 from symloss.data.tables import TableFile
 
 RESIDENT_BYTES = 2 * 2**30
@@ -51,21 +52,17 @@ class Look:
 
 @dataclass(frozen=True)
 class Listed:
-    """Paths and labels of image files that have not been opened yet."""
+    """Image files that have not been opened yet: their paths, labels and origins, and what lists them."""
 
     paths: Sequence[Path]
     labels: Sequence[str]
+    origin: Origin
     where: Path
 
-
-@dataclass(frozen=True)
-class _Seen:
-    """The listed files that are images."""
-
-    paths: list[Path]
-    labels: list[str]
-    looks: list[Look]
-    where: Path
+    def take(self, places: Collection[int]) -> Listed:
+        """The files at these places."""
+        paths, labels = ([part[k] for k in places] for part in (self.paths, self.labels))
+        return Listed(paths, labels, self.origin.take(places), self.where)  # type: ignore[arg-type]
 
 
 class NotAnImage(ValueError):  # noqa: N818 (says what is wrong)
@@ -144,23 +141,30 @@ def _upright(image: Image.Image, grey: bool) -> Image.Image:
     return image.convert("L" if grey else "RGB")
 
 
-def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, size: Size = None) -> DataSet:
+def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, size: int | None = None) -> DataSet:
     """A data set of images: in memory if all have one size and fit, or else files that are decoded when needed."""
-    parts = [_see(part, bad) for part in (train, test) if part is not None]
-    looks = {found for part in parts for found in part.looks}
-    grey = all(found.grey for found in looks)
-    sides = [(found.height, found.width) for part in parts for found in part.looks]
-    in_memory = len(sides) * (1 if grey else 3) * max(h * w for h, w in sides) <= RESIDENT_BYTES
+    parts: list[Listed] = []
+    looks: list[Look] = []
+    for listed in (train, test):
+        if listed is not None:
+            seen = readable(listed.paths, listed.where, bad)
+            parts.append(listed.take(seen))
+            looks += seen.values()
+    channels = 1 if all(found.grey for found in looks) else 3
+    sides = [(found.height, found.width) for found in looks]
+    in_memory = len(sides) * channels * max(h * w for h, w in sides) <= RESIDENT_BYTES
     side = chosen_size(size, sides, in_memory)
-    resident = side is None
-    loaded = [_load(part, grey, bad) if resident else (ImageFiles(tuple(part.paths)), part.labels) for part in parts]
-    classes = class_names(loaded[0][1], train.where)
+    shape = (channels, *sides[0]) if side is None else (3, side, side)
+    classes = class_names(parts[0].labels, train.where)
     examples = [
-        Examples(inputs, class_numbers(labels, classes, part.where))
-        for part, (inputs, labels) in zip(parts, loaded, strict=True)
+        Examples(
+            ImageFiles(tuple(part.paths)) if side is not None else stack_images(part.paths, shape),
+            class_numbers(part.labels, classes, part.where),
+            origin=part.origin,
+        )
+        for part in parts
     ]
     inputs = examples[0].inputs
-    shape = tuple(inputs.shape[1:]) if isinstance(inputs, Tensor) else (3, side or 0, side or 0)
     return DataSet(
         name=name,
         train=examples[0],
@@ -169,8 +173,22 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, si
         scaling=scaling_of_images(inputs) if isinstance(inputs, Tensor) else IMAGENET,
         augmentation=usual(shape),
         size=side,
-        size_is_chosen=side != chosen_size(None, sides, in_memory),
     )
+
+
+def stack_images(paths: Sequence[Path], shape: tuple[int, ...]) -> Tensor:
+    """The pixels of image files in one tensor (N, *shape), filled image by image. All must have the shape."""
+    images = torch.empty(len(paths), *shape, dtype=torch.uint8)
+    rows = images.numpy()
+    for row, path in enumerate(paths):
+        try:
+            pixels = decode(path, grey=shape[0] == 1)
+        except NotAnImage as reason:
+            raise refusal(path, str(reason)) from None
+        if pixels.shape != shape:
+            raise ValueError(f"{path} must be of the size that the run was trained on, {shape}; got {pixels.shape}")
+        rows[row] = pixels
+    return images
 
 
 def readable(paths: Sequence[Path], where: Path, bad: BadFiles) -> dict[int, Look]:
@@ -185,51 +203,23 @@ def readable(paths: Sequence[Path], where: Path, bad: BadFiles) -> dict[int, Loo
             bad.report(path, str(reason))
             continue
         looks[place] = found
-    _some(looks, where)
-    return looks
-
-
-def _see(listed: Listed, bad: BadFiles) -> _Seen:
-    looks = readable(listed.paths, listed.where, bad)
-    paths, labels = [listed.paths[place] for place in looks], [listed.labels[place] for place in looks]
-    return _Seen(paths, labels, list(looks.values()), listed.where)
-
-
-def _load(seen: _Seen, grey: bool, bad: BadFiles) -> tuple[Inputs, list[str]]:
-    """All pixels in one tensor, filled image by image, and the labels of those that could be decoded."""
-    first = seen.looks[0]
-    images = torch.empty(len(seen.paths), 1 if grey else 3, first.height, first.width, dtype=torch.uint8)
-    rows = images.numpy()
-    labels: list[str] = []
-    for path, label in zip(seen.paths, seen.labels, strict=True):
-        try:
-            rows[len(labels)] = decode(path, grey=grey)
-        except NotAnImage as reason:
-            bad.report(path, str(reason))
-            continue
-        labels.append(label)
-    _some(labels, seen.where)
-    return images[: len(labels)], labels
-
-
-def _some(found: Collection[object], where: Path) -> None:
-    if not found:
+    if not looks:
         raise ValueError(f"{where} must name at least one image that can be read; got none")
+    return looks
 
 
 # What file managers leave behind.
 _LITTER = {"thumbs.db", "desktop.ini"}
 
 
-def open_folder(folder: Path, test: Path | None, bad: BadFiles, size: Size = None) -> DataSet:
+def open_folder(folder: Path, test: Path | None, bad: BadFiles, size: int | None = None) -> DataSet:
     """A data set in a folder.
 
     The folder holds a subfolder for each class; or ``train/`` and ``test/`` (or ``val/``), which hold these.
     """
     train, own_test = _parts(folder)
-    test = test or own_test
-    clean = list_folder(test, bad) if test else None
-    return open_images(folder.resolve().name, list_folder(train, bad), clean, bad, size)
+    clean = _list_folder(test, test, bad) if test else _list_folder(own_test, folder, bad) if own_test else None
+    return open_images(folder.resolve().name, _list_folder(train, folder, bad), clean, bad, size)
 
 
 def training_part(folder: Path) -> Path:
@@ -245,7 +235,7 @@ def _parts(folder: Path) -> tuple[Path, Path | None]:
     return train, next((part for part in (folder / "test", folder / "val") if part.is_dir()), None)
 
 
-def list_folder(folder: Path, bad: BadFiles) -> Listed:
+def _list_folder(folder: Path, below: Path, bad: BadFiles) -> Listed:
     """All files below each class's folder, sorted by name. A class without files counts as a bad file."""
     if not folder.is_dir():
         raise ValueError(f"test data for a folder of images must be a folder of images too; got {folder}")
@@ -264,7 +254,7 @@ def list_folder(folder: Path, bad: BadFiles) -> Listed:
             bad.report(place, "a folder without images")
         paths += files
         labels += [place.name] * len(files)
-    return Listed(paths, labels, folder)
+    return Listed(paths, labels, Origin(files=[str(path.relative_to(below)) for path in paths]), folder)
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -281,35 +271,30 @@ def _litter(path: Path, below: Path) -> bool:
     return hidden or path.name.lower() in _LITTER
 
 
-Size = int | Literal["fit"] | None
-"""Pixels of a side; "fit" for what fits the images; None for the rule of version 0.1, which runs from then go by."""
-
 LARGEST = 224
-"""Photos are brought to at most this many pixels on each side, unless another size is given."""
+"""Photos are resized to at most this many pixels on each side, unless another size is given."""
 
 
-def chosen_size(size: Size, sides: Sequence[tuple[int, int]], fits_into_memory: bool) -> int | None:
-    """The size that images are brought to; None where they stay as they are.
+def chosen_size(size: int | None, sides: Sequence[tuple[int, int]], fits_into_memory: bool) -> int | None:
+    """The size that images are resized to; None where they stay as they are.
 
     - Images of one size stay as they are if they fit into memory and their shorter side is at most ``LARGEST``.
-    - Others are brought to the shorter side of the median image, or to ``LARGEST`` if that is less.
+    - Others are resized to the shorter side of the median image, or to ``LARGEST`` if that is less.
     - A size that is given holds for all, unless the images are squares of that size already.
 
     Args:
-        size: what is wanted.
+        size: what is wanted; None for what fits the images.
         sides: height and width of each image.
         fits_into_memory: whether the images, as they are, fit into memory.
 
-    >>> chosen_size("fit", [(24, 24), (30, 26), (400, 300)], True), chosen_size("fit", [(32, 32)] * 3, True)
+    >>> chosen_size(None, [(24, 24), (30, 26), (400, 300)], True), chosen_size(None, [(32, 32)] * 3, True)
     (26, None)
     """
     as_they_are = fits_into_memory and len(set(sides)) == 1
-    if size is None:
-        return None if as_they_are else LARGEST
-    if size == "fit":
-        shorter = statistics.median_low(min(each) for each in sides)
-        return None if as_they_are and shorter <= LARGEST else min(LARGEST, shorter)
-    return None if as_they_are and sides[0] == (size, size) else size
+    if size is not None:
+        return None if as_they_are and sides[0] == (size, size) else size
+    shorter = statistics.median_low(min(each) for each in sides)
+    return None if as_they_are and shorter <= LARGEST else min(LARGEST, shorter)
 
 
 IMAGE_COLUMNS = ("image", "path", "file")
@@ -323,24 +308,13 @@ def image_column(table: TableFile, image: str | None) -> str | None:
     return next((column for column in IMAGE_COLUMNS if column in table.places), None)
 
 
-def open_manifest(
-    train: TableFile, test: TableFile | None, label: str, image: str, bad: BadFiles, size: Size = None
-) -> DataSet:
-    """A data set of images. Column ``image`` holds their paths, and column ``label`` their labels."""
-    return open_images(
-        train.path.stem,
-        _listed(train, label, image, bad),
-        _listed(test, label, image, bad) if test is not None else None,
-        bad,
-        size,
-    )
-
-
-def _listed(table: TableFile, label: str, image: str, bad: BadFiles) -> Listed:
+def list_table(table: TableFile, label: str, image: str, bad: BadFiles) -> Listed:
+    """The images of a table. Column ``image`` holds their paths, and column ``label`` their labels."""
     table.require(image, "image")
     labels, without = table.labels(label, bad)
-    paths = [table.path.parent / name for row, name in enumerate(table.text(image)) if row not in without]
-    return Listed(paths, labels, table.path)
+    named = {row: name for row, name in enumerate(table.text(image)) if row not in without}
+    origin = Origin(list(named), list(named.values()))
+    return Listed([table.path.parent / name for name in named.values()], labels, origin, table.path)
 
 
 SIDE = 96

@@ -1,23 +1,151 @@
-"""Where data comes from: names of published data sets, paths of the user's own, and what to do with bad files.
+"""Where data comes from: the one record of it, names of published data sets, paths, and what to do with bad files.
 
 Nothing here needs torch, so that a wrong path is refused at once.
 """
 
 from __future__ import annotations
 
+import csv
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
-from symloss.checks import nearest
+from symloss.checks import brief, nearest
 
+VOUCHED = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
+"""Data sets whose publishers vouch for the training labels. Those of WebVision were scraped; others are the user's."""
+KNOWN = (*VOUCHED, "webvision-mini", "webvision-mini-imagenet")
+"""The names of all published data sets, for ``open_data``."""
 TABLES = (".csv", ".tsv", ".parquet")
 FILES = (*TABLES, ".npz")
+COLUMN_LISTS = ("drop", "categorical", "keep")
+"""The fields of a source that list columns of a table of features."""
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where data comes from and how it is read. A run keeps it; fit, train, predict and audit open data by it.
+
+    Args:
+        data: one of ``KNOWN``, or a path. A name goes before a path: ``./digits`` is the path.
+        label: the column of the labels, in tables.
+        image: the column of the image files, in tables; None for the first of image, path and file.
+        test: clean data of the same kind to test on, for the user's own data.
+        drop: columns to leave out, in tables of features.
+        categorical: columns whose values are categories, although they are numbers.
+        keep: columns to use as features, although they look like ids.
+        size: resize image files to this many pixels on each side; None for a size that fits them, see
+            :func:`symloss.data.images.chosen_size`. Images of a published data set are shrunk to it, see
+            :func:`symloss.data.published.shrunk`.
+        skip_bad: skip unreadable images, empty class folders and unlabelled rows.
+    """
+
+    data: str
+    label: str = "label"
+    image: str | None = None
+    test: str | Path | None = None
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    size: int | None = None
+    skip_bad: bool = False
+
+    def __post_init__(self) -> None:
+        for name in COLUMN_LISTS:
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> DataSource:
+        """The source that options or settings describe. They may hold other names, which are ignored.
+
+        Columns may be a text, separated by commas. None stands for the default.
+
+        >>> DataSource.of({"data": "x.csv", "drop": "id, when", "test": None, "epochs": 3})
+        DataSource(data='x.csv', label='label', image=None, test=None, drop=('id', 'when'), categorical=(), keep=(), \
+size=None, skip_bad=False)
+        """
+        chosen = {field.name: options[field.name] for field in fields(cls) if options.get(field.name) is not None}
+        split = {name: split_names(chosen[name]) for name in COLUMN_LISTS if isinstance(chosen.get(name), str)}
+        return cls(**chosen | split)
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], where: object) -> DataSource:
+        """The source that :meth:`to_document` described. ``where`` is what messages call the document."""
+        for field in fields(cls):
+            value = document.get(field.name, field.default)
+            right, words = _KINDS[str(field.type)]
+            if not right(value):
+                raise ValueError(f"{where} must hold {field.name} as {words}; got {brief(value)}")
+        return cls.of(document)
+
+    def to_document(self) -> dict[str, Any]:
+        """The fields by name, for JSON."""
+        return asdict(self) | {"test": None if self.test is None else str(self.test)}
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the data is a published set by its name, not the user's own."""
+        return self.data in KNOWN
+
+    def paths(self) -> tuple[Path, Path | None]:
+        """The paths of the user's own training and test data, which must exist and be of the same kind."""
+        path = existing(self.data)
+        return path, None if self.test is None else _existing_test(self.test, path)
+
+    def refuse_column_lists(self) -> None:
+        """Raise ValueError if columns are listed, because the data has no columns of features."""
+        for name in COLUMN_LISTS:
+            if columns := getattr(self, name):
+                raise ValueError(
+                    f"{name} must be left out for {self.data}, which is no table of features; got {', '.join(columns)}"
+                )
+
+    def refuse_size(self) -> None:
+        """Raise ValueError if a size is given, because the data has no image files."""
+        if self.size is not None:
+            raise ValueError(
+                f"size must be left out for {self.data}, which holds no image files of one's own; got {self.size}"
+            )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_is_text, value))
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (_is_text, "a text"),
+    "str | None": (lambda value: value is None or _is_text(value), "a text or nothing"),
+    "str | Path | None": (lambda value: value is None or _is_text(value), "a text or nothing"),
+    "tuple[str, ...]": (_are_texts, "a list of texts"),
+    "int | None": (lambda value: value is None or _is_whole(value), "a whole number or nothing"),
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+}
+"""What a document may hold for a field, by the field's type."""
+
+
+def split_names(text: str | None) -> tuple[str, ...]:
+    """The names of columns, separated by commas. A name that holds a comma is quoted, as in a CSV file.
+
+    >>> split_names('id, "size, cm"'), split_names(None)
+    (('id', 'size, cm'), ())
+    """
+    if text is None:
+        return ()
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
 def existing(spec: str) -> Path:
-    """The path of the user's own data; what is no path must have been meant as a name."""
+    """The path of the user's own data. Anything else is treated as a misspelt data set name."""
     if not spec:  # as a path it would be the current folder
         raise ValueError("data must be a known name or an existing folder or file; got an empty text")
     path = Path(spec)
@@ -28,8 +156,7 @@ def existing(spec: str) -> Path:
     raise ValueError(f"data must be a known name or an existing folder or file; got {spec!r}, {nearest(spec, KNOWN)}")
 
 
-def existing_test(given: str | Path, train: Path) -> Path:
-    """The path of test data, which must be of the same kind as the training data."""
+def _existing_test(given: str | Path, train: Path) -> Path:
     if given == "":
         raise ValueError("test must be an existing folder or file; got an empty text")
     test = Path(given)
@@ -43,7 +170,7 @@ def existing_test(given: str | Path, train: Path) -> Path:
 
 
 def _no_pipe(path: Path, what: str) -> Path:
-    """Pipes and devices would be waited for, and cannot be read twice."""
+    """Refuse pipes and devices: they would be waited for, and cannot be read twice."""
     if not (path.is_dir() or path.is_file()):
         raise ValueError(f"{what} must be a folder or a file; got a pipe or a device, {str(path)!r}")
     return path
@@ -53,11 +180,6 @@ def _kind(path: Path) -> str:
     suffix = path.suffix.lower()
     return "table" if suffix in TABLES else f"{suffix} file"
 
-
-VOUCHED = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
-"""Data sets whose publishers vouch for the training labels. Those of WebVision were scraped; others are the user's."""
-KNOWN = (*VOUCHED, "webvision-mini", "webvision-mini-imagenet")
-"""The names of all published data sets, for ``open_data``."""
 
 HINT = "(--skip-bad, or skip_bad=True, leaves such files out)"
 """The end of every message about a bad file."""
@@ -90,5 +212,32 @@ def refusal(path: Path, reason: str) -> ValueError | FileNotFoundError:
 
 
 def warn(path: Path, reason: str) -> None:
-    """Warn of a file that was left out. This is the default ``tell``."""
+    """Warn of a file that was left out."""
     warnings.warn(f"left out {path}: {reason}", stacklevel=2)
+
+
+@dataclass(frozen=True)
+class DataDescription:
+    """What a run or a fit keeps of its data: all that is needed to predict on other data, and what was done to it.
+
+    Args:
+        name: the name or the path of the data.
+        classes: the names of the classes.
+        input_shape: the shape of one input.
+        size: the pixels on each side to which images in files are resized; None for other data.
+        columns: the names of the features of a table.
+        mean: of each channel or feature, for scaling.
+        std: the standard deviations, as many.
+        augmentation: the random changes of training images.
+        image: the column of the image files, in a table of them, if it was named.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    size: int | None
+    columns: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augmentation: tuple[str, ...] = ()
+    image: str | None = None

@@ -29,7 +29,7 @@ from symloss.data.cells import (
     mistaken_number,
     number,
 )
-from symloss.data.source import KNOWN, ROWS_HINT, TABLES, BadFiles, existing, existing_test
+from symloss.data.source import ROWS_HINT, TABLES, BadFiles, DataSource
 
 _NAMED = 20
 """How many columns a message names."""
@@ -441,20 +441,18 @@ def spreadsheet_row(place: int) -> int:
     return place + 2
 
 
-def check_paths(spec: str, test: str | Path | None = None, label: str | None = None) -> None:
+def check_source(source: DataSource, *, labelled: bool = True) -> None:
     """Raise the error that opening data would raise for its paths, or for the label column of a table.
 
     Args:
-        spec: a known name, or a path.
-        test: the path of test data.
-        label: the label column of a table; None if labels are not needed.
+        source: of the data.
+        labelled: whether a table must have the label column.
     """
-    if spec in KNOWN:
+    if source.is_published:
         return
-    path = existing(spec)
-    paths = [path, *([] if test is None else [existing_test(test, path)])]
-    if label is not None:
-        require_labels([open_table(each) for each in paths if each.is_file() and each.suffix.lower() in TABLES], label)
+    files = [path for path in source.paths() if path is not None and path.is_file()]
+    if labelled:
+        require_labels([open_table(file) for file in files if file.suffix.lower() in TABLES], source.label)
 
 
 def require_labels(tables: Sequence[TableFile], label: str) -> None:

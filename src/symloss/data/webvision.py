@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from symloss.checks import brief
-from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, labels_tensor
+from symloss.data.dataset import IMAGENET, DataSet, Examples, ImageFiles, Origin, labels_tensor
 from symloss.data.download import by_hand
 from symloss.data.images import readable
 from symloss.data.source import BadFiles, refusal
@@ -96,7 +96,9 @@ def _examples(paths: Sequence[Path], labels: Sequence[int], where: Path, help_: 
     if not bad.skip and not all(there):
         raise refusal(paths[there.index(False)], "no such file")
     kept = readable(paths, where, bad) if bad.skip else range(len(paths))
-    return Examples(ImageFiles(tuple(paths[k] for k in kept)), labels_tensor([labels[k] for k in kept]))
+    files = ImageFiles(tuple(paths[k] for k in kept))
+    origin = Origin(files=[str(path) for path in files.paths])
+    return Examples(files, labels_tensor([labels[k] for k in kept]), origin=origin)
 
 
 def _names(synsets: Path) -> tuple[str, ...]:

@@ -15,11 +15,13 @@ import torch
 from symloss.data.augment import fit
 from symloss.data.dataset import DataSet, ImageFiles
 from symloss.data.images import NotAnImage, picture
+from symloss.data.opening import open_data
+from symloss.data.source import warn
 from symloss.experiments.work import Work
 from symloss.training.results import EpochRow
 from symloss.training.run import train
 from symloss.training.settings import Settings
-from symloss.training.task import build_loss, build_model, build_optimizer, open_data_of
+from symloss.training.task import build_loss, build_model, build_optimizer
 
 STEPS = 3
 """The number of steps that are timed."""
@@ -104,7 +106,7 @@ def _before(works: list[Work]) -> dict[Settings, float]:
 
 
 def _measure(settings: Settings, threads: int, root: Path | None) -> float:
-    data = open_data_of(settings, root)
+    data = open_data(settings.source, root=root, on_bad=warn)
     usual = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symloss.data.source import KNOWN
+from symloss.data.source import DataSource, warn
 from symloss.experiments.protocols import FILE as PROTOCOLS_FILE
 from symloss.experiments.protocols import TrainingProtocol, load_protocol, trained_as
 from symloss.losses.published import FILE as PRESETS_FILE
@@ -322,17 +322,18 @@ def explain(
     >>> explain("cifar10", "sgce").sources["loss"]
     'Lemire Paquin 2026, table 5'
     """
-    from symloss.training.task import COLUMNS, augmentation, fingerprint, open_for_training  # noqa: PLC0415
+    from symloss.data.opening import open_data  # noqa: PLC0415
+    from symloss.training.task import augmentation, fingerprint  # noqa: PLC0415
 
     data = str(data)
-    columns = {name: given[name] for name in COLUMNS if name in given}
-    size = None if data in KNOWN else given.pop("size", None)
+    source = DataSource.of(given | {"data": data, "skip_bad": skip_bad})
     users = None
-    if data not in KNOWN:
-        users = opened or open_for_training(data, root, skip_bad=skip_bad, size=size or "fit", **columns)
+    if not source.is_published:
+        users = opened or open_data(source, root=root, on_bad=warn)
+        given.pop("size", None)
     protocol = trained_as(data) if users is None else protocol_for(users, given.get("model"))
     marks = {"fingerprint": fingerprint(data, users, given.get("noise") or "clean", root)}
-    sizes = [] if users is None or not users.size_is_chosen else [_size_layer(users.size, size is not None)]
+    sizes = [] if users is None or users.size is None else [_size_layer(users.size, source.size is not None)]
     found = resolve_layers(protocol, data, loss, *sizes, given_layer(given | marks))
     if users is not None:
         augmentation(found.settings, users)  # refuses what cannot be done to it, before a run is begun

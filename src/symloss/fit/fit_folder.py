@@ -13,8 +13,8 @@ import torch
 
 from symloss import __version__, checks
 from symloss.data.dataset import DataSet
-from symloss.data.opening import Wanted, open_inputs
-from symloss.data.source import BadFiles, warn
+from symloss.data.opening import open_inputs
+from symloss.data.source import DataDescription, DataSource, warn
 from symloss.data.table_encoder import TableEncoder
 from symloss.fit.audit.scores import Audit
 from symloss.fit.fit_data import FitData, features_of
@@ -22,7 +22,7 @@ from symloss.fit.saved_audit import LabelSource, save_audit
 from symloss.fit.saved_fit import LEARNERS, NETWORKS, load_predictor, save_predictor
 from symloss.training.fit_files import RESULT, finish_fit, open_fit
 from symloss.training.prediction import Predictions
-from symloss.training.run_folder import COLUMNS, DATA, DataDescription, RunFolder
+from symloss.training.run_folder import COLUMNS, DATA, RunFolder
 
 if TYPE_CHECKING:
     from symloss.fit.estimator import RobustClassifier
@@ -55,7 +55,7 @@ def save_fit(
         result: what the command prints.
     """
     run = RunFolder(folder)
-    run.write(DATA, asdict(_description(data)))
+    run.write(DATA, asdict(data.description()))
     if data.encoder is not None:
         run.write(COLUMNS, data.encoder.to_document())
     rows.corruption.save(folder)
@@ -64,18 +64,6 @@ def save_fit(
     description = save_predictor(model.predictor_, folder)
     versions = {"symloss": __version__, "scikit-learn": sklearn.__version__, "torch": str(torch.__version__)}
     finish_fit(folder, versions=versions, settings=dict(settings), model=description)
-
-
-def _description(data: DataSet) -> DataDescription:
-    return DataDescription(
-        name=data.name,
-        classes=data.classes,
-        input_shape=data.input_shape,
-        size=data.size,
-        columns=data.columns,
-        mean=data.scaling.mean,
-        std=data.scaling.std,
-    )
 
 
 def open_predictor(folder: Path) -> tuple[DataDescription, Predictor]:
@@ -112,14 +100,14 @@ def predict_with_fit(
     known, predictor = open_predictor(folder)
     document = RunFolder(folder).read(COLUMNS) if known.columns else None
     encoder = None if document is None else TableEncoder.from_document(document, folder / COLUMNS)
-    wanted = Wanted(known.input_shape, known.size, known.columns, image, encoder)
-    inputs = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip, warn))
+    source = DataSource(data, image=image, skip_bad=skip)
+    inputs = open_inputs(source, known, encoder, root=root, on_bad=warn)
     features = features_of(inputs.inputs, known.size)
     predicted = predictor.probabilities(features.reshape(len(features), -1))
     if not np.isfinite(predicted).all():
         raise ValueError(f"{folder} must hold a model that predicts probabilities; got NaN: fit again")
 
     def rows() -> Iterator[tuple[str, list[float]]]:
-        yield from zip(inputs.names, predicted.tolist(), strict=True)
+        yield from zip(inputs.origin.names(len(inputs)), predicted.tolist(), strict=True)
 
     return Predictions(known.classes, True, rows())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from symloss import checks
+from symloss.data.source import DataSource
 from symloss.fit.audit.scores import Audit
 from symloss.training.run_folder import DATA, RunFolder
 from symloss.writing import write_whole
@@ -31,36 +32,17 @@ _STORED = {"given": "iu", "suggested": "iu", "flagged": "b"} | dict.fromkeys(
 
 @dataclass(frozen=True)
 class LabelSource:
-    """Where labels came from, and what opens them again.
+    """Where the labels of a fit or a run came from.
 
     Args:
-        data: the name or path of the data.
+        source: of the data.
         noise: that was added to the labels; "clean" if none was.
-        label, image: the columns of a table.
-        drop, categorical, keep: columns of a table, separated by commas.
-        skip_bad: whether bad files and rows were left out.
-        size: pixels of a side that image files were brought to; None if it was not given.
         fingerprint: a checksum of the user's own training data; None for published data.
     """
 
-    data: str
+    source: DataSource
     noise: str
-    label: str = "label"
-    image: str | None = None
-    drop: str | None = None
-    categorical: str | None = None
-    keep: str | None = None
-    skip_bad: bool = False
-    size: int | None = None
     fingerprint: str | None = None
-
-
-_KINDS: dict[str, tuple[Any, str]] = {
-    **dict.fromkeys(("data", "noise", "label"), (str, "a text")),
-    "skip_bad": (bool, "true or false"),
-    "size": (int | None, "a whole number or nothing"),
-}
-"""What each part of a source must be. The others are texts or nothing."""
 
 
 def save_audit(audit: Audit, source: LabelSource, path: Path) -> None:
@@ -68,7 +50,8 @@ def save_audit(audit: Audit, source: LabelSource, path: Path) -> None:
     content = io.BytesIO()
     np.savez_compressed(content, interval=audit.n_wrong_interval, **{name: getattr(audit, name) for name in _ARRAYS})
     write_whole(path / LABELS, content.getvalue())
-    RunFolder(path).write(SOURCE, asdict(source))
+    document = source.source.to_document() | {"noise": source.noise, "fingerprint": source.fingerprint}
+    RunFolder(path).write(SOURCE, document)
 
 
 OF_AUDITS = (DATA, SOURCE, LABELS)
@@ -80,12 +63,11 @@ def load_source(path: Path) -> LabelSource:
     document = RunFolder(path).read(SOURCE, needs=("data", "noise"))
     if document is None:
         raise ValueError(f"{path} is damaged: {SOURCE} is missing; fit again")
-    values = {field.name: document[field.name] for field in fields(LabelSource) if field.name in document}
-    for name, value in values.items():
-        kind, words = _KINDS.get(name, (str | None, "a text or nothing"))
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ValueError(f"{path / SOURCE} must hold {name} as {words}; got {checks.brief(value)}")
-    return LabelSource(**values)
+    for name, kind, words in (("noise", str, "a text"), ("fingerprint", str | None, "a text or nothing")):
+        if not isinstance(document.get(name), kind):
+            raise ValueError(f"{path / SOURCE} must hold {name} as {words}; got {checks.brief(document.get(name))}")
+    source = DataSource.from_document(document, path / SOURCE)
+    return LabelSource(source, document["noise"], document.get("fingerprint"))
 
 
 def load_audit(path: Path) -> Audit:

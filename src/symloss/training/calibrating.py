@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from symloss.data.dataset import Examples
+from symloss.data.source import DataDescription
 from symloss.noise.calibration import Calibration, calibrate
 from symloss.training.checkpoint import load_best
 from symloss.training.prediction import Trained
-from symloss.training.run_folder import CALIBRATION, DataDescription, RunFolder
+from symloss.training.run_folder import CALIBRATION, RunFolder
 from symloss.training.settings import Settings
 from symloss.training.task import Task, build_score_map
 

@@ -10,16 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from symloss.data import open_data
 from symloss.data.batches import EVALUATION_BATCH, Batches
 from symloss.data.dataset import Examples, Scaling
-from symloss.data.opening import Wanted, open_inputs
-from symloss.data.source import BadFiles, warn
+from symloss.data.opening import open_data, open_inputs
+from symloss.data.source import DataDescription, DataSource, warn
 from symloss.data.table_encoder import TableEncoder
 from symloss.losses.criterion import ScoreMap
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
 from symloss.training.models import is_built_in, model_errors, without_weights
-from symloss.training.run_folder import BEST, COLUMNS, DATA, DataDescription, RunFolder, no_run
+from symloss.training.run_folder import BEST, COLUMNS, DATA, RunFolder, no_run
 from symloss.training.task import build_model, build_score_map, require_scores
 
 
@@ -34,8 +33,7 @@ class Trained:
         name: the name of the model.
         epoch: the epoch of the weights.
         temperature: what scores are divided by before the softmax; None if it was not fitted.
-        image: the column of the image files, in a table.
-        encoder: how the columns of a table become features; None for other data, and for runs of version 0.1.
+        encoder: how the columns of a table become features; None for other data.
     """
 
     model: nn.Module
@@ -44,7 +42,6 @@ class Trained:
     name: str
     epoch: int
     temperature: float | None = None
-    image: str | None = None
     encoder: TableEncoder | None = None
 
     def scores(self, examples: Examples, device: torch.device | str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
@@ -102,7 +99,7 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
     epoch = state["epoch"]
     temperature = folder.temperature("best" if best else "last", epoch)
     score_map = build_score_map(settings)
-    return Trained(network, score_map, data, settings.model, epoch, temperature, settings.image, _encoder(folder))
+    return Trained(network, score_map, data, settings.model, epoch, temperature, _encoder(folder))
 
 
 def _encoder(folder: RunFolder) -> TableEncoder | None:
@@ -155,17 +152,16 @@ def predict(
         skip: leave out files that are no images instead of refusing them.
     """
     found = trained(run, best, model)
-    known = found.data
-    wanted = Wanted(known.input_shape, known.size, known.columns, found.image, found.encoder)
-    inputs = open_inputs(data, wanted, root=root, image=image, bad=BadFiles(skip, warn))
-    examples = Examples(inputs.inputs, torch.zeros(len(inputs.names), dtype=torch.int64))
+    source = DataSource(data, image=image, skip_bad=skip)
+    examples = open_inputs(source, found.data, found.encoder, root=root, on_bad=warn)
+    names = examples.origin.names(len(examples))
 
     def rows() -> Iterator[tuple[str, list[float]]]:
         for index, scores in found.scores(examples):
             for place, values in zip(index.tolist(), found.probabilities(scores).tolist(), strict=True):
-                yield inputs.names[place], values
+                yield names[place], values
 
-    return Predictions(known.classes, found.temperature is not None, rows())
+    return Predictions(found.data.classes, found.temperature is not None, rows())
 
 
 def predictions(run: Path | str, data: str, **options: Any) -> Iterator[tuple[str, str, float]]:

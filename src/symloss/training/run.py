@@ -24,7 +24,7 @@ from symloss.training.best_epoch import BestEpoch
 from symloss.training.calibrating import keep_calibration
 from symloss.training.loop import Diverged, OnStep, Trainer, fit
 from symloss.training.results import EpochRow, Result
-from symloss.training.run_folder import CHECKPOINT, COLUMNS, DATA, METRICS, RESULT, Busy, DataDescription, RunFolder
+from symloss.training.run_folder import CHECKPOINT, COLUMNS, DATA, METRICS, RESULT, Busy, RunFolder
 from symloss.training.settings import PRECISIONS, Settings
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
@@ -171,7 +171,7 @@ class _Work:
         folder, task = self.folder, prepare(self.settings, self.root, self.skip_bad, self.data)
         if begun_unaugmented(folder, self.settings):
             task = replace(task, data=replace(task.data, augmentation=()))
-        description = _description(self.settings, task.data)
+        description = task.data.description(augmentation(self.settings, task.data))
         if fabric.is_global_zero:
             _refuse_other_labels(folder, task)
             folder.require_lock()
@@ -249,19 +249,6 @@ def _last(folder: RunFolder, epochs: int) -> EpochRow:
             f"{folder.path / CHECKPOINT} to train it again from the checkpoint before"
         )
     return last
-
-
-def _description(settings: Settings, data: DataSet) -> DataDescription:
-    return DataDescription(
-        name=data.name,
-        classes=data.classes,
-        input_shape=data.input_shape,
-        size=data.size,
-        columns=data.columns,
-        mean=data.scaling.mean,
-        std=data.scaling.std,
-        augmentation=augmentation(settings, data),
-    )
 
 
 def _result(settings: Settings, task: Task, last: EpochRow, best: BestEpoch) -> Result:

@@ -10,12 +10,11 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from symloss import checks
+from symloss.data.source import DataDescription
 from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
 from symloss.training.results import EpochRow, Result, checked_share
 from symloss.training.settings import Settings
@@ -40,31 +39,6 @@ class Busy(ValueError):  # noqa: N818
     """Another process trains this run, or may do so."""
 
 
-@dataclass(frozen=True)
-class DataDescription:
-    """What ``data.json`` keeps of a run's data: all that is needed to predict on other data, and what was done to it.
-
-    Args:
-        name: the name or the path of the data.
-        classes: the names of the classes.
-        input_shape: the shape of one input.
-        size: the pixels on each side to which images in files are brought; None for other data.
-        columns: the names of the features of a table.
-        mean: of each channel or feature, for scaling.
-        std: the standard deviations, as many.
-        augmentation: the random changes of training images.
-    """
-
-    name: str
-    classes: tuple[str, ...]
-    input_shape: tuple[int, ...]
-    size: int | None
-    columns: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    augmentation: tuple[str, ...] = ()
-
-
 _LISTS: dict[str, Any] = {
     "classes": str,
     "input_shape": int,
@@ -74,6 +48,12 @@ _LISTS: dict[str, Any] = {
     "augmentation": str,
 }
 """Lists in ``data.json``, and what each is a list of. The last may be missing: no prediction needs it."""
+_SINGLE: dict[str, tuple[Any, str]] = {
+    "name": (str, "a text"),
+    "size": (int | None, "a number or nothing"),
+    "image": (str | None, "a text or nothing"),
+}
+"""The other entries of ``data.json``, and what each must be."""
 
 
 class RunFolder:
@@ -180,16 +160,16 @@ class RunFolder:
         document = self.read(DATA, needs=(*(name for name in _LISTS if name != "augmentation"), "size"))
         if document is None:
             return None
-        lists = {name: document.get(name, []) for name in _LISTS}
+        lists: dict[str, Any] = {name: document.get(name, []) for name in _LISTS}
         for name, values in lists.items():
             if not isinstance(values, list) or not all(isinstance(each, _LISTS[name]) for each in values):
                 wanted = f"a list of {'texts' if _LISTS[name] is str else 'numbers'}"
                 raise ValueError(f"{self.path / DATA} must hold {name} as {wanted}; got {checks.brief(values)}")
-        size = document["size"]
-        if not isinstance(size, (int, NoneType)):
-            raise ValueError(f"{self.path / DATA} must hold size as a number or nothing; got {checks.brief(size)}")
-        name = str(document.get("name", ""))
-        return DataDescription(name=name, size=size, **{key: tuple(values) for key, values in lists.items()})
+        single: dict[str, Any] = {"name": ""} | {name: document.get(name) for name in _SINGLE if name in document}
+        for name, (kind, wanted) in _SINGLE.items():
+            if not isinstance(single.get(name), kind):
+                raise ValueError(f"{self.path / DATA} must hold {name} as {wanted}; got {checks.brief(single[name])}")
+        return DataDescription(**single | {name: tuple(values) for name, values in lists.items()})
 
     def evaluation(self, data: str) -> float | None:
         """The accuracy on another data set; None if the model was not tested on it yet."""

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any
 
 from symloss import checks
-from symloss.data.source import KNOWN, VOUCHED
+from symloss.data.source import VOUCHED, DataSource
 from symloss.noise.spec import parse
 from symloss.noise.transition import METHODS
 
@@ -119,8 +119,8 @@ class Settings:
         drop: columns of a table of features to leave out, separated by commas.
         categorical: columns whose values are categories, although they are numbers.
         keep: columns to use as features, although they look like ids.
-        size: the user's image files are brought to this many pixels on each side. None: images of one size stay as they
-            are, and others are brought to 224 pixels. The images of a published data set are shrunk to it.
+        size: the user's image files are resized to this many pixels on each side; None for a size that fits them. The
+            images of a published data set are shrunk to it.
         fingerprint: a checksum of files that may change: the user's own data, published data that is not as published,
             a noise matrix. None where there are no such files.
         profile: the name of the reduced form of a recipe. It changes nothing by itself, but every report prints it.
@@ -210,9 +210,14 @@ class Settings:
         return cls(**values)
 
     @property
+    def source(self) -> DataSource:
+        """Where the data comes from and how it is read."""
+        return DataSource.of(self.to_dict())
+
+    @property
     def data_is_published(self) -> bool:
         """Whether the data is a published set by its name, not the user's own."""
-        return self.data in KNOWN
+        return self.source.is_published
 
     @property
     def key(self) -> str:

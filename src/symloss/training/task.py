@@ -13,9 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from symloss.data.augment import crops_of
-from symloss.data.cells import split_names
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.images import Size
 from symloss.data.opening import open_data
 from symloss.data.published import MD5, deviation
 from symloss.data.source import warn
@@ -30,9 +28,6 @@ from symloss.noise.manifest import Corruption
 from symloss.noise.spec import parse
 from symloss.training.models import create_model
 from symloss.training.settings import Settings
-
-COLUMNS = ("label", "image", "test", "drop", "categorical", "keep")
-"""Settings that say which part of the user's own data is what."""
 
 
 @dataclass(frozen=True)
@@ -62,44 +57,6 @@ class Task:
         return replace(self, train=train, validation=shared, test=None if self.test is None else self.test.to(device))
 
 
-def open_for_training(
-    data: str,
-    root: Path | None = None,
-    *,
-    label: str = "label",
-    image: str | None = None,
-    test: str | None = None,
-    drop: str | None = None,
-    categorical: str | None = None,
-    keep: str | None = None,
-    size: Size = None,
-    skip_bad: bool = False,
-) -> DataSet:
-    """Open a data set, as :func:`symloss.data.open_data` does, and warn of every file that is left out.
-
-    The names of columns in ``drop``, ``categorical`` and ``keep`` are separated by commas, as in settings.
-    """
-    return open_data(
-        data,
-        root=root,
-        label=label,
-        image=image,
-        test=test,
-        drop=split_names(drop),
-        categorical=split_names(categorical),
-        keep=split_names(keep),
-        size=size,
-        skip_bad=skip_bad,
-        on_bad=warn,
-    )
-
-
-def open_data_of(settings: Settings, root: Path | None = None, skip_bad: bool = False) -> DataSet:
-    """Open the data set that the settings name."""
-    columns = {name: getattr(settings, name) for name in (*COLUMNS, "size")}
-    return open_for_training(settings.data, root, **columns, skip_bad=skip_bad)
-
-
 def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False, data: DataSet | None = None) -> Task:
     """Corrupt the labels of the training data (all of them), take the subset, and hold the validation data out.
 
@@ -110,7 +67,7 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
         data: the data set of these settings, if it is open already; else it is opened.
     """
     if data is None:
-        data = open_data_of(settings, root, skip_bad)
+        data = open_data(replace(settings.source, skip_bad=skip_bad), root=root, on_bad=warn)
     clean_is_known = data.labels_are_true or settings.noise != "clean"
     _refuse_changed(settings, data, root)
     _refuse_what_data_lacks(settings, data, clean_is_known)
