@@ -82,7 +82,7 @@ class Draw(NamedTuple):
 def draw(noise: str, seed: int) -> Draw:
     features, true = load_digits(return_X_y=True)
     x, test, y, known = train_test_split(features, true, test_size=0.3, random_state=seed, stratify=true)
-    return Draw(x, corrupt(y, noise, classes=10, seed=seed, dataset="digits").labels, test, known)
+    return Draw(x, corrupt(y, noise, num_classes=10, seed=seed, dataset="digits").labels, test, known)
 
 
 def accuracies(library: Library, loss: str | None, data: Draw, rounds: Sequence[int], depth: int | None) -> list[float]:

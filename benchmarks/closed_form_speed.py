@@ -132,7 +132,7 @@ def _noisy_digits(root: Path | None, examples: int) -> tuple[str, Part, Part]:
 
 
 def _corrupted(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    return corrupt(labels, NOISE, classes=CLASSES, seed=0).labels
+    return corrupt(labels, NOISE, num_classes=CLASSES, seed=0).labels
 
 
 def _parts(data: DataSet) -> tuple[Part, Part]:

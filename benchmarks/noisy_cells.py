@@ -105,7 +105,7 @@ def open_cell(data: str, noise: str, seed: int, root: Path | None = None) -> Noi
     corruption = corrupt(
         clean[drawn],
         noise,
-        classes=int(clean.max()) + 1,
+        num_classes=int(clean.max()) + 1,
         seed=seed,
         dataset=source.dataset,
         inputs=features[drawn] if noise.startswith("instance") else None,

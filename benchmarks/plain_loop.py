@@ -40,7 +40,7 @@ def accuracies(spec: str, noise: str, seed: int, setup: str) -> tuple[float, flo
     """Clean test accuracy in per cent: of the last epoch, and of the one that held-out noisy labels choose."""
     torch.manual_seed(seed)
     (x, y), test = split_digits(seed)
-    noisy = torch.tensor(corrupt(y.numpy(), noise, classes=10, seed=seed).labels)
+    noisy = torch.tensor(corrupt(y.numpy(), noise, num_classes=10, seed=seed).labels)
     optimizer, epochs = SETUPS[setup]
     return last_and_chosen(
         (x, noisy),

@@ -79,7 +79,7 @@ def _data(root: Path | None) -> tuple[DataSet, str]:
 
 def _task(data: DataSet, settings: Settings, steps: int) -> Task:
     part = data.train.take(torch.arange(steps * settings.batch))
-    corruption = corrupt(part.labels.numpy(), settings.noise, classes=10, seed=0)
+    corruption = corrupt(part.labels.numpy(), settings.noise, num_classes=10, seed=0)
     return Task(data, part.relabel(torch.from_numpy(corruption.labels)), part.labels, None, None, corruption)
 
 

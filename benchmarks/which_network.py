@@ -31,7 +31,7 @@ def measured(data: str, model: str, seed: int, root: Path | None) -> tuple[float
     x, y = (part.numpy() for part in (opened.train.inputs, opened.train.labels))
     if len(y) > ROWS:
         x, _, y, _ = train_test_split(x, y, train_size=ROWS, stratify=y, random_state=seed)
-    noisy = corrupt(y, NOISE[data], classes=10, seed=seed, dataset=data).labels
+    noisy = corrupt(y, NOISE[data], num_classes=10, seed=seed, dataset=data).labels
     test, right = opened.test.inputs.numpy()[:TESTED], opened.test.labels.numpy()[:TESTED]
     if model == "perceptron":
         x, test, model = x.reshape(len(x), -1), test.reshape(len(test), -1), "auto"

@@ -55,7 +55,7 @@ def noisy_labels(labels: np.ndarray, noise: str, seed: int) -> np.ndarray:
     """The labels, some of them wrong."""
     names, numbers = np.unique(labels, return_inverse=True)
     return names[
-        corrupt(numbers, transition(names) if noise == "hasty" else noise, classes=len(names), seed=seed).labels
+        corrupt(numbers, transition(names) if noise == "hasty" else noise, num_classes=len(names), seed=seed).labels
     ]
 
 

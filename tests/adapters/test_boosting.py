@@ -161,7 +161,7 @@ def test_cross_entropy_is_lightgbms_own_loss(classes, digits):
 @both
 def test_wrong_labels_do_less_harm(make, digits):
     features, true, test, known = digits
-    noisy = corrupt(true, "sym:0.4", classes=10, seed=0, dataset="digits").labels
+    noisy = corrupt(true, "sym:0.4", num_classes=10, seed=0, dataset="digits").labels
     scores = {
         (loss, kind): make(loss, n_estimators=40, max_depth=3).fit(features, labels).score(test, known)
         for loss in ("ce", "mae")
@@ -331,7 +331,7 @@ def test_they_are_not_tried_by_default():
 @both
 def test_a_robust_classifier_takes_them_by_name(make, tmp_path):
     kind, flowers = make().library, IRIS.astype(np.float32)
-    noisy = corrupt(SPECIES, "sym:0.3", classes=3, seed=0).labels
+    noisy = corrupt(SPECIES, "sym:0.3", num_classes=3, seed=0).labels
     model = RobustClassifier(learners=[kind], rounds=1, folds=2, budget=10).fit(flowers, noisy)
     assert model.learner_ == kind
     assert f"{kind} q=1 rounds=40 (raw)" in model.candidates_["candidate"]

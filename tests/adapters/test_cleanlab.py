@@ -89,9 +89,9 @@ def test_our_table_and_back_is_the_same_audit(audit):
     frame = ours.issues_frame(audit)
     assert list(frame) == ["is_label_issue", "label_quality", "given_label", "predicted_label"]
     assert np.array_equal(frame["predicted_label"][~audit.flagged], audit.pred_probs.argmax(1)[~audit.flagged])
-    back = ours.audit_from_issues(frame, pred_probs=audit.pred_probs, classes=NAMES, truth=audit.truth)
+    back = ours.audit_from_issues(frame, pred_probs=audit.pred_probs, class_names=NAMES, truth=audit.truth)
     assert same(back, audit)
-    without = ours.audit_from_issues(frame, classes=NAMES, truth=audit.truth)
+    without = ours.audit_from_issues(frame, class_names=NAMES, truth=audit.truth)
     assert without.pred_probs is None
     assert without.average_precision == audit.average_precision
     assert ours.issues_frame(without)["predicted_label"].tolist() == without.suggested.tolist()
@@ -134,7 +134,7 @@ def test_datalab_reads_our_probabilities_and_its_issues_come_back(audit, wine):
             pred_probs=audit.pred_probs[:, columns], issue_types={"label": {"clean_learning_kwargs": ONE_PROCESS}}
         )
         issues = lab.get_issues("label")
-        found = ours.audit_from_issues(issues, classes=NAMES, pred_probs=audit.pred_probs, truth=wine.clean)
+        found = ours.audit_from_issues(issues, class_names=NAMES, pred_probs=audit.pred_probs, truth=wine.clean)
         assert found.n_wrong == lab.get_issue_summary("label")["num_issues"].item()
         assert np.array_equal(found.label_scores, issues["label_score"])
         assert same(found, ours.find_label_issues(audit))
@@ -174,7 +174,7 @@ def test_a_table_that_is_none_of_cleanlabs_is_refused(changes, message):
     columns = columns | {"predicted_label": ["b", "b"]} | changes
     frame = pd.DataFrame({name: values for name, values in columns.items() if values is not None})
     with refused(ValueError, message):
-        ours.audit_from_issues(frame, classes=["a", "b"])
+        ours.audit_from_issues(frame, class_names=["a", "b"])
 
 
 @pytest.mark.parametrize("flags", [[5], [-1], [0.5]])
@@ -189,7 +189,7 @@ def test_no_flags_are_no_flags():
 
 def test_an_audit_without_probabilities_is_refused(audit):
     with refused(ValueError, "the audit must have probabilities of the classes for cleanlab; got one without"):
-        ours.find_label_issues(ours.audit_from_issues(ours.issues_frame(audit), classes=NAMES))
+        ours.find_label_issues(ours.audit_from_issues(ours.issues_frame(audit), class_names=NAMES))
 
 
 def test_without_datasets_all_but_datalab_works(monkeypatch):

@@ -55,7 +55,7 @@ def test_the_seed_draws_the_noise(data, noise, rows, test, rate):
 
 def test_some_rows_are_kept_with_their_share_of_each_class_and_their_own_human_label(monkeypatch, tmp_path):
     labels = np.repeat(np.arange(10), [60, *[60] * 8, 20])
-    people = corrupt(labels, "sym:0.5", classes=10, seed=3).labels
+    people = corrupt(labels, "sym:0.5", num_classes=10, seed=3).labels
     torch.save({"clean_label": labels, "worse_label": people}, tmp_path / "CIFAR-10_human.pt")
     features = np.arange(len(labels), dtype=np.float32)[:, None]
     part = features, labels

@@ -45,7 +45,7 @@ def write_run(
     labels = np.arange(50 * len(classes)) % len(classes)
     spec = settings.noise if noise is None else noise
     seed = settings.seed if draw is None else draw
-    corrupt(labels, spec, classes=len(classes), seed=seed, dataset=settings.data).save(folder)
+    corrupt(labels, spec, num_classes=len(classes), seed=seed, dataset=settings.data).save(folder)
     if finished:
         result = {
             "settings": settings.to_dict(), "train": 900, "validation": 100 if held_out else 0,

@@ -72,7 +72,7 @@ def hardly_separable(rows=1500, classes=10):
 
 def test_classes_that_overlap_are_left_as_they_are():
     features, labels = hardly_separable()
-    noisy = corrupt(labels, "pair:0.1", classes=10, seed=0).labels
+    noisy = corrupt(labels, "pair:0.1", num_classes=10, seed=0).labels
     first, last = rounds(features, noisy)
     np.testing.assert_array_equal(last.labels, noisy)
     assert last.leaders is first.leaders
@@ -118,7 +118,7 @@ def test_networks_of_each_split_can_have_their_own_labels():
 
 def test_margins_rank_labels_where_features_tell_little():
     features, labels = hardly_separable(rows=300, classes=3)
-    noisy = corrupt(labels, "sym:0.3", classes=3, seed=0).labels
+    noisy = corrupt(labels, "sym:0.3", num_classes=3, seed=0).labels
     first, material = start(features, noisy)
     found = first.explanation
     network = Candidate("network", (("decay", 0.1),), "raw", "ce")

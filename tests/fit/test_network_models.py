@@ -44,7 +44,7 @@ def bars(side=12, rows=90, channels=1, wrong=0.2):
         place, brightness = rng.integers(side), rng.choice([-4.0, 4.0])
         image[:, place, :] += brightness * (kind == 0)
         image[:, :, place] += brightness * (kind == 1)
-    return images, corrupt(true, f"sym:{wrong}", classes=3, seed=0).labels, true
+    return images, corrupt(true, f"sym:{wrong}", num_classes=3, seed=0).labels, true
 
 
 IMAGES, LABELS, TRUE = bars()
@@ -123,7 +123,7 @@ def test_networks_alone_are_as_good_as_stacked_ones():
     rng = np.random.default_rng(0)
     true = np.arange(400) % 4
     features = (rng.normal(size=(400, 10)) + 3 * np.eye(10)[true]).astype(np.float32)
-    labels = Labels(corrupt(true, "sym:0.3", classes=4, seed=0).labels)
+    labels = Labels(corrupt(true, "sym:0.3", num_classes=4, seed=0).labels)
     table, splits = Table(features, 4), folds(labels.numbers, 3, 0)
     rows = np.concatenate([split.held_out for split in splits])
     accuracies = {}

@@ -49,7 +49,7 @@ def noisy_digits():
     digits = load_digits()
     rows = np.random.default_rng(0).permutation(len(digits.target))
     features, true = digits.data[rows].astype(np.float32), digits.target[rows]
-    labels = corrupt(true[:900], "asym:0.4", classes=10, seed=0, dataset="digits").labels
+    labels = corrupt(true[:900], "asym:0.4", num_classes=10, seed=0, dataset="digits").labels
     return features[:900], labels, true[:900], features[900:], true[900:]
 
 
@@ -113,7 +113,7 @@ def small(classes=3, rows=150, wrong=0.2, seed=0):
     features, true = make_classification(
         rows, 8, n_informative=6, n_redundant=0, n_classes=classes, class_sep=2.0, random_state=seed
     )
-    return features, corrupt(true, f"sym:{wrong}", classes=classes, seed=seed).labels, true
+    return features, corrupt(true, f"sym:{wrong}", num_classes=classes, seed=seed).labels, true
 
 
 def test_same_seed_same_result():
@@ -387,7 +387,7 @@ def test_the_list_of_wrong_labels_is_a_table():
 def test_what_is_named_is_what_predicts():
     """A small budget leaves one of the leaders, and that need not be the simplest of the best."""
     digits, true = load_digits(return_X_y=True)
-    model = RobustClassifier(budget=1).fit(digits, corrupt(true, "sym:0.2", classes=10, seed=0).labels)
+    model = RobustClassifier(budget=1).fit(digits, corrupt(true, "sym:0.2", num_classes=10, seed=0).labels)
     members = [member.candidate for member in model.predictor_.members]
     assert model.learner_ in {one.learner for one in members}
     assert model.candidates_["candidate"][model.candidates_["chosen"]][0] in {one.name for one in members}
@@ -400,7 +400,7 @@ def test_overlap_is_not_taken_for_certainty():
     assert model.learned_
     assert not model.classes_apart_
     digits, true = load_digits(return_X_y=True)
-    noisy = corrupt(true, "sym:0.4", classes=10, seed=0).labels
+    noisy = corrupt(true, "sym:0.4", num_classes=10, seed=0).labels
     assert RobustClassifier(learners=["k-nn", "svc"], budget=4).fit(digits, noisy).classes_apart_
 
 

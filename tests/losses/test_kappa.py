@@ -127,7 +127,7 @@ def test_it_overrides_the_alpha_of_a_preset():
 @pytest.mark.parametrize("kappa", [0.0, 3.0])
 def test_certificate(kappa):
     record = RECORDS["alpha-mae"]
-    certificate = symloss.certify(f"alpha-mae:kappa={kappa}", classes=3)
+    certificate = symloss.certify(f"alpha-mae:kappa={kappa}", num_classes=3)
     measured = {fact: bool(finding) for fact, finding in certificate.findings.items()}
     assert measured == record.facts.at(3, alpha=2.0, kappa=kappa)
     known = record.constants.at(3, alpha=2.0, kappa=kappa)["smoothness"]

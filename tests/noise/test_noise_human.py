@@ -62,15 +62,15 @@ def test_cifar10n(root, name):
 ])  # fmt: skip
 def test_cifar100n(root, name, clean, noisy, classes):
     content = cifar100n()
-    corruption = corrupt(content[clean], f"human:{name}", classes=classes, seed=0, root=root)
+    corruption = corrupt(content[clean], f"human:{name}", num_classes=classes, seed=0, root=root)
     np.testing.assert_array_equal(corruption.labels, content[noisy])
 
 
 def test_through_corrupt(root):
     content = cifar10n()
-    by_root = corrupt(content["clean_label"], "human:worst", classes=10, seed=3, root=root)
+    by_root = corrupt(content["clean_label"], "human:worst", num_classes=10, seed=3, root=root)
     path = root / "CIFAR-10_human.pt"
-    by_path = corrupt(torch.from_numpy(content["clean_label"]), f"human:worst@{path}", classes=10, seed=3)
+    by_path = corrupt(torch.from_numpy(content["clean_label"]), f"human:worst@{path}", num_classes=10, seed=3)
     np.testing.assert_array_equal(by_root.labels, content["worse_label"])
     np.testing.assert_array_equal(by_path.labels, content["worse_label"])
     assert by_root.manifest.method == "given"
@@ -110,7 +110,7 @@ def test_clean_labels_that_differ(root):
     with refused(ValueError, "clean labels must be those of", "200 in the publisher's order", "got 150"):
         human_labels(path, "worst", clean[:150])
     with refused(ValueError, "clean labels must be those of", "that differ"):
-        corrupt(clean[::-1], "human:worst", classes=10, seed=0, root=root)
+        corrupt(clean[::-1], "human:worst", num_classes=10, seed=0, root=root)
 
 
 def test_unknown_names_and_places(root):
@@ -120,7 +120,7 @@ def test_unknown_names_and_places(root):
     with refused(ValueError, "must hold 'noisy_label'", "'worse_label'"):
         human_labels(root / "CIFAR-10_human.pt", "fine", clean)
     with refused(FileNotFoundError, "path of human labels must be a file", "elsewhere", "not there", "cifar-10-100n"):
-        corrupt(clean, "human:worst", classes=10, seed=0, root=root / "elsewhere")
+        corrupt(clean, "human:worst", num_classes=10, seed=0, root=root / "elsewhere")
 
 
 def test_labels_that_are_no_classes(tmp_path):
@@ -128,11 +128,11 @@ def test_labels_that_are_no_classes(tmp_path):
     content["worse_label"][5] = 10
     torch.save(content, tmp_path / "CIFAR-10_human.pt")
     with refused(ValueError, "must be 0 to 9 with 10 classes", "CIFAR-10_human.pt", "got 10"):
-        corrupt(content["clean_label"], "human:worst", classes=10, seed=0, root=tmp_path)
+        corrupt(content["clean_label"], "human:worst", num_classes=10, seed=0, root=tmp_path)
     content["worse_label"] = cifar10n()["worse_label"][:100]
     torch.save(content, tmp_path / "CIFAR-10_human.pt")
     with refused(ValueError, "must hold as many 'worse_label' as 'clean_label'", "got 100 and 200"):
-        corrupt(content["clean_label"], "human:worst", classes=10, seed=0, root=tmp_path)
+        corrupt(content["clean_label"], "human:worst", num_classes=10, seed=0, root=tmp_path)
 
 
 class Bomb:

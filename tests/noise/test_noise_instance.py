@@ -20,7 +20,7 @@ def random_inputs(*shape: int) -> np.ndarray:
 
 def noisy(inputs, labels=None, rate=0.4, **options):
     labels = some_labels(SIZE, CLASSES) if labels is None else labels
-    return corrupt(labels, f"instance:{rate}", inputs=inputs, **({"classes": CLASSES, "seed": 0} | options))
+    return corrupt(labels, f"instance:{rate}", inputs=inputs, **({"num_classes": CLASSES, "seed": 0} | options))
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.05, 0.2, 0.3334, 0.7])
@@ -112,4 +112,4 @@ def test_images_as_bytes_and_as_floats():
 )
 def test_bad_inputs(inputs, exception, ingredients):
     with refused(exception, *ingredients):
-        corrupt([0, 1], "instance:0.3", classes=2, seed=0, inputs=inputs)
+        corrupt([0, 1], "instance:0.3", num_classes=2, seed=0, inputs=inputs)

@@ -35,7 +35,7 @@ def test_floor(text):
     seed = 1
     clean = some_labels(777, 10, seed)
     matrix = requested(text, clean, 10)
-    noisy = corrupt(clean, text, classes=10, seed=seed, counts="floor", dataset="mnist").labels
+    noisy = corrupt(clean, text, num_classes=10, seed=seed, counts="floor", dataset="mnist").labels
     table = transitions(clean, noisy, 10)
     for row in range(10):
         for column in range(10):
@@ -50,7 +50,7 @@ def test_exact(text, size):
     clean = some_labels(size, 10, seed)
     sizes = np.bincount(clean, minlength=10)[:, None]
     matrix = requested(text, clean, 10)
-    noisy = corrupt(clean, text, classes=10, seed=seed, dataset="mnist").labels
+    noisy = corrupt(clean, text, num_classes=10, seed=seed, dataset="mnist").labels
     table = transitions(clean, noisy, 10)
     wanted = matrix * sizes
     assert (np.abs(table - wanted) < 1).all()
@@ -63,7 +63,7 @@ def test_exact(text, size):
 @pytest.mark.parametrize(("size", "classes"), [(5000, 10), (500, 100), (450, 100), (7, 3), (20, 2)])
 def test_exact_gives_the_rate_asked_for(rate, size, classes):
     rate *= 1 - 1 / classes
-    manifest = corrupt(balanced(size, classes), f"sym:{rate}", classes=classes, seed=3).manifest
+    manifest = corrupt(balanced(size, classes), f"sym:{rate}", num_classes=classes, seed=3).manifest
     assert manifest.rate == pytest.approx(rate, abs=0.5 / (size * classes) + 1e-12)
 
 
@@ -71,7 +71,7 @@ def test_exact_shares_out_by_largest_remainders():
     """Quotas of class 0: 1.75 to 1 and 2.25 to 2, which sum to 4. Ties aside, the result is the only one."""
     clean = np.repeat([0, 1, 2], [10, 3, 3])
     matrix = [[0.6, 0.175, 0.225], [0, 1, 0], [0, 0, 1]]
-    noisy = corrupt(clean, matrix, classes=3, seed=0)
+    noisy = corrupt(clean, matrix, num_classes=3, seed=0)
     assert noisy.manifest.counts.tolist() == [[6, 2, 2], [0, 3, 0], [0, 0, 3]]
 
 
@@ -79,7 +79,7 @@ def test_exact_does_not_prefer_low_classes():
     """Every remainder is tied: 6 of the 9 others get one more. If the first did, class 0 would have 9 more than 9."""
     extra = np.zeros(10)
     for seed in range(40):
-        counts = corrupt(balanced(143, 10), "sym:0.8", classes=10, seed=seed).manifest.counts
+        counts = corrupt(balanced(143, 10), "sym:0.8", num_classes=10, seed=seed).manifest.counts
         extra += (counts * (1 - np.eye(10)) - 12).clip(0).sum(0)
     # Each column has a mean of 240 (and less than a binomial's variance of 360 / 3).
     assert (np.abs(extra - extra.mean()) < 5 * 11).all()
@@ -89,7 +89,7 @@ def test_exact_does_not_prefer_low_classes():
 def test_sampled_within_binomial_bounds(text):
     clean = some_labels(20000, 10)
     matrix = requested(text, clean, 10)
-    noisy = corrupt(clean, text, classes=10, seed=5, counts="sampled", dataset="mnist").labels
+    noisy = corrupt(clean, text, num_classes=10, seed=5, counts="sampled", dataset="mnist").labels
     table = transitions(clean, noisy, 10)
     sizes = np.bincount(clean)[:, None]
     deviation = np.sqrt(sizes * matrix * (1 - matrix))
@@ -112,7 +112,7 @@ def test_sampled_draws_independently():
     """The number of flips varies over seeds as a binomial does; with exact counts it does not vary."""
     clean = balanced(100, 4)
     drawn, exact = (
-        [corrupt(clean, "sym:0.5", classes=4, seed=seed, counts=counts).manifest.flipped for seed in range(200)]
+        [corrupt(clean, "sym:0.5", num_classes=4, seed=seed, counts=counts).manifest.flipped for seed in range(200)]
         for counts in ("sampled", "exact")
     )
     assert np.var(drawn) == pytest.approx(100, rel=0.4)
@@ -124,7 +124,7 @@ def test_which_labels_are_flipped_is_uniform(counts):
     """Over many seeds, each example is flipped equally often: position must not matter."""
     clean = balanced(10, 4)
     times = sum(
-        (corrupt(clean, "sym:0.4", classes=4, seed=seed, counts=counts).labels != clean).astype(int)
+        (corrupt(clean, "sym:0.4", num_classes=4, seed=seed, counts=counts).labels != clean).astype(int)
         for seed in range(600)
     )
     share = times / 600
@@ -135,23 +135,23 @@ def test_which_labels_are_flipped_is_uniform(counts):
 def test_truncation_after_a_split_of_cifar100():
     """450 of each class: 0.8 / 99 * 450 = 3.6, so 3 go to each other class."""
     clean = balanced(450, 100)
-    assert corrupt(clean, "sym:0.8", classes=100, seed=0, counts="floor").manifest.rate == pytest.approx(0.66)
-    assert corrupt(clean, "sym:0.8", classes=100, seed=0, counts="exact").manifest.rate == pytest.approx(0.8)
+    assert corrupt(clean, "sym:0.8", num_classes=100, seed=0, counts="floor").manifest.rate == pytest.approx(0.66)
+    assert corrupt(clean, "sym:0.8", num_classes=100, seed=0, counts="exact").manifest.rate == pytest.approx(0.8)
 
 
 def test_truncation_on_digits():
     """12 of 9 classes go, 13 where a class has 147 examples: 0.764 if two of the ten have so many."""
     digits = load_digits().target[:1437]
-    assert corrupt(digits, "sym:0.8", classes=10, seed=0, counts="floor").manifest.flipped == 1080
+    assert corrupt(digits, "sym:0.8", num_classes=10, seed=0, counts="floor").manifest.flipped == 1080
     sizes = [148, 147, 142, 144, 142, 143, 143, 143, 142, 143]
-    manifest = corrupt(np.repeat(np.arange(10), sizes), "sym:0.8", classes=10, seed=0, counts="floor").manifest
+    manifest = corrupt(np.repeat(np.arange(10), sizes), "sym:0.8", num_classes=10, seed=0, counts="floor").manifest
     assert manifest.size == 1437
     assert round(manifest.rate, 3) == 0.764
 
 
 def test_asymmetric_counts_of_mnist():
     clean = balanced(600, 10)
-    counts = corrupt(clean, "asym:0.4", classes=10, seed=0, dataset="mnist").manifest.counts
+    counts = corrupt(clean, "asym:0.4", num_classes=10, seed=0, dataset="mnist").manifest.counts
     flips = counts * (1 - np.eye(10, dtype=np.int64))
     assert {(int(a), int(b)): int(flips[a, b]) for a, b in np.argwhere(flips)} == {
         (7, 1): 240, (2, 7): 240, (5, 6): 240, (6, 5): 240, (3, 8): 240,
@@ -160,26 +160,26 @@ def test_asymmetric_counts_of_mnist():
 
 def test_a_prior_that_is_given():
     clean = balanced(1000, 3)
-    counts = corrupt(clean, "prior:0.5", classes=3, seed=0, prior=[0.0, 0.2, 0.8]).manifest.counts
+    counts = corrupt(clean, "prior:0.5", num_classes=3, seed=0, prior=[0.0, 0.2, 0.8]).manifest.counts
     assert counts.tolist() == [[500, 100, 400], [0, 600, 400], [0, 100, 900]]
 
 
 def test_the_prior_of_the_labels_is_kept():
     clean = some_labels(5000, 6)
-    noisy = corrupt(clean, "prior:0.8", classes=6, seed=0).labels
+    noisy = corrupt(clean, "prior:0.8", num_classes=6, seed=0).labels
     assert (np.abs(np.bincount(noisy) - np.bincount(clean)) <= 6).all()
 
 
 def test_a_matrix():
     matrix = np.array([[0.5, 0.5, 0], [0.25, 0.5, 0.25], [0, 0, 1]])
-    corruption = corrupt(balanced(100, 3), matrix, classes=3, seed=0)
+    corruption = corrupt(balanced(100, 3), matrix, num_classes=3, seed=0)
     np.testing.assert_array_equal(corruption.manifest.rates, matrix)
     assert corruption.manifest.spec == "matrix"
 
 
 @pytest.mark.parametrize("counts", METHODS)
 def test_a_class_without_examples(counts):
-    corruption = corrupt([0, 2, 2, 0] * 50, "sym:0.5", classes=4, seed=0, counts=counts)
+    corruption = corrupt([0, 2, 2, 0] * 50, "sym:0.5", num_classes=4, seed=0, counts=counts)
     assert corruption.manifest.class_counts.tolist() == [100, 0, 100, 0]
     assert corruption.manifest.rates[1].tolist() == [0, 0, 0, 0]
 
@@ -188,7 +188,7 @@ def test_a_class_without_examples(counts):
 @pytest.mark.parametrize("counts", METHODS)
 def test_no_noise(text, counts):
     clean = some_labels(100, 5)
-    corruption = corrupt(clean, text, classes=5, seed=0, counts=counts)
+    corruption = corrupt(clean, text, num_classes=5, seed=0, counts=counts)
     np.testing.assert_array_equal(corruption.labels, clean)
     assert corruption.manifest.rate == 0
 
@@ -206,7 +206,7 @@ def random_states() -> list[object]:
 def test_the_seed_alone_decides(text, counts):
     clean = some_labels(300, 10)
     options = {
-        "classes": 10,
+        "num_classes": 10,
         "counts": counts,
         "dataset": "digits",
         "inputs": np.random.default_rng(0).random((300, 4)),
@@ -226,7 +226,7 @@ def test_known_labels():
     """A change here would change what every seed in a paper means."""
     clean = np.arange(28) % 4
     labels = {
-        counts: "".join(map(str, corrupt(clean, "sym:0.5", classes=4, seed=1, counts=counts).labels))
+        counts: "".join(map(str, corrupt(clean, "sym:0.5", num_classes=4, seed=1, counts=counts).labels))
         for counts in METHODS
     }
     assert labels == {
@@ -238,21 +238,21 @@ def test_known_labels():
 
 def test_labels_of_any_kind():
     clean = some_labels(100, 5)
-    expected = corrupt(clean, "sym:0.5", classes=5, seed=0)
+    expected = corrupt(clean, "sym:0.5", num_classes=5, seed=0)
     for given in (clean.astype(np.uint8), clean.astype(np.int32), torch.from_numpy(clean), clean.tolist()):
-        actual = corrupt(given, "sym:0.5", classes=np.int64(5), seed=np.int32(0))
+        actual = corrupt(given, "sym:0.5", num_classes=np.int64(5), seed=np.int32(0))
         assert actual.labels.dtype == np.int64
         np.testing.assert_array_equal(actual.labels, expected.labels)
         assert actual.manifest == expected.manifest
-    assert corrupt(clean, parse("sym:0.5"), classes=5, seed=0).manifest == expected.manifest
+    assert corrupt(clean, parse("sym:0.5"), num_classes=5, seed=0).manifest == expected.manifest
 
 
 @pytest.mark.parametrize("counts", METHODS)
 def test_the_labels_given_are_left_alone(counts):
     clean = some_labels(100, 5)
     copy, tensor = clean.copy(), torch.from_numpy(clean.copy())
-    corrupt(clean, "sym:0.5", classes=5, seed=0, counts=counts)
-    corruption = corrupt(tensor, "sym:0.5", classes=5, seed=0, counts=counts)
+    corrupt(clean, "sym:0.5", num_classes=5, seed=0, counts=counts)
+    corruption = corrupt(tensor, "sym:0.5", num_classes=5, seed=0, counts=counts)
     corruption.labels[:] = 0
     corruption.clean[:] = 0
     np.testing.assert_array_equal(clean, copy)
@@ -275,8 +275,8 @@ def test_the_labels_given_are_left_alone(counts):
         ({"labels": [[0], [1, 2]]}, TypeError, ["labels must be a vector of integers", "got [[0], [1, 2]]"]),
         ({"labels": [0, 3]}, ValueError, ["labels must be 0 to 2 with 3 classes", "got 3"]),
         ({"labels": [0, -1]}, ValueError, ["labels must be 0 to 2 with 3 classes", "got -1"]),
-        ({"classes": 1}, ValueError, ["classes must be a whole number in [2, inf)", "got 1"]),
-        ({"classes": "3"}, TypeError, ["classes must be a whole number in [2, inf)", "got '3'"]),
+        ({"num_classes": 1}, ValueError, ["num_classes must be a whole number in [2, inf)", "got 1"]),
+        ({"num_classes": "3"}, TypeError, ["num_classes must be a whole number in [2, inf)", "got '3'"]),
         ({"seed": -1}, ValueError, ["seed must be a whole number in [0, inf)", "got -1"]),
         ({"seed": None}, TypeError, ["seed must be a whole number in [0, inf)", "got None"]),
         ({"counts": "round"}, ValueError, ["counts must be one of 'floor', 'exact', 'sampled'", "got 'round'"]),
@@ -289,6 +289,6 @@ def test_the_labels_given_are_left_alone(counts):
     ],
 )
 def test_bad_input(change, exception, ingredients):
-    arguments = {"labels": [0, 1, 2], "noise": "sym:0.3", "classes": 3, "seed": 0} | change
+    arguments = {"labels": [0, 1, 2], "noise": "sym:0.3", "num_classes": 3, "seed": 0} | change
     with refused(exception, *ingredients):
         corrupt(arguments.pop("labels"), arguments.pop("noise"), **arguments)

@@ -19,7 +19,7 @@ CLASSES = 6
 
 
 def example(seed=4, **options):
-    return corrupt(some_labels(500, CLASSES), "sym:0.4", classes=CLASSES, seed=seed, **options)
+    return corrupt(some_labels(500, CLASSES), "sym:0.4", num_classes=CLASSES, seed=seed, **options)
 
 
 def digest(labels) -> str:
@@ -40,7 +40,7 @@ def test_what_it_says(counts):
     assert manifest.flipped == (corruption.labels != clean).sum()
     assert manifest.rate == (corruption.labels != clean).mean()
     assert (manifest.spec, manifest.method, manifest.seed, manifest.split) == ("sym:0.4", counts, 4, "before")
-    assert (manifest.classes, manifest.size, manifest.version) == (CLASSES, 500, symloss.__version__)
+    assert (manifest.num_classes, manifest.size, manifest.version) == (CLASSES, 500, symloss.__version__)
     assert (manifest.clean_sha256, manifest.noisy_sha256) == (digest(clean), digest(corruption.labels))
 
 
@@ -97,7 +97,7 @@ def test_a_failure_while_writing_leaves_the_old_files(tmp_path, monkeypatch):
 # --- Refused -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["spec", "method", "seed", "classes", "split", "version", "transitions", "rate"])
+@pytest.mark.parametrize("name", ["spec", "method", "seed", "num_classes", "split", "version", "transitions", "rate"])
 def test_an_edited_document(tmp_path, name):
     example().save(tmp_path)
     path = tmp_path / "noise.json"
@@ -179,5 +179,5 @@ def test_other_files(tmp_path):
     with refused(ValueError, "must hold the arrays labels and clean", "damaged"):
         load_corruption(tmp_path)
     (tmp_path / "noise.json").write_text("[]")
-    with refused(ValueError, "must hold spec, method, seed, classes, split, version", "another document"):
+    with refused(ValueError, "must hold spec, method, seed, num_classes, split, version", "another document"):
         load_corruption(tmp_path)

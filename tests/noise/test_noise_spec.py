@@ -88,7 +88,7 @@ def test_bad_specs():
 @pytest.mark.parametrize("kind", ["sym", "pair", "asym", "asym-blocks", "instance"])
 def test_a_flip_rate_stays_below_its_limit(kind):
     labels = list(range(10)) * 100
-    options = {"classes": 10, "seed": 0, "dataset": "mnist", "inputs": np.eye(10)[labels]}
+    options = {"num_classes": 10, "seed": 0, "dataset": "mnist", "inputs": np.eye(10)[labels]}
     for rate in (0.9, 0.95):
         with refused(ValueError, "flip rate must be below (C-1)/C = 0.9 with 10 classes", f"got {rate}"):
             corrupt(labels, f"{kind}:{rate}", **options)
@@ -97,6 +97,6 @@ def test_a_flip_rate_stays_below_its_limit(kind):
 
 def test_a_mixture_weight_may_be_above_that_limit():
     labels = list(range(10)) * 100
-    assert corrupt(labels, "sym-any:0.95", classes=10, seed=0).manifest.rate == pytest.approx(0.855)
+    assert corrupt(labels, "sym-any:0.95", num_classes=10, seed=0).manifest.rate == pytest.approx(0.855)
     with refused(ValueError, "rate of sym-any noise", "[0, 1)", "got 1.0"):
-        corrupt(labels, "sym-any:1.0", classes=10, seed=0)
+        corrupt(labels, "sym-any:1.0", num_classes=10, seed=0)

@@ -219,13 +219,13 @@ def test_bad_requests():
         transition_matrix(parse("asym:0.4"), 10)
     with refused(ValueError, "dataset must be one of mnist", "got 'fashion-mnist'", "pair and matrix"):
         transition_matrix(parse("asym:0.4"), 10, dataset="fashion-mnist")
-    with refused(ValueError, "classes must be 10 for asym noise on cifar10", "got 7"):
+    with refused(ValueError, "num_classes must be 10 for asym noise on cifar10", "got 7"):
         transition_matrix(parse("asym:0.4"), 7, dataset="cifar10")
-    with refused(ValueError, "classes must be 100 for asym-superclass noise", "got 10"):
+    with refused(ValueError, "num_classes must be 100 for asym-superclass noise", "got 10"):
         transition_matrix(parse("asym-superclass:0.4"), 10)
-    with refused(ValueError, "classes must be a multiple of five for asym-blocks noise", "got 12"):
+    with refused(ValueError, "num_classes must be a multiple of five for asym-blocks noise", "got 12"):
         transition_matrix(parse("asym-blocks:0.4"), 12)
-    with refused(ValueError, "classes must be a whole number in [2, inf)", "got 1"):
+    with refused(ValueError, "num_classes must be a whole number in [2, inf)", "got 1"):
         transition_matrix(parse("sym:0.4"), 1)
     with refused(ValueError, "kind that has a transition matrix", "got 'instance:0.4'"):
         transition_matrix(parse("instance:0.4"), 10)

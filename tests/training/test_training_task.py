@@ -27,7 +27,7 @@ def places(examples):
 
 def noisy_labels(settings):
     true = DIGITS.train.labels.numpy()
-    kept = corrupt(true, settings.noise, classes=10, seed=settings.seed, counts=settings.counts)
+    kept = corrupt(true, settings.noise, num_classes=10, seed=settings.seed, counts=settings.counts)
     return torch.from_numpy(kept.labels)
 
 

@@ -18,7 +18,7 @@ def right(scores: Tensor, labels: Tensor) -> None:
     assert_type(symloss.create_loss("symmetrize(focal:gamma=2)"), symloss.Criterion)
     assert_type(functional.agce(scores, labels, a=6.0, q=1.5, ignore_index=0), Tensor)
     assert_type(symloss.functional.sgce(scores, labels, 0.8, weight=torch.ones(4)), Tensor)
-    assert_type(symloss.certify("mae", classes=3).classes, int)
+    assert_type(symloss.certify("mae", num_classes=3).num_classes, int)
     criterion: nn.CrossEntropyLoss = symloss.GCE(q=0.7)
     theory = symloss.theory
     modules = (theory.binary, theory.bounds, theory.certificates, theory.priors, theory.regression)

@@ -42,7 +42,7 @@ def find_label_issues(found: RobustClassifier | Audit, **options: Any) -> Audit:
     if audit.pred_probs is None:
         raise ValueError("the audit must have probabilities of the classes for cleanlab; got one without pred_probs")
     flags = filter.find_label_issues(audit.given, audit.pred_probs, **{"n_jobs": 1} | options)
-    verdict = audit_from_flags(flags, audit.given, audit.pred_probs, classes=audit.classes, truth=audit.truth)
+    verdict = audit_from_flags(flags, audit.given, audit.pred_probs, class_names=audit.classes, truth=audit.truth)
     return replace(verdict, positions=audit.positions)
 
 
@@ -76,7 +76,7 @@ def audit_from_flags(
     labels: ArrayLike,
     pred_probs: ArrayLike,
     *,
-    classes: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     truth: ArrayLike | None = None,
 ) -> Audit:
     """An audit of what ``cleanlab.filter.find_label_issues`` returned.
@@ -85,7 +85,7 @@ def audit_from_flags(
         flags: (N,), true where a label looks wrong; or the numbers of these labels.
         labels: (N,), class numbers.
         pred_probs: (N, C), what cleanlab was given. The most probable other class is the suggestion.
-        classes: the names of the C classes; None for their numbers.
+        class_names: the names of the C classes; None for their numbers.
         truth: (N,), the true labels, to measure by; None where they are not known.
 
     >>> audit_from_flags([1], labels=[0, 1], pred_probs=[[0.9, 0.1], [0.8, 0.2]]).suggested.tolist()
@@ -93,14 +93,14 @@ def audit_from_flags(
     """
     given, chances = np.asarray(labels), np.asarray(pred_probs, dtype=np.float64)
     scores = rank.get_label_quality_scores(given, chances)
-    return audit_labels(given, scores, chances, flagged=_mask(flags, len(given)), classes=classes, truth=truth)
+    return audit_labels(given, scores, chances, flagged=_mask(flags, len(given)), classes=class_names, truth=truth)
 
 
 def audit_from_issues(
     issues: pd.DataFrame,
     *,
     pred_probs: ArrayLike | None = None,
-    classes: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     truth: ArrayLike | None = None,
 ) -> Audit:
     """An audit of ``CleanLearning.get_label_issues()`` or ``Datalab.get_issues("label")``.
@@ -109,7 +109,7 @@ def audit_from_issues(
         issues: N rows: ``is_label_issue``, ``label_quality`` or ``label_score``, ``given_label``, ``predicted_label``.
             Labels that are whole numbers are class numbers. Others are names.
         pred_probs: (N, C), to keep in the audit; nothing is computed from them.
-        classes: the names of the classes, in the order of their numbers; None for those that the labels have.
+        class_names: the names of the classes, in the order of their numbers; None for those that the labels have.
         truth: (N,), the true labels as class numbers, to measure by; None where they are not known.
 
     >>> frame = pd.DataFrame({"is_label_issue": [False, True], "label_score": [0.9, 0.2]})
@@ -122,7 +122,7 @@ def audit_from_issues(
     if missing:
         raise ValueError(f"issues must have the columns of cleanlab's label issues; got a table without {missing[0]!r}")
     labels = issues[["given_label", "predicted_label"]]
-    names = _names(labels) if classes is None else tuple(map(str, classes))
+    names = _names(labels) if class_names is None else tuple(map(str, class_names))
     given, predicted = (_numbers(labels[name], names) for name in labels)
     flagged = issues["is_label_issue"].to_numpy(dtype=bool)
     certain = np.eye(len(names))[predicted]  # as far as the table says

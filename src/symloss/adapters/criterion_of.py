@@ -46,18 +46,18 @@ def criterion_of_raw_scores(loss: AnyCriterion, because: str) -> Criterion:
     return criterion
 
 
-def refuse_flat_scores(criterion: Criterion, classes: int) -> None:
+def refuse_flat_scores(criterion: Criterion, num_classes: int) -> None:
     """Raise an error if unit scores make all of many classes, such as tokens, nearly equally probable.
 
     Args:
         criterion: the loss.
-        classes: how many there are.
+        num_classes: how many there are.
     """
     scores = criterion.score_map
-    if classes <= MANY or not isinstance(scores, UnitScores):
+    if num_classes <= MANY or not isinstance(scores, UnitScores):
         return
     if scores.temperature != "auto" and scores.temperature >= 1:
         raise ValueError(
-            f"{checks.brief(criterion.loss)} with normalize='l2' cannot learn {classes:,} classes, because unit "
+            f"{checks.brief(criterion.loss)} with normalize='l2' cannot learn {num_classes:,} classes, because unit "
             "scores make them all nearly equally probable; pass normalize=None, or temperature='auto' with scale='ce'"
         )

@@ -127,7 +127,7 @@ def _pair(batch: Any) -> tuple[Tensor, Tensor]:
     return batch[0], batch[1]
 
 
-def _sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
+def _sums(features: Tensor, labels: Tensor, num_classes: int) -> ClassSums:
     if features.dim() != 2:
         raise ValueError(f"the features of the layer must have shape (N, d); got {tuple(features.shape)}")
     if labels.is_floating_point() or labels.shape != features.shape[:1]:
@@ -136,10 +136,12 @@ def _sums(features: Tensor, labels: Tensor, classes: int) -> ClassSums:
             f"{tuple(labels.shape)}"
         )
     codes = labels.detach().cpu().numpy().astype(np.int64)
-    wrong = codes[(codes < 0) | (codes >= classes)]
+    wrong = codes[(codes < 0) | (codes >= num_classes)]
     if len(wrong):
-        raise ValueError(f"labels must be 0 to {classes - 1}, for a layer of {classes} outputs; got {int(wrong[0])}")
-    return class_sums(features, codes, classes)
+        raise ValueError(
+            f"labels must be 0 to {num_classes - 1}, for a layer of {num_classes} outputs; got {int(wrong[0])}"
+        )
+    return class_sums(features, codes, num_classes)
 
 
 def _set(head: nn.Linear, weight: Any, bias: Any, center: bool) -> None:
@@ -157,13 +159,13 @@ def _set(head: nn.Linear, weight: Any, bias: Any, center: bool) -> None:
             head.bias = nn.Parameter(bias)
 
 
-def squared_error_centroid(features: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
+def squared_error_centroid(features: Tensor, labels: Tensor, num_classes: int | None = None) -> Tensor:
     """mu^sq = 1/N sum_i e_{y_i} f_i^T, of shape (C, d): the part of the squared error that depends on the labels.
 
     It is differentiable, in time O(N d + C d). See Ding et al. 2022.
 
     Args:
-        features, labels, classes: as in :func:`centroid_alignment`.
+        features, labels, num_classes: as in :func:`centroid_alignment`.
 
     >>> f = torch.tensor([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 8.0]])
     >>> squared_error_centroid(f, torch.tensor([0, 0, 1, 1]))
@@ -171,35 +173,35 @@ def squared_error_centroid(features: Tensor, labels: Tensor, classes: int | None
             [0., 3.]])
     """
     features, labels = _checked(features, labels)
-    if classes is None:
+    if num_classes is None:
         count = max(2, int(labels.max()) + 1)
     else:
-        count = int(checks.number("classes", classes, "[2, inf)", whole=True))
+        count = int(checks.number("num_classes", num_classes, "[2, inf)", whole=True))
         validation.kept(labels, count, -1)
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
     return features.new_zeros(count, features.shape[1]).index_add(0, labels, features) / len(features)
 
 
-def unhinged_centroid(features: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
+def unhinged_centroid(features: Tensor, labels: Tensor, num_classes: int | None = None) -> Tensor:
     """mu^unh = 1/N sum_i (e_{y_i} - 1/C) f_i^T, of shape (C, d): minus the gradient of the unhinged loss (appendix C).
 
     That gradient is the same at all weights. mu^unh is :func:`squared_error_centroid` minus the mean of its rows, which
     is 1/C times the mean of the features. The weights of norm r with the least unhinged loss are r mu^unh / |mu^unh|.
 
     Args:
-        features, labels, classes: as in :func:`centroid_alignment`.
+        features, labels, num_classes: as in :func:`centroid_alignment`.
 
     >>> f = torch.tensor([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0], [0.0, 8.0]])
     >>> unhinged_centroid(f, torch.tensor([0, 0, 1, 1]))
     tensor([[ 1.0000, -1.5000],
             [-1.0000,  1.5000]])
     """
-    rows = squared_error_centroid(features, labels, classes)
+    rows = squared_error_centroid(features, labels, num_classes)
     return rows - rows.mean(0)
 
 
-def centroid_alignment(features: Tensor, labels: Tensor, classes: int | None = None) -> Tensor:
+def centroid_alignment(features: Tensor, labels: Tensor, num_classes: int | None = None) -> Tensor:
     r"""|mu|^2 = 1/N^2 sum_ij a_ij <f_i, f_j>, with a_ij = (C-1)/C for equal labels and -1/C for others (prop. C.1).
 
     ``-centroid_alignment(model(x), y)`` is a loss for a feature map. It pulls features of one class together and pushes
@@ -209,14 +211,14 @@ def centroid_alignment(features: Tensor, labels: Tensor, classes: int | None = N
 
     Args:
         features: (N, d). The precision of the result is theirs, and at least float32.
-        labels: (N,) integers from 0 to classes - 1.
-        classes: the number C of classes; None for the largest label plus 1.
+        labels: (N,) integers from 0 to num_classes - 1.
+        num_classes: the number C of classes; None for the largest label plus 1.
 
     >>> f = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> centroid_alignment(f, torch.tensor([0, 0, 1, 1])), centroid_alignment(f, torch.tensor([0, 1, 0, 1]))
     (tensor(0.2500), tensor(0.))
     """
-    return unhinged_centroid(features, labels, classes).square().sum()
+    return unhinged_centroid(features, labels, num_classes).square().sum()
 
 
 def _checked(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,24 +59,24 @@ class ClassSums:
         )
 
     @classmethod
-    def nothing(cls, classes: int, features: int) -> ClassSums:
+    def nothing(cls, num_classes: int, features: int) -> ClassSums:
         """The sums of no examples."""
-        return cls(np.zeros((classes, features)), np.zeros(classes), 0.0, np.dtype(np.float32))
+        return cls(np.zeros((num_classes, features)), np.zeros(num_classes), 0.0, np.dtype(np.float32))
 
 
-def class_sums(features: Any, codes: Codes, classes: int, weights: Floats | None = None) -> ClassSums:
+def class_sums(features: Any, codes: Codes, num_classes: int, weights: Floats | None = None) -> ClassSums:
     """Sum the features of each class, in one pass. Infinite and missing features are refused.
 
     Args:
         features: (N, d), an array, a sparse matrix, or a tensor on any device.
-        codes: (N,), the labels from 0 to classes - 1.
-        classes: the number of classes C.
+        codes: (N,), the labels from 0 to num_classes - 1.
+        num_classes: the number of classes C.
         weights: (N,), or None for ones.
 
     >>> class_sums(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 1]), 2).sums.tolist()
     [[1.0], [6.0]]
     """
-    counts = np.bincount(codes, weights, minlength=classes).astype(np.float64)
+    counts = np.bincount(codes, weights, minlength=num_classes).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         sums, rounding = _summed(features, codes, counts, weights)
         if not np.isfinite(sums).all():
@@ -141,7 +141,7 @@ def _shift(features: NDArray[Any]) -> NDArray[np.float32] | None:
 def _block_by_block(
     features: NDArray[Any],
     codes: Codes,
-    classes: int,
+    num_classes: int,
     weights: Floats | None,
     wide: np.dtype[Any],
     shift: NDArray[np.float32] | None,
@@ -151,49 +151,49 @@ def _block_by_block(
     # take many times longer.
     count, width = features.shape
     size = max(1, min(ROWS, BLOCK // width))
-    sums, largest = np.zeros((classes, width)), 0.0
+    sums, largest = np.zeros((num_classes, width)), 0.0
     for start in range(0, count, size):
         rows = slice(start, min(start + size, count))
         part = features[rows] if shift is None else features[rows] - shift
-        present, local = _classes_of(codes[rows], classes)
+        present, local = _classes_of(codes[rows], num_classes)
         weight = None if weights is None else weights[rows]
         sums[present] += _indicator(local, len(present), weight, wide) @ part
         largest = max(largest, float(np.abs(part[::SAMPLED], dtype=wide).max()))
     return sums, largest
 
 
-def _classes_of(codes: Codes, classes: int) -> tuple[Codes, Codes]:
+def _classes_of(codes: Codes, num_classes: int) -> tuple[Codes, Codes]:
     """Classes to sum over, and the position of each label among them.
 
     If there are more classes than labels, only those that occur: else a block would add to every class each time.
     """
-    if classes <= len(codes):
-        return np.arange(classes), codes
+    if num_classes <= len(codes):
+        return np.arange(num_classes), codes
     present, local = np.unique(codes, return_inverse=True)
     return present, local
 
 
-def _indicator(codes: Codes, classes: int, weights: Floats | None, wide: np.dtype[Any]) -> Any:
+def _indicator(codes: Codes, num_classes: int, weights: Floats | None, wide: np.dtype[Any]) -> Any:
     """A matrix with a row for each class, which holds the weights of its examples."""
     values = np.ones(len(codes), wide) if weights is None else weights
-    return scipy.sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=(classes, len(codes)))
+    return scipy.sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=(num_classes, len(codes)))
 
 
-def device_sums(features: Tensor, codes: Codes, classes: int, weights: Floats | None) -> tuple[Floats, float]:
+def device_sums(features: Tensor, codes: Codes, num_classes: int, weights: Floats | None) -> tuple[Floats, float]:
     """The sums and the rounding error of their means, computed on the device of the features."""
     features = features.detach()
     # Apple's GPUs have no float64.
     wide = torch.float32 if features.device.type == "mps" else torch.float64
     labels = torch.as_tensor(codes).to(features.device)
     given = None if weights is None else torch.as_tensor(weights).to(wide).to(features.device)
-    sums, largest = torch.zeros(classes, features.shape[1], dtype=torch.float64), 0.0
+    sums, largest = torch.zeros(num_classes, features.shape[1], dtype=torch.float64), 0.0
     size = ROWS if wide == torch.float32 else max(ROWS, 64 * BLOCK // features.shape[1])
     for start in range(0, len(features), size):
         part = features[start : start + size].to(wide)
         largest = max(largest, float(part[::SAMPLED].abs().max()))
         if given is not None:
             part = part * given[start : start + size, None]
-        empty = torch.zeros(classes, part.shape[1], dtype=wide, device=part.device)
+        empty = torch.zeros(num_classes, part.shape[1], dtype=wide, device=part.device)
         sums += empty.index_add_(0, labels[start : start + size], part).cpu()
     single = np.dtype(np.float32 if wide == torch.float32 else np.float64)
     return sums.numpy(), ROUNDING[single] * largest
@@ -293,9 +293,9 @@ def constant_column(shares: Floats, prior: Floats, fit_intercept: bool) -> Float
 
 def prior_vector(prior: Prior, shares: Floats) -> Floats:
     """The prior q (C,): uniform for None, the shares of the classes for ``"frequencies"``, or the vector itself."""
-    classes = len(shares)
+    num_classes = len(shares)
     if prior is None:
-        return np.full(classes, 1 / classes)
+        return np.full(num_classes, 1 / num_classes)
     if isinstance(prior, str):
         if prior != FREQUENCIES:
             raise ValueError(f"prior must be None, {FREQUENCIES!r} or a vector; got {prior!r}")
@@ -304,9 +304,9 @@ def prior_vector(prior: Prior, shares: Floats) -> Floats:
         vector = np.asarray(prior, dtype=np.float64)
     except (TypeError, ValueError):
         vector = np.empty(0)
-    if vector.shape != (classes,):
+    if vector.shape != (num_classes,):
         raise ValueError(
-            f"prior must be None, {FREQUENCIES!r} or a vector of one probability for each of the {classes} classes; "
+            f"prior must be None, {FREQUENCIES!r} or one probability for each of the {num_classes} classes; "
             f"got {checks.brief(prior)}"
         )
     if not (vector >= 0).all() or abs(vector.sum() - 1) > 1e-6:

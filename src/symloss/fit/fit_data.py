@@ -55,7 +55,7 @@ def fit_data(data: DataSet, noise: str, seed: int, root: Path | None = None) -> 
     corruption = corrupt(
         labels,
         noise,
-        classes=len(data.classes),
+        num_classes=len(data.classes),
         seed=seed,
         dataset=data.name if data.labels_are_true else None,
         inputs=data.train.inputs if isinstance(data.train.inputs, Tensor) else None,

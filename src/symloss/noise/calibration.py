@@ -197,28 +197,28 @@ def _explain(
 
 def _symmetric(true: Tensor, labels: Tensor, rounds: int = ROUNDS) -> Tensor:
     """One rate of noise, and all wrong classes equally likely."""
-    classes = true.shape[1]
+    num_classes = true.shape[1]
     right = true.gather(1, labels[:, None]).squeeze(1)
     rate = 0.3
     for _ in range(rounds):
-        wrong = rate / (classes - 1) * (1 - right)
+        wrong = rate / (num_classes - 1) * (1 - right)
         before, rate = (
             rate,
             float((wrong / (wrong + (1 - rate) * right).clamp_min(1e-300)).mean().clamp(1e-6, 1 - 1e-6)),
         )
         if abs(rate - before) < SETTLED:
             break
-    matrix = torch.full((classes, classes), rate / (classes - 1), dtype=true.dtype)
+    matrix = torch.full((num_classes, num_classes), rate / (num_classes - 1), dtype=true.dtype)
     return matrix.fill_diagonal_(1 - rate)
 
 
 def _any_matrix(true: Tensor, labels: Tensor, start: Tensor, rounds: int) -> Tensor:
     """Expectation and maximisation from the symmetric matrix, which also counts as C further examples of each class."""
-    classes = true.shape[1]
+    num_classes = true.shape[1]
     transition = start
     for _ in range(rounds):
         counts = torch.zeros_like(start).index_add_(0, labels, _posterior(true, transition[:, labels].T)).T
-        counts = counts + classes * start
+        counts = counts + num_classes * start
         before, transition = transition, counts / counts.sum(1, keepdim=True)
         if float((transition - before).abs().max()) < SETTLED:
             break

@@ -21,7 +21,7 @@ def corrupt(
     labels: object,
     noise: str | Spec | ArrayLike,
     *,
-    classes: int,
+    num_classes: int,
     seed: int,
     counts: str = "exact",
     dataset: str | None = None,
@@ -36,9 +36,9 @@ def corrupt(
     serves the classes in ascending order, so that a change of some labels may change the noise of all others.
 
     Args:
-        labels: the clean ones, 0 to classes - 1; a numpy array, a tensor or a list.
+        labels: the clean ones, 0 to num_classes - 1; a numpy array, a tensor or a list.
         noise: a text (see :func:`symloss.noise.parse`), a Spec, or a transition matrix with a row for each true class.
-        classes: the number of classes.
+        num_classes: the number of classes.
         seed: of the noise alone.
         counts: how many of the n_c labels of class c become class k, with the transition matrix T.
             ``exact``: less than one away from T[c, k] n_c, and the total number of flips is the expected one, rounded
@@ -51,32 +51,34 @@ def corrupt(
         root: the folder of the publisher's files, for ``human`` noise without a path.
         split: a note for the manifest, ``before`` or ``after``: when a validation set is split off.
 
-    >>> noisy = corrupt([0, 0, 0, 0, 1, 1, 1, 1], "sym:0.25", classes=2, seed=0)
+    >>> noisy = corrupt([0, 0, 0, 0, 1, 1, 1, 1], "sym:0.25", num_classes=2, seed=0)
     >>> noisy.manifest.rate
     0.25
     >>> noisy.manifest.counts
     array([[3, 1],
            [1, 3]])
     """
-    classes, seed = _whole("classes", classes, "[2, inf)"), _whole("seed", seed, "[0, inf)")
+    num_classes, seed = _whole("num_classes", num_classes, "[2, inf)"), _whole("seed", seed, "[0, inf)")
     checks.choice("counts", counts, METHODS)
     checks.choice("split", split, (None, "before", "after"))
-    clean = label_array("labels", labels, classes)
+    clean = label_array("labels", labels, num_classes)
     rng = np.random.Generator(np.random.PCG64(seed))
     spec = parse(noise) if isinstance(noise, str) else noise
     if not isinstance(spec, Spec):
-        noisy = relabel(clean, checked_matrix(spec, classes), counts, rng)
+        noisy = relabel(clean, checked_matrix(spec, num_classes), counts, rng)
     elif spec.kind == "human":
-        noisy, counts = _human(clean, spec, classes, root), "given"
+        noisy, counts = _human(clean, spec, num_classes, root), "given"
     elif spec.kind == "instance":
         assert spec.rate is not None
-        noisy = relabel_by_input(clean, inputs, spec.rate, classes, counts, rng)
+        noisy = relabel_by_input(clean, inputs, spec.rate, num_classes, counts, rng)
     else:
-        frequencies = np.bincount(clean, minlength=classes) / len(clean)
-        transition = transition_matrix(spec, classes, dataset=dataset, prior=frequencies if prior is None else prior)
+        frequencies = np.bincount(clean, minlength=num_classes) / len(clean)
+        transition = transition_matrix(
+            spec, num_classes, dataset=dataset, prior=frequencies if prior is None else prior
+        )
         noisy = relabel(clean, transition, counts, rng)
     asked = str(spec) if isinstance(spec, Spec) else "matrix"
-    settings = {"spec": asked, "method": counts, "seed": seed, "classes": classes, "split": split}
+    settings = {"spec": asked, "method": counts, "seed": seed, "num_classes": num_classes, "split": split}
     return Corruption(noisy, clean, describe(clean, noisy, version=__version__, **settings))
 
 
@@ -85,10 +87,10 @@ def _whole(argument: str, value: object, interval: str) -> int:
     return int(checks.number(argument, value, interval, whole=True))
 
 
-def _human(clean: Labels, spec: Spec, classes: int, root: str | Path | None) -> Labels:
+def _human(clean: Labels, spec: Spec, num_classes: int, root: str | Path | None) -> Labels:
     assert spec.name is not None
     path = human_file(spec, root)
-    return label_array(f"labels of {str(path)!r}", human_labels(path, spec.name, clean), classes)
+    return label_array(f"labels of {str(path)!r}", human_labels(path, spec.name, clean), num_classes)
 
 
 # What a pickled numpy array of integers names; the module of _reconstruct moved with numpy 2.
@@ -187,7 +189,7 @@ Inputs = NDArray[np.generic] | Tensor
 
 
 def relabel_by_input(
-    clean: Labels, inputs: object, rate: float, classes: int, method: str, rng: np.random.Generator
+    clean: Labels, inputs: object, rate: float, num_classes: int, method: str, rng: np.random.Generator
 ) -> Labels:
     """Instance-dependent noise after Xia et al. 2020 (part-dependent label noise).
 
@@ -199,7 +201,7 @@ def relabel_by_input(
     ``sampled`` flips each example with its own rate. ``exact`` and ``floor`` flip round(rate n) and int(rate n)
     examples: those whose rate exceeds a uniform random number by most.
     """
-    rate = flip_rate(rate, classes)
+    rate = flip_rate(rate, num_classes)
     features = _checked(inputs, len(clean))
     margin = flip_rates(len(clean), rate, rng) - rng.random(len(clean))
     if method == "sampled":
@@ -208,7 +210,7 @@ def relabel_by_input(
         number = int(rate * len(clean) + (0.5 if method == "exact" else 0))
         flipped = np.zeros(len(clean), dtype=bool)
         flipped[np.argsort(-margin, kind="stable")[:number]] = True
-    return np.where(flipped, _mistakes(clean, features, classes, rng), clean)
+    return np.where(flipped, _mistakes(clean, features, num_classes, rng), clean)
 
 
 def flip_rates(size: int, rate: float, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -220,12 +222,12 @@ def flip_rates(size: int, rate: float, rng: np.random.Generator) -> NDArray[np.f
     return np.asarray(rate + SPREAD * normal.numpy())
 
 
-def _mistakes(clean: Labels, features: Inputs, classes: int, rng: np.random.Generator) -> Labels:
+def _mistakes(clean: Labels, features: Inputs, num_classes: int, rng: np.random.Generator) -> Labels:
     """The wrong class of each example, if it is flipped."""
     mean, scale = _moments(features)
     wrong = np.empty_like(clean)
-    for label, group in enumerate(by_class(clean, classes)):
-        projection = rng.standard_normal((len(mean), classes))
+    for label, group in enumerate(by_class(clean, num_classes)):
+        projection = rng.standard_normal((len(mean), num_classes))
         for rows, chunk in _chunks(features, group):
             scores = ((chunk - mean) * scale) @ projection
             scores[:, label] = -np.inf

@@ -19,7 +19,7 @@ from symloss.writing import write_whole
 
 MANIFEST_FILE, LABELS_FILE = "noise.json", "noise.npz"
 """The files of corrupted labels: the manifest, and the arrays."""
-SETTINGS = ("spec", "method", "seed", "classes", "split", "version")
+SETTINGS = ("spec", "method", "seed", "num_classes", "split", "version")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Manifest:
         spec: the noise, as a text; ``matrix`` for a matrix that was given as an array.
         method: floor, exact, sampled, or given (human labels).
         seed: the seed of the noise.
-        classes: the number of classes.
+        num_classes: the number of classes.
         split: whether the labels were corrupted ``before`` or ``after`` a validation split; None if it is not known.
         version: of the package.
         size: the number of labels.
@@ -41,7 +41,7 @@ class Manifest:
     spec: str
     method: str
     seed: int
-    classes: int
+    num_classes: int
     split: str | None
     version: str
     size: int
@@ -88,8 +88,10 @@ class Manifest:
 
 def describe(clean: Labels, noisy: Labels, **settings: Any) -> Manifest:
     """The manifest of a corruption; settings are its first fields."""
-    classes = settings["classes"]
-    pairs = np.bincount(clean * classes + noisy, minlength=classes * classes).reshape(classes, classes)
+    num_classes = settings["num_classes"]
+    pairs = np.bincount(clean * num_classes + noisy, minlength=num_classes * num_classes).reshape(
+        num_classes, num_classes
+    )
     return Manifest(
         size=len(clean),
         transitions=tuple(tuple(row) for row in pairs.tolist()),
@@ -128,15 +130,15 @@ def load_corruption(folder: str | Path) -> Corruption:
     """
     folder = Path(folder)
     document = read_document(folder / MANIFEST_FILE, SETTINGS)
-    labels, clean = _read_labels(folder / LABELS_FILE, document["classes"])
+    labels, clean = _read_labels(folder / LABELS_FILE, document["num_classes"])
     manifest = describe(clean, labels, **{name: document[name] for name in SETTINGS})
     refuse_strangers(folder, MANIFEST_FILE, LABELS_FILE, document, manifest.document())
     return Corruption(labels, clean, manifest)
 
 
-def _read_labels(path: Path, classes: int) -> tuple[Labels, Labels]:
+def _read_labels(path: Path, num_classes: int) -> tuple[Labels, Labels]:
     labels, clean = (
-        label_array(name, array, classes)
+        label_array(name, array, num_classes)
         for name, array in zip(("labels", "clean"), read_arrays(path, "labels", "clean"), strict=True)
     )
     if len(labels) != len(clean):
@@ -144,7 +146,7 @@ def _read_labels(path: Path, classes: int) -> tuple[Labels, Labels]:
     return labels, clean
 
 
-def label_array(argument: str, value: Any, classes: int | None = None) -> Labels:
+def label_array(argument: str, value: Any, num_classes: int | None = None) -> Labels:
     """Copy labels to int64. They must be a vector of integers, each of them a class."""
     if hasattr(value, "is_floating_point"):  # a tensor; reading a manifest needs no torch
         if value.is_floating_point():
@@ -158,9 +160,9 @@ def label_array(argument: str, value: Any, classes: int | None = None) -> Labels
         raise ValueError(f"{argument} must have shape (N,) with at least one label; got {array.shape}")
     if array.dtype.kind not in "iu":
         raise TypeError(f"{argument} must hold integers; got {array.dtype}")
-    wrong = array[(array < 0) | (array >= classes)] if classes is not None else array[array < 0]
+    wrong = array[(array < 0) | (array >= num_classes)] if num_classes is not None else array[array < 0]
     if len(wrong):
-        allowed = "at least 0" if classes is None else f"0 to {classes - 1} with {classes} classes"
+        allowed = "at least 0" if num_classes is None else f"0 to {num_classes - 1} with {num_classes} classes"
         raise ValueError(f"{argument} must be {allowed}; got {int(wrong[0])}")
     return array.astype(np.int64)
 

@@ -23,13 +23,13 @@ METHODS = ("floor", "exact", "sampled")
 
 
 def transition_matrix(
-    spec: Spec, classes: int, *, dataset: str | None = None, prior: ArrayLike | None = None
+    spec: Spec, num_classes: int, *, dataset: str | None = None, prior: ArrayLike | None = None
 ) -> Matrix:
     """The transition matrix (C, C) of a noise. Instance noise and human labels have none.
 
     Args:
         spec: the noise, from :func:`symloss.noise.parse`.
-        classes: the number of classes C.
+        num_classes: the number of classes C.
         dataset: mnist, digits, cifar10 or cifar100, for ``asym`` noise.
         prior: the class probabilities (C,), for ``prior`` noise.
 
@@ -42,36 +42,34 @@ def transition_matrix(
            [0.  , 0.75, 0.25],
            [0.25, 0.  , 0.75]])
     """
-    checks.number("classes", classes, "[2, inf)", whole=True)
+    checks.number("num_classes", num_classes, "[2, inf)", whole=True)
     if spec.kind == "matrix":
         assert spec.path is not None
-        return checked_matrix(load_matrix(spec.path), classes)
+        return checked_matrix(load_matrix(spec.path), num_classes)
     if spec.kind == "clean":
-        return np.eye(classes)
+        return np.eye(num_classes)
     if spec.rate is None or spec.kind == "instance":
         raise ValueError(f"noise must be of a kind that has a transition matrix; got {str(spec)!r}")
     if spec.kind == "sym":
-        return symmetric(classes, spec.rate)
+        return symmetric(num_classes, spec.rate)
     if spec.kind == "sym-any":
-        return symmetric_any(classes, spec.rate)
+        return symmetric_any(num_classes, spec.rate)
     if spec.kind == "prior":
         if prior is None:
             raise ValueError("prior must be given for prior noise; got None")
-        return prior_weighted(checked_prior(prior, classes), spec.rate)
-    return mistaken(classes, spec.rate, mistakes(spec.kind, classes, dataset))
+        return prior_weighted(checked_prior(prior, num_classes), spec.rate)
+    return mistaken(num_classes, spec.rate, mistakes(spec.kind, num_classes, dataset))
 
 
-def flip_rate(rate: float, classes: int) -> float:
+def flip_rate(rate: float, num_classes: int) -> float:
     """Check that a flip rate is below (C - 1) / C. Above it, symmetric noise makes true labels the rarest."""
-    rate = checks.number("flip rate", rate, "[0, 1)")
-    if rate >= (classes - 1) / classes:
-        raise ValueError(
-            f"flip rate must be below (C-1)/C = {(classes - 1) / classes:.4g} with {classes} classes; got {rate!r}"
-        )
+    rate, limit = checks.number("flip rate", rate, "[0, 1)"), (num_classes - 1) / num_classes
+    if rate >= limit:
+        raise ValueError(f"flip rate must be below (C-1)/C = {limit:.4g} with {num_classes} classes; got {rate!r}")
     return rate
 
 
-def symmetric(classes: int, rate: float) -> Matrix:
+def symmetric(num_classes: int, rate: float) -> Matrix:
     """The true class is kept with probability 1 - rate, every other one has rate / (C - 1).
 
     >>> symmetric(3, 0.5)
@@ -79,19 +77,19 @@ def symmetric(classes: int, rate: float) -> Matrix:
            [0.25, 0.5 , 0.25],
            [0.25, 0.25, 0.5 ]])
     """
-    rate = flip_rate(rate, classes)
-    matrix = np.full((classes, classes), rate / (classes - 1))
+    rate = flip_rate(rate, num_classes)
+    matrix = np.full((num_classes, num_classes), rate / (num_classes - 1))
     np.fill_diagonal(matrix, 1 - rate)
     return matrix
 
 
-def symmetric_any(classes: int, weight: float) -> Matrix:
+def symmetric_any(num_classes: int, weight: float) -> Matrix:
     """With probability p, the weight, a uniform draw from all classes: the flip rate is (C - 1) p / C.
 
     >>> symmetric_any(4, 0.4)[0].round(3)
     array([0.7, 0.1, 0.1, 0.1])
     """
-    return prior_weighted(np.full(classes, 1 / classes), weight)
+    return prior_weighted(np.full(num_classes, 1 / num_classes), weight)
 
 
 def prior_weighted(prior: Matrix, weight: float) -> Matrix:
@@ -107,33 +105,33 @@ def prior_weighted(prior: Matrix, weight: float) -> Matrix:
     return (1 - weight) * np.eye(len(prior)) + weight * prior
 
 
-def mistaken(classes: int, rate: float, targets: Mapping[int, int]) -> Matrix:
+def mistaken(num_classes: int, rate: float, targets: Mapping[int, int]) -> Matrix:
     """Each class that has a target moves to it at the given rate; the others keep their labels.
 
     >>> mistaken(3, 0.25, {0: 2})[0]
     array([0.75, 0.  , 0.25])
     """
-    rate = flip_rate(rate, classes)
-    matrix = np.eye(classes)
+    rate = flip_rate(rate, num_classes)
+    matrix = np.eye(num_classes)
     for label, target in targets.items():
         matrix[label, label] = 1 - rate
         matrix[label, target] = rate
     return matrix
 
 
-def checked_matrix(value: ArrayLike, classes: int) -> Matrix:
+def checked_matrix(value: ArrayLike, num_classes: int) -> Matrix:
     """Check a transition matrix (C, C), and divide each row by its sum to remove rounding."""
     matrix = _floats("transition matrix", value)
-    if matrix.shape != (classes, classes):
-        raise ValueError(f"transition matrix must have shape ({classes}, {classes}); got {matrix.shape}")
+    if matrix.shape != (num_classes, num_classes):
+        raise ValueError(f"transition matrix must have shape ({num_classes}, {num_classes}); got {matrix.shape}")
     return _distributions("rows of the transition matrix", matrix)
 
 
-def checked_prior(value: ArrayLike, classes: int) -> Matrix:
+def checked_prior(value: ArrayLike, num_classes: int) -> Matrix:
     """Check class probabilities (C,), and divide them by their sum to remove rounding."""
     prior = _floats("prior", value)
-    if prior.shape != (classes,):
-        raise ValueError(f"prior must have shape ({classes},), one entry for each class; got {prior.shape}")
+    if prior.shape != (num_classes,):
+        raise ValueError(f"prior must have shape ({num_classes},), one entry for each class; got {prior.shape}")
     return _distributions("prior", prior)
 
 
@@ -204,10 +202,10 @@ def relabel(clean: Labels, transition: Matrix, method: str, rng: np.random.Gener
     return noisy
 
 
-def by_class(labels: Labels, classes: int) -> list[Labels]:
+def by_class(labels: Labels, num_classes: int) -> list[Labels]:
     """The positions of each class, in ascending order."""
     order = np.argsort(labels, kind="stable")
-    ends = np.cumsum(np.bincount(labels, minlength=classes))
+    ends = np.cumsum(np.bincount(labels, minlength=num_classes))
     return np.split(order, ends[:-1])
 
 
@@ -328,24 +326,24 @@ def plain_kind(kind: str, dataset: str | None) -> str:
     return "asym-blocks" if kind == "asym" and _plain(dataset) == "cifar100" else kind
 
 
-def mistakes(kind: str, classes: int, dataset: str | None) -> dict[int, int]:
+def mistakes(kind: str, num_classes: int, dataset: str | None) -> dict[int, int]:
     """Which class each class is mistaken for. A class that is not in the result keeps its labels."""
     if kind == "pair":
-        return rotation([0] * classes)
+        return rotation([0] * num_classes)
     name, kind = _plain(dataset), plain_kind(kind, dataset)
     if kind == "asym-blocks":
-        if classes % 5:
-            raise ValueError(f"classes must be a multiple of five for asym-blocks noise; got {classes}")
-        return rotation([label // 5 for label in range(classes)])
+        if num_classes % 5:
+            raise ValueError(f"num_classes must be a multiple of five for asym-blocks noise; got {num_classes}")
+        return rotation([label // 5 for label in range(num_classes)])
     if kind == "asym-superclass":
-        _expect_classes("asym-superclass noise", classes, 100)
+        _expect_classes("asym-superclass noise", num_classes, 100)
         return rotation(cifar100_coarse())
     if name not in MAPS:
         raise ValueError(
             f"dataset must be one of {', '.join([*MAPS, 'cifar100'])} for asym noise; got {checks.brief(dataset)} "
             "(pair and matrix noise work for every data set)"
         )
-    _expect_classes(f"asym noise on {name}", classes, 10)
+    _expect_classes(f"asym noise on {name}", num_classes, 10)
     return MAPS[name]
 
 
@@ -353,6 +351,6 @@ def _plain(dataset: str | None) -> str:
     return "" if dataset is None else dataset.lower().replace("-", "").replace("_", "")
 
 
-def _expect_classes(what: str, classes: int, wanted: int) -> None:
-    if classes != wanted:
-        raise ValueError(f"classes must be {wanted} for {what}; got {classes}")
+def _expect_classes(what: str, num_classes: int, wanted: int) -> None:
+    if num_classes != wanted:
+        raise ValueError(f"num_classes must be {wanted} for {what}; got {num_classes}")

@@ -46,7 +46,7 @@ ROUNDING = 1e-9
 
 def certify(
     loss: str | AnyLoss,
-    classes: int = 10,
+    num_classes: int = 10,
     *,
     normalize: str | ScoreMap | None = None,
     temperature: Temperature = 1.0,
@@ -62,28 +62,28 @@ def certify(
         loss: a spec string, a loss of this package, or any differentiable function or module of (input, target).
             The loss itself is measured, on raw scores: the normalisation that a loss of this package may apply to the
             scores is left out.
-        classes: the number of classes.
+        num_classes: the number of classes.
         normalize, temperature: a map of the scores to measure together with the loss, as in every loss.
         seed: the seed of the search's random starting points.
 
-    >>> certificate = certify("mae", classes=3)
+    >>> certificate = certify("mae", num_classes=3)
     >>> bool(certificate.symmetric), bool(certificate.convex), round(certificate.slope, 6)
     (True, False, 0.333333)
     """
-    checks.number("classes", classes, "[2, inf)", whole=True)
+    checks.number("num_classes", num_classes, "[2, inf)", whole=True)
     expression = _expression(loss)
     scores = score_map(normalize, temperature)
-    subject = Subject(_per_class(expression, scores), classes)
-    z, y = starting_points(classes, torch.Generator().manual_seed(seed))
+    subject = Subject(_per_class(expression, scores), num_classes)
+    z, y = starting_points(num_classes, torch.Generator().manual_seed(seed))
     _refuse_flat_values(subject, z, y)
     finding_bounded, low, high = _bounded(subject, z, y)
     curved = _most_curved(subject, z, y) if bends(subject, z, y) else []
-    known = largest_derivatives(expression, classes) if scores is None else None
+    known = largest_derivatives(expression, num_classes) if scores is None else None
     lipschitz = _constant(_lipschitz(subject, z, y), known and known.lipschitz, known)
     smoothness = _smoothness(subject, z, y, lipschitz, curved)
     return Certificate(
         loss=loss if isinstance(loss, str) else repr(expression),
-        classes=classes,
+        num_classes=num_classes,
         scores="raw scores" if scores is None else f"scores after {getattr(scores, '__name__', scores)}",
         symmetric=_symmetric(subject, z, y),
         permutation_invariant=_permutation_invariant(subject, z, y),
@@ -139,7 +139,7 @@ def _symmetric(subject: Subject, z: Tensor, y: Tensor) -> Finding:
 
 def _permutation_invariant(subject: Subject, z: Tensor, y: Tensor) -> Finding:
     """Two renamings of the classes that make up all others, at every label."""
-    worst = [_renamed(subject, z, y, order) for order in validation.renamings(subject.classes)]
+    worst = [_renamed(subject, z, y, order) for order in validation.renamings(subject.num_classes)]
     return max(worst, key=lambda finding: (not finding.holds, finding.measure))
 
 
@@ -184,10 +184,10 @@ def _non_increasing(subject: Subject, z: Tensor, y: Tensor) -> Finding:
 
 def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: list[Curved]) -> Finding:
     """Chords between starting points, and short chords along the direction of the most negative curvature."""
-    classes = subject.classes
+    num_classes = subject.num_classes
 
     def excess(pair: Tensor, y: Tensor) -> Tensor:
-        a, b = pair[:, :classes], pair[:, classes:]
+        a, b = pair[:, :num_classes], pair[:, num_classes:]
         return subject.value((a + b) / 2, y) - (subject.value(a, y) + subject.value(b, y)) / 2
 
     partners = z[torch.randperm(len(z), generator=torch.Generator().manual_seed(2))]
@@ -197,7 +197,7 @@ def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: list[Curved]) -> Fin
             pairs.append(torch.cat([points - length * axes, points + length * axes], 1))
             labels.append(label)
     found, label, worst = climb(excess, torch.cat(pairs), torch.cat(labels))
-    a, b = found[0, :classes], found[0, classes:]
+    a, b = found[0, :num_classes], found[0, num_classes:]
     size = 1e-3 + float(subject.value(torch.stack([a, b]), label[:1].repeat(2)).abs().max())
     measure = max(0.0, float(worst[0]))
     holds = measure <= ROUNDING * size
@@ -222,11 +222,11 @@ def _most_curved(subject: Subject, z: Tensor, y: Tensor) -> list[Curved]:
     and they climb once more. Both signs climb in one batch: a step of sixteen points costs hardly more than one of
     eight. The sign of a point is beside its label.
     """
-    classes = subject.classes
+    num_classes = subject.num_classes
 
     def curvature(state: Tensor, tags: Tensor) -> Tensor:
         keep = state.requires_grad
-        at, axis = state[:, :classes], state[:, classes:]
+        at, axis = state[:, :num_classes], state[:, num_classes:]
         at = at if keep else at.detach().requires_grad_()
         bend = derivative((subject.gradient(at, tags[:, 0]) * axis).sum(), at, keep)
         return tags[:, 1] * (bend * axis).sum(1) / axis.square().sum(1)
@@ -238,10 +238,12 @@ def _most_curved(subject: Subject, z: Tensor, y: Tensor) -> list[Curved]:
     state, tags = (torch.cat(parts) for parts in zip(*chosen, strict=True))
     state, tags, best = ascend(curvature, state, tags, 30)
     for _ in range(2):
-        matrix = tags[:, 1, None, None] * subject.hessian(state[:, :classes], tags[:, 0])
-        state = torch.cat([state[:, :classes], torch.linalg.eigh(matrix).eigenvectors[:, :, -1]], 1)
+        matrix = tags[:, 1, None, None] * subject.hessian(state[:, :num_classes], tags[:, 0])
+        state = torch.cat([state[:, :num_classes], torch.linalg.eigh(matrix).eigenvectors[:, :, -1]], 1)
         state, tags, best = ascend(curvature, state, tags, 12)
-    return [_sorted(state[side], tags[side], best[side], classes) for side in (tags[:, 1] == sign for sign in SIGNS)]
+    return [
+        _sorted(state[side], tags[side], best[side], num_classes) for side in (tags[:, 1] == sign for sign in SIGNS)
+    ]
 
 
 SIGNS = (-1, 1)
@@ -256,11 +258,11 @@ def _axes(z: Tensor, y: Tensor) -> list[Tensor]:
     return [torch.where(axis.abs().sum(1, keepdim=True) > 0, axis, label) for axis in axes]
 
 
-def _sorted(state: Tensor, tags: Tensor, best: Tensor, classes: int) -> Curved:
+def _sorted(state: Tensor, tags: Tensor, best: Tensor, num_classes: int) -> Curved:
     order = best.argsort(descending=True)
-    axis = state[order, classes:]
+    axis = state[order, num_classes:]
     curvature = float(tags[0, 1]) * float(best[order[0]])
-    return Curved(state[order, :classes], tags[order, 0], axis / axis.norm(dim=1, keepdim=True), curvature)
+    return Curved(state[order, :num_classes], tags[order, 0], axis / axis.norm(dim=1, keepdim=True), curvature)
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:
@@ -328,10 +330,10 @@ def _smoothness(subject: Subject, z: Tensor, y: Tensor, lipschitz: float, curved
 
 def _at_equal_scores(subject: Subject) -> dict[str, Any]:
     """The linear approximation at equal scores, label by label, against the unhinged loss's gradient 1/C - e_y."""
-    classes = subject.classes
-    z = torch.ones(classes, classes, dtype=torch.float64)
-    gradients = subject.gradient(z, torch.arange(classes))
-    unhinged = 1 / classes - torch.eye(classes, dtype=torch.float64)
+    num_classes = subject.num_classes
+    z = torch.ones(num_classes, num_classes, dtype=torch.float64)
+    gradients = subject.gradient(z, torch.arange(num_classes))
+    unhinged = 1 / num_classes - torch.eye(num_classes, dtype=torch.float64)
     slope = float((gradients * unhinged).sum() / unhinged.square().sum())
     size = float(gradients.norm())
     return {
@@ -423,7 +425,7 @@ class Certificate:
 
     loss: str
     """The loss, as text."""
-    classes: int
+    num_classes: int
     """The number of classes."""
     scores: str
     """What the loss was given: raw scores, or the scores after a map such as ``normalize="l2"``."""
@@ -477,7 +479,7 @@ class Certificate:
 
     @property
     def _title(self) -> str:
-        return f"{self.loss}, {self.classes} classes, {self.scores}"
+        return f"{self.loss}, {self.num_classes} classes, {self.scores}"
 
     @property
     def constants(self) -> dict[str, str]:

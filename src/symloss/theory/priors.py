@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def symmetrizing_prior(classes: int, prior: Tensor | Iterable[float] | None = None) -> Dirichlet:
+def symmetrizing_prior(num_classes: int, prior: Tensor | Iterable[float] | None = None) -> Dirichlet:
     """The Dirichlet prior on the outputs that makes a likelihood symmetric: alpha_k = 1 - q_k (lemma E.1).
 
     Args:
-        classes: the number of classes C.
+        num_classes: the number of classes C.
         prior: the q of ``symloss.symmetrize(loss, prior=q)``, each entry below 1. None for the uniform prior, which
             gives alpha = (C - 1) / C.
 
     >>> symmetrizing_prior(2).concentration  # Beta(1/2, 1/2)
     tensor([0.5000, 0.5000], dtype=torch.float64)
     """
-    classes = int(checks.number("classes", classes, "[2, inf)", whole=True))
+    num_classes = int(checks.number("num_classes", num_classes, "[2, inf)", whole=True))
     if prior is None:
-        q = torch.full((classes,), 1 / classes, dtype=torch.float64)
+        q = torch.full((num_classes,), 1 / num_classes, dtype=torch.float64)
     else:
         q = torch.as_tensor(prior if isinstance(prior, Tensor) else list(prior), dtype=torch.float64).detach()
-    validation.class_vector("prior", q, classes)
+    validation.class_vector("prior", q, num_classes)
     validation.probabilities(q, 0, "prior")
     if bool((q >= 1).any()):
         raise ValueError("prior must leave every class below 1; got all of it on one class, for which no prior exists")
@@ -141,7 +141,7 @@ def _refuse_not_positive(argument: str, alpha: Tensor) -> None:
         raise ValueError(f"{argument} must be above 0 and finite; got {float(wrong.flatten()[0]):g}")
 
 
-def plot_prior(classes: int = 2, path: str | Path | None = None) -> Figure:
+def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
     """Plot the prior that a symmetrized likelihood corresponds to (app. E).
 
     For two classes: the density of Beta(1/2, 1/2), that of cross-entropy (flat) and that of a prior that favours
@@ -149,16 +149,16 @@ def plot_prior(classes: int = 2, path: str | Path | None = None) -> Figure:
     matplotlib: ``pip install symloss[plot]``.
 
     Args:
-        classes: 2 or 3.
+        num_classes: 2 or 3.
         path: the file to write (.png, .svg, .pdf); None for no file.
     """
-    checks.choice("classes", classes, (2, 3))
+    checks.choice("num_classes", num_classes, (2, 3))
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 (not always installed)
     except ImportError as error:
         raise ImportError("plot_prior needs matplotlib; pip install symloss[plot] brings it") from error
-    figure = Figure(figsize=(8, 3.2) if classes == 2 else (4.4, 3.8), layout="constrained")
-    (_draw_two if classes == 2 else _draw_three)(figure)
+    figure = Figure(figsize=(8, 3.2) if num_classes == 2 else (4.4, 3.8), layout="constrained")
+    (_draw_two if num_classes == 2 else _draw_three)(figure)
     if path is not None:
         _save(figure, Path(path))
     return figure

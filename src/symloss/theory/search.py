@@ -35,7 +35,7 @@ class Subject:
     """The loss that is measured: its value at every label, in float64."""
 
     per_class: Callable[[Tensor], Tensor]
-    classes: int
+    num_classes: int
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
         """The losses (P,) of scores (P, C) at labels (P,)."""
@@ -51,7 +51,7 @@ class Subject:
         """The second derivatives (P, C, C) in the scores."""
         z = z.detach().requires_grad_()
         g = self.gradient(z, y)
-        rows = [derivative(g[:, k].sum(), z, False, retain=True) for k in range(self.classes)]
+        rows = [derivative(g[:, k].sum(), z, False, retain=True) for k in range(self.num_classes)]
         return torch.stack(rows, 1)
 
 
@@ -74,7 +74,7 @@ def bends(subject: Subject, z: Tensor, y: Tensor) -> bool:
     return True
 
 
-def starting_points(classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def starting_points(num_classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Scores (P, C) and labels (P,) to start from.
 
     In some the label and a few rivals lead or trail the rest. The others are normal draws of all sizes.
@@ -83,16 +83,18 @@ def starting_points(classes: int, generator: torch.Generator) -> tuple[Tensor, T
     steps = [*(-step for step in reversed(half)), 0.0, *half]
     # (label, rivals, rest): every pair with a rest at 0, and every margin with a rest of no probability.
     levels = [(label, rival, 0.0) for label in steps for rival in steps] + [(label, 0.0, -REACH) for label in steps]
-    shapes = [(*level, rivals) for level in levels for rivals in sorted({1, 2, classes // 2}) if rivals < classes]
-    points = torch.empty(len(shapes), classes, dtype=torch.float64)
+    shapes = [
+        (*level, rivals) for level in levels for rivals in sorted({1, 2, num_classes // 2}) if rivals < num_classes
+    ]
+    points = torch.empty(len(shapes), num_classes, dtype=torch.float64)
     order = torch.rand(points.shape, generator=generator).argsort(1)
     for point, (label, rival, rest, rivals), place in zip(points, shapes, order, strict=True):
         point[:] = rest
         point[place[: 1 + rivals]] = rival
         point[place[0]] = label
-    draws = torch.randn(160, classes, dtype=torch.float64, generator=generator)
+    draws = torch.randn(160, num_classes, dtype=torch.float64, generator=generator)
     sizes = torch.tensor([1e-2, 0.3, 1.0, 3.0, 10.0], dtype=torch.float64).repeat(32)
-    labels = torch.cat([order[:, 0], torch.randint(classes, (160,), generator=generator)])
+    labels = torch.cat([order[:, 0], torch.randint(num_classes, (160,), generator=generator)])
     return torch.cat([points, draws * sizes[:, None]]).clamp(-REACH, REACH), labels
 
 
@@ -162,7 +164,7 @@ def largest_rise(subject: Subject, z: Tensor, y: Tensor, rays: int = 32) -> tupl
     z, y = z[chosen], y[chosen]
     grid = torch.linspace(-1, 1, 161, dtype=z.dtype)
     grid = grid.sign() * (grid.abs() * math.log1p(REACH)).expm1()
-    own = torch.nn.functional.one_hot(y, subject.classes).bool()
+    own = torch.nn.functional.one_hot(y, subject.num_classes).bool()
     points = torch.where(own[:, None, :], grid[None, :, None], z[:, None, :])
     with torch.no_grad():
         values = torch.stack(
@@ -181,7 +183,7 @@ def sharpest_jump(subject: Subject, z: Tensor, y: Tensor) -> float:
     """
     lines, labels = z[:24], y[:24]
     moving = torch.where(torch.arange(len(lines)) % 2 == 0, labels, lines.argmax(1))
-    axis = torch.nn.functional.one_hot(moving, subject.classes).to(z)
+    axis = torch.nn.functional.one_hot(moving, subject.num_classes).to(z)
     grid = torch.linspace(-REACH, REACH, 241, dtype=z.dtype)
     points = lines[:, None, :] + grid[None, :, None] * axis[:, None, :]
     flat = subject.gradient(points.flatten(0, 1), labels.repeat_interleave(len(grid)))
@@ -254,22 +256,22 @@ class Derivatives(NamedTuple):
     exact: bool
 
 
-def largest_derivatives(loss: Loss, classes: int) -> Derivatives | None:
+def largest_derivatives(loss: Loss, num_classes: int) -> Derivatives | None:
     """The largest gradient and curvature of a loss; None if the loss is not built of the potentials this search knows.
 
     Args:
         loss: an expression of the algebra.
-        classes: the number of classes.
+        num_classes: the number of classes.
     """
     loss = _simplified(loss)
     leaves = _leaves(loss)
     if not loss.any_classes or not all(isinstance(leaf, (Potential, MSEFormula, BiTemperedFormula)) for leaf in leaves):
         return None
-    form = form_of(loss, classes)
+    form = form_of(loss, num_classes)
     label_alone = form is not None and not form.summed
-    starts = _two_rivals(classes) if label_alone else _grid(classes)
+    starts = _two_rivals(num_classes) if label_alone else _grid(num_classes)
     # The tails of BiTempered are heavy: its suprema may lie where no score of the search does.
-    complete = classes <= 4 and not any(isinstance(leaf, BiTemperedFormula) for leaf in leaves)
+    complete = num_classes <= 4 and not any(isinstance(leaf, BiTemperedFormula) for leaf in leaves)
     return Derivatives(
         _search(lambda at: _gradient_norm(loss, at), starts),
         _search(lambda at: _curvature(loss, at), starts),
@@ -292,23 +294,23 @@ def _leaves(loss: Loss) -> list[Loss]:
     return [leaf for child in loss.children for leaf in _leaves(child)] if loss.children else [loss]
 
 
-def _two_rivals(classes: int) -> list[GroupedPoints]:
+def _two_rivals(num_classes: int) -> list[GroupedPoints]:
     """The label at all margins that matter in double precision, and all other probability on two classes."""
     # Finer around 0: SCE's largest curvature exceeds a plateau by half a per cent, on an interval of 0.3.
     margins = [k / 2 for k in range(-1480, 80) if abs(k) >= 40] + [k / 10 for k in range(-199, 200)]
-    second = [-level for level in LEVELS[::4]] if classes > 2 else [0.0]
-    return [_points([sorted(margins), second, [GONE]], [1.0, 1.0, 1.0, classes - 3.0][:classes])]
+    second = [-level for level in LEVELS[::4]] if num_classes > 2 else [0.0]
+    return [_points([sorted(margins), second, [GONE]], [1.0, 1.0, 1.0, num_classes - 3.0][:num_classes])]
 
 
-def _grid(classes: int) -> list[GroupedPoints]:
+def _grid(num_classes: int) -> list[GroupedPoints]:
     """Scores of the label, of one class at 0, of a group and of the rest, at all levels and for groups of all sizes."""
-    positive = LEVELS if classes <= 4 else LEVELS[::2]
+    positive = LEVELS if num_classes <= 4 else LEVELS[::2]
     levels = [*(-level for level in reversed(positive[1:])), *positive]
     label = [*(-level for level in reversed(FAR)), *levels]
-    if classes <= 4:
-        return [_points([label, *([levels] * (classes - 2)), *([[0.0]] * (4 - classes))], [1.0] * classes)]
-    groups = {1, 2, 3, classes // 8, classes // 4, classes // 2, 3 * classes // 4, classes - 3}
-    sizes = [[1.0, 1.0, group, classes - 2.0 - group] for group in sorted(groups) if 1 <= group <= classes - 3]
+    if num_classes <= 4:
+        return [_points([label, *([levels] * (num_classes - 2)), *([[0.0]] * (4 - num_classes))], [1.0] * num_classes)]
+    groups = {1, 2, 3, num_classes // 8, num_classes // 4, num_classes // 2, 3 * num_classes // 4, num_classes - 3}
+    sizes = [[1.0, 1.0, group, num_classes - 2.0 - group] for group in sorted(groups) if 1 <= group <= num_classes - 3]
     return [_points([label, levels, levels], size) for size in sizes]
 
 
