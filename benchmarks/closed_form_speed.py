@@ -104,7 +104,7 @@ def class_sum_rows(many: int = MANY, few: int = FEW) -> Iterator[tuple[str, ...]
         }
 
         def seconds(labels: NDArray[np.int64], classes: int = classes) -> float:
-            return measure.timed(lambda: class_sums(features[: len(labels)], labels, classes=classes)).seconds
+            return measure.timed(lambda: class_sums(features[: len(labels)], labels, num_classes=classes)).seconds
 
         for order, (less, more) in orders.items():
             million = sorted((seconds(more) - seconds(less)) * 1e6 / (many - few) for _ in range(TURNS))

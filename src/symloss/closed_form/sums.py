@@ -306,7 +306,7 @@ def prior_vector(prior: Prior, shares: Floats) -> Floats:
         vector = np.empty(0)
     if vector.shape != (num_classes,):
         raise ValueError(
-            f"prior must be None, {FREQUENCIES!r} or a vector of {num_classes} probabilities, one for each class; "
+            f"prior must be None, {FREQUENCIES!r} or a vector of probabilities of the {num_classes} classes; "
             f"got {checks.brief(prior)}"
         )
     if not (vector >= 0).all() or abs(vector.sum() - 1) > 1e-6:
