@@ -18,7 +18,7 @@ from pathlib import Path
 
 from symloss.experiments import resolve
 from symloss.training import train
-from symloss.training.kept_results import keep, read_kept
+from symloss.training.reading import keep, read_kept
 from symloss.training.results import Result, in_percent
 from symloss.training.settings import Settings
 

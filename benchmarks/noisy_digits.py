@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-from symloss.training.smoothed_accuracy import reach_of, smoothed
+from symloss.training.best_epoch import reach_of, smoothed
 
 Part = tuple[Tensor, Tensor]
 Optimizer = Callable[[Iterable[Tensor]], torch.optim.Optimizer]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 PRELOADED = (
-    "symloss.cli", "symloss.training.run", "symloss.training.logs", "symloss.experiments", "symloss.report",
+    "symloss.cli", "symloss.training.run", "torch.utils.tensorboard", "symloss.experiments", "symloss.fit",
     "symloss.theory", "symloss.closed_form", "torch.distributed",
     "sklearn.datasets", "sklearn.kernel_ridge", "sklearn.linear_model", "sklearn.model_selection",
     "pytest", "typer._adapters", "pydantic.types", "rich._emoji_codes",  # typer and rich import these when used

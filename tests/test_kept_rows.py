@@ -12,7 +12,7 @@ from documentation import ROOT
 
 from symloss.experiments import resolve
 from symloss.experiments.cells import find_cell
-from symloss.training.kept_results import read_kept
+from symloss.training.reading import read_kept
 from symloss.training.results import Spread
 
 RESULTS = ROOT / "docs" / "results"

@@ -2,7 +2,7 @@
 
 import json
 
-from symloss.experiments.work import Work
+from symloss.experiments.run import Work
 from symloss.training import Settings
 
 LOSSES = ("ce", "gce", "mae", "sgce")

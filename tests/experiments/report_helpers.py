@@ -11,8 +11,7 @@ import numpy as np
 
 from symloss.experiments.cells import Cell
 from symloss.noise import corrupt
-from symloss.training.folder_names import run_path
-from symloss.training.run_folder import RESULT, SETTINGS
+from symloss.training.run_folder import RESULT, SETTINGS, run_path
 from symloss.training.settings import Settings
 
 VERSIONS = {

@@ -11,8 +11,8 @@ from refusals import refused
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 
-from symloss.experiments.events import Event
 from symloss.experiments.ray import Resources, joblib_on_ray, run_on_ray
+from symloss.experiments.run import Event
 from symloss.fit import RobustClassifier
 from symloss.training.run_folder import Busy, RunFolder
 

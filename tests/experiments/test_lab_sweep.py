@@ -19,16 +19,13 @@ from training.training_helpers import ended, one_sentence, start
 from typer.testing import CliRunner
 
 from symloss.cli import app
-from symloss.experiments import find_cell, plan, processes
+from symloss.experiments import find_cell, plan
+from symloss.experiments import run as processes
 from symloss.experiments.cost import expected_seconds
-from symloss.experiments.events import Event
-from symloss.experiments.processes import run_in_processes
-from symloss.experiments.sweep import survey, with_fingerprints
-from symloss.experiments.work import Work
+from symloss.experiments.run import Event, Work, run_in_processes, survey, with_fingerprints
 from symloss.training import train
-from symloss.training.folder_names import run_path
 from symloss.training.results import EpochRow, Result
-from symloss.training.run_folder import RunFolder
+from symloss.training.run_folder import RunFolder, run_path
 from symloss.training.task import prepare
 from symloss.writing import clear_write_errors, disk_is_full
 
@@ -145,7 +142,7 @@ def test_a_run_that_is_left_to_another_process_is_missing_and_the_code_is_1(tmp_
     def left(works, jobs):
         return (Event("elsewhere", each, reason="it is being trained by another process") for each in works)
 
-    monkeypatch.setattr("symloss.experiments.processes.run_in_processes", left)
+    monkeypatch.setattr("symloss.experiments.run.run_in_processes", left)
     done = CliRunner().invoke(app, [*map(str, PART), "--runs", str(tmp_path)])
     assert done.exit_code == 1
     missing = [line for line in done.stderr.splitlines() if line.startswith("missing: ")]

@@ -9,7 +9,7 @@ from symloss.losses.published import presets_of
 from symloss.experiments.profiles import profiles
 from symloss.experiments.protocols import load_protocol
 from symloss.experiments.tables import load_table
-import symloss.experiments.cells, symloss.experiments.search_grids
+import symloss.experiments.cells
 
 assert presets_of("sgce")["cifar10"].values == {"q": 0.8}
 assert profiles()["scale16"]["cifar10"]["subset"] == 10000

@@ -18,7 +18,7 @@ from report_helpers import HOSTILE, SCRIPT, result, write_cell, write_run
 from scipy import stats
 
 from symloss.experiments import FORMATS, compose, load_table, plan, read_runs
-from symloss.training.folder_names import run_path
+from symloss.training.run_folder import run_path
 from symloss.training.settings import Settings, displayed_profile
 
 MINI = "mini (reduced: not the published protocol)"

@@ -11,7 +11,7 @@ from training.training_helpers import metrics as metrics_of
 from training.training_helpers import same_weights, without_time
 from tuning_helpers import MODEL, ended, start_search
 
-from symloss.experiments.storages import sqlite_url
+from symloss.experiments.storage import sqlite_url
 from symloss.training import Settings, train
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from symloss.experiments.ranking import as_toml, leaders, ranked, remark, standard_error
+from symloss.experiments.studies import as_toml, leaders, ranked, remark, standard_error
 from symloss.losses.spec import parse, write
 from symloss.training.settings import Settings
 

@@ -7,15 +7,19 @@ import pytest
 import sqlalchemy
 from refusals import refused
 
-from symloss.experiments import trial_locks as claiming
+from symloss.experiments import storage as claiming
 from symloss.experiments import tune as tuning
-from symloss.experiments.questions import Question, held_out_labels
 from symloss.experiments.samplers import InOrder, samplers, short_name
-from symloss.experiments.search_grids import Dimension
-from symloss.experiments.spaces import Space, space_of
-from symloss.experiments.storages import open_storage, readable_storage_errors, sqlite_url, without_password
+from symloss.experiments.spaces import Dimension, Question, Space, held_out_labels, space_of
+from symloss.experiments.storage import (
+    Claims,
+    LockFolder,
+    open_storage,
+    readable_storage_errors,
+    sqlite_url,
+    without_password,
+)
 from symloss.experiments.studies import Method
-from symloss.experiments.trial_locks import Claims, LockFolder
 from symloss.experiments.tune import tune
 from symloss.training.loop import Diverged
 from symloss.training.results import EpochRow, Result
@@ -409,7 +413,7 @@ def test_a_storage_that_fails_on_the_way_is_one_sentence(tmp_path):
         (tmp_path / "tune.db").write_bytes(b"gone")
         return result(0.5)
 
-    with refused(OSError, "tune.db", "failed", "the same command goes on"):
+    with refused(OSError, "tune.db", "failed", "rerun the same command to resume"):
         tune([over_lr(0.1)], Method(), runs=tmp_path, train=train)
 
 

@@ -3,8 +3,7 @@
 import pytest
 from refusals import refused
 
-from symloss.experiments.search_grids import Dimension, read_grids, search_grids
-from symloss.experiments.spaces import Space, papers_space, space_of, variations
+from symloss.experiments.spaces import Dimension, Space, papers_space, read_grids, search_grids, space_of, variations
 from symloss.losses.catalogue import RECORDS
 
 OTHER = '[weight-decay.other]\nvalues = [1e-4]\nscale = "log"\nsource = "ours"\n'

@@ -131,10 +131,10 @@ def test_a_damaged_checkpoint_does_not_lose_the_best_epoch(tmp_path, epochs):
         fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path), stop)
     (tmp_path / "checkpoint.pt").write_bytes(b"torn")
     if epochs == 1:  # there is none before it
-        with refused(ValueError, "checkpoint.pt", "is no whole checkpoint"):
+        with refused(ValueError, "checkpoint.pt", "is not a complete checkpoint"):
             fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path))
         return
-    with pytest.warns(UserWarning, match="the checkpoint before it"):
+    with pytest.warns(UserWarning, match="the previous one"):
         found = fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path))
     assert found.row.epoch == kept(tmp_path) == reference(CURVES["a lucky epoch"])[0]
 
@@ -154,7 +154,7 @@ def test_the_checkpoint_before_finds_its_weights_where_another_epoch_wins_this_t
     assert kept(tmp_path) == 1
     (tmp_path / "checkpoint.pt").write_bytes(b"torn")
     other = (0.5, 0.4, 0.4, 0.4, 1.0, 0.0, 0.0)
-    with pytest.warns(UserWarning, match="the checkpoint before it"):
+    with pytest.warns(UserWarning, match="the previous one"):
         found = fit(Scripted(other), RunFolder(tmp_path))
     assert found.row.epoch == kept(tmp_path) == reference(other)[0] == 3
 
@@ -166,21 +166,6 @@ def test_weights_that_somebody_removed_are_missed(tmp_path):
 
     with refused(ValueError, "waiting-4.pt", "must hold the weights of epoch 4"):
         fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path), remove)
-
-
-def test_a_run_from_before_goes_on_without_smoothing(tmp_path):
-    """Its checkpoint holds no accuracies to smooth over."""
-    curve = CURVES["a lucky epoch"]
-    rows = [EpochRow(place, loss=1.0, validation_accuracy=value).to_json() for place, value in enumerate(curve, 1)]
-    folder = RunFolder(tmp_path)
-    torch.save({"epoch": 2, "model": {"epoch": torch.tensor(2)}}, tmp_path / "best.pt")
-    torch.save(
-        {"epoch": 4, "seconds": 1.0, "model": {}, "optimizer": {}, "best": rows[1], "last": rows[3]},
-        tmp_path / "checkpoint.pt",
-    )
-    with pytest.warns(UserWarning, match="has lost 3 of the 4 epochs"):
-        found = fit(Scripted(curve), folder)
-    assert (found.row.epoch, found.accuracy, kept(tmp_path)) == (2, 0.9, 2)
 
 
 @pytest.fixture(scope="module")

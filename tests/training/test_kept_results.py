@@ -11,9 +11,8 @@ import pytest
 from refusals import refused
 
 from symloss.experiments import FORMATS, compose, plan, read_runs
-from symloss.experiments.outcome import outcome
-from symloss.experiments.sweep import survey
-from symloss.training.kept_results import keep, read_kept
+from symloss.experiments.run import outcome, survey
+from symloss.training.reading import keep, read_kept
 from symloss.training.results import EpochRow, Result
 
 CELLS = plan("digits", losses=["ce", "mae"], noise=["sym:0.6"], seeds=2)

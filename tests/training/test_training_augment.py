@@ -1,6 +1,5 @@
 """Images of one's own are changed at random from epoch to epoch, and only as the settings say."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -183,20 +182,3 @@ def test_a_run_says_what_was_done_to_its_images(tmp_path, in_memory):
     for augment, steps in ((True, ["crop:2", "flip"]), ("crop", ["crop:2"]), (False, [])):
         run(settings(in_memory, augment=augment, epochs=1), tmp_path / str(augment))
         assert json.loads((tmp_path / str(augment) / "data.json").read_text())["augmentation"] == steps
-
-
-def test_a_run_of_version_0_1_ends_as_it_was_begun_and_says_so(tmp_path, in_memory):
-    """Its settings say "augment", but its images were left as they were, and nothing in its folder tells of it."""
-    own, folder = settings(in_memory), tmp_path / "run"
-    run(dataclasses.replace(own, augment=False), tmp_path / "plain")
-    with pytest.raises(_Stopped):
-        run(dataclasses.replace(own, augment=False), folder, on_epoch=cut_off)
-    (folder / "settings.json").write_text(json.dumps({"format": 1} | own.to_dict()))
-    about = json.loads((folder / "data.json").read_text())
-    del about["augmentation"]
-    (folder / "data.json").write_text(json.dumps(about))
-    for _ in ("unfinished", "finished"):
-        with pytest.warns(UserWarning, match=r"run was begun by version 0\.1, which left images of one's own as they"):
-            run(own, folder)
-    assert same_weights(folder, tmp_path / "plain")
-    assert json.loads((folder / "data.json").read_text())["augmentation"] == []

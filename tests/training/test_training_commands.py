@@ -158,18 +158,6 @@ def test_labels_that_nobody_vouches_for_are_not_called_clean(tmp_path):
     assert "clean" not in tested.stdout
 
 
-def test_a_run_that_version_0_1_called_clean_is_found_again(tmp_path):
-    (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(40)))
-    own = ("train", "--data", "mine.csv", "--epochs", "1", "--model", "mlp:hidden=4", "--json")
-    first = json.loads(command(tmp_path, *own).stdout)
-    (folder,) = runs(tmp_path)
-    before = folder.with_name(folder.name.replace("as-given", "clean"))
-    folder.rename(before)
-    again = json.loads(command(tmp_path, *own).stdout)
-    assert runs(tmp_path) == [before]
-    assert again == first | {"folder": str(before.relative_to(tmp_path))}
-
-
 def test_compare_as_json_has_every_run(tmp_path):
     done = command(tmp_path, "compare", *QUICK, "--losses", "ce,mae", "--seeds", "2", "--json")
     found = json.loads(done.stdout)

@@ -11,9 +11,8 @@ from training_helpers import run, small
 
 from symloss.experiments import FORMATS, compose, read_runs, resolve
 from symloss.experiments.layers import resolve_layers
-from symloss.training.folder_names import folder_name
 from symloss.training.prediction import predictions
-from symloss.training.run_folder import RunFolder
+from symloss.training.run_folder import RunFolder, folder_name
 
 COMPOSED = "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"
 

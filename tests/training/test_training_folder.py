@@ -4,7 +4,6 @@ import contextlib
 import multiprocessing
 import os
 import pickle
-import warnings
 
 import pytest
 import torch
@@ -89,7 +88,7 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before_it_with_a_warning(f
     save_checkpoint(folder, state(1))
     save_checkpoint(folder, state(2))
     truncate(folder.path / "checkpoint.pt", size)
-    with pytest.warns(UserWarning, match=r"checkpoint.pt is no whole checkpoint.*going back") as warned:
+    with pytest.warns(UserWarning, match=r"checkpoint.pt is not a complete checkpoint.*going back") as warned:
         found = load_checkpoint(folder)
     assert found["epoch"] == 1
     assert torch.equal(found["model"]["w"], state(1)["model"]["w"])
@@ -99,11 +98,11 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before_it_with_a_warning(f
 def test_without_a_whole_checkpoint_the_run_stops_and_says_so(folder):
     save_checkpoint(folder, state(1))
     truncate(folder.path / "checkpoint.pt")
-    with refused(ValueError, "checkpoint.pt is no whole checkpoint", f"so remove {folder.path} to train from the"):
+    with refused(ValueError, "checkpoint.pt is not a complete checkpoint", f"remove {folder.path} to train from the"):
         load_checkpoint(folder)
     save_checkpoint(folder, state(2))
     truncate(folder.path / "checkpoint.pt")
-    with refused(ValueError, "checkpoint.pt is no", "checkpoint-previous.pt is no", "no good checkpoint is left"):
+    with refused(ValueError, "checkpoint.pt is not", "checkpoint-previous.pt is not", "No good checkpoint is left"):
         load_checkpoint(folder)
 
 
@@ -120,35 +119,19 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(folder):
     assert mark == len(data) - 7 - 64
     for place in sorted({*range(0, len(data), 7), *range(mark - 30, len(data))} - set(range(mark, mark + 7))):
         path.write_bytes(flipped(data, place))
-        with pytest.warns(UserWarning, match=r"not those that were written\); going back to .* before it, of epoch 1"):
+        with pytest.warns(
+            UserWarning, match=r"not those that were written\); going back to the previous one, of epoch"
+        ):
             found = load_checkpoint(folder)
         assert found["epoch"] == 1
         assert torch.equal(found["model"]["w"], state(1)["model"]["w"])
-
-
-def test_a_flipped_bit_in_a_checkpoint_of_version_01_changes_no_weight(folder):
-    """It has no checksum of all bytes, but one of each part; what lies between the parts means nothing."""
-    for name, epoch in (("checkpoint-previous.pt", 1), ("checkpoint.pt", 2)):
-        torch.save(state(epoch), folder.path / name)
-    path = folder.path / "checkpoint.pt"
-    assert load_checkpoint(folder)["epoch"] == 2
-    data, noticed = path.read_bytes(), 0
-    for place in range(0, len(data), 5):
-        path.write_bytes(flipped(data, place))
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            found = load_checkpoint(folder)
-        noticed += bool(said)
-        assert found["epoch"] == (1 if said else 2)
-        assert torch.equal(found["model"]["w"], state(found["epoch"])["model"]["w"])
-    assert noticed > 50
 
 
 def test_a_flipped_bit_in_the_best_weights_is_one_sentence(folder):
     save_state(folder, "best.pt", state(1))
     path = folder.path / "best.pt"
     path.write_bytes(flipped(path.read_bytes(), 500))
-    with refused(ValueError, path, "is no whole checkpoint (its bytes are not those that were written)"):
+    with refused(ValueError, path, "is not a complete checkpoint (its bytes are not those that were written)"):
         load_best(folder)
 
 
@@ -185,7 +168,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(folder, tmp_path, save):
         torch.load(path, weights_only=False)
     assert (tmp_path / "executed").exists()
     (tmp_path / "executed").rmdir()
-    with refused(ValueError, "no whole checkpoint"):
+    with refused(ValueError, "not a complete checkpoint"):
         load_checkpoint(folder)
     assert not (tmp_path / "executed").exists()
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 from refusals import refused
-from training_helpers import exit_code, killed_at, run, small, tensors
+from training_helpers import exit_code, killed_at, run, small
 
 from symloss.data.batches import Batches
 from symloss.noise.margins import margins
 from symloss.training import task as training_task
-from symloss.training.margin_file import read_margins
-from symloss.training.margin_sums import MarginSums
+from symloss.training.checkpoint import packed
+from symloss.training.margins import MarginSums, read_margins
 
 SIZE = 360
 """Training examples of ``small``."""
@@ -103,30 +103,11 @@ def test_a_run_that_was_killed_has_the_same_margins(tmp_path):
         assert (folder / "margins.npz").read_bytes() == (tmp_path / "whole" / "margins.npz").read_bytes()
 
 
-def without_margins(folder):
-    """The checkpoint of a version that kept none."""
-    state = torch.load(folder / "checkpoint.pt", weights_only=True)
-    del state["margins"]
-    torch.save(state, folder / "checkpoint.pt")
-
-
-def test_a_run_from_before_ends_as_it_would_have_without_margins(tmp_path):
-    run(small(), tmp_path / "whole")
-    assert exit_code(killed_at, "checkpoint.pt.new", 3, small(), tmp_path / "old") == -signal.SIGKILL
-    without_margins(tmp_path / "old")
-    run(small(), tmp_path / "old")
-    assert read_margins(tmp_path / "old") is None
-    models = [
-        tensors(torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["model"]) for name in ("whole", "old")
-    ]
-    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
-
-
 def test_sums_of_other_examples_do_not_fit(tmp_path):
     assert exit_code(killed_at, "checkpoint.pt.new", 3, small(), tmp_path) == -signal.SIGKILL
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
     state["margins"]["sums"] = torch.zeros(2, SIZE + 1)
-    torch.save(state, tmp_path / "checkpoint.pt")
+    (tmp_path / "checkpoint.pt").write_bytes(packed(state))
     with refused(ValueError, "must fit the model", f"margins of shape (2, {SIZE + 1}) for (2, {SIZE})"):
         run(small(), tmp_path)
 

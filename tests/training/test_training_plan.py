@@ -14,7 +14,7 @@ from symloss.data.dataset import Examples, ImageFiles, labels_tensor
 from symloss.experiments import resolve
 from symloss.experiments.layers import explain, protocol_for, resolve_layers
 from symloss.training import train
-from symloss.training.folder_names import folder_name
+from symloss.training.run_folder import folder_name
 
 QUICK = {"epochs": 1, "model": "mlp:hidden=8"}
 

@@ -8,7 +8,7 @@ import pytest
 from training_helpers import command, ended, exit_code, finished, metrics, run, small, start, start_command, weights
 
 from symloss.training import run as training_run
-from symloss.training.margin_file import read_margins
+from symloss.training.margins import read_margins
 
 pytestmark = pytest.mark.slow
 

@@ -114,7 +114,7 @@ def test_a_truncated_checkpoint_costs_an_epoch_and_changes_nothing(tmp_path, who
     assert exit_code(killed_at, "checkpoint.pt.new", 3, small(), tmp_path) == KILLED
     os.truncate(tmp_path / "checkpoint.pt", 1000)
     epochs = []
-    with pytest.warns(UserWarning, match="going back to the checkpoint before it"):
+    with pytest.warns(UserWarning, match="going back to the previous one"):
         run(small(), tmp_path, on_epoch=lambda row: epochs.append(row.epoch))
     assert epochs == [2, 3]
     assert_same(tmp_path, whole)

@@ -16,7 +16,7 @@ from symloss import checks
 from symloss.fit.audit.scores import Audit, audit_labels, count_wrong
 from symloss.losses import validation
 from symloss.noise.margins import margins
-from symloss.training.margin_file import MeanMargins
+from symloss.training.margins import MeanMargins
 
 KEYS = ("index", "scores", "labels")
 """What ``training_step`` returns besides the loss."""

@@ -15,9 +15,7 @@ from symloss.cli.training import percent
 
 if TYPE_CHECKING:
     from symloss.experiments import Cell
-    from symloss.experiments.events import Event, Events
-    from symloss.experiments.sweep import Survey
-    from symloss.experiments.work import Work
+    from symloss.experiments.run import Event, Events, Survey, Work
     from symloss.training.results import Result
 
 Datasets = Annotated[
@@ -67,7 +65,7 @@ def reproduce(
     tries it again. Several of these commands may work on one folder of runs at the same time.
     """
     from symloss.experiments import plan
-    from symloss.experiments.sweep import survey, with_fingerprints
+    from symloss.experiments.run import survey, with_fingerprints
 
     runs, root = options["runs"], options["data_dir"]
     where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers")}
@@ -95,7 +93,7 @@ def reproduce(
 
 
 def _kept(file: Path | None) -> dict[str, Result]:
-    from symloss.training.kept_results import read_kept, require_writable
+    from symloss.training.reading import read_kept, require_writable
 
     if file is None:
         return {}
@@ -104,7 +102,7 @@ def _kept(file: Path | None) -> dict[str, Result]:
 
 
 def _keep(works: list[Work], file: Path | None) -> None:
-    from symloss.training.kept_results import keep
+    from symloss.training.reading import keep
 
     if file is None:
         return
@@ -135,8 +133,8 @@ def _announce(table: str, profile: str, surveyed: Survey) -> None:
 
 def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
     from symloss.experiments.cost import expected_seconds
-    from symloss.experiments.processes import threads_of
     from symloss.experiments.provenance import duration
+    from symloss.experiments.run import threads_of
 
     if not surveyed.todo:
         return
@@ -150,8 +148,8 @@ def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> N
 
 
 def _events(todo: list[Work], jobs: int, ray: str | None, resources: tuple[float, float, int]) -> Events:
-    from symloss.experiments.processes import run_in_processes
     from symloss.experiments.ray import Resources, run_on_ray
+    from symloss.experiments.run import run_in_processes
 
     if not todo:
         return iter(())
@@ -191,7 +189,7 @@ def _follow(events: Events, total: int) -> list[Event]:
 
 
 def _print_outcome(cells: list[Cell], runs: Path, kept: dict[str, Result], table: str, as_json: bool) -> None:
-    from symloss.experiments.outcome import outcome
+    from symloss.experiments.run import outcome
     from symloss.training.settings import displayed_profile
 
     rows = outcome(cells, runs, kept)

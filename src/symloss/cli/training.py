@@ -53,7 +53,7 @@ def train(
     """
     data = open_from(options)
 
-    from symloss.training.folder_names import run_path
+    from symloss.training.run_folder import run_path
 
     settings = settings_for(loss, options, data)
     folder = out or run_path(options["runs"], settings)
@@ -84,8 +84,8 @@ def compare(
     data = open_from(options)
 
     from symloss.losses.spec import split
-    from symloss.training.folder_names import run_path
     from symloss.training.results import summarize
+    from symloss.training.run_folder import run_path
     from symloss.training.settings import with_seeds
 
     plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(losses)]
@@ -223,7 +223,7 @@ def train_shown(
 ) -> Result:
     """Train and show the progress. The metrics in ``hide`` are not shown."""
     from symloss.training import train as run
-    from symloss.training.logs import TensorBoard
+    from symloss.training.run import TensorBoard
 
     log = options.get("log")
     if log not in (None, "tensorboard"):

@@ -15,8 +15,7 @@ from symloss.cli.training import Losses, default_noise, open_from, percent, sett
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
-    from symloss.experiments.questions import Question
-    from symloss.experiments.spaces import Space
+    from symloss.experiments.spaces import Question, Space
     from symloss.experiments.tune import Method, Progress
     from symloss.training import Settings
 
@@ -88,7 +87,7 @@ def tune(
     as --paper does. The test set plays no part. If the command was interrupted, the same command continues. If it is
     started several times at once, its processes share the work.
     """
-    from symloss.experiments.search_grids import search_grids
+    from symloss.experiments.spaces import search_grids
     from symloss.experiments.tune import Method, tune
     from symloss.losses.spec import split
 
@@ -128,7 +127,7 @@ def tune(
 def _planned(questions: list[Question], method: Method, runs: Path) -> list[tuple[Settings, Path]]:
     """The runs of a search. A sampler other than the grid draws its points later, so others stand for them."""
     from symloss.experiments.studies import TRIALS
-    from symloss.training.folder_names import run_path
+    from symloss.training.run_folder import run_path
     from symloss.training.settings import with_seeds
 
     planned = []
@@ -166,7 +165,7 @@ def _spaces(
 
 
 def _questions(spaces: dict[str, Space], seeds: int, options: dict[str, Any], opened: DataSet) -> list[Question]:
-    from symloss.experiments.questions import Question
+    from symloss.experiments.spaces import Question
 
     settings = options | {"lr": None, "weight_decay": None}
     return [Question(loss, settings_for(loss, settings, opened), space, seeds) for loss, space in spaces.items()]
@@ -184,7 +183,7 @@ def _numbers(argument: str, text: str | None) -> list[float] | None:
 def _say(progress: Progress) -> None:
     """Print one line about a trial."""
     settings = progress.settings
-    loss = progress.loss + (", finalists" if progress.final else ", beyond the grid" if progress.wider else "")
+    loss = progress.loss + {"first": "", "beyond": ", beyond the grid", "finals": ", finalists"}[progress.kind]
     best = "" if progress.best is None else f"; best so far {100 * progress.best:.2f} %"
     outcome = (
         f"validation {percent(progress.validation)} %" if progress.reason is None else f"diverged ({progress.reason})"
@@ -202,8 +201,8 @@ def _to_people(line: str) -> None:
 
 
 def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:
-    from symloss.experiments.questions import held_out_labels
-    from symloss.experiments.ranking import as_toml, leaders, ranked, remark
+    from symloss.experiments.spaces import held_out_labels
+    from symloss.experiments.studies import as_toml, leaders, ranked, remark
 
     rows = ranked([row for each in answers for row in each["tried"]])
     diverged = [row for each in answers for row in each["diverged"]]
@@ -232,7 +231,7 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
     from rich.markup import escape
     from rich.table import Table
 
-    from symloss.experiments.questions import judged_epoch
+    from symloss.experiments.spaces import judged_epoch
     from symloss.training.results import Spread
     from symloss.training.settings import displayed_noise
 

@@ -17,7 +17,7 @@ from symloss.data.dataset import DataSet, ImageFiles
 from symloss.data.images import NotAnImage, picture
 from symloss.data.opening import open_data
 from symloss.data.source import warn
-from symloss.experiments.work import Work
+from symloss.experiments.run import Work
 from symloss.training.results import EpochRow
 from symloss.training.run import train
 from symloss.training.settings import Settings

@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from symloss.experiments.events import PATIENCE, Event, Events, attempt_patiently
-from symloss.experiments.work import Work
+from symloss.experiments.run import PATIENCE, Event, Events, Work, attempt
 
 _REFUSAL = b"InvalidAuthToken"
 """What Ray writes, once a second for twenty seconds, if a cluster refuses a token or its absence."""
@@ -34,7 +33,7 @@ class Resources:
 def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Events:
     """Train all works on a cluster. The address "auto" is the cluster that this machine belongs to."""
     with _connected(address) as ray:
-        task = ray.remote(attempt_patiently).options(
+        task = ray.remote(attempt).options(
             num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries
         )
         pending = {task.remote(work, PATIENCE): work for work in works}

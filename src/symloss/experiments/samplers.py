@@ -1,4 +1,4 @@
-"""Samplers propose the points of a search: a grid in order, or any sampler of Optuna."""
+"""Samplers propose the points of a search: a grid in order, or any Optuna sampler."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from symloss.experiments.search_grids import Dimension
-from symloss.experiments.spaces import Point
+from symloss.experiments.spaces import Dimension, Point
 
 GRID = "grid"
 EVERY_COMBINATION = (GRID, "bruteforce")
@@ -47,7 +46,7 @@ class InOrder(BaseSampler):
 
 
 class SeededByTrial(BaseSampler):
-    """A sampler of Optuna that is made anew for each trial. Its seed depends on the number of the trial.
+    """An Optuna sampler that is made anew for each trial, with a seed that depends on the number of the trial.
 
     A proposal depends only on the seed, the number of the trial and the trials that are finished. So two processes
     never draw the same numbers, and an interrupted search continues as if it had not been interrupted.
@@ -83,13 +82,13 @@ class SeededByTrial(BaseSampler):
         self._of(trial).after_trial(study, trial, state, values)
 
 
-def distribution(dimension: Dimension, *, every_combination: bool) -> BaseDistribution:
-    """A dimension as a distribution of Optuna: a list of values, or all numbers between the smallest and the largest.
+def distribution(dimension: Dimension) -> BaseDistribution:
+    """Return a dimension as an Optuna distribution: all numbers between its smallest and largest, or a list of values.
 
-    >>> distribution(Dimension("lr", (0.01, 0.1), log=True), every_combination=False)
+    >>> distribution(Dimension("lr", (0.01, 0.1), log=True))
     FloatDistribution(high=0.1, log=True, low=0.01, step=None)
     """
-    ends = None if every_combination else dimension.between()
+    ends = dimension.between()
     if ends is None:
         return CategoricalDistribution(dimension.values)
     if dimension.whole:
@@ -98,7 +97,7 @@ def distribution(dimension: Dimension, *, every_combination: bool) -> BaseDistri
 
 
 def rounded(value: Any, values: BaseDistribution) -> Any:
-    """The value that is tried for a drawn one. A value from a list stays; a number is rounded.
+    """Return the value that is tried for a drawn one. A value from a list stays; a number is rounded.
 
     >>> rounded(0.123456, FloatDistribution(0.1, 1.0)), rounded(0.123456, FloatDistribution(0.123455, 1.0))
     (0.1235, 0.1235)
@@ -111,7 +110,7 @@ def rounded(value: Any, values: BaseDistribution) -> Any:
 
 
 def suggest(trial: Trial, name: str, values: BaseDistribution) -> Any:
-    """The value of a dimension in a trial. It is drawn once; later calls return the same value."""
+    """Return the value of a dimension in a trial. It is drawn once; later calls return the same value."""
     if isinstance(values, CategoricalDistribution):
         return trial.suggest_categorical(name, values.choices)
     if isinstance(values, IntDistribution):
@@ -121,7 +120,7 @@ def suggest(trial: Trial, name: str, values: BaseDistribution) -> Any:
 
 
 def samplers() -> Mapping[str, type[BaseSampler]]:
-    """The samplers of Optuna that need only a seed, by short name.
+    """Return the Optuna samplers that need only a seed, by short name.
 
     >>> sorted(samplers())
     ['cmaes', 'gp', 'nsgaii', 'nsgaiii', 'qmc', 'random', 'tpe']
@@ -142,7 +141,7 @@ def samplers() -> Mapping[str, type[BaseSampler]]:
 
 
 def short_name(sampler: str) -> str:
-    """The short name of a sampler, from its class name or another spelling. An unknown name raises an error.
+    """Return the short name of a sampler, from its class name or another spelling.
 
     >>> short_name("TPESampler"), short_name("NSGA-II"), short_name("BruteForceSampler")
     ('tpe', 'nsgaii', 'grid')

@@ -1,15 +1,151 @@
-"""The space of a search: values of the learning rate, the weight decay and the parameters of a loss."""
+"""What a search tries: grids of learning rates, weight decays and parameters of a loss, and the question it answers.
+
+The default grids are in search.toml. A grid whose best point sits on an edge can be widened beyond it.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any
 
 from symloss import checks
-from symloss.experiments.search_grids import INTERVALS, Dimension, search_grids
-from symloss.losses.spec import describe, find, parse
+from symloss.data.source import KNOWN, VOUCHED
+from symloss.experiments.protocols import list_protocols, trained_as
+from symloss.losses.spec import describe, find, parse, write
+from symloss.training.settings import Settings
+from symloss.training.task import build_loss
+
+FILE = "experiments/recipes/search.toml"
+INTERVALS = {"lr": "(0, inf)", "weight_decay": "[0, inf)"}
+"""The dimensions that are training settings, not parameters of the loss, and their ranges."""
+OTHER, OWN = "other", "own"
+"""The names, in search.toml, of the weight decays for other published data, and for data of the user's own."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A dimension of a search: ``lr``, ``weight_decay``, or a parameter or option of the loss.
+
+    >>> Dimension("q", (0.2, 0.5, 0.8)).between()
+    (0.2, 0.8)
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    log: bool = False
+    """Whether samplers draw values between these on a logarithmic scale."""
+    whole: bool = False
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise ValueError(f"the grid of {self.name} must hold at least one value; got none")
+        if len(set(self.values)) < len(self.values):
+            raise ValueError(f"the grid of {self.name} must hold each value once; got {_listed(self.values)}")
+
+    @property
+    def is_the_papers(self) -> bool:
+        """Whether the paper searched this grid."""
+        return self.source.startswith("the paper")
+
+    @property
+    def numeric(self) -> bool:
+        """Whether all values are numbers."""
+        return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.values)
+
+    def between(self) -> tuple[float, float] | None:
+        """Return the smallest and the largest value, if any number between them may be tried; else None."""
+        if not self.numeric or len(self.values) == 1:
+            return None
+        low, high = min(self.values), max(self.values)
+        if self.log and low <= 0:
+            raise ValueError(
+                f"the grid of {self.name} must be above 0 for a sampler that searches it on a log scale; "
+                f"got {_listed(self.values)} (the sampler grid takes it)"
+            )
+        return low, high
+
+
+@dataclass(frozen=True)
+class SearchGrids:
+    """The content of search.toml."""
+
+    weight_decay: Mapping[str, Dimension]
+    """Grids of the weight decay, by data set."""
+    loss: Mapping[str, Mapping[str, Dimension]]
+    """Grids of parameters, by loss and parameter."""
+    paper: Mapping[str, Any]
+    """Settings of the paper's search."""
+
+    def weight_decay_of(self, data: str) -> Dimension:
+        """Return the weight decays for a data set, by name or path."""
+        return self.weight_decay.get(trained_as(data) if data in KNOWN else OWN, self.weight_decay[OTHER])
+
+
+@functools.cache
+def search_grids() -> SearchGrids:
+    """Return the grids of search.toml, checked.
+
+    >>> search_grids().loss["sgce"]["q"].values
+    (0.2, 0.35, 0.5, 0.65, 0.8)
+    """
+    return read_grids(resources.files("symloss").joinpath(FILE).read_text())
+
+
+def read_grids(text: str) -> SearchGrids:
+    """Read grids from the text of search.toml. A wrong grid raises an error that names it."""
+    raw = tomllib.loads(text)
+    _only(FILE, raw, ("weight-decay", "loss", "paper"))
+    decays = raw.get("weight-decay", {})
+    _only("weight-decay", decays, (*list_protocols(), OTHER, OWN))
+    if OTHER not in decays:
+        raise ValueError(f"{FILE} must hold [weight-decay.{OTHER}], for data that has no grid of its own")
+    by_data = {
+        data: _dimension(f"weight-decay.{data}", "weight_decay", grid, INTERVALS["weight_decay"])
+        for data, grid in decays.items()
+    }
+    by_loss = {}
+    for loss, grids in raw.get("loss", {}).items():
+        parameters = {parameter.name: parameter for parameter in find(loss).parameters}
+        _only(f"loss.{loss}", grids, parameters)
+        by_loss[loss] = {
+            name: _dimension(f"loss.{loss}.{name}", name, grid, parameters[name].interval, parameters[name].whole)
+            for name, grid in grids.items()
+        }
+    paper = {name: value for name, value in raw.get("paper", {}).items() if name != "source"}
+    return SearchGrids(by_data, by_loss, paper)
+
+
+def _only(where: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
+    for name in table:
+        if name not in allowed:
+            raise ValueError(f"[{where}] holds {name!r}; allowed are {', '.join(allowed) or 'none'}")
+
+
+def _dimension(where: str, name: str, grid: Mapping[str, Any], interval: str, whole: bool = False) -> Dimension:
+    _only(where, grid, ("values", "scale", "source"))
+    values, source = grid.get("values"), grid.get("source")
+    checks.choice(f"scale of [{where}]", grid.get("scale"), ("linear", "log"))
+    if not isinstance(source, str) or not source.strip():
+        raise ValueError(f"[{where}] must name its source; got {checks.brief(source)}")
+    if not isinstance(values, list) or not values:
+        raise ValueError(f"[{where}] must hold a list of values; got {checks.brief(values)}")
+    numbers = tuple(checks.number(f"a value of [{where}]", value, interval, whole) for value in values)
+    if any(after <= before for before, after in itertools.pairwise(numbers)):
+        raise ValueError(f"the values of [{where}] must rise; got {_listed(numbers)}")
+    dimension = Dimension(name, numbers, log=grid["scale"] == "log", whole=whole, source=source)
+    dimension.between()
+    return dimension
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))
+
 
 Point = dict[str, Any]
 """A value for each dimension, by the name of the dimension."""
@@ -27,7 +163,7 @@ class Space:
     dimensions: tuple[Dimension, ...]
 
     def points(self) -> Iterator[Point]:
-        """All points, in order. The last dimension changes fastest."""
+        """Yield all points. The last dimension changes fastest."""
         names = [dimension.name for dimension in self.dimensions]
         for values in itertools.product(*(dimension.values for dimension in self.dimensions)):
             yield dict(zip(names, values, strict=True))
@@ -41,7 +177,7 @@ def space_of(
     weight_decays: Sequence[float] | None = None,
     varied: Mapping[str, Sequence[Any]] | None = None,
 ) -> Space:
-    """The space of a loss on a data set.
+    """Return the space of a loss on a data set.
 
     The weight decay and the parameter of the loss are searched, on the grids of search.toml.
 
@@ -70,7 +206,7 @@ def space_of(
 
 
 def papers_space(data: str, loss: str) -> Space:
-    """The space of the paper's search: the weight decay of every loss, and the parameters of its new losses.
+    """Return the space of the paper's search: the weight decay of every loss, and the parameters of its new losses.
 
     >>> [dimension.name for dimension in papers_space("cifar10", "sgce").dimensions]
     ['q', 'weight_decay']
@@ -125,3 +261,157 @@ def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[st
             raise ValueError(f"--vary gives {name}:{parameter} twice; all its values must stand in one")
         by_loss[name][parameter] = [parse(f"{name}:{parameter}={part}")[1][parameter] for part in values.split(",")]
     return by_loss
+
+
+BEST_EPOCH = "the best epoch, smoothed over up to five"
+"""How a run on the user's own data is judged. On a published data set it is judged by its last epoch."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which point of the space has the best validation accuracy with this loss? A study answers it."""
+
+    loss: str
+    """The loss as the user wrote it."""
+    base: Settings
+    """The settings that are not searched."""
+    space: Space
+    """The points to choose from."""
+    seeds: int = 1
+    """The number of runs of each point. Their mean counts."""
+
+    def __post_init__(self) -> None:
+        if self.base.validation == 0:
+            raise ValueError("validation must be above 0 to choose by it; got 0")
+        for dimension in self.space.dimensions:
+            for value in dimension.values:
+                build_loss(self.settings({dimension.name: value}))
+
+    def settings(self, point: Point) -> Settings:
+        """Return the settings of a point: those of the base, with the values of the point."""
+        name, parameters = parse(self.base.loss)
+        of_loss = {key: value for key, value in point.items() if key not in INTERVALS}
+        of_training = {key: value for key, value in point.items() if key in INTERVALS}
+        return replace(self.base, loss=write(name, describe(name).overridden(parameters, of_loss)), **of_training)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that the answer depends on, without the settings that are searched."""
+        searched = {dimension.name for dimension in self.space.dimensions}
+        name, parameters = parse(self.base.loss)
+        fixed = {key: value for key, value in parameters.items() if key not in searched}
+        settings = {key: value for key, value in self.base.used().items() if key not in searched}
+        return {"settings": settings | {"loss": write(name, fixed)}, "seeds": self.seeds}
+
+
+def held_out_labels(settings: Settings) -> str:
+    """Describe the labels that the choice is made by."""
+    known = settings.data in KNOWN
+    if settings.noise == "clean" and settings.data in VOUCHED:
+        return "true labels (no noise was added)"
+    if settings.noise == "clean":
+        return "labels as given" if known else "your labels as they are"
+    if settings.clean_validation:
+        return "true labels" if known else "your labels, before noise was added"
+    return "noisy labels"
+
+
+def judged_epoch(settings: Settings) -> str:
+    """Describe the epoch whose accuracy counts."""
+    return "the last epoch" if settings.data_is_published else BEST_EPOCH
+
+
+DIGITS = 4
+"""The number of digits of a new value."""
+
+
+def at_an_edge(dimension: Dimension, value: Any) -> bool:
+    """Return whether a value is the smallest or the largest of a grid of numbers.
+
+    >>> q = Dimension("q", (0.2, 0.5, 0.8))
+    >>> at_an_edge(q, 0.8), at_an_edge(q, 0.5)
+    (True, False)
+    """
+    # A grid on a log scale that begins at 0 has no ratio to go on with.
+    if not dimension.numeric or (dimension.log and min(dimension.values) <= 0):
+        return False
+    ends = dimension.between()
+    return ends is not None and value in ends
+
+
+def next_value(dimension: Dimension, edge: Any, interval: str | None) -> Any:
+    """Return the value after the edge, in the step or ratio of the last two; None if the range ends there.
+
+    Args:
+        dimension: the grid.
+        edge: its smallest or largest value.
+        interval: the range of the parameter; None if it is not known.
+
+    >>> q = Dimension("q", (0.2, 0.35, 0.5, 0.65, 0.8))
+    >>> next_value(q, 0.8, "(0, 1]"), next_value(q, 0.2, "(0, 1]"), next_value(q, 0.8, "(0, 0.9]")
+    (0.95, 0.05, 0.9)
+    >>> next_value(Dimension("alpha", (0.25, 0.5, 1.0, 2.0, 4.0), log=True), 4.0, "(0, inf)")
+    8.0
+    """
+    if interval is None:
+        return None
+    ordered = sorted(dimension.values, reverse=edge == min(dimension.values))
+    before = ordered[-2]
+    value = float(f"{edge * edge / before if dimension.log else 2 * edge - before:.{DIGITS}g}")
+    if value not in checks.Interval(interval):
+        low, high = (float(end) for end in interval[1:-1].split(","))
+        value = low if edge < before else high
+    value = round(value) if dimension.whole else value
+    return value if value in checks.Interval(interval) and value not in dimension.values else None
+
+
+def range_of(loss: str, name: str) -> str | None:
+    """Return the range of a parameter of a loss or a training setting; None for an option, such as a temperature.
+
+    >>> range_of("sgce", "q"), range_of("sgce", "weight_decay"), range_of("sgce", "temperature")
+    ('(0, 1]', '[0, inf)', None)
+    """
+    parameters = {parameter.name: parameter.interval for parameter in describe(parse(loss)[0]).parameters}
+    return (INTERVALS | parameters).get(name)
+
+
+def _beyond(loss: str, grid: Mapping[str, Dimension], best: Point) -> Iterator[tuple[Dimension, Any]]:
+    """Yield each dimension whose best value sits on an edge that the loss allows to cross, and the next value."""
+    for name, dimension in grid.items():
+        if at_an_edge(dimension, best[name]):
+            value = next_value(dimension, best[name], range_of(loss, name))
+            if value is not None:
+                yield dimension, value
+
+
+def widened(question: Question, grid: Mapping[str, Dimension], best: Point) -> tuple[Question, Dimension] | None:
+    """Return the points beyond the edge that the best point sits on, as a question, and the grid with the new value.
+
+    Only parameters of the loss are widened, and no grid that the user gave.
+
+    Args:
+        question: the search that is over.
+        grid: its dimensions by name, with the values that were added before.
+        best: its best point.
+
+    Returns:
+        None if the best point sits on no edge, or the loss allows nothing beyond it.
+    """
+    for dimension, value in _beyond(question.loss, grid, best):
+        if dimension.name not in INTERVALS and dimension.source != "given":
+            space = Space(tuple({**grid, dimension.name: replace(dimension, values=(value,))}.values()))
+            return replace(question, space=space), replace(dimension, values=(*dimension.values, value))
+    return None
+
+
+def edge_remarks(loss: str, grid: Mapping[str, Dimension], best: Point) -> list[str]:
+    """Return a sentence for each value of the best point that sits on an edge of its grid and could go on."""
+    found = []
+    for dimension, _ in _beyond(loss, grid, best):
+        name, value = dimension.name, best[dimension.name]
+        end = "largest" if value == max(dimension.values) else "smallest"
+        option = f"--{name.replace('_', '-')}s" if name in INTERVALS else f"--vary {parse(loss)[0]}:{name}="
+        found.append(
+            f"The best {name.replace('_', ' ')} of {loss}, {value:g}, is the {end} that was tried: a better "
+            f"one may lie beyond it ({option} tries others)."
+        )
+    return found

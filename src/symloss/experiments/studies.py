@@ -1,22 +1,22 @@
-"""Studies of Optuna. Each question has one, in a storage that processes share."""
+"""Studies of Optuna, one for each question of a search, and the ranking of the points that they tried."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, distribution_to_json
+from optuna.distributions import CategoricalDistribution, distribution_to_json
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from symloss.experiments.grid_edges import remarks, widened
-from symloss.experiments.questions import Question, search_key, study_name
-from symloss.experiments.ranking import TriedPoint, ranked
 from symloss.experiments.samplers import (
     GRID,
     InOrder,
@@ -27,8 +27,9 @@ from symloss.experiments.samplers import (
     short_name,
     suggest,
 )
-from symloss.experiments.spaces import Point
-from symloss.experiments.trial_locks import Claims, LockFolder
+from symloss.experiments.spaces import Point, Question, edge_remarks, widened
+from symloss.experiments.storage import Claims, LockFolder
+from symloss.losses.spec import parse
 from symloss.training.results import Spread
 
 TRIALS = 20
@@ -40,7 +41,7 @@ class Method:
     """The method of a search: the sampler, and the numbers of trials and finalists."""
 
     sampler: str = GRID
-    """"grid" for every combination, or the name of a sampler of Optuna."""
+    """"grid" for every combination, or the name of an Optuna sampler."""
     trials: int | None = None
     """The number of trials of each loss, over all processes. The grid has one for each combination."""
     finalists: int = 0
@@ -52,7 +53,7 @@ class Method:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sampler", short_name(self.sampler))
-        if self.trials is not None and self.sampler == GRID:
+        if self.trials is not None and self.every_combination:
             raise ValueError(
                 f"--trials must be left out with the sampler grid, which tries every combination; got {self.trials}"
             )
@@ -63,130 +64,124 @@ class Method:
         return self.sampler == GRID
 
 
-class StudiedQuestion:
-    """A question, and the study that answers it."""
+class Search:
+    """A question, and the study that answers it together with all processes.
+
+    Args:
+        question: what is searched.
+        method: how.
+        storage: of studies.
+        locks: the lock folder of the runs.
+        name: the beginning of the study's name. By default it is made from the question.
+        kind: "finals" are the best points with more seeds; points "beyond" lie outside the first grid.
+        points: the points to try, in order; None for those of the method.
+    """
 
     def __init__(
         self,
         question: Question,
-        study: Study,
-        distributions: dict[str, BaseDistribution],
-        claims: Claims,
-        final: bool = False,
-        wider: bool = False,
+        method: Method,
+        storage: BaseStorage,
+        locks: LockFolder,
+        name: str | None = None,
+        kind: Literal["first", "beyond", "finals"] = "first",
+        points: Sequence[Point] | None = None,
     ):
-        self.question, self.study, self.distributions, self.claims = question, study, distributions, claims
-        self.final, self.wider = final, wider
-        self.finals: StudiedQuestion | None = None
-        self.beyond: list[StudiedQuestion] = []
-        """Studies of points beyond the edges of the grid."""
+        self.question, self.method, self.storage, self.locks, self.kind = question, method, storage, locks, kind
         self.grid = {dimension.name: dimension for dimension in question.space.dimensions}
-
-    @classmethod
-    def open(
-        cls, question: Question, method: Method, storage: BaseStorage, locks: LockFolder, prefix: str | None
-    ) -> StudiedQuestion:
-        """Open the study of a question, or create it."""
-        every = method.every_combination
-        distributions = {
-            dimension.name: distribution(dimension, every_combination=every) for dimension in question.space.dimensions
-        }
-        asked = question.to_dict() | {"space": plain_distributions(distributions)}
-        name = study_name(question, asked | {"sampler": method.sampler}) if prefix is None else ""
-        if every:
+        self.further: list[Search] = []
+        """Searches of points beyond the edges of the grid, and of finalists."""
+        if points is None and method.every_combination:
             points = list(question.space.points())
-            sampler: BaseSampler = InOrder(points)
-            wanted = len(points)
+        if points is None:
+            sampler: BaseSampler = SeededByTrial(samplers()[method.sampler], question.base.seed)
+            self.distributions = {each.name: distribution(each) for each in question.space.dimensions}
         else:
-            sampler = SeededByTrial(samplers()[method.sampler], question.base.seed)
-            wanted = method.trials or TRIALS
-        study = _open_study(name or f"{prefix}-{question.loss}", asked, sampler, storage, locks)
-        return cls(
-            question, study, distributions, Claims(study, locks, wanted, _drawn_from(distributions), exactly=every)
-        )
+            sampler = InOrder(points)
+            values = {each: dict.fromkeys(point[each] for point in points) for each in self.grid}
+            self.distributions = {each: CategoricalDistribution(list(tried)) for each, tried in values.items()}
+        space = {each: json.loads(distribution_to_json(values)) for each, values in self.distributions.items()}
+        asked = question.to_dict() | {"space": list(points or ()) if kind == "finals" else space}
+        base = question.base
+        readable = f"{Path(base.data).stem}-{base.noise}-{question.loss}" if name is None else name
+        key = hashlib.sha256(json.dumps(asked | {"sampler": method.sampler}, sort_keys=True).encode()).hexdigest()[:12]
+        named = kind == "first" and name is not None
+        self.study = _open_study(readable if named else f"{readable}-{key}", asked, sampler, storage, locks)
+        wanted = (method.trials or TRIALS) if points is None else len(points)
+        self.claims = Claims(self.study, locks, wanted, self._draw, exactly=points is not None)
 
-    def begin_beyond(self, storage: BaseStorage, locks: LockFolder) -> StudiedQuestion | None:
-        """Open a study of points beyond the edge that the best point sits on, if it does. All processes agree on it."""
-        rows = self._every_row()
+    def beyond(self) -> Search | None:
+        """Open a search of points beyond the edge that the best point sits on, if any. All processes agree on it."""
+        rows = self._rows("first", "beyond")
         further = widened(self.question, self.grid, rows[0]["point"]) if rows else None
         if further is None:
             return None
         question, dimension = further
         self.grid[dimension.name] = dimension
-        points = list(question.space.points())
-        distributions = {each.name: distribution(each, every_combination=True) for each in question.space.dimensions}
-        asked = question.to_dict() | {"space": plain_distributions(distributions)}
-        name = f"{self.study.study_name}-beyond-{search_key(asked)}"
-        study = _open_study(name, asked, InOrder(points), storage, locks)
-        claims = Claims(study, locks, len(points), _drawn_from(distributions), exactly=True)
-        self.beyond.append(StudiedQuestion(question, study, distributions, claims, wider=True))
-        return self.beyond[-1]
+        return self._search_further(question, "beyond", list(question.space.points()))
 
-    def begin_finals(self, method: Method, storage: BaseStorage, locks: LockFolder) -> None:
-        """Open a study of the best points with more seeds. All processes choose the same best points."""
-        points = [row["point"] for row in self._every_row()[: method.finalists]]
-        if not points or method.final_seeds <= self.question.seeds:
-            return
-        question = replace(self.question, seeds=method.final_seeds)
-        asked = question.to_dict() | {"points": points}
-        values = {name: list(dict.fromkeys(point[name] for point in points)) for name in points[0]}
-        distributions: dict[str, BaseDistribution] = {
-            name: CategoricalDistribution(each) for name, each in values.items()
-        }
-        name = f"{self.study.study_name}-finals-{search_key(asked)}"
-        study = _open_study(name, asked, InOrder(points), storage, locks)
-        claims = Claims(study, locks, len(points), _drawn_from(distributions), exactly=True)
-        self.finals = StudiedQuestion(question, study, distributions, claims, final=True)
+    def finals(self) -> Search | None:
+        """Open a search of the best points with more seeds. All processes choose the same best points."""
+        points = [row["point"] for row in self._rows("first", "beyond")[: self.method.finalists]]
+        if not points or self.method.final_seeds <= self.question.seeds:
+            return None
+        return self._search_further(replace(self.question, seeds=self.method.final_seeds), "finals", points)
+
+    def _search_further(self, question: Question, kind: Literal["beyond", "finals"], points: list[Point]) -> Search:
+        name = f"{self.study.study_name}-{kind}"
+        self.further.append(Search(question, self.method, self.storage, self.locks, name, kind, points))
+        return self.further[-1]
+
+    def _draw(self, trial: Trial) -> Point:
+        """Return the point of a trial. Values that an earlier process drew for it stay."""
+        try:
+            return {name: suggest(trial, name, each) for name, each in self.distributions.items()}
+        except ImportError as error:
+            raise ValueError(f"the sampler needs a package that is not installed ({error})") from None
 
     def point(self, drawn: Point) -> Point:
-        """The point that is tried, from the drawn one: numbers are rounded."""
+        """Return the point that is tried for the drawn one: numbers are rounded."""
         return {name: rounded(value, self.distributions[name]) for name, value in drawn.items()}
 
     def best(self) -> float | None:
-        """The best mean accuracy so far."""
+        """Return the best mean accuracy so far."""
         values = [trial.value for trial in self._ended(TrialState.COMPLETE) if trial.value is not None]
         return max(values, default=None)
 
     def answer(self) -> dict[str, Any]:
-        """What :func:`symloss.experiments.tune.tune` returns for this question."""
-        finals = [] if self.finals is None else self.finals._rows()
+        """Return what :func:`symloss.experiments.tune.tune` returns for this question."""
+        finals = self._rows("finals")
         again = [row["point"] for row in finals]
-        rows = finals + [row for row in self._every_row() if row["point"] not in again]
-        diverged = self._diverged() + ([] if self.finals is None else self.finals._diverged())
-        diverged += [row for search in self.beyond for row in search._diverged()]
-        best = ranked(rows)[0]["point"] if rows else None
-        tried = [{key: value for key, value in row.items() if key != "point"} for row in ranked(rows)]
+        rows = ranked(finals + [row for row in self._rows("first", "beyond") if row["point"] not in again])
+        edges = edge_remarks(self.question.loss, self.grid, rows[0]["point"]) if rows else []
         return {
             "loss": self.question.loss,
             "study": self.study.study_name,
-            "tried": tried,
-            "diverged": diverged,
-            "edges": [] if best is None else remarks(self.question.loss, self.grid, best),
+            "tried": [{key: value for key, value in row.items() if key != "point"} for row in rows],
+            "diverged": [row for search in (self, *self.further) for row in search._diverged()],
+            "edges": edges,
         }
 
     def _ended(self, state: TrialState) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False, states=(state,))
 
-    def _every_row(self) -> list[TriedPoint]:
-        """The points of the grid, and those beyond it."""
-        return ranked(self._rows() + [row for search in self.beyond for row in search._rows()])
-
-    def _rows(self) -> list[TriedPoint]:
+    def _rows(self, *kinds: str) -> list[TriedPoint]:
+        """Return the points that were tried by this search and those further of these kinds, the best first."""
         rows = []
-        for trial in self._ended(TrialState.COMPLETE):
-            accuracies, point = trial.user_attrs.get("accuracies"), self.point(trial.params)
-            if accuracies is None:  # another program wrote it
-                continue
-            rows.append(
-                {
-                    "point": point,
-                    "settings": self.question.settings(point).to_dict(),
-                    "validation": Spread.of(accuracies).to_json(),
-                    "seeds": len(accuracies),
-                    "held_out": trial.user_attrs["held_out"],
-                    "final": self.final,
-                }
-            )
+        for search in (self, *self.further):
+            for trial in search._ended(TrialState.COMPLETE) if search.kind in kinds else ():
+                accuracies, point = trial.user_attrs.get("accuracies"), search.point(trial.params)
+                if accuracies is not None:  # else another program wrote it
+                    rows.append(
+                        {
+                            "point": point,
+                            "settings": search.question.settings(point).to_dict(),
+                            "validation": Spread.of(accuracies).to_json(),
+                            "seeds": len(accuracies),
+                            "held_out": trial.user_attrs["held_out"],
+                            "final": search.kind == "finals",
+                        }
+                    )
         return ranked(rows)
 
     def _diverged(self) -> list[dict[str, Any]]:
@@ -199,21 +194,10 @@ class StudiedQuestion:
         ]
 
 
-def _drawn_from(distributions: dict[str, BaseDistribution]) -> Callable[[Trial], Point]:
-    def draw(trial: Trial) -> Point:
-        """The point of a trial. Values that an earlier process drew for it stay."""
-        try:
-            return {name: suggest(trial, name, each) for name, each in distributions.items()}
-        except ImportError as error:
-            raise ValueError(f"the sampler needs a package that is not installed ({error})") from None
-
-    return draw
-
-
 def _open_study(
     name: str, asked: dict[str, Any], sampler: BaseSampler, storage: BaseStorage, locks: LockFolder
 ) -> Study:
-    """Open a study by its name. A study of another search raises an error."""
+    """Open a study by its name, or create it. A study of another search raises an error."""
     with locks.turn():
         study = optuna.create_study(
             storage=storage, study_name=name, sampler=sampler, direction="maximize", load_if_exists=True
@@ -225,8 +209,8 @@ def _open_study(
             return study
     if stored != asked:
         raise ValueError(
-            f"the study {name!r} in the storage must be one of the same search; it was made for another one "
-            f"({_differing(stored, asked)}), so choose another --study or --storage"
+            f"The storage holds a study {name!r} of another search ({_differing(stored, asked)}). "
+            "Choose another --study or --storage."
         )
     return study
 
@@ -242,6 +226,72 @@ def _differing(stored: Any, asked: dict[str, Any]) -> str:
     return f"with another {' and '.join(names)}"
 
 
-def plain_distributions(distributions: dict[str, BaseDistribution]) -> dict[str, Any]:
-    """Distributions as data for JSON, by name."""
-    return {name: json.loads(distribution_to_json(each)) for name, each in distributions.items()}
+TriedPoint = dict[str, Any]
+"""``settings``, ``validation`` (mean and std), ``seeds``, ``held_out`` (examples of each seed), ``final``."""
+
+
+def ranked(rows: Sequence[TriedPoint]) -> list[TriedPoint]:
+    """Return the points, the best first. Finalists, which have more seeds, come before all others."""
+    return sorted(rows, key=lambda row: (not row["final"], -row["validation"]["mean"]))
+
+
+def standard_error(row: TriedPoint) -> float:
+    """Return the standard error of a mean accuracy.
+
+    It is that of the seeds, but at least sqrt(p (1 - p) / n), the standard error of an accuracy p on n examples. One
+    seed has no spread, and a few may agree by chance.
+
+    >>> round(standard_error({"validation": {"mean": 0.2, "std": None}, "seeds": 1, "held_out": 100}), 6)
+    0.04
+    """
+    mean, std = row["validation"]["mean"], row["validation"]["std"]
+    counting = math.sqrt(mean * (1 - mean) / (row["held_out"] * row["seeds"]))
+    return max(counting, 0.0 if std is None else std / math.sqrt(row["seeds"]))
+
+
+def leaders(rows: Sequence[TriedPoint]) -> int:
+    """Return how many of the ranked points are within one standard error of the first one; at least 1."""
+    best = rows[0]
+    count = 1
+    for row in rows[1:]:
+        lead = best["validation"]["mean"] - row["validation"]["mean"]
+        if row["final"] != best["final"] or lead > math.hypot(standard_error(best), standard_error(row)):
+            break
+        count += 1
+    return count
+
+
+def remark(rows: Sequence[TriedPoint]) -> str:
+    """Return a sentence that says whether the first of the ranked points is better than the others beyond chance."""
+    if len(rows) == 1:
+        return "Only one point was tried: there was nothing to choose."
+    several, percent = leaders(rows), 100 * standard_error(rows[0])
+    if several == 1:
+        return f"The first leads by more than one standard error (its own is {percent:.2f})."
+    return (
+        f"The first {several} are within one standard error of the first (its own is {percent:.2f}): this search "
+        "cannot tell them apart; more --seeds can, or --final-seeds for the --finalists."
+    )
+
+
+def as_toml(data: str, rows: Sequence[TriedPoint]) -> Iterator[str]:
+    """Yield the best point of each loss as lines of protocols.toml, each with a comment on its figures."""
+    yield f"[{_quoted(data)}.losses]"
+    by_loss: dict[str, list[TriedPoint]] = {}
+    for row in ranked(rows):
+        by_loss.setdefault(parse(row["settings"]["loss"])[0], []).append(row)
+    for name, (best, *others) in by_loss.items():
+        settings = best["settings"]
+        inner = ", ".join(f"{key} = {_quoted(value)}" for key, value in parse(settings["loss"])[1].items())
+        loss = f", loss = {{ {inner} }}" if inner else ""
+        comment = (
+            f"# validation {best['validation']['mean']:.4f} of {best['seeds']} seed{'s' if best['seeds'] > 1 else ''}"
+        )
+        comment += f", next {others[0]['validation']['mean']:.4f}, of {len(others) + 1} settings" if others else ""
+        values = f"lr = {settings['lr']!r}, weight_decay = {settings['weight_decay']!r}{loss}"
+        yield f"{_quoted(name)} = {{ {values} }}  {comment}"
+
+
+def _quoted(value: object) -> str:
+    """Return a value as TOML. TOML has no None; the text "None" is read as one in a loss."""
+    return str(value) if isinstance(value, (int, float)) else json.dumps(str(value), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The search for the settings of a loss with Optuna, by the accuracy on held-out examples. The test set plays no part.
+"""Search for the settings of a loss with Optuna, by the accuracy on held-out examples. The test set plays no part.
 
 Each loss has a study, in a storage that processes share. A trial is a point of the space, run with some seeds. Each
 run has its folder, so nothing is trained twice, and an interrupted run continues.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,17 @@ from typing import Any
 try:
     import optuna
 except ImportError:
-    raise ValueError("tuning needs Optuna, which is not installed: pip install 'symloss[optuna]'") from None
+    raise ValueError("Tuning needs Optuna, which is not installed: pip install 'symloss[optuna]'") from None
 
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
-from optuna.trial import Trial, TrialState
+from optuna.trial import TrialState
 
-from symloss.experiments.questions import Question
-from symloss.experiments.storages import open_storage, readable_storage_errors, sqlite_url
-from symloss.experiments.studies import Method, StudiedQuestion
-from symloss.experiments.trial_locks import Claim, LockFolder
-from symloss.training.folder_names import run_path
+from symloss.experiments.spaces import Question
+from symloss.experiments.storage import Claim, LockFolder, open_storage, readable_storage_errors, sqlite_url
+from symloss.experiments.studies import Method, Search
 from symloss.training.loop import Diverged
 from symloss.training.results import Result, Spread, spread
-from symloss.training.run_folder import Busy
+from symloss.training.run_folder import Busy, run_path
 from symloss.training.settings import Settings, with_seeds
 
 __all__ = ["Method", "Progress", "Train", "tune"]
@@ -47,8 +45,8 @@ class Progress:
 
     loss: str
     """The loss as the user wrote it."""
-    final: bool
-    """Whether it is the trial of a finalist."""
+    kind: str
+    """"first", "beyond" the edge of the grid, or "finals"."""
     number: int
     """The number of the trial, from 1."""
     total: int
@@ -61,8 +59,6 @@ class Progress:
     """How the trial diverged; None if it did not."""
     best: float | None
     """The best validation accuracy of this study so far."""
-    wider: bool = False
-    """Whether the trial lies beyond the edge of the grid."""
 
 
 def tune(
@@ -83,14 +79,14 @@ def tune(
         method: sampler, number of trials, finalists.
         runs: folder of all runs, and of the locks by which processes see each other.
         train: trains one run.
-        storage: a URL for :func:`symloss.experiments.storages.open_storage`; by default a SQLite file in ``runs``.
+        storage: a URL for :func:`symloss.experiments.storage.open_storage`; by default a SQLite file in ``runs``.
         study: the beginning of the names of the studies; by default it is made from the question.
         on_trial: called after each trial of this process.
         on_wait: called when other processes train all trials that are left.
 
     Returns:
         A dictionary for each question: ``loss``, ``study``, ``tried`` (rows as in
-        :mod:`symloss.experiments.ranking`, the best first), ``diverged`` (settings and the reason) and
+        :mod:`symloss.experiments.studies`, the best first), ``diverged`` (settings and the reason) and
         ``edges`` (sentences on best values that sit on the edge of their grid). It holds the trials of all processes.
     """
     locks = LockFolder(runs)
@@ -98,15 +94,13 @@ def tune(
     with _quiet(), readable_storage_errors(url):
         with locks.turn():
             opened = open_storage(url)
-        searches = [StudiedQuestion.open(question, method, opened, locks, study) for question in questions]
-        worker = _TrialLoop(runs, train, on_trial, on_wait)
-        worker.finish(searches)
+        names = [None if study is None else f"{study}-{question.loss}" for question in questions]
+        searches = [Search(each, method, opened, locks, name) for each, name in zip(questions, names, strict=True)]
+        loop = _TrialLoop(runs, train, on_trial, on_wait)
+        loop.finish(searches)
         for _ in range(method.widen if method.every_combination else 0):
-            beyond = [search.begin_beyond(opened, locks) for search in searches]
-            worker.finish([search for search in beyond if search is not None])
-        for search in searches:
-            search.begin_finals(method, opened, locks)
-        worker.finish([search.finals for search in searches if search.finals is not None])
+            loop.finish([search.beyond() for search in searches])
+        loop.finish([search.finals() for search in searches])
         return [search.answer() for search in searches]
 
 
@@ -129,13 +123,17 @@ class _TrialLoop:
     def __init__(self, runs: Path, train: Train, on_trial: Callable[[Progress], None], on_wait: Callable[[], None]):
         self.runs, self.train, self.on_trial, self.on_wait = runs, train, on_trial, on_wait
 
-    def finish(self, searches: Sequence[StudiedQuestion]) -> None:
+    def finish(self, searches: Iterable[Search | None]) -> None:
         """Train until every trial of every search is finished, by this process or another."""
+        open_searches = [search for search in searches if search is not None]
         waiting = False
         while True:
-            if self._one_trial(searches):
+            claimed = next(((each, claim) for each in open_searches if (claim := each.claims.next())), None)
+            if claimed is not None:
                 waiting = False
-            elif not any(search.claims.others_at_work() for search in searches):
+                with claimed[1]:
+                    self._work(*claimed)
+            elif not any(search.claims.others_at_work() for search in open_searches):
                 return
             else:
                 if not waiting:
@@ -143,38 +141,29 @@ class _TrialLoop:
                 waiting = True
                 time.sleep(POLL)
 
-    def _one_trial(self, searches: Sequence[StudiedQuestion]) -> bool:
-        for search in searches:
-            claim = search.claims.next()
-            if claim is not None:
-                with claim:
-                    self._work(search, claim)
-                return True
-        return False
-
-    def _work(self, search: StudiedQuestion, claim: Claim) -> None:
-        trial, question = claim.trial, search.question
+    def _work(self, search: Search, claim: Claim) -> None:
+        trial, question, total = claim.trial, search.question, search.claims.wanted
         settings = question.settings(search.point(claim.point))
         best = search.best()
-        title = f"{trial.number + 1}/{search.claims.wanted}{'' if best is None else f', best {100 * best:.2f} %'}: "
+        title = f"{trial.number + 1}/{total}{'' if best is None else f', best {100 * best:.2f} %'}: "
+        validation = reason = None
         try:
             results = [self._patiently(each, title) for each in with_seeds(settings, question.seeds)]
         except Diverged as error:
-            self._tell(search, trial, None, diverged=str(error))
-            reason: str | None = str(error)
-            validation = None
+            reason = str(error)
+            told: dict[str, Any] = {"diverged": reason}
         else:
-            accuracies = [result.judged for result in results]
-            validation, reason = spread(accuracies), None
+            told = {"accuracies": [result.judged for result in results], "held_out": results[0].validation}
+            validation = spread(told["accuracies"])
             assert validation is not None
-            self._tell(search, trial, validation.mean, accuracies=accuracies, held_out=results[0].validation)
-        total = search.claims.wanted
-        self.on_trial(
-            Progress(
-                *(question.loss, search.final, trial.number + 1, total, settings, validation, reason, search.best()),
-                wider=search.wider,
-            )
-        )
+        # Store the end of the trial, unless another process took it over and was faster.
+        with contextlib.suppress(UpdateFinishedTrialError):
+            for name, value in told.items():
+                trial.set_user_attr(name, value)
+            state = TrialState.PRUNED if validation is None else TrialState.COMPLETE
+            search.study.tell(trial, None if validation is None else validation.mean, state, skip_if_finished=True)
+        ended = (question.loss, search.kind, trial.number + 1, total, settings, validation, reason, search.best())
+        self.on_trial(Progress(*ended))
 
     def _patiently(self, settings: Settings, title: str) -> Result:
         """Train, or wait for another process that trains the same run, perhaps in another search."""
@@ -183,11 +172,3 @@ class _TrialLoop:
                 return self.train(settings, run_path(self.runs, settings), title)
             except Busy:
                 time.sleep(POLL)
-
-    def _tell(self, search: StudiedQuestion, trial: Trial, value: float | None, **attributes: Any) -> None:
-        """Store the end of a trial, unless another process took it over and was faster."""
-        state = TrialState.PRUNED if value is None else TrialState.COMPLETE
-        with contextlib.suppress(UpdateFinishedTrialError):
-            for name, attribute in attributes.items():
-                trial.set_user_attr(name, attribute)
-            search.study.tell(trial, value, state, skip_if_finished=True)

@@ -1,13 +1,14 @@
-"""The epoch with the best validation accuracy, found while a run goes on, and its weights.
+"""The epoch with the best validation accuracy and its weights, found while a run trains.
 
-On a published data set the accuracy of an epoch counts as it is. On the user's own data it is smoothed over up to five
-epochs: a few hundred noisy labels make single epochs jump. So an epoch is judged up to two epochs later. Until then its
-weights wait in a file, where a run that was interrupted finds them.
+On published data the accuracy of an epoch counts as it is. On the user's own data it is smoothed over up to five
+epochs, because a few hundred noisy labels make single epochs jump. So an epoch is judged up to two epochs later.
+Until then its weights wait in a file, where an interrupted run finds them.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +16,37 @@ from symloss.training.checkpoint import load_state, save_state
 from symloss.training.results import EpochRow
 from symloss.training.run_folder import BEST, RunFolder
 from symloss.training.settings import Settings
-from symloss.training.smoothed_accuracy import REACH, reach_of, smoothed
 
 WAITING = "waiting-{}.pt"
 """The weights of an epoch that is not judged yet."""
+REACH = 2
+"""The most neighbours on each side of an epoch: five epochs in all."""
+
+
+def reach_of(epoch: int, epochs: int, most: int = REACH) -> int:
+    """Return the number of neighbours on each side that an epoch is smoothed over. Epochs at the ends have fewer.
+
+    Both sides have equally many: a lopsided window would follow a rising or falling accuracy.
+
+    Args:
+        epoch: counted from 1.
+        epochs: the number of epochs of the run.
+        most: the most neighbours on each side.
+
+    >>> [reach_of(epoch, epochs=7) for epoch in range(1, 8)]
+    [0, 1, 2, 2, 2, 1, 0]
+    """
+    return min(most, epoch - 1, epochs - epoch)
+
+
+def smoothed(accuracies: Mapping[int, float], epoch: int, reach: int) -> float:
+    """Return the mean accuracy of an epoch and its neighbours.
+
+    >>> smoothed({1: 0.2, 2: 0.9, 3: 0.4}, epoch=2, reach=1)
+    0.5
+    """
+    window = range(epoch - reach, epoch + reach + 1)
+    return sum(accuracies[each] for each in window) / len(window)
 
 
 @dataclass
@@ -41,37 +69,35 @@ class BestEpoch:
 
     @classmethod
     def start(cls, settings: Settings, state: dict[str, Any] | None = None) -> BestEpoch:
-        """At the beginning of a run, or as its checkpoint says.
-
-        A run that was begun without smoothing goes on without it.
-        """
-        if state is None or not state["epoch"]:
-            return cls(settings.epochs, 0 if settings.data_is_published else REACH)
-        row = None if state["best"] is None else EpochRow.from_json(state["best"])
-        kept = state.get("smoothing")
-        if kept is None:
-            return cls(settings.epochs, 0, row, None if row is None else row.validation_accuracy)
-        recent = [EpochRow.from_json(each) for each in kept["recent"]]
-        return cls(settings.epochs, REACH, row, kept["accuracy"], recent)
+        """Start at the beginning of a run, or where its checkpoint was written."""
+        best = cls(settings.epochs, 0 if settings.data_is_published else REACH)
+        if state is not None and state["epoch"]:
+            best.row = None if state["best"] is None else EpochRow.from_json(state["best"])
+            best.accuracy = None if best.row is None else best.row.validation_accuracy
+            if best.reach:
+                best.accuracy = state["smoothing"]["accuracy"]
+                best.recent = [EpochRow.from_json(each) for each in state["smoothing"]["recent"]]
+        return best
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
-        kept: dict[str, Any] = {"best": None if self.row is None else self.row.to_json()}
-        if self.reach:
-            recent = [row.to_json() for row in self.recent]
-            kept["smoothing"] = {"accuracy": self.accuracy, "recent": recent}
-        return kept
+        """Return what a checkpoint keeps."""
+        best = {"best": None if self.row is None else self.row.to_json()}
+        recent = [row.to_json() for row in self.recent]
+        return best | ({"smoothing": {"accuracy": self.accuracy, "recent": recent}} if self.reach else {})
 
     def add(self, row: EpochRow) -> bool:
-        """Add the metrics of an epoch, and judge the epochs that can be judged now. True if one of them is better."""
+        """Add the metrics of an epoch, judge the epochs that can be judged now, and return whether one is better."""
         if row.validation_accuracy is None:
             self.row = row
             return True
         self.recent.append(row)
         accuracies = {each.epoch: each.validation_accuracy or 0.0 for each in self.recent}
         better = False
-        for each in self._judged_at(row.epoch):
-            accuracy = smoothed(accuracies, each.epoch, self._reach(each.epoch))
+        for each in self.recent:
+            reach = reach_of(each.epoch, self.epochs, self.reach)
+            if each.epoch + reach != row.epoch:
+                continue
+            accuracy = smoothed(accuracies, each.epoch, reach)
             if self.accuracy is None or accuracy > self.accuracy:
                 self.row, self.accuracy, better = each, accuracy, True
         first = row.epoch + 1 - 2 * self.reach
@@ -79,14 +105,8 @@ class BestEpoch:
         return better
 
     def waiting(self, epoch: int) -> list[int]:
-        """The epochs that are not judged yet when this one is over."""
-        return [each for each in range(1, epoch + 1) if each + self._reach(each) > epoch]
-
-    def _judged_at(self, epoch: int) -> list[EpochRow]:
-        return [each for each in self.recent if each.epoch + self._reach(each.epoch) == epoch]
-
-    def _reach(self, epoch: int) -> int:
-        return reach_of(epoch, self.epochs, self.reach)
+        """Return the epochs that are not judged yet when this one is over."""
+        return [each for each in range(1, epoch + 1) if each + reach_of(each, self.epochs, self.reach) > epoch]
 
     def keep_weights(self, folder: RunFolder, epoch: int, model: dict[str, Any], better: bool) -> None:
         """Keep the weights of this epoch while they may be the best, and those of a better epoch for good."""
@@ -102,14 +122,14 @@ class BestEpoch:
             os.replace(waiting, folder.path / BEST)
         elif load_state(folder.path / BEST)["epoch"] != self.row.epoch:  # else it was put there before a kill
             raise ValueError(
-                f"{waiting} must hold the weights of epoch {self.row.epoch}, which is the best; it was removed, so "
-                f"remove {folder.path} to train it again"
+                f"{waiting} must hold the weights of epoch {self.row.epoch}, the best one, but it was removed. "
+                f"Remove {folder.path} to train again."
             )
 
     def forget_weights(self, folder: RunFolder, epoch: int) -> None:
-        """Remove the weights that nobody waits for, when the checkpoint of this epoch is written.
+        """Remove weights that are no longer needed, once the checkpoint of this epoch is written.
 
-        Those of the checkpoint before stay: the run goes back to it if this one turns out to be damaged.
+        Those of the previous checkpoint stay: the run goes back to it if this one turns out to be damaged.
         """
         wanted = {WAITING.format(each) for at in (epoch - 1, epoch) if epoch < self.epochs for each in self.waiting(at)}
         for path in folder.path.glob(WAITING.format("*")):

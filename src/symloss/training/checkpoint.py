@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written with a checksum of every byte, and checked before anything in them is used."""
+"""Checkpoints of a run, written with a checksum of all bytes and checked before use."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import io
 import os
 import pickle
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import NoneType
@@ -21,20 +19,21 @@ from symloss.training.run_folder import BEST, CHECKPOINT, PREVIOUS, RunFolder
 from symloss.writing import sync_folder, write_whole
 
 TO_PREDICT = ("epoch", "model")
-TO_GO_ON = (*TO_PREDICT, "optimizer", "seconds", "best")
+TO_GO_ON = (*TO_PREDICT, "optimizer", "seconds", "best", "last")
 _KINDS: dict[str, Any] = {
     "epoch": int,
     "model": dict,
     "optimizer": dict,
     "seconds": (int, float),
     "best": (dict, NoneType),
+    "last": dict,
 }
 _MARK = b"sha256:"
 _SEAL = len(_MARK) + 2 * hashlib.sha256().digest_size
 
 
 def save_checkpoint(folder: RunFolder, state: dict[str, Any]) -> None:
-    """Write a checkpoint. The one before it is kept, in case this one turns out to be damaged."""
+    """Write a checkpoint. The previous one is kept, in case this one turns out to be damaged."""
     folder.require_lock()
     new = folder.path / (CHECKPOINT + ".new")
     write_whole(new, packed(state))
@@ -56,7 +55,7 @@ def load_best(folder: RunFolder) -> dict[str, Any]:
 
 
 def load_checkpoint(folder: RunFolder, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any] | None:
-    """The last good checkpoint; None if the run has not written any yet."""
+    """Return the last good checkpoint; None if the run has not written any yet."""
     bad: list[str] = []
     for name in (CHECKPOINT, PREVIOUS):
         if not (folder.path / name).exists():
@@ -67,19 +66,18 @@ def load_checkpoint(folder: RunFolder, needs: Iterable[str] = TO_PREDICT) -> dic
             bad.append(str(error))
             continue
         if bad:
-            before = f"the checkpoint before it, of epoch {state['epoch']}"
-            warnings.warn(f"{bad[0]}; going back to {before}", stacklevel=2)
+            warnings.warn(f"{bad[0]}; going back to the previous one, of epoch {state['epoch']}", stacklevel=2)
         return state
     if bad:
         raise ValueError(
-            f"{', and '.join(bad)}; no good checkpoint is left, so remove {folder.path} to train from the start"
+            f"{', and '.join(bad)}. No good checkpoint is left; remove {folder.path} to train from the start."
         )
     return None
 
 
 def packed(state: dict[str, Any]) -> bytes:
-    """The bytes of a checkpoint: the zip file of ``torch.save``, with the SHA-256 of all its bytes as the comment."""
-    # In memory first: torch reports a full disk in a way of its own, Python as an OSError.
+    """Return the bytes of a checkpoint: the zip file of ``torch.save``, with a SHA-256 of its bytes as comment."""
+    # In memory first: only Python reports a full disk as an OSError.
     buffer = io.BytesIO()
     torch.save(state, buffer)
     # A zip file ends with the length of its comment, and the comment.
@@ -90,32 +88,24 @@ def packed(state: dict[str, Any]) -> bytes:
 
 
 def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
-    """Read a checkpoint file. Only tensors and plain values are loaded, so that a file from elsewhere runs no code."""
+    """Read a checkpoint file. Only tensors and plain values are loaded, so that no file can run code."""
     data = path.read_bytes()
     try:
         damage = _damage(data)
         if damage is None:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             damage = _lack(state, needs)
-    except (
-        *(RuntimeError, EOFError, ValueError, LookupError, NotImplementedError, pickle.UnpicklingError),
-        *(zipfile.BadZipFile, zlib.error),
-    ) as error:
+    except (RuntimeError, EOFError, ValueError, LookupError, NotImplementedError, pickle.UnpicklingError) as error:
         damage = str(error).splitlines()[0] if str(error) else type(error).__name__
     if damage is not None:
-        raise ValueError(f"{path} is no whole checkpoint ({damage})")
+        raise ValueError(f"{path} is not a complete checkpoint ({damage})")
     return dict(state)
 
 
 def _damage(data: bytes) -> str | None:
-    """What is wrong with the bytes. Version 0.1 wrote no checksum of them all, but a zip file has one of each part."""
-    seal = data[-_SEAL:]
-    if seal.startswith(_MARK):
-        whole = seal[len(_MARK) :] == hashlib.sha256(memoryview(data)[:-_SEAL]).hexdigest().encode()
-        return None if whole else "its bytes are not those that were written"
-    with zipfile.ZipFile(io.BytesIO(data)) as parts:
-        damaged = parts.testzip()
-    return None if damaged is None else f"its part {damaged} is not as it was written"
+    """Return what is wrong with the bytes, or None."""
+    seal = _MARK + hashlib.sha256(memoryview(data)[:-_SEAL]).hexdigest().encode()
+    return None if data[-_SEAL:] == seal else "its bytes are not those that were written"
 
 
 def _lack(state: object, needs: Iterable[str]) -> str | None:
@@ -132,12 +122,12 @@ def _lack(state: object, needs: Iterable[str]) -> str | None:
 
 @contextlib.contextmanager
 def must_fit(folder: Path, model: str) -> Iterator[None]:
-    """While a checkpoint is put into a model: one that does not fit is refused in one sentence."""
+    """Raise ValueError, in one sentence, if the state that is loaded inside does not fit the model."""
     try:
         yield
     except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
         lines = str(error).split("\n")  # torch's first line announces the others
         raise ValueError(
-            f"the checkpoint in {folder} must fit the model {model!r}, as its settings and its data describe it; got "
+            f"the checkpoint in {folder} must fit the model {model!r}, as described by its settings and data; got "
             f"another one ({lines[min(1, len(lines) - 1)].strip() or type(error).__name__})"
         ) from None

@@ -21,9 +21,8 @@ from symloss.data.dataset import Examples
 from symloss.losses.layers import l1_penalty
 from symloss.training.best_epoch import BestEpoch
 from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_checkpoint
-from symloss.training.margin_sums import MarginSums
+from symloss.training.margins import MarginSums
 from symloss.training.models import model_errors
-from symloss.training.recent_batches import RecentBatches
 from symloss.training.results import EpochRow
 from symloss.training.run_folder import RunFolder
 from symloss.training.settings import Schedule, Settings
@@ -94,6 +93,41 @@ class Tally:
         return total.tolist()
 
 
+class RecentBatches:
+    """Keeps batches until their scores are many, then hands them on as one.
+
+    Args:
+        count: is given the numbers of the examples (M,) and their scores (M, C).
+        most: the number of scores at which they are handed on; a megabyte of float32 by default.
+
+    >>> recent = RecentBatches(lambda index, scores: print(index), most=6)
+    >>> for first in (0, 2, 4):
+    ...     recent.add(torch.tensor([first, first + 1]), torch.zeros(2, 2))
+    tensor([0, 1, 2, 3])
+    >>> recent.count_rest()
+    tensor([4, 5])
+    """
+
+    def __init__(self, count: Callable[[Tensor, Tensor], None], most: int = 2**18):
+        self.count, self.most = count, most
+        self._waiting: list[tuple[Tensor, Tensor]] = []
+        self._size = 0
+
+    def add(self, index: Tensor, scores: Tensor) -> None:
+        """Take a batch."""
+        self._waiting.append((index, scores))
+        self._size += scores.numel()
+        if self._size >= self.most:
+            self.count_rest()
+
+    def count_rest(self) -> None:
+        """Hand on the batches that wait, if any do."""
+        if self._waiting:
+            index, scores = (torch.cat(parts) for parts in zip(*self._waiting, strict=True))
+            self.count(index, scores)
+        self._waiting, self._size = [], 0
+
+
 class Trainer:
     """A run in progress: model, optimiser, loss and batches.
 
@@ -116,7 +150,7 @@ class Trainer:
         # On the device, beside the inputs: what each example is labelled, and what it is.
         self.labels = task.train.labels.to(fabric.device)
         self.clean = None if task.clean is None else task.clean.to(fabric.device)
-        self.margins: MarginSums | None = MarginSums(len(task.train), fabric)
+        self.margins = MarginSums(len(task.train), fabric)
         self.forward, self.stepper = self._set_up()
 
     def _set_up(self) -> tuple[nn.Module, Any]:
@@ -165,15 +199,13 @@ class Trainer:
             raise Diverged(
                 f"the weights became infinite or nan at the end of epoch {epoch + 1}; {_advice(self.settings.lr)}"
             )
-        if self.margins is not None:
-            self.margins.end_epoch()
+        self.margins.end_epoch()
         return tally.row(epoch + 1, lr)
 
     def _count(self, tally: Tally, index: Tensor, scores: Tensor) -> None:
         labels = self.labels[index]
         tally.add(scores, labels, None if self.clean is None else self.clean[index])
-        if self.margins is not None:
-            self.margins.add(index, scores, labels)
+        self.margins.add(index, scores, labels)
 
     def _step(self, inputs: Tensor, labels: Tensor, total: int) -> tuple[Tensor, Tensor]:
         self.stepper.zero_grad(set_to_none=True)
@@ -233,8 +265,11 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps: the weights of the model, the state of the optimiser, the sums of margins."""
-        kept = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
-        return kept if self.margins is None else kept | {"margins": self.margins.state()}
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "margins": self.margins.state(),
+        }
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over what ``state`` returned from a checkpoint; raise if it does not fit."""
@@ -244,21 +279,18 @@ class Trainer:
             for name, value in kept.items():
                 if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
                     raise ValueError(f"{name} of shape {tuple(value.shape)} for one of {tuple(parameter.shape)}")
-        if "margins" not in state:  # begun by a version that kept none: sums of some epochs only would mislead
-            self.margins = None
-        elif self.margins is not None:
-            self.margins.load(state["margins"])
+        self.margins.load(state["margins"])
 
 
 def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None] | None = None) -> BestEpoch:
     """Train from the last checkpoint, or from the start, to the end; return the best epoch."""
     settings, task, fabric = trainer.settings, trainer.task, trainer.fabric
-    state = load_checkpoint(folder, needs=TO_GO_ON) or {"epoch": 0, "seconds": 0.0, "best": None}
+    state = load_checkpoint(folder, needs=TO_GO_ON) or {"epoch": 0, "seconds": 0.0}
     if state["epoch"]:
         with must_fit(folder.path, settings.model):
             trainer.load(state)
     if fabric.is_global_zero:
-        folder.cut_metrics(state["epoch"], _kept_row(state.get("last")))
+        folder.cut_metrics(state["epoch"], EpochRow.from_json(state["last"]) if state["epoch"] else None)
         _warn_of_other_threads(state.get("threads"), fabric)
     best, seconds = BestEpoch.start(settings, state), state["seconds"]
     for epoch in range(state["epoch"], settings.epochs):
@@ -282,11 +314,6 @@ def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None
     if fabric.is_global_zero:
         best.forget_weights(folder, settings.epochs)
     return best
-
-
-def _kept_row(document: dict[str, Any] | None) -> EpochRow | None:
-    """The metrics of an epoch that a checkpoint holds."""
-    return None if document is None else EpochRow.from_json(document)
 
 
 def _warn_of_other_threads(before: int | None, fabric: Fabric) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +17,12 @@ from symloss.data.opening import open_data, open_inputs
 from symloss.data.source import DataDescription, DataSource, warn
 from symloss.data.table_encoder import TableEncoder
 from symloss.losses.criterion import ScoreMap
+from symloss.noise.calibration import calibrate
 from symloss.training.checkpoint import load_best, load_checkpoint, must_fit
 from symloss.training.models import is_built_in, model_errors, without_weights
-from symloss.training.run_folder import BEST, COLUMNS, DATA, RunFolder, no_run
-from symloss.training.task import build_model, build_score_map, require_scores
+from symloss.training.run_folder import BEST, CALIBRATION, COLUMNS, DATA, RunFolder, no_run
+from symloss.training.settings import Settings
+from symloss.training.task import Task, build_model, build_score_map, require_scores
 
 
 @dataclass
@@ -176,3 +179,44 @@ def accuracy_on(run: Path | str, data: str, *, model: str | None = None, root: P
         raise ValueError(f"{data} must have test examples of the classes that {run} was trained on; it has others")
     right = sum(int((scores.argmax(1) == other.test.labels[index]).sum()) for index, scores in found.scores(other.test))
     return {"data": data, "accuracy": right / len(other.test), "examples": len(other.test)}
+
+
+def keep_calibration(
+    folder: RunFolder, settings: Settings, task: Task, data: DataDescription, model: nn.Module, device: torch.device
+) -> None:
+    """Write the temperatures of the best and of the last epoch. A run that held nothing out has none.
+
+    Held-out labels that may be wrong are explained by a transition matrix, which is estimated with the temperature. So
+    the probabilities are those of the true classes. Labels that are known to be true need no such matrix.
+
+    Args:
+        folder: of the run.
+        settings: of the run.
+        task: the data of the run.
+        data: what ``data.json`` holds.
+        model: with the weights of the last epoch. It ends with those of the best one.
+        device: where the model is.
+    """
+    if task.validation is None:
+        return
+    network = Trained(model, build_score_map(settings), data, settings.model, settings.epochs)
+    document = {"last": _temperature(network, task.validation, settings.clean_validation, device)}
+    best = load_best(folder)
+    if best["epoch"] == network.epoch:
+        document["best"] = document["last"]
+    else:
+        network.epoch = best["epoch"]
+        model.load_state_dict(best["model"])
+        document["best"] = _temperature(network, task.validation, settings.clean_validation, device)
+    folder.write(CALIBRATION, {which: kept for which, kept in document.items() if kept})
+
+
+def _temperature(network: Trained, held_out: Examples, clean: bool, device: torch.device) -> dict[str, Any]:
+    """What is kept of a calibration; nothing if the scores are infinite."""
+    parts = list(network.scores(held_out, device))
+    scores = torch.cat([scores.float().cpu() for _, scores in parts])
+    labels = held_out.labels[torch.cat([index.cpu() for index, _ in parts])]
+    with contextlib.suppress(ValueError):
+        found = calibrate(scores, labels, torch.eye(scores.shape[1]) if clean else None)
+        return {"epoch": network.epoch, "temperature": found.temperature, "noise_rate": found.noise_rate}
+    return {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,12 +51,12 @@ class EpochRow:
     seconds: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """The metrics by name, in the order in which they are written."""
+        """Return the metrics by name, in the order in which they are written."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, document: object) -> EpochRow:
-        """Check a JSON document and read it. Names that this version does not know are ignored."""
+        """Check and read a JSON document. Unknown names are ignored."""
         if not isinstance(document, dict) or not all(
             type(each) in (int, float, NoneType) for each in document.values()
         ):
@@ -63,15 +64,12 @@ class EpochRow:
         number = document.get("epoch")
         if type(number) is not int:
             raise ValueError(f"the number of an epoch must be a whole number; got {checks.brief(number)}")
-        return cls(**{name: document[name] for name in _METRICS if name in document})
-
-
-_METRICS = tuple(each.name for each in dataclasses.fields(EpochRow))
+        return cls(**{each.name: document[each.name] for each in dataclasses.fields(cls) if each.name in document})
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run came to.
+    """The result of a finished run.
 
     Attributes:
         settings: the settings of the run.
@@ -119,63 +117,59 @@ class Result:
         return next((name for name in MEASURES if getattr(self.last, name) is not None), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The document that ``result.json`` holds."""
+        """Return the document for ``result.json``."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], path: Path | str) -> Result:
-        """Check a document and read it. A damaged one is refused in one sentence, which names its place ``path``."""
+        """Read a document, and raise ValueError with one sentence that names ``path`` if it is damaged."""
+        rows = {}
         for name in ("last", "best"):
-            _check_epoch(document.get(name), name, path)
-        _check_numbers(document, path)
-        for name in _REQUIRED:
-            if name not in document:
-                raise ValueError(f"{path} is damaged: it must hold {name!r}; got {checks.brief(sorted(document))}")
+            row = document.get(name)
+            if not isinstance(row, dict):
+                raise ValueError(f"{path} must hold a result with a {name} epoch; got {checks.brief(row)}")
+            for metric in (*MEASURES, "memorised"):
+                if row.get(metric) is not None:
+                    checked_share(path, f"{metric} of the {name} epoch", row[metric])
+            try:
+                rows[name] = EpochRow.from_json(row)
+            except ValueError as error:
+                raise ValueError(f"{path} is damaged: {error}") from None
+        values: dict[str, Any] = {}
+        for each in dataclasses.fields(cls):
+            if each.name in document:
+                values[each.name] = _checked(document[each.name], str(each.type), f"{path} must hold {each.name} as")
+            elif each.name not in _OPTIONAL:
+                raise ValueError(f"{path} is damaged: it must hold {each.name!r}; got {checks.brief(sorted(document))}")
         try:
-            settings = Settings.from_dict(document["settings"])
+            values["settings"] = Settings.from_dict(document["settings"])
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} holds no settings of a run; {error}") from None
-        try:
-            rows = {name: EpochRow.from_json(document[name]) for name in ("last", "best")}
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged: {error}") from None
-        values = {name: document[name] for name in (*_REQUIRED, *_OPTIONAL) if name in document}
-        return cls(**(values | rows | {"settings": settings}))
+        return cls(**(values | rows))
 
 
 _OPTIONAL = ("versions", "smoothed")
-"""Parts of a result that an earlier version did not write."""
-_REQUIRED = tuple(each.name for each in dataclasses.fields(Result) if each.name not in _OPTIONAL)
+"""Parts of a result that need not be there."""
+_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+    "float | None": ("a number or nothing", (int, float, NoneType)),
+    "str": ("a text", (str,)),
+    "Mapping[str, Any]": ("a JSON object", (dict,)),
+}
+"""What the fields of a result hold, by their types."""
 
 
-def _check_epoch(document: object, name: str, path: Path | str) -> None:
-    if not isinstance(document, dict):
-        raise ValueError(f"{path} must hold a result with a {name} epoch; got {checks.brief(document)}")
-    for metric in (*MEASURES, "memorised"):
-        if document.get(metric) is not None:
-            checked_share(path, f"{metric} of the {name} epoch", document[metric])
-
-
-def _check_numbers(document: Mapping[str, Any], path: Path | str) -> None:
-    seconds = document.get("seconds", 0.0)
-    try:
-        checks.number("seconds", seconds, "(-inf, inf)")
-    except (TypeError, ValueError):
-        raise ValueError(f"{path} must hold seconds as a number; got {checks.brief(seconds)}") from None
-    for name in ("train", "validation", "test"):
-        if name in document and type(document[name]) is not int:
-            raise ValueError(f"{path} must hold {name} as a whole number; got {checks.brief(document[name])}")
-    for name in ("noise_rate", "smoothed"):
-        if type(document.get(name)) not in (int, float, NoneType):
-            raise ValueError(f"{path} must hold {name} as a number or nothing; got {document[name]!r}")
-    if not isinstance(document.get("validation_labels", ""), str):
-        raise ValueError(f"{path} must hold validation_labels as a text; got {document['validation_labels']!r}")
-    if not isinstance(document.get("versions", {}), dict):
-        raise ValueError(f"{path} must hold versions as a JSON object; got {checks.brief(document['versions'])}")
+def _checked(value: Any, kind: str, allowed: str) -> Any:
+    """Return a value of a result, or raise ValueError if it is of another kind or a number beyond all bounds."""
+    wanted, kinds = _KINDS.get(kind, ("anything", (type(value),)))
+    if type(value) not in kinds or (type(value) in (int, float) and not abs(value) <= sys.float_info.max):
+        raise ValueError(f"{allowed} {wanted}; got {checks.brief(value)}")
+    return value
 
 
 def checked_share(path: Path | str, name: str, value: object) -> float:
-    """A number from 0 to 1 that a file holds, or a refusal that names the file."""
+    """Return a number from 0 to 1 that a file holds, or raise ValueError with the name of the file."""
     try:
         return checks.number(name, value, "[0, 1]")
     except (TypeError, ValueError) as error:
@@ -197,7 +191,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        """The spread of one or more values."""
+        """Return the spread of one or more values."""
         known = tuple(values)
         return cls(statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None, known)
 
@@ -216,24 +210,24 @@ class Spread:
         return f"{self.mean:.{decimals}f}" + ("" if self.std is None else f"({self.std:.{decimals}f})")
 
     def to_json(self) -> dict[str, float | None]:
-        """Mean and standard deviation, for JSON."""
+        """Return mean and standard deviation, for JSON."""
         return {"mean": self.mean, "std": self.std}
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """The spread of the values that are not None; None if there is no such value."""
+    """Return the spread of the values that are not None; None if there is no such value."""
     known = [value for value in values if value is not None]
     return Spread.of(known) if known else None
 
 
 def in_percent(shares: Iterable[float | None]) -> Spread | None:
-    """The spread of shares of 1, in per cent; None if no share is known."""
+    """Return the spread of shares in percent; None if all are None."""
     return spread(None if share is None else 100 * share for share in shares)
 
 
 @dataclass(frozen=True)
 class LossSummary:
-    """One line of a comparison: a loss, and what its runs came to."""
+    """One line of a comparison: a loss and the figures of its runs."""
 
     loss: str
     lr: float
@@ -248,13 +242,13 @@ class LossSummary:
     runs: int
 
     def to_json(self) -> dict[str, Any]:
-        """The line, for JSON."""
+        """Return the line, for JSON."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         return {name: value.to_json() if isinstance(value, Spread) else value for name, value in fields.items()}
 
 
 def summarize(results: Sequence[Result]) -> LossSummary:
-    """What the runs of one loss, with different seeds, came to."""
+    """Summarize the runs of one loss with different seeds."""
     settings = results[0].settings
     measure = "test_accuracy" if results[0].test else "validation_accuracy"
     return LossSummary(

@@ -6,9 +6,8 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from symloss.environment import versions
 from symloss.noise.manifest import MANIFEST_FILE
 from symloss.own_code import note_of
 from symloss.training.best_epoch import BestEpoch
-from symloss.training.calibrating import keep_calibration
 from symloss.training.loop import Diverged, OnStep, Trainer, fit
+from symloss.training.prediction import keep_calibration
 from symloss.training.results import EpochRow, Result
-from symloss.training.run_folder import CHECKPOINT, COLUMNS, DATA, METRICS, RESULT, Busy, RunFolder
+from symloss.training.run_folder import COLUMNS, DATA, RESULT, Busy, RunFolder
 from symloss.training.settings import PRECISIONS, Settings
 from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
@@ -70,12 +69,6 @@ def train(
     first = not several or is_first()
     if first:
         run.start(settings)
-        if begun_unaugmented(run, settings):
-            warnings.warn(
-                f"{folder} was begun by version 0.1, which left images of one's own as they are, and stays so; "
-                "remove it to train on augmented images",
-                stacklevel=2,
-            )
     done = run.result()
     if done is not None:
         return done
@@ -169,8 +162,6 @@ class _Work:
         if fabric.world_size > 1:
             _hear_the_end_of_the_parent()
         folder, task = self.folder, prepare(self.settings, self.root, self.skip_bad, self.data)
-        if begun_unaugmented(folder, self.settings):
-            task = replace(task, data=replace(task.data, augmentation=()))
         description = task.data.description(augmentation(self.settings, task.data))
         if fabric.is_global_zero:
             _refuse_other_labels(folder, task)
@@ -187,11 +178,10 @@ class _Work:
             best = fit(trainer, folder, self.on_epoch)
             if fabric.is_global_zero:
                 keep_calibration(folder, self.settings, task, description, trainer.model, fabric.device)
-        result = _result(self.settings, task, _last(folder, self.settings.epochs), best)
+        result = _result(self.settings, task, folder.metrics()[-1], best)
         if fabric.is_global_zero:
-            if trainer.margins is not None:
-                folder.require_lock()
-                trainer.margins.means(task.train.positions).save(folder.path)
+            folder.require_lock()
+            trainer.margins.means(task.train.positions).save(folder.path)
             folder.write(RESULT, result.to_json())
         return result
 
@@ -215,15 +205,6 @@ def flushed_denormals() -> Iterator[None]:
         torch.set_flush_denormal(before)
 
 
-def begun_unaugmented(run: RunFolder, settings: Settings) -> bool:
-    """Whether its settings say "augment" and its images were not changed: it ends as it was begun, bit for bit."""
-    if settings.data_is_published or not settings.augment or not run.has_checkpoint():
-        return False
-    about = run.read(DATA) or {}
-    shape = about.get("input_shape")
-    return not about.get("augmentation") and isinstance(shape, list) and len(shape) == 3
-
-
 def _hear_the_end_of_the_parent() -> None:
     """torch sends SIGINT to the processes of one that dies, but whoever ignores it hands that down to them."""
     if multiprocessing.parent_process() is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -240,25 +221,15 @@ def _refuse_other_labels(folder: RunFolder, task: Task) -> None:
         )
 
 
-def _last(folder: RunFolder, epochs: int) -> EpochRow:
-    rows = reversed(folder.metrics())
-    last = next((row for row in rows if row.epoch == epochs and row.seconds is not None), None)
-    if last is None:  # version 0.1 kept it nowhere else
-        raise ValueError(
-            f"{folder.path / METRICS} must hold the last epoch, {epochs}, which it has lost; remove "
-            f"{folder.path / CHECKPOINT} to train it again from the checkpoint before"
-        )
-    return last
-
-
 def _result(settings: Settings, task: Task, last: EpochRow, best: BestEpoch) -> Result:
     assert best.row is not None
     wrong = None if task.clean is None else float((task.train.labels != task.clean).float().mean())
+    labels = "none" if settings.validation == 0 else "clean" if settings.clean_validation else "noisy"
     return Result(
         settings=settings,
         train=len(task.train),
         validation=len(task.validation or ()),
-        validation_labels=_validation_labels(settings),
+        validation_labels=labels,
         test=len(task.test or ()),
         noise_rate=wrong,
         last=last,
@@ -269,7 +240,31 @@ def _result(settings: Settings, task: Task, last: EpochRow, best: BestEpoch) -> 
     )
 
 
-def _validation_labels(settings: Settings) -> str:
-    if settings.validation == 0:
-        return "none"
-    return "clean" if settings.clean_validation else "noisy"
+class TensorBoard:
+    """Writes event files below the run's folder; called with the metrics of every epoch."""
+
+    def __init__(self, folder: Path):
+        try:
+            import torch.utils.tensorboard  # noqa: F401, PLC0415
+        except ImportError:
+            raise ValueError("--log tensorboard needs a package: pip install symloss[tensorboard]") from None
+        self.folder = folder / "tensorboard"
+        # Opened by the first epoch, in whichever process that is.
+        self.writer: Any = None
+
+    def __call__(self, row: EpochRow) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+
+        epoch = row.epoch
+        if self.writer is None:
+            # What a run that was cut off wrote after its checkpoint is dropped by the reader.
+            self.writer = SummaryWriter(str(self.folder), purge_step=epoch)
+        for name, value in row.to_json().items():
+            if name != "epoch" and value is not None:
+                self.writer.add_scalar(name, value, epoch)
+        self.writer.flush()
+
+    def close(self) -> None:
+        """Finish the event file, if an epoch was written."""
+        if self.writer is not None:
+            self.writer.close()

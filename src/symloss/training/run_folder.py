@@ -17,7 +17,7 @@ from symloss import checks
 from symloss.data.source import DataDescription
 from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
 from symloss.training.results import EpochRow, Result, checked_share
-from symloss.training.settings import Settings
+from symloss.training.settings import Settings, displayed_noise
 from symloss.writing import clear_write_errors, take_lock, unfinished, write_whole
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
@@ -263,6 +263,29 @@ class RunFolder:
             )
         self.require_lock()
         write_whole(self.path / METRICS, "".join(lines[epoch] for epoch in sorted(lines)).encode())
+
+
+LONGEST = 60
+"""Characters of a composed loss in the name of a folder. The key tells longer ones apart."""
+
+
+def folder_name(settings: Settings) -> str:
+    """Return the name of a run's folder: readable, and different for different settings.
+
+    >>> folder_name(Settings(noise="sym:0.4", loss="sgce:q=0.8"))
+    'digits-sym_0.4-sgce-seed0-4507cc6eba60'
+    """
+    from symloss.losses.spec import parse  # noqa: PLC0415 (with the losses comes torch)
+
+    noise = displayed_noise(settings.data, settings.noise).replace(" ", "-")
+    parts = (Path(settings.data).stem, noise, parse(settings.loss)[0][:LONGEST], f"seed{settings.seed}")
+    readable = "-".join("".join(c if c.isalnum() or c in ".+-" else "_" for c in part) for part in parts)
+    return f"{readable}-{settings.key}"
+
+
+def run_path(runs: Path, settings: Settings) -> Path:
+    """Return the folder of a run below ``runs``, whether it exists or not."""
+    return runs / folder_name(settings)
 
 
 def no_run(path: Path | str) -> str:

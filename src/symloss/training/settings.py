@@ -190,13 +190,10 @@ class Settings:
         """The settings by name, for JSON."""
         return dataclasses.asdict(self)
 
-    def asked(self) -> dict[str, Any]:
-        """The settings by name, for the hash of a search. Those that came after the first searches count where used."""
-        return self._without_unused(_AFTER_SEARCHES)
-
-    def _without_unused(self, later: tuple[str, ...]) -> dict[str, Any]:
+    def used(self) -> dict[str, Any]:
+        """Return the settings by name, without rare ones that have their defaults: they do not change the key."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        return {name: v for name, v in self.to_dict().items() if name not in later or v != defaults[name]}
+        return {name: v for name, v in self.to_dict().items() if name not in _RARE or v != defaults[name]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Settings:
@@ -222,7 +219,7 @@ class Settings:
     @property
     def key(self) -> str:
         """The same for the same settings, on every machine."""
-        text = json.dumps(self._without_unused(_LATER), sort_keys=True)
+        text = json.dumps(self.used(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -252,9 +249,8 @@ def displayed_profile(profile: str) -> str:
     return profile if profile == FULL else f"{profile} (reduced: not the published protocol)"
 
 
-_AFTER_SEARCHES = ("drop", "categorical", "keep", "size")
-_LATER = ("noise_seed", "fingerprint", "profile", *_AFTER_SEARCHES)
-"""Settings that came later: they count only where they are used, so that runs from before keep their keys."""
+_RARE = ("noise_seed", "fingerprint", "profile", "drop", "categorical", "keep", "size")
+"""Settings that count only where they are used."""
 _KINDS: dict[str, tuple[str, Any]] = {
     "str": ("a text", str),
     "str | None": ("a text or nothing", (str, NoneType)),

@@ -16,7 +16,7 @@ from symloss.experiments import resolve
 from symloss.fit import audit_run, corrections, count_wrong
 from symloss.fit.audit import models
 from symloss.training import train
-from symloss.training.margin_file import read_margins
+from symloss.training.margins import read_margins
 from symloss.training.task import prepare
 
 OWN = {"epochs": 12, "model": "mlp:hidden=16", "lr": 0.1, "batch": 16}

@@ -17,7 +17,7 @@ from symloss import checks
 from symloss.data.dataset import Examples
 from symloss.fit.audit.scores import Audit, WrongCount, audit_labels, count_wrong
 from symloss.noise.manifest import MANIFEST_FILE
-from symloss.training.margin_file import MARGINS, read_margins
+from symloss.training.margins import MARGINS, read_margins
 from symloss.training.prediction import Trained, trained
 from symloss.training.run_folder import RunFolder, no_run
 from symloss.training.settings import Settings

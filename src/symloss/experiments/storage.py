@@ -1,31 +1,124 @@
-"""Locks say which process works on which trial. Several processes can share a study, and any can be killed.
+"""Storages of studies, and which process works on which trial.
 
-A trial belongs to the process that holds its lock file. The lock ends with the process. The next process that gets the
-lock of an unfinished trial goes on with that trial. No trial is queued a second time, so a study has as many trials as
-were asked for, and no two for one point.
+A storage is a SQLite file, a database server, Redis, or a journal on a shared disk. Processes can share a study, and
+any of them can be killed. A trial belongs to the process that holds its lock file. The lock ends with the process.
+The next process that gets the lock of an unfinished trial continues that trial. No trial is queued a second time, so a
+study has as many trials as were asked for, and no two for one point.
 
 Processes with another folder of runs, on another machine, see no locks. For them a trial has a heartbeat in the
 storage. An idle process that sees no heartbeat for ``GRACE`` seconds takes the trial over. If the first process wakes
 up after all, the result that is finished first counts.
+
+Optuna's own heartbeat (``RDBStorage``, ``RetryFailedTrialCallback``) is not used: journals and Redis have none, and a
+stale trial is not continued but queued again as another trial, by the next process that starts after a grace period.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
+import sqlalchemy
 from filelock import BaseFileLock
+from optuna.exceptions import StorageInternalError
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalRedisBackend
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from symloss.experiments.spaces import Point
 from symloss.writing import alone, clear_write_errors, take_lock, write_whole
+
+JOURNAL = "journal:"
+PATIENCE = 60
+"""Seconds to wait for another process that writes to the same SQLite file."""
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the URL of a SQLite file, whatever characters its path holds.
+
+    >>> sqlite_url(Path("runs/100 %/tune.db"))
+    'sqlite:///runs/100 %25/tune.db'
+    """
+    return sqlalchemy.URL.create("sqlite", database=str(path)).render_as_string(hide_password=False)
+
+
+def open_storage(url: str) -> BaseStorage:
+    """Open a storage of Optuna. The URL is one of SQLAlchemy, ``redis://...``, or ``journal:FILE``."""
+    try:
+        if url.startswith("redis"):
+            return JournalStorage(JournalRedisBackend(url))
+        if url.startswith(JOURNAL):
+            return JournalStorage(JournalFileBackend(url.removeprefix(JOURNAL)))
+        parsed = sqlalchemy.make_url(url)
+        if parsed.get_backend_name() != "sqlite":
+            return RDBStorage(url)
+        if parsed.database not in (None, "", ":memory:"):
+            return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": PATIENCE}})
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError, OSError, RuntimeError, ValueError) as error:
+        # The error may hold a part of a password that was read as a port.
+        reason = "not a valid URL" if isinstance(error, ValueError) else _reason(error, url)
+        raise ValueError(
+            f"--storage must be a URL that can be opened, such as sqlite:///FILE, postgresql://USER@HOST/NAME, "
+            f"redis://HOST or {JOURNAL}FILE; got {without_password(url)!r} ({reason})"
+        ) from None
+    raise ValueError(
+        f"--storage must outlive the process, so a SQLite URL must name a file; got {without_password(url)!r}"
+    )
+
+
+@contextlib.contextmanager
+def readable_storage_errors(url: str) -> Iterator[None]:
+    """Raise errors of a storage as one sentence."""
+    try:
+        yield
+    except (sqlalchemy.exc.SQLAlchemyError, StorageInternalError) as error:
+        raise OSError(
+            f"The storage {without_password(url)} failed ({_reason(error, url)}). Finished trials are kept; rerun the "
+            "same command to resume."
+        ) from None
+
+
+_SECRET_OPTION = re.compile(r"([?&;][^?&;=]*(?:pass|pwd|secret|token|key)[^?&;=]*=)([^&;\s]*)", re.IGNORECASE)
+
+
+def without_password(url: str) -> str:
+    """Replace the passwords in a URL, so that it may be printed.
+
+    >>> without_password("postgresql://me:secret@host/studies?sslpassword=secret")
+    'postgresql://me:***@host/studies?sslpassword=***'
+    """
+    before, password, behind = _around_password(_SECRET_OPTION.sub(r"\1***", url))
+    return f"{before}:***{behind}" if password else before + behind
+
+
+def _around_password(url: str) -> tuple[str, str, str]:
+    """Split a URL into scheme and user, password, and the rest. A password may hold any character."""
+    start = url.find("://") + 3 if "://" in url else 0
+    scheme, rest = url[:start], url[start:]
+    before, at, behind = rest.rpartition("@")
+    user, _, password = before.partition(":")
+    return scheme + user, password, at + behind
+
+
+def _reason(error: BaseException, url: str) -> str:
+    """Return the first line of the database's message, or of the error, without the passwords of the URL."""
+    source = getattr(error, "orig", None) or error.__cause__ or error
+    line = next(iter(str(source).strip().splitlines()), type(error).__name__).rstrip(".")
+    secrets = [_around_password(url)[1], *(match[2] for match in _SECRET_OPTION.finditer(url))]
+    forms = {form for secret in secrets for form in (secret, unquote(secret), unquote_plus(secret)) if form}
+    for form in sorted(forms, key=len, reverse=True):
+        line = line.replace(form, "***")
+    return line
+
 
 BEAT = 15.0
 """Seconds between two heartbeats."""
@@ -36,7 +129,7 @@ MOMENT = 5.0
 
 
 class LockFolder:
-    """The locks in a folder of runs. By them processes know of each other."""
+    """The locks in a folder of runs, by which processes know of each other."""
 
     def __init__(self, runs: Path):
         self.folder = runs / "tune-locks"
@@ -50,12 +143,12 @@ class LockFolder:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """A lock that one process holds for a moment, to open the storage or to look for a trial."""
+        """Hold a lock for a moment, to open the storage or to look for a trial."""
         with alone(self.folder / "turn"):
             yield
 
     def lock(self, study: str, number: int) -> BaseFileLock | None:
-        """The lock of a trial, held until it is released; None if another process has it."""
+        """Return the lock of a trial, held until it is released; None if another process has it."""
         folder = self.folder / hashlib.sha256(study.encode()).hexdigest()[:16]
         folder.mkdir(exist_ok=True)
         return take_lock(folder / str(number))
@@ -86,21 +179,22 @@ class Claim:
 
 
 class Claims:
-    """Hands out the trials of one study: first those that a dead process left, then new ones."""
+    """Hands out the trials of one study: first those that a dead process left, then new ones.
 
-    def __init__(self, study: Study, locks: LockFolder, wanted: int, draw: Callable[[Trial], Point], *, exactly: bool):
-        """Args:
+    Args:
         study: of Optuna.
         locks: the lock folder.
         wanted: the number of trials.
         draw: asks the sampler for the point of a trial. Only one process does so at a time.
         exactly: whether a trial beyond ``wanted`` has no point, as in a grid.
-        """
+    """
+
+    def __init__(self, study: Study, locks: LockFolder, wanted: int, draw: Callable[[Trial], Point], *, exactly: bool):
         self.study, self.locks, self.wanted, self.draw, self.exactly = study, locks, wanted, draw, exactly
         self._watched: dict[int, tuple[Any, float]] = {}
 
     def next(self) -> Claim | None:
-        """A trial to work on; None if there is none now."""
+        """Return a trial to work on; None if there is none now."""
         with self.locks.turn():
             for trial in self._running():
                 taken = self._take_over(trial)
@@ -109,11 +203,11 @@ class Claims:
             return self._new() if len(self.trials()) < self.wanted else None
 
     def others_at_work(self) -> bool:
-        """Whether a trial is still being trained by another process."""
+        """Return whether another process still trains a trial."""
         return bool(self._running())
 
     def trials(self) -> list[FrozenTrial]:
-        """All trials but surplus ones."""
+        """Return all trials but surplus ones."""
         every = self.study.get_trials(deepcopy=False)
         return [trial for trial in every if not trial.user_attrs.get("surplus")]
 

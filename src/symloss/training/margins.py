@@ -1,0 +1,116 @@
+"""Margins of the training examples, summed while a run trains and kept as means over epochs. They find wrong labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from symloss.noise.manifest import read_arrays, write_arrays
+from symloss.noise.margins import margins
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+MARGINS = "margins.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class MeanMargins:
+    """The mean over epochs of the margin of each training example, also called the area under the margin (AUM).
+
+    The margin is the score of the label minus the largest other score. It is small, or below 0, where the network
+    prefers another label.
+
+    Args:
+        positions: (N,), positions of the examples among the data set's training examples.
+        margin: (N,), the mean margin of the model's scores.
+        unit_margin: (N,), the mean margin of the scores divided by their Euclidean norm.
+        epochs: the number of epochs.
+
+    Reference: Pleiss et al.: Identifying mislabeled data using the area under the margin ranking. NeurIPS 2020.
+    """
+
+    positions: NDArray[np.int64]
+    margin: NDArray[np.float32]
+    unit_margin: NDArray[np.float32]
+    epochs: int
+
+    def save(self, folder: Path) -> None:
+        """Write ``margins.npz``, wholly or not at all."""
+        write_arrays(
+            folder / MARGINS,
+            positions=self.positions,
+            margin=self.margin,
+            unit_margin=self.unit_margin,
+            epochs=np.array(self.epochs),
+        )
+
+
+def read_margins(folder: Path) -> MeanMargins | None:
+    """Read and check the margins of a run; return None if it has not written any."""
+    path = folder / MARGINS
+    if not path.exists():
+        return None
+    positions, margin, unit_margin, epochs = read_arrays(path, "positions", "margin", "unit_margin", "epochs")
+    arrays = (positions, margin, unit_margin, epochs)
+    shapes_fit = positions.ndim == 1 and positions.shape == margin.shape == unit_margin.shape and epochs.ndim == 0
+    if not shapes_fit or [array.dtype.kind for array in arrays] != list("iffi"):
+        shapes = ", ".join(f"{array.dtype} of shape {array.shape}" for array in arrays)
+        raise ValueError(f"{path} must hold a position and two margins for each example, and epochs; got {shapes}")
+    return MeanMargins(positions, margin, unit_margin, int(epochs))
+
+
+class MarginSums:
+    """Sum both margins of each training example over epochs, on the device.
+
+    The margins are those of the model's scores, before a loss divides them by their norm, in the batches as trained:
+    with augmentation and dropout. Each process adds its share; the shares are joined at the end of an epoch.
+
+    Args:
+        examples: the number of training examples.
+        fabric: device and processes.
+    """
+
+    def __init__(self, examples: int, fabric: Fabric):
+        self.fabric, self.epochs = fabric, 0
+        self.sums = torch.zeros(2, examples, device=fabric.device)
+        self._epoch = torch.zeros_like(self.sums)
+
+    def add(self, index: Tensor, scores: Tensor, labels: Tensor) -> None:
+        """Add a batch: positions of its examples (M,), scores (M, C) and labels (M,)."""
+        self._epoch[:, index] = margins(scores, labels)
+
+    def end_epoch(self) -> None:
+        """Add the epoch to the sums. Examples of other processes are 0 in this one's share."""
+        whole = self.fabric.all_reduce(self._epoch, reduce_op="sum") if self.fabric.world_size > 1 else self._epoch
+        assert isinstance(whole, Tensor)
+        self.sums += whole
+        self._epoch.zero_()
+        self.epochs += 1
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps."""
+        return {"sums": self.sums, "epochs": self.epochs}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over the sums of a checkpoint.
+
+        Raises:
+            ValueError: if they are of other examples.
+        """
+        if state["sums"].shape != self.sums.shape:
+            raise ValueError(f"margins of shape {tuple(state['sums'].shape)} for {tuple(self.sums.shape)}")
+        self.sums.copy_(state["sums"])
+        self.epochs = int(state["epochs"])
+
+    def means(self, positions: Tensor | None) -> MeanMargins:
+        """Return the means over epochs, for examples at these positions of the data set (None: all, in order)."""
+        margin, unit_margin = (self.sums / max(self.epochs, 1)).cpu().numpy()
+        places = torch.arange(len(margin)) if positions is None else positions.cpu()
+        return MeanMargins(places.numpy(), margin, unit_margin, self.epochs)
