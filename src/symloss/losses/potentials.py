@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import NamedTuple
 
@@ -57,12 +58,11 @@ class Probability:
     value_only = False
     """Whether no derivative is taken of what is computed from it."""
 
-    def __init__(self, logp: Tensor):
-        self.logp, self.p, self.miss = logp, logp.exp(), one_minus_exp(logp)
+    number: Callable[[float], float | Tensor]
+    """Returns a number in the form that torch multiplies quickest."""
 
-    def number(self, x: float) -> float | Tensor:
-        """Return a number in the form that torch multiplies quickest."""
-        return x
+    def __init__(self, logp: Tensor):
+        self.logp, self.p, self.miss, self.number = logp, logp.exp(), one_minus_exp(logp), float
 
     def bent(self, x: Tensor, q: float, scale: float = 1.0) -> Tensor:
         """Return what :func:`bent` does."""

@@ -54,7 +54,7 @@ def by_blocks(
         scratch: what :func:`new_scratch` returns, with at least as many rows as a block; None makes new tensors.
     """
     kind = WIDER.get(z.dtype, z.dtype)
-    rows = block_rows(z)
+    rows = len(z) if z.is_cpu and z.numel() <= BLOCK else block_rows(z)
     if out is z and kernel.adds and validation.looks_at(z):  # before a part of the scores is gone
         _refuse_too_large(float(torch.where(z == -torch.inf, z.amax(), z).amin()), float(z.amax()), z)
     if rows == z.shape[0] and out is not None and out is not z and z.dtype == kind:
@@ -153,7 +153,10 @@ class Examples(NamedTuple):
 
     def share(self, kind: torch.dtype, upstream: Tensor | None = None) -> Tensor:
         """Return what each example counts for in the gradient: a scalar if all agree, else of size 1 in dimension 1."""
-        total = self.total if self.reduction == "mean" else 1.0
+        total: float | Tensor = 1.0
+        if self.reduction == "mean":
+            plain = self.divisor is None and self.kept is None
+            total = self.target.numel() if plain else self.total
         share = total.to(kind).reciprocal() if isinstance(total, Tensor) else constant(1 / total, kind)
         if self.factor is not None:
             share = share * self.factor.to(kind)

@@ -31,32 +31,24 @@ class AtLabel(Probability, Reading):
 
     value_only = True
     mass: Number = 1.0
-    logp: Tensor  # the label's log p
     log_total: Tensor  # log sum_k exp(z_k - max z), exact for every lead of the label
 
-    def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None = None):
+    def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None, logs: bool):
         """Read the label's score minus the largest one, and the sum of exp(z - max z) over the other classes.
 
-        ``scores`` are given if classes may be masked out. Then each example has its number of classes.
+        ``scores`` are given if classes may be masked out. Then each example has its number of classes. ``logs`` says
+        whether the loss reads log p: not every loss does.
         """
         label = behind.exp()
-        self.behind, self.others = behind, others
         self.inverse = (label + others).reciprocal_()
         self.p, self.miss = label.mul_(self.inverse), others * self.inverse
         self.rest, self.scores = {}, scores
         self.classes = classes if scores is None else scores.count
+        self.number = functools.partial(constant, dtype=behind.dtype)
         self._slopes: dict[Potential, Number] = {}
-
-    def __getattr__(self, name: str) -> Tensor:
-        """Compute log p and the logarithm of the sum when one of them is read first: not every loss reads them."""
-        if name not in ("logp", "log_total"):
-            raise AttributeError(name)
-        self.log_total = self.behind.expm1().add_(self.others).log1p_()
-        self.logp = self.behind - self.log_total
-        return self.logp if name == "logp" else self.log_total
-
-    def number(self, x: float) -> Tensor:
-        return constant(x, self.p.dtype)
+        if logs:
+            self.log_total = behind.expm1().add_(others).log1p_()
+            self.logp = behind - self.log_total
 
     def bent(self, x: Tensor, q: float, scale: float = 1.0) -> Tensor:
         if q < SMALL:
@@ -93,8 +85,12 @@ class LabelKernel(Kernel):
 
     def __init__(self, form: Form, classes: int):
         self.partials = form.partials
-        trial = AtLabel(torch.zeros(1, 1), torch.full((1, 1), classes - 1.0), classes)
-        self.shows_masks = self.adds = bool(form.partials(trial).linear != 0)
+        one = torch.zeros(1, 1)
+        try:  # without log p, which only some losses read
+            loss, self.logs = form.partials(AtLabel(one, one + (classes - 1.0), classes, None, logs=False)), False
+        except AttributeError:
+            loss, self.logs = form.partials(AtLabel(one, one + (classes - 1.0), classes, None, logs=True)), True
+        self.shows_masks = self.adds = bool(loss.linear != 0)
 
     def __call__(self, job: Job) -> Tensor:
         z, y, share, out, _, scores, _, top = job
@@ -102,7 +98,7 @@ class LabelKernel(Kernel):
         behind = t.gather(1, y)
         mean = class_mean(t, scores) if self.adds else None
         e = t.exp_().scatter_(1, y, 0.0)
-        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores, self.logs)
         loss = self.partials(at)
         slope = at.slope(loss, share)
         e.mul_(slope.mul(at.inverse).neg_())
@@ -236,7 +232,7 @@ class SumsKernel(Kernel):
         behind = t.gather(1, y)
         zero = torch.zeros_like(behind)
         e = torch.exp(t, out=out).scatter_(1, y, zero)
-        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores)
+        at = AtLabel(behind, e.sum(1, keepdim=True), z.shape[1], scores, logs=True)
         if scores is None:
             logp, absent = t.sub_(at.log_total).scatter_(1, y, zero), None
         else:  # if two classes are left, the sum has one term, which must be exact however far its score leads
