@@ -6,7 +6,7 @@ temporary copy of it.
 
 A mutant is one statement with one change. It is recorded as source, before and after, so that it is found again when
 its file is moved or renamed. Where the statement itself is rewritten, `where` in the list takes the new statement:
-`{"file": ..., "function": ..., "before": ..., "after": ...}`, each of them optional.
+`{"file": ..., "function": ..., "before": "if x: pass", "after": "if not x: pass"}`, each of them optional.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def listed() -> dict[str, Any]:
 def find(mutant: Mutant, everywhere: dict[str, list[Place]]) -> Place | None:
     """Return where the mutant's statement stands now: by source, then function, then file, then order of occurrence."""
     sought = mutant | (mutant["where"] or {})
-    found = everywhere.get(sought["before"], [])
+    found = everywhere.get(ast.unparse(ast.parse(sought["before"])), [])
     for same in (
         lambda place: place.function == sought["function"],
         lambda place: place.function.rpartition(".")[2] == sought["function"].rpartition(".")[2],
@@ -124,7 +124,7 @@ def located(mutants: Iterable[Mutant]) -> Iterator[tuple[Mutant, Place | None]]:
 
 def changed(mutant: Mutant, place: Place) -> str:
     """Return the text of the file with the mutated statement."""
-    after = (mutant | (mutant["where"] or {}))["after"]
+    after = ast.unparse(ast.parse((mutant | (mutant["where"] or {}))["after"]))
     ast.parse(text := place.replaced(source(ROOT, place.file), after))
     return text
 
