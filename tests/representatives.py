@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.kernels.choice import kernel_for
+from symloss.losses.kernels.dispatch import kernel_for
 
 NAMED = {
     "unhinged": "linear in the scores: a kernel without exponentials; divides the scores by their norm; symmetric",

@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from symloss.losses.algebra import Loss, NoSlopeError
+from symloss.losses.base import Loss, NoSlopeError
 from symloss.losses.catalogue import RECORDS
 
 CLASSES = 10

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from symloss.checks import Interval
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.catalogue import LOSSES, RECORDS, sums
 from symloss.losses.record import Parameter
 

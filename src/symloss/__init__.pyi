@@ -10,7 +10,7 @@ from symloss import noise as noise
 from symloss import theory as theory
 from symloss import training as training
 from symloss.fit.estimator import RobustClassifier as RobustClassifier
-from symloss.losses.algebra import Loss as Loss
+from symloss.losses.base import Loss as Loss
 from symloss.losses.catalogue.normalized import NCE as NCE
 from symloss.losses.catalogue.normalized import NFL as NFL
 from symloss.losses.catalogue.normalized import NGCE as NGCE

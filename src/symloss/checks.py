@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 def brief(value: object) -> str:
-    """A value as one short line, for a message.
+    """Return a value as one short line, for a message.
 
     >>> brief([1, 2])
     '[1, 2]'
@@ -23,7 +23,7 @@ def brief(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text for a message, cut off after 100 characters.
+    """Return a text for a message, cut off after 100 characters.
 
     >>> len(shortened(1000 * "gce + "))
     100
@@ -32,7 +32,7 @@ def shortened(text: str) -> str:
 
 
 def shown_score(score: float) -> str:
-    """A score with three digits. Probabilities below a thousandth are all the same to a reader.
+    """Return a score with three digits. Probabilities below a thousandth are all the same to a reader.
 
     >>> shown_score(0.05131), shown_score(5.8e-184), shown_score(-1.25)
     ('0.0513', '<0.001', '-1.25')
@@ -41,7 +41,7 @@ def shown_score(score: float) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the nearest known one, or all of them.
+    """Return a hint for an unknown name: the nearest known one, or all of them.
 
     >>> nearest("sgze", ["ce", "sgce"])
     "did you mean 'sgce'?"

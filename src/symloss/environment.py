@@ -28,14 +28,14 @@ def versions() -> dict[str, Any]:
 
 
 def data_root() -> Path:
-    """The folder of published data sets: that in the environment variable SYMLOSS_DATA, else ~/.cache/symloss/data."""
+    """Return the folder of published data sets: ``$SYMLOSS_DATA``, or ~/.cache/symloss/data."""
     chosen = os.environ.get("SYMLOSS_DATA")
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "symloss" / "data"
 
 
 @functools.cache
 def processor() -> str | None:
-    """The name of the processor; None if the system does not tell it."""
+    """Return the name of the processor; None if the system does not tell it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -46,7 +46,7 @@ def processor() -> str | None:
 
 @functools.cache
 def _commit() -> str | None:
-    """The commit of the checkout that this runs from, with "-dirty" if files were changed; None if there is none."""
+    """Return the commit of this checkout, with "-dirty" if files were changed; None outside of a checkout."""
     here = Path(__file__)
     # An environment inside somebody else's checkout has a commit too, but not ours.
     ours = _git(here.parent, "ls-files", "--error-unmatch", here.name)

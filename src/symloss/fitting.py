@@ -27,7 +27,7 @@ def all_or_nothing(method: Method) -> Method:
 
 
 def magnitude(*values: np.ndarray[Any, Any]) -> float:
-    """The largest power of two that is not above the largest absolute value; 1 if all values are zero.
+    """Return the largest power of two that is not above the largest absolute value; 1 if all values are zero.
 
     Numbers divided by it keep all their digits, and their squares neither overflow nor vanish.
 

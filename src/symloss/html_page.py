@@ -20,7 +20,7 @@ def packaged(name: str) -> str:
 
 
 def html_page(title: str, body: str, style: str, script: str, footer: str = WRITER) -> str:
-    """The text of an HTML file.
+    """Return the text of an HTML file.
 
     Args:
         title: as plain text.

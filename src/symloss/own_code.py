@@ -51,7 +51,7 @@ def own_code(what: str) -> Iterator[None]:
 
 
 def note_of(error: BaseException) -> str | None:
-    """The note of an error that the user's code raised, also in another process; None for other errors."""
+    """Return the note of an error that the user's code raised, also in another process; None for other errors."""
     lines = [*getattr(error, "__notes__", ()), *str(error).strip().splitlines()[-1:]]
     return next((line for line in lines if line.startswith(_NOTE)), None)
 

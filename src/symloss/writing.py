@@ -171,7 +171,7 @@ def _carry_over(old: Path, new: Path, drop: Collection[str]) -> None:
 
 
 def _link(file: Path | str, copy: Path | str) -> None:
-    """The same file under another name; a copy where the file system has no hard links."""
+    """Return the same file under another name; a copy where the file system has no hard links."""
     try:
         os.link(file, copy, follow_symlinks=False)
     except (OSError, NotImplementedError):

@@ -15,7 +15,7 @@ import symloss
 from symloss import functional
 from symloss.experiments.layers import resolve_layers
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.kernels.choice import Unit, kernel_for
+from symloss.losses.kernels.dispatch import Unit, kernel_for
 from symloss.losses.spec import parse, write
 
 

@@ -12,10 +12,10 @@ import torch
 
 import symloss
 from symloss.losses import kernels, potentials
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.criterion import Options, evaluate
 from symloss.losses.heads import linear_loss
-from symloss.losses.kernels.choice import kernel_for
+from symloss.losses.kernels.dispatch import kernel_for
 from symloss.losses.operators import Insensitive, Symmetrize
 from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential, PowerPotential
 from symloss.losses.validation import plain

@@ -5,7 +5,7 @@ from representatives import REPRESENTATIVES, WITHOUT_SLOPE
 
 import symloss
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.kernels.choice import Unit, kernel_for
+from symloss.losses.kernels.dispatch import Unit, kernel_for
 
 
 def nodes(loss):

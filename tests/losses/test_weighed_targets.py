@@ -16,7 +16,7 @@ from torch import Tensor
 import symloss
 from symloss.losses import criterion
 from symloss.losses.kernels import batch
-from symloss.losses.kernels.choice import PROBABILITIES, WEIGHTS, kernel_for
+from symloss.losses.kernels.dispatch import PROBABILITIES, WEIGHTS, kernel_for
 
 N, C = 7, 6
 GENERATOR = torch.Generator().manual_seed(5)

@@ -10,7 +10,7 @@ from conftest import certified, generator
 
 import symloss
 from symloss.losses import potentials as phi
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.catalogue import RECORDS
 from symloss.theory.certificates import Constant
 from symloss.theory.search import Derivatives, Grouped, largest_derivatives

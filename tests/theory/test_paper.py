@@ -11,7 +11,7 @@ from in_turn import in_turn
 import symloss
 from symloss.losses import potentials as phi
 from symloss.losses import score_formulas
-from symloss.losses.algebra import Sum
+from symloss.losses.base import Sum
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.operators import Insensitive
 

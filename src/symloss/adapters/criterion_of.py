@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symloss import checks
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.criterion import MANY, Criterion, as_criterion
 from symloss.losses.layers import UnitScores
 from symloss.losses.spec import create_loss, parse

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.noise.transition import symmetric
 
 CLASSES = (2, 3, 5, 10, 100)

@@ -16,7 +16,7 @@ from torch import Tensor
 from symloss import checks
 from symloss.atlas import curves
 from symloss.checks import Interval
-from symloss.losses.algebra import Loss, NoSlopeError
+from symloss.losses.base import Loss, NoSlopeError
 from symloss.losses.catalogue import RECORDS, SOURCES
 from symloss.losses.record import Parameter, Record
 

@@ -1,5 +1,5 @@
 # The public names of symloss.losses, imported on first use (lazy_names.py).
-from symloss.losses.algebra import Loss as Loss
+from symloss.losses.base import Loss as Loss
 from symloss.losses.catalogue.normalized import NCE as NCE
 from symloss.losses.catalogue.normalized import NFL as NFL
 from symloss.losses.catalogue.normalized import NGCE as NGCE

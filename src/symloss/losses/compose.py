@@ -16,7 +16,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.criterion import AnyLoss, Criterion, LossOptions, Numbers, as_criterion, numbers
 from symloss.losses.operators import Blend, Complement, Dirichlet, Insensitive, Noisy, Relative, Symmetrize, Wrapped
 from symloss.losses.potentials import Potential

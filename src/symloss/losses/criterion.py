@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import Loss, NoSlopeError, Scalable, same, shown
+from symloss.losses.base import Loss, NoSlopeError, Scalable, same, shown
 from symloss.losses.kernels.batch import BatchLoss, Examples
-from symloss.losses.kernels.choice import LABELS, PROBABILITIES, WEIGHTS, has_hash, kernel_for
+from symloss.losses.kernels.dispatch import LABELS, PROBABILITIES, WEIGHTS, has_hash, kernel_for
 from symloss.losses.kernels.forms import Number
 from symloss.losses.kernels.linear import Unit
 from symloss.losses.layers import Temperature, UnitScores, checked_temperature
@@ -515,5 +515,5 @@ def _is_linear(loss: Loss) -> bool:
 
 
 def _kind(loss: Loss) -> str:
-    """A loss without its parameters."""
+    """Return a loss without its parameters."""
     return f"{type(loss).__name__}({', '.join(map(_kind, loss.children))})"

@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.criterion import (
     AnyLoss,
     Criterion,
@@ -22,7 +22,7 @@ from symloss.losses.criterion import (
     warn_of_flat_scores,
 )
 from symloss.losses.kernels.batch import Examples, TooLargeError
-from symloss.losses.kernels.choice import kernel_for
+from symloss.losses.kernels.dispatch import kernel_for
 from symloss.losses.kernels.linear import CappedKernel, LinearKernel, Unit, UnitLinearKernel
 from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head, loss_of
 from symloss.losses.kernels.unhinged_head import UnhingedHead, pays, unhinged_head
@@ -43,7 +43,7 @@ def linear_unhinged(
     normalize: str | None = "l2",
     **options: Any,
 ) -> Tensor:
-    """The unhinged loss of the scores features @ weight.T + bias. The scores are not computed.
+    """Return the unhinged loss of the scores features @ weight.T + bias. The scores are not computed.
 
     Args:
         features: inputs of the linear layer, shape (..., d).
@@ -134,7 +134,7 @@ class _HeadLoss(NamedTuple):
     allowance: Allowance
 
     def plain(self, z: Tensor, labels: Tensor) -> Tensor:
-        """The loss of all scores."""
+        """Return the loss of all scores."""
         z = full_precision(z)
         z = z if self.softcap is None else SoftCap(self.softcap)(z)
         if self.num_items is None:
@@ -142,7 +142,7 @@ class _HeadLoss(NamedTuple):
         return evaluate(self.loss, z, labels, self.options._replace(reduction="sum")) / self.num_items
 
     def way(self, head: Head, labels: Tensor) -> BlockHead | UnhingedHead | None:
-        """What never holds all scores; None if only plain formulas serve this case."""
+        """Return what never holds all scores; None if only plain formulas serve this case."""
         (loss, options, num_items, softcap, allowance), classes = self, len(head.weight)
         scores = options.score_map
         unit = Unit(scores.temperature, scores.eps) if isinstance(scores, UnitScores) else None
@@ -193,7 +193,7 @@ def _of_head(how: _HeadLoss, features: Tensor, weight: Tensor, bias: Tensor | No
 
 
 def _quick(how: _HeadLoss, head: Head, labels: Tensor) -> Tensor | None:
-    """The loss without a matrix of all scores; None if there is no such way."""
+    """Return the loss without a matrix of all scores; None if there is no such way."""
     mixed = len({working_type(part) for part in head if part is not None}) > 1
     if mixed or labels.numel() == 0 or not validation.is_eager() or PLAIN.get():
         return None
@@ -206,7 +206,7 @@ def _quick(how: _HeadLoss, head: Head, labels: Tensor) -> Tensor | None:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _between_graphs(how: _HeadLoss, head: Head, labels: Tensor) -> Tensor | None:
-    """The same, outside of the graphs that torch compiles: traced, it would hold all scores."""
+    """Return the same, outside of the graphs that torch compiles: traced, it would hold all scores."""
     return _quick(how, head, labels)
 
 
@@ -310,12 +310,12 @@ class LinearLoss(nn.Module):
         return _of_head(how, features, self.weight, self.bias, target)
 
     def logits(self, features: Tensor) -> Tensor:
-        """The scores (..., C) of features (..., d), for inference."""
+        """Return the scores (..., C) of features (..., d), for inference."""
         scores = F.linear(features, self.weight, self.bias)
         return scores if self.softcap is None else SoftCap(self.softcap)(scores)
 
     def predict(self, features: Tensor) -> Tensor:
-        """The class with the largest score, shape (...), of features (..., d)."""
+        """Return the class with the largest score, shape (...), of features (..., d)."""
         return self.logits(features).argmax(-1)
 
     def extra_repr(self) -> str:

@@ -22,14 +22,14 @@ Temperature = float | Literal["auto"]
 
 
 def checked_temperature(value: object) -> Temperature:
-    """The temperature as a number, or "auto". Anything else raises an error."""
+    """Return the temperature as a number, or "auto". Anything else raises an error."""
     if isinstance(value, str) and value != "auto":
         raise ValueError(f"temperature must be a number in (0, inf) or 'auto'; got {checks.brief(value)}")
     return "auto" if isinstance(value, str) else checks.number("temperature", value, "(0, inf)")
 
 
 def auto_temperature(classes: int) -> float:
-    """The temperature at which unit scores reach the same largest probability as with 10 classes at temperature 1.
+    """Return the temperature at which unit scores reach the largest probability of 10 classes at temperature 1.
 
     The label of unit scores is most probable if all other scores are equal. With s = sqrt(C / (C-1)) its probability at
     the temperature T is 1 / (1 + (C-1) exp(-s/T)), which is 0.24 for 10 classes at temperature 1. Up to 10 classes the
@@ -168,7 +168,7 @@ class BatchNormScores(nn.Module):
 
 
 def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequential:
-    """The model, followed by a layer that maps its scores.
+    """Return the model, followed by a layer that maps its scores.
 
     Args:
         model: returns scores.
@@ -191,7 +191,7 @@ def append_scores(model: nn.Module, layer: nn.Module | None = None) -> nn.Sequen
 
 
 def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor:
-    """The L1 penalty: delta times the sum of the absolute values of all parameters. Add it to the loss of a step.
+    """Return the L1 penalty, delta times the sum of the absolute values of all parameters, to add to the loss.
 
     Args:
         parameters: a module, or tensors of any shapes.
@@ -207,7 +207,7 @@ def l1_penalty(parameters: nn.Module | Iterable[Tensor], delta: float) -> Tensor
 
 
 def tensors_of(parameters: nn.Module | Iterable[Tensor]) -> list[Tensor]:
-    """The parameters as a list of tensors. Raise an error if there are none, or if one is no tensor."""
+    """Return the parameters as a list of tensors. Raise an error if there are none, or if one is no tensor."""
     tensors = list(parameters.parameters() if isinstance(parameters, nn.Module) else parameters)
     if not tensors:
         raise ValueError("parameters must hold at least one tensor; got none")

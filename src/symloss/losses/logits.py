@@ -262,7 +262,7 @@ class Scores:
 
     @_once
     def index(self) -> Tensor:
-        """The number of each class, shaped to broadcast against the scores."""
+        """Return the number of each class, shaped to broadcast against the scores."""
         return self.align(torch.arange(self.classes, device=self.z.device))
 
     @_once
@@ -275,17 +275,17 @@ class Scores:
 
     @_once
     def logp(self) -> Tensor:
-        """The log-softmax. Its gradient is exact for confident examples too."""
+        """Return the log-softmax. Its gradient is exact for confident examples too."""
         return log_softmax(self.z, self.dim)
 
     @_once
     def p(self) -> Tensor:
-        """The softmax."""
+        """Return the softmax."""
         return self.logp.exp()
 
     @_once
     def shifted(self) -> Tensor:
-        """The scores minus the largest one: log p up to a constant in each example. It needs no softmax."""
+        """Return the scores minus the largest one: log p up to a constant in each example. It needs no softmax."""
         top = self.z.detach().amax(self.dim, keepdim=True)
         # The gradient does not depend on the scores. The factor makes it NaN if the scores hold NaN.
         return torch.where(self.present, (self.z - top) * torch.where(top.isnan(), top, 1.0), 0.0)

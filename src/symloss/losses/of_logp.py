@@ -11,7 +11,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import Loss, Sum
+from symloss.losses.base import Loss, Sum
 from symloss.losses.criterion import Criterion, as_criterion
 from symloss.losses.logits import HALF, Scores, full_precision
 from symloss.losses.operators import UnitSlope, slope_at_equal_scores
@@ -32,7 +32,7 @@ class OfLogp:
     """Potentials with their factors. The loss is their sum."""
 
     def __call__(self, log_probs: Tensor) -> Tensor:
-        """The loss of each entry, in the same shape."""
+        """Return the loss of each entry, in the same shape."""
         logp = _checked(log_probs)
         first, *others = (factor * potential.phi(logp) for factor, potential in self.terms)
         return sum(others, first)
@@ -42,7 +42,7 @@ class OfLogp:
 
 
 def of_logp(spec: str | Loss | Criterion, *, num_classes: int | None = None, **options: Any) -> OfLogp:
-    """A loss as a function of the label's log-probabilities alone, such as those of the tokens of a text.
+    """Return a loss as a function of the label's log-probabilities alone, such as those of the tokens of a text.
 
     It takes the losses that depend on nothing else: potentials such as CE, MAE and GCE, and weighted sums of them. The
     result has one value for each entry: the reduction and ``ignore_index`` of a criterion play no part.
@@ -78,7 +78,7 @@ def of_logp(spec: str | Loss | Criterion, *, num_classes: int | None = None, **o
 
 
 def _terms(factor: float, loss: Loss, name: str, classes: int | None) -> Iterator[tuple[float, Potential]]:
-    """A loss as a sum of potentials, with their factors. A loss that is none raises an error."""
+    """Return a loss as a sum of potentials, with their factors. A loss that is none raises an error."""
     if isinstance(loss, Potential):
         yield factor, loss
     elif factor == 0:  # a part that does not count may be any loss

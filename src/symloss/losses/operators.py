@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError, same, shown
+from symloss.losses.base import FirstOrder, Loss, NoSlopeError, same, shown
 from symloss.losses.logits import Scores, WithoutSoftmax, without_autocast
 from symloss.own_code import own_code
 
@@ -79,7 +79,7 @@ class OverLabels(Operator):
             )
 
     def _drawn(self, s: Scores) -> Tensor:
-        """The prior, shaped to broadcast against the scores."""
+        """Return the prior, shaped to broadcast against the scores."""
         assert self.prior is not None
         validation.class_vector("prior", self.prior, s.classes)
         return s.align(self.prior.to(s.z))
@@ -212,7 +212,7 @@ class Dirichlet(Operator):
 
 
 def slope_at_equal_scores(loss: Loss, s: Scores, operator: str) -> Tensor:
-    """The slope of a loss at equal scores. A slope of 0 raises an error that names the operator which divides by it."""
+    """Return the slope of a loss at equal scores. Raise an error that names the operator if the slope is 0."""
     try:
         slope = loss.first_order(s).slope
     except NoSlopeError as error:
@@ -395,7 +395,7 @@ class Wrapped(Loss):
 
 
 def as_loss(loss: object) -> Loss:
-    """A loss of the algebra. A module or function of (input, target) is wrapped; a Loss is returned as it is."""
+    """Return a loss of the algebra. A module or function of (input, target) is wrapped; a Loss is returned as it is."""
     return loss if isinstance(loss, Loss) else Wrapped(loss)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import FirstOrder, Loss
+from symloss.losses.base import FirstOrder, Loss
 from symloss.losses.logits import Scores
 
 SMALL_Q = 0.01
@@ -85,11 +85,11 @@ class Potential(Loss):
 
     @abstractmethod
     def phi(self, logp: Tensor) -> Tensor:
-        """The loss of a label, from its log p. Any shape."""
+        """Return the loss of a label, from its log p. Any shape."""
 
     @abstractmethod
     def derivative(self, logp: Tensor) -> Tensor:
-        """The derivative of ``phi`` in log p. Any shape."""
+        """Return the derivative of ``phi`` in log p. Any shape."""
 
     def both(self, at: Probability) -> tuple[Tensor, Tensor]:
         """Return ``phi`` and ``derivative``, where p and 1 - p are known too."""

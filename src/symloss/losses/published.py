@@ -29,7 +29,7 @@ class Preset:
 
 
 def presets_of(loss: str) -> Mapping[str, Preset]:
-    """The published settings of a loss, by the name of the data set; none for a loss without any.
+    """Return the published settings of a loss, by the name of the data set; none for a loss without any.
 
     >>> presets_of("sgce")["cifar10"].values["q"]
     0.8

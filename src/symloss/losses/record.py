@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from symloss import checks
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.criterion import Criterion, LossOptions, Options, evaluate, numbers, scaled, score_map
 from symloss.losses.published import Preset, presets_of
 
@@ -100,7 +100,7 @@ class Record:
     defaults: dict[str, float | None] = field(default_factory=dict, init=False)
 
     def __set_name__(self, loss: type, attribute: str) -> None:
-        """Called by Python when the class of the loss is made."""
+        """Read the signature and the docstring of the class of the loss when Python makes it."""
         signature = inspect.signature(loss.__init__).parameters  # type: ignore[misc]
         self.class_name, self.text = loss.__name__, inspect.cleandoc(loss.__doc__ or "")
         self.formula = self.text.partition("\n")[0].partition(": ")[2].removesuffix(".")
@@ -125,11 +125,11 @@ class Record:
         return presets_of(self.name)
 
     def loss(self, **values: float | None) -> Loss:
-        """The expression of the algebra for these parameters. They are checked, and defaults are filled in."""
+        """Return the expression of the algebra for these parameters. They are checked, and defaults are filled in."""
         return self.build(**self.checked(**values))
 
     def checked(self, **values: float | None) -> dict[str, float | None]:
-        """The parameters with defaults filled in. Wrong ones raise an error.
+        """Return the parameters with defaults filled in. Wrong ones raise an error.
 
         Of a parameter and the one that may stand in its place, one at most is given. The other one is None.
         """
@@ -161,7 +161,7 @@ class Record:
         return {name: value for name, value in values.items() if name not in dropped} | dict(given)
 
     def options(self, passed: LossOptions) -> LossOptions:
-        """The options that a user passed, with this loss's default of ``normalize``."""
+        """Return the options that a user passed, with this loss's default of ``normalize``."""
         self.refuse_unknown(passed)
         return {"normalize": self.normalize, **passed}
 
@@ -180,7 +180,7 @@ P = ParamSpec("P")
 
 
 def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tensor, P], Tensor]:
-    """The function of (input, target) that computes the same as the class of a loss.
+    """Return the function of (input, target) that computes the same as the class of a loss.
 
     The function takes the parameters and options of the class as keywords.
 
@@ -212,7 +212,7 @@ def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tenso
 
 
 def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function with a cache. It is called without the cache if an argument cannot be a key."""
+    """Return the same function with a cache. It is called without the cache if an argument cannot be a key."""
     cached = functools.lru_cache(maxsize=256, typed=True)(build)
 
     def look_up(*args: Any, **options: Any) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import FirstOrder, Loss, NoSlopeError
+from symloss.losses.base import FirstOrder, Loss, NoSlopeError
 from symloss.losses.logits import Scores, log_softmax, unit
 from symloss.losses.potentials import PowerPotential, called, one_minus_exp
 

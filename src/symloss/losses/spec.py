@@ -28,7 +28,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.loss_names import LossName
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.catalogue import LOSSES, RECORDS
 from symloss.losses.compose import blend, complement, dirichlet, relative
 from symloss.losses.criterion import Criterion
@@ -98,7 +98,7 @@ def _items(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def parse(spec: str) -> tuple[str, dict[str, Any]]:
-    """A spec as the name of its loss and the keywords of the whole.
+    """Return a spec as the name of its loss and the keywords of the whole.
 
     The name is one of the catalogue, or an expression in its canonical form.
 
@@ -116,7 +116,7 @@ def parse(spec: str) -> tuple[str, dict[str, Any]]:
 
 
 def write(name: str, values: Mapping[str, Any]) -> str:
-    """The spec of a name and keywords. ``parse`` does the reverse.
+    """Return the spec of a name and keywords. ``parse`` does the reverse.
 
     >>> write("sgce", {"q": 0.8}), write("mae + ce", {"normalize": "l2"})
     ('sgce:q=0.8', '(mae + ce):normalize=l2')
@@ -128,7 +128,7 @@ def write(name: str, values: Mapping[str, Any]) -> str:
 
 
 def tree_of(name: str) -> Tree:
-    """The tree of a loss, from its name as ``parse`` returns it."""
+    """Return the tree of a loss, from its name as ``parse`` returns it."""
     return _read(name)[0]
 
 
@@ -157,7 +157,7 @@ class _Reader:
         self.options: dict[str, Any] = {}  # those of the whole that stand inside the brackets of the outermost operator
 
     def sum(self, depth: int) -> Tree:
-        """A weighted sum inside ``depth`` brackets."""
+        """Return a weighted sum inside ``depth`` brackets."""
         terms: list[tuple[float, Tree]] = []
         sign = "+"
         while sign:
@@ -226,7 +226,7 @@ class _Reader:
 
 @functools.lru_cache(maxsize=1024)
 def _read(spec: str) -> tuple[Tree, dict[str, Any]]:
-    """The tree of a spec, and the options of the whole loss."""
+    """Return the tree of a spec, and the options of the whole loss."""
     reader = _Reader(spec)
     *others, first = reader.tokens
     if first["name"] and all(each.lastgroup in ("item", "end") for each in others):
@@ -247,7 +247,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def list_losses() -> list[str]:
-    """The names of all losses of the catalogue, for ``create_loss``.
+    """Return the names of all losses of the catalogue, for ``create_loss``.
 
     >>> list_losses()[:4]
     ['unhinged', 'sgce', 'alpha-mae', 'symmetrized-mse']
@@ -260,7 +260,7 @@ def create_loss(spec: LossName, **options: Any) -> Criterion: ...
 @overload
 def create_loss(spec: str, **options: Any) -> Criterion: ...
 def create_loss(spec: str, **options: Any) -> Criterion:
-    """A loss by its name, with parameters and options as keywords or inside the string.
+    """Return a loss by its name, with parameters and options as keywords or inside the string.
 
     Args:
         spec: a name of ``list_losses()``, or a text such as ``"sgce:q=0.8"``, ``"symmetrize(focal:gamma=2)"``,
@@ -305,7 +305,7 @@ def _named(record: Record, values: dict[str, Any]) -> Criterion:
 
 
 def describe(name: str) -> Record:
-    """The record of a loss, by its name as ``parse`` returns it. An expression gets a record of its own."""
+    """Return the record of a loss, by its name as ``parse`` returns it. An expression gets a record of its own."""
     tree = tree_of(name)
     if not tree.terms and ":" not in name:
         return find(name)
@@ -313,14 +313,14 @@ def describe(name: str) -> Record:
 
 
 def find(name: str) -> Record:
-    """The record of a loss of the catalogue; an error with the nearest name where there is none."""
+    """Return the record of a loss of the catalogue; an error with the nearest name where there is none."""
     if name not in RECORDS:
         raise ValueError(f"there is no loss named {checks.brief(name)}; {checks.nearest(name, RECORDS)}")
     return RECORDS[name]
 
 
 def build(tree: Tree) -> Loss:
-    """The expression of the algebra that a spec describes. It imports the user's code from the working folder."""
+    """Return the expression that a spec describes. Import the user's code from the working folder."""
     if not tree.terms and ":" in tree.name:
         return as_loss(load(tree.name, "loss", "a function or module of (input, target)"))
     parts = [build(term) if factor == 1 else factor * build(term) for factor, term in tree.terms]
@@ -370,7 +370,7 @@ DEVIATIONS: dict[str, Callable[[Loss], Loss]] = {
 
 
 def deviate(loss: Loss, name: str) -> Loss:
-    """The loss with a deviation: ``held-focal-factor``, ``clamped-probability`` (at 1e-7) or ``doubled-mae``.
+    """Return the loss with a deviation: ``held-focal-factor``, ``clamped-probability`` (at 1e-7) or ``doubled-mae``.
 
     >>> deviate(MAEPotential(), "doubled-mae")
     2.0 * MAE()

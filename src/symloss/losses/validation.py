@@ -40,12 +40,12 @@ def is_eager() -> bool:
 
 
 def class_dim(scores: Tensor) -> int:
-    """The dimension of the classes, as in torch: the second one, or the only one."""
+    """Return the dimension of the classes, as in torch: the second one, or the only one."""
     return 0 if scores.dim() == 1 else 1
 
 
 def renamings(classes: int) -> list[Tensor]:
-    """A transposition and the full cycle of the classes. They generate all permutations."""
+    """Return a transposition and the full cycle of the classes. They generate all permutations."""
     swap, cycle = torch.tensor([1, 0, *range(2, classes)]), torch.arange(1, classes + 1) % classes
     return [cycle] if classes == 2 else [swap, cycle]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
 from symloss.losses.layers import Temperature
 from symloss.losses.operators import as_loss

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import Loss, Sum
+from symloss.losses.base import Loss, Sum
 from symloss.losses.kernels.forms import form_of
 from symloss.losses.logits import Scores
 from symloss.losses.operators import Symmetrize

@@ -219,7 +219,7 @@ def _steepest_phuber(at: SimpleNamespace) -> float:
 
 
 def _most_bent_phuber(at: SimpleNamespace) -> float | None:
-    """The curvature where the linear part ends, if it is the largest. For a small tau it is not, and is None."""
+    """Return the curvature where the linear part ends, if it is the largest. For a small tau it is not, and is None."""
     return 2 * (1 - 1 / at.tau) * (1 - 2 / at.tau) if at.tau >= 3 + math.sqrt(3) else None
 
 

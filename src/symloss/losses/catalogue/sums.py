@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Unpack
 
 from symloss.losses import potentials as phi
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.catalogue.normalized import NCE, NFL, NNCE, NNFL
 from symloss.losses.catalogue.probability import AEL, AGCE, AUL, CE, LOG_ZERO, MAE, RCE, ROOT
 from symloss.losses.compose import dirichlet
@@ -54,7 +54,7 @@ def weighted_sum(name: str, source: str, one: type[NamedLoss], other: type[Named
 
 
 def _steepest_sce(at: SimpleNamespace) -> float:
-    """The largest gradient norm: sup sqrt 2 (1 - p) (alpha + beta A p)."""
+    """Return the largest gradient norm: sup sqrt 2 (1 - p) (alpha + beta A p)."""
     alpha, slope = float(at.alpha), float(at.beta * LOG_ZERO)
     return ROOT * (alpha if slope <= alpha else (alpha + slope) ** 2 / (4 * slope))
 
@@ -217,7 +217,7 @@ class JALFL(NamedLoss):
 
 
 def _steepest_smoothed(at: SimpleNamespace) -> float:
-    """The largest gradient norm: the distance of a wrong one-hot vector to the smoothed label."""
+    """Return the largest gradient norm: the distance of a wrong one-hot vector to the smoothed label."""
     other = at.r / at.C
     return math.sqrt((1 - other) ** 2 + (1 - at.r + other) ** 2 + (at.C - 2) * other**2)
 

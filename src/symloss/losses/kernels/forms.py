@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symloss.losses.algebra import Loss, Sum
+from symloss.losses.base import Loss, Sum
 from symloss.losses.logits import Scores
 from symloss.losses.operators import Blend, Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
 from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope

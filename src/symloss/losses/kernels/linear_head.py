@@ -39,7 +39,7 @@ class Allowance(NamedTuple):
     accumulate: torch.dtype | None = None  # type in which the gradient of the weights is added up; None for their own
 
     def rows(self, weight: Tensor) -> int:
-        """The number of examples whose scores fit, with a copy in the type of the weights if that is another one."""
+        """Return the number of examples whose scores fit, with a copy in the type of the weights if needed."""
         kind = working_type(weight)
         each = len(weight) * (kind.itemsize + (weight.dtype.itemsize if weight.dtype != kind else 0))
         return max(1, (self.block_bytes or MEMORY.get(weight.device.type, DEVICE_MEMORY)) // each)
@@ -54,7 +54,7 @@ class BlockHead(NamedTuple):
     allowance: Allowance
 
     def forward(self, head: Head, wanted: Sequence[bool]) -> tuple[Tensor, Gradients | None]:
-        """The value of each example; and the gradients, unless they depend on what comes from above."""
+        """Return the value of each example; and the gradients, unless they depend on what comes from above."""
         # float16 cannot hold small gradients before they are multiplied by what comes from above.
         if self.examples.reduction == "none" or head.weight.dtype == torch.float16 or not any(wanted):
             return self._values(head, [None] * 3), None
@@ -62,7 +62,7 @@ class BlockHead(NamedTuple):
         return self._values(head, gradients), _typed(gradients, head)
 
     def backward(self, head: Head, wanted: Sequence[bool], incoming: Tensor, kept: Gradients | None) -> Gradients:
-        """The gradients, times what comes from above."""
+        """Return the gradients, times what comes from above."""
         if kept is not None:
             return [None if part is None else times(part, incoming) for part in kept]
         gradients = self._zeros(head, wanted)
@@ -70,7 +70,7 @@ class BlockHead(NamedTuple):
         return _typed(gradients, head)
 
     def rows(self, head: Head) -> int:
-        """The number of examples whose scores are in memory at a time."""
+        """Return the number of examples whose scores are in memory at a time."""
         most = self.allowance.rows(head.weight)
         if head.weight.is_cpu:  # a block that stays in the cache is quicker, but products of few rows are slow
             most = min(most, max(256, BLOCK // len(head.weight)))
@@ -78,7 +78,7 @@ class BlockHead(NamedTuple):
 
     @torch.no_grad()
     def _values(self, head: Head, gradients: Gradients, upstream: Tensor | None = None) -> Tensor:
-        """The value of each example. The gradients of the loss, times ``upstream``, are added to ``gradients``."""
+        """Return the value of each example. Add the gradients of the loss, times ``upstream``, to ``gradients``."""
         (h, weight, bias), (d_h, d_weight, d_bias) = head, gradients
         kind, rows, labels = working_type(weight), self.rows(head), self.examples.labels
         share = self.examples.share(kind, upstream)
@@ -110,13 +110,13 @@ class BlockHead(NamedTuple):
 
 
 def _typed(gradients: Gradients, head: Head) -> Gradients:
-    """The gradients in the types of what they belong to."""
+    """Return the gradients in the types of what they belong to."""
     pairs = zip(gradients, head, strict=True)
     return [None if part is None or of is None else part.to(of.dtype) for part, of in pairs]
 
 
 def loss_of(way: BlockHead | UnhingedHead, head: Head) -> Tensor:
-    """The loss of a linear layer's scores, for autograd."""
+    """Return the loss of a linear layer's scores, for autograd."""
     if not torch.is_grad_enabled() or not any(part is not None and part.requires_grad for part in head):
         return way.examples.reduced(way.forward(head, [False] * 3)[0])
     value: Tensor = _OfHead.apply(*head, way)  # type: ignore[no-untyped-call]

@@ -50,7 +50,7 @@ class UnhingedHead(NamedTuple):
     spread: Tensor | None
 
     def forward(self, head: Head, wanted: Sequence[bool]) -> tuple[Tensor, tuple[Tensor, Norms | None]]:
-        """The value of each example; and with the norms once more, for the backward pass."""
+        """Return the value of each example; and with the norms once more, for the backward pass."""
         h, weight, bias = head = self._visible(head)
         wide = full_precision(h)
         values = (wide * self._to_mean(weight)).sum(1)
@@ -71,7 +71,7 @@ class UnhingedHead(NamedTuple):
     def backward(
         self, head: Head, wanted: Sequence[bool], incoming: Tensor, kept: tuple[Tensor, Norms | None] | None
     ) -> list[Tensor | None]:
-        """The gradients, times what comes from above."""
+        """Return the gradients, times what comes from above."""
         values, found = self.forward(head, wanted)[1] if kept is None else kept
         h, weight, bias = head = self._visible(head)
         g = self.examples.share(values.dtype, incoming).expand(len(h), 1).squeeze(1)
@@ -130,14 +130,14 @@ class UnhingedHead(NamedTuple):
         return self.examples.labels.squeeze(1)
 
     def _visible(self, head: Head) -> Head:
-        """The head with zeros for classes that are masked out."""
+        """Return the head with zeros for classes that are masked out."""
         (h, weight, bias), present = head, self.present
         if present is None or bias is None:
             return head
         return Head(h, torch.where(present[:, None], weight, 0.0), torch.where(present, bias, 0.0))
 
     def _to_mean(self, weight: Tensor) -> Tensor:
-        """The mean of all rows minus the row of each label, shape (N, d), in full precision."""
+        """Return the mean of all rows minus the row of each label, shape (N, d), in full precision."""
         return weight.sum(0, dtype=working_type(weight)) / self.classes - full_precision(weight[self._labels])
 
 
@@ -168,7 +168,7 @@ def unhinged_head(
 
 
 def norms(head: Head) -> Norms:
-    """The norms of the scores and half the gradient of their squares, both in float64.
+    """Return the norms of the scores and half the gradient of their squares, both in float64.
 
     If large terms cancel in a squared norm, the Gram matrix has lost its digits. Such rows use their scores instead.
     """

@@ -72,7 +72,7 @@ class Loss(Scalable["Loss"]):
 
     @abstractmethod
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        """The value at every label, in the shape of the scores; or at ``labels``, with size 1 along the classes.
+        """Return the value at every label, in the shape of the scores; or at ``labels``, with size 1 along the classes.
 
         Args:
             s: the scores.
@@ -131,11 +131,11 @@ class Loss(Scalable["Loss"]):
         return tuple(module for child in self.children for module in child.modules)
 
     def map(self, change: Callable[[Loss], Loss]) -> Loss:
-        """The same expression, with ``change`` applied to every leaf."""
+        """Return the same expression, with ``change`` applied to every leaf."""
         return change(self)
 
     def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
-        """The value at every label, in the shape of the scores.
+        """Return the value at every label, in the shape of the scores.
 
         Args:
             scores: classes lie along ``dim``. log p may be passed as scores, because its softmax is p.
@@ -149,11 +149,11 @@ class Loss(Scalable["Loss"]):
         return torch.where(s.present, self.values(s), 0.0)
 
     def slope(self, classes: int) -> float:
-        """The slope at equal scores against the unhinged loss. It is 1 for cross-entropy."""
+        """Return the slope at equal scores against the unhinged loss. It is 1 for cross-entropy."""
         return float(self.first_order(Scores(torch.zeros(classes, dtype=torch.float64))).slope)
 
     def __call__(self, input: Tensor, target: Tensor, **options: Any) -> Tensor:
-        """The training loss, with the options of ``F.cross_entropy``."""
+        """Return the training loss, with the options of ``F.cross_entropy``."""
         # The import is here because the evaluation is built on the formulas, not the other way round.
         from symloss.losses.criterion import Options, evaluate  # noqa: PLC0415
 
@@ -178,7 +178,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def shown(argument: Any) -> str:
-    """An argument of a loss as text that evaluates back; a tensor as a list."""
+    """Return an argument of a loss as text that evaluates back; a tensor as a list."""
     return repr(argument.tolist() if isinstance(argument, Tensor) else argument)
 
 

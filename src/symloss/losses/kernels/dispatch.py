@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from symloss.losses.algebra import Loss
+from symloss.losses.base import Loss
 from symloss.losses.kernels.batch import Kernel
 from symloss.losses.kernels.forms import form_of
 from symloss.losses.kernels.labels import LabelKernel, SumsKernel
