@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -185,7 +184,7 @@ def _distribution(given: AnyTargetDistribution, x: Any) -> tuple[TargetDistribut
 
 
 def _text(q: TargetDistribution) -> str:
-    return f"{q!r}, sha256 {_sha256(q.values.numpy())}" if isinstance(q, TargetSample) else repr(q)
+    return f"{q!r}, sha256 {_sha256(q.source.numpy())}" if isinstance(q.source, Tensor) else repr(q)
 
 
 def _draws(q: TargetDistribution, shape: tuple[int, ...], rng: np.random.Generator) -> Targets:
@@ -218,55 +217,31 @@ AnyTargetDistribution: TypeAlias = Fixed | Callable[[Any], Fixed]
 WANTED = "must be a distribution of torch, a sample of corrupted targets or a function of x giving one"
 
 
-class TargetDistribution(ABC):
-    """The distribution q of corrupted targets T."""
+class TargetDistribution:
+    """The distribution of corrupted targets.
 
-    batch: tuple[int, ...] = ()
-    """The shape of the parameters, where they differ from example to example."""
+    Args:
+        source: a torch distribution of single numbers, whose batch broadcasts to the shape of the targets; or a sample
+            (M,) in float64, each target of which is as likely as any other.
+    """
 
-    @abstractmethod
+    def __init__(self, source: Distribution | Tensor):
+        self.source = source
+        self.batch: tuple[int, ...] = () if isinstance(source, Tensor) else tuple(source.batch_shape)
+
+    def __repr__(self) -> str:
+        return f"a sample of {len(self.source)}" if isinstance(self.source, Tensor) else checks.brief(self.source)
+
     def draw(self, shape: tuple[int, ...]) -> Tensor:
         """Draw independent corrupted targets of this shape, by torch's global generator."""
-
-
-class TorchDistribution(TargetDistribution):
-    """A distribution of torch.
-
-    Args:
-        distribution: a distribution of single numbers. Its batch broadcasts to the shape of the targets.
-    """
-
-    def __init__(self, distribution: Distribution):
-        self.distribution = distribution
-        self.batch = tuple(distribution.batch_shape)
-
-    def __repr__(self) -> str:
-        return checks.brief(self.distribution)
-
-    def draw(self, shape: tuple[int, ...]) -> Tensor:
-        refuse_vectors(self.distribution)
+        if isinstance(self.source, Tensor):
+            return self.source[torch.randint(len(self.source), shape)]
+        refuse_vectors(self.source)
         if self.batch in ((), shape):
-            drawn: Tensor = self.distribution.sample(torch.Size(shape[: len(shape) - len(self.batch)]))
+            drawn: Tensor = self.source.sample(torch.Size(shape[: len(shape) - len(self.batch)]))
         else:
-            drawn = self.distribution.expand(torch.Size(shape)).sample()
+            drawn = self.source.expand(torch.Size(shape)).sample()
         return drawn
-
-
-class TargetSample(TargetDistribution):
-    """Targets that are known to be corrupted, each as likely as any other.
-
-    Args:
-        values: the targets (M,), in float64.
-    """
-
-    def __init__(self, values: Tensor):
-        self.values = values
-
-    def __repr__(self) -> str:
-        return f"a sample of {len(self.values)}"
-
-    def draw(self, shape: tuple[int, ...]) -> Tensor:
-        return self.values[torch.randint(len(self.values), shape)]
 
 
 def target_distribution(given: object, argument: str = "corruption") -> TargetDistribution:
@@ -283,9 +258,9 @@ def target_distribution(given: object, argument: str = "corruption") -> TargetDi
         return given
     if isinstance(given, Distribution):
         _refuse_not_finite(given)
-        return TorchDistribution(given)
+        return TargetDistribution(given)
     if isinstance(given, (Tensor, np.ndarray, list, tuple)):
-        return TargetSample(_sample(given, argument))
+        return TargetDistribution(_sample(given, argument))
     raise TypeError(f"{argument} {WANTED}; got {checks.brief(given)}")
 
 

@@ -1,10 +1,20 @@
-"""Symmetric regression losses: the symmetric part of any loss, and losses linear in the prediction (app. F)."""
+"""Symmetric losses for regression, where some of the targets are corrupted (appendix F of the paper).
+
+>>> import torch
+>>> from symloss.theory.regression import symmetrize_regression
+>>> loss = symmetrize_regression(torch.nn.HuberLoss(), torch.distributions.Normal(0.0, 3.0))
+>>> round(loss(torch.tensor([0.0]), torch.tensor([0.0])).item(), 4)  # less the mean loss of corrupted targets
+-1.9377
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +25,26 @@ from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.layers import tensors_of
 from symloss.losses.logits import full_precision
 from symloss.losses.operators import unreduced_copy
-from symloss.noise.targets import WANTED, AnyTargetDistribution
-from symloss.theory.regression.target_noise import Rule, Sample, TargetNoise, recognised, target_noise
+from symloss.noise.targets import WANTED, AnyTargetDistribution, TargetDistribution, target_distribution
+from symloss.theory.certificates import CounterExample, Finding
+from symloss.theory.search import worst_chord
+from symloss.theory.target_means import Rule, recognised, rule
+
+if TYPE_CHECKING:
+    from symloss.theory.regression_estimators import LinearFamilyRegressor, UnhingedRegressor
+
+__all__ = [
+    "BoundedOutput",
+    "LinearFamilyRegressor",
+    "LinearRegressionLoss",
+    "RegressionCertificate",
+    "SymmetrizedRegression",
+    "UnhingedRegressionLoss",
+    "UnhingedRegressor",
+    "certify_regression",
+    "symmetrize_regression",
+    "weight_decay",
+]
 
 RegressionLoss = nn.Module | Callable[..., Tensor]
 
@@ -24,13 +52,19 @@ TRUSTED = 1e-2
 """A mean with a larger error than this times (1 + mean absolute loss) is refused, since it may not exist."""
 
 
+def __getattr__(name: str) -> Any:
+    """Import the estimators on first use: they need scikit-learn, and the losses do not."""
+    if name not in ("LinearFamilyRegressor", "UnhingedRegressor"):
+        raise AttributeError(f"module 'symloss.theory.regression' has no attribute {name!r}")
+    return getattr(importlib.import_module("symloss.theory.regression_estimators"), name)
+
+
 def check_pair(input: object, target: object) -> None:
     """Check that predictions and targets have one shape. Broadcasting is refused, since it is mostly a mistake."""
-    for name, value in (("input", input), ("target", target)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a tensor; got {type(value).__name__}")
-    assert isinstance(input, Tensor)
-    assert isinstance(target, Tensor)
+    if not isinstance(input, Tensor):
+        raise TypeError(f"input must be a tensor; got {type(input).__name__}")
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor; got {type(target).__name__}")
     if not input.is_floating_point():
         raise TypeError(f"input must hold floating-point predictions; got {input.dtype}")
     if target.dtype == torch.bool or target.is_complex():
@@ -63,15 +97,13 @@ class SymmetrizedRegression(nn.Module):
         self, loss: RegressionLoss, corruption: AnyTargetDistribution, nodes: int = 64, reduction: str = "mean"
     ):
         super().__init__()
-        if isinstance(loss, type) or not callable(loss):
-            given = loss.__name__ if isinstance(loss, type) else type(loss).__name__
-            raise TypeError(f"loss must be a torch module or a function of (input, target); got {given}")
+        _check_callable(loss)
         checks.choice("reduction", reduction, REDUCTIONS)
         self.nodes = int(checks.number("nodes", nodes, "[4, 160]", whole=True))
         self.loss, self.reduction = loss, reduction
         self.residual = recognised(loss)
-        self.of_x = callable(corruption) and not isinstance(corruption, TargetNoise)
-        self.corruption = corruption if self.of_x else target_noise(corruption)
+        self.of_x = callable(corruption)
+        self.corruption = corruption if self.of_x else target_distribution(corruption)
         self._rules: dict[int, Rule] = {}
         if not self.of_x:
             self._refuse_no_mean()
@@ -96,7 +128,14 @@ class SymmetrizedRegression(nn.Module):
         kinks, the estimate is as rough as the quadrature.
         """
         check_pair(input, input)
-        return self._error(input.double(), self.at(x)).to(full_precision(input).dtype)
+        z, q = input.double(), self.at(x)
+        if isinstance(q.source, Tensor):
+            values, _ = self._terms(z, self._rule(q, self.nodes))
+            alone = len(values) == 1
+            found = torch.full_like(z, torch.inf) if alone else values.std(0) / math.sqrt(len(values))
+        else:
+            found = self._quadrature_error(z, q)
+        return found.to(full_precision(input).dtype)
 
     def method(self, x: Any = None) -> str:
         """How the mean is computed: ``"closed form"``, ``"sum"`` (finitely many values) or ``"quadrature"``."""
@@ -106,32 +145,31 @@ class SymmetrizedRegression(nn.Module):
         return "sum" if self._rule(q, self.nodes).exact else "quadrature"
 
     def extra_repr(self) -> str:
-        name = (
-            "" if isinstance(self.loss, nn.Module) else f"{getattr(self.loss, '__name__', type(self.loss).__name__)}, "
-        )
+        name = getattr(self.loss, "__name__", type(self.loss).__name__)
+        name = "" if isinstance(self.loss, nn.Module) else f"{name}, "
         return f"{name}corruption={checks.brief(self.corruption)}, reduction={self.reduction!r}"
 
-    def at(self, x: Any = None) -> TargetNoise:
+    def at(self, x: Any = None) -> TargetDistribution:
         """The corruption, at x if it is a function of x."""
         if not self.of_x:
-            assert isinstance(self.corruption, TargetNoise)
+            assert isinstance(self.corruption, TargetDistribution)
             return self.corruption
         if x is None:
             raise TypeError("x must be given, because the corruption is a function of x; got None")
         assert callable(self.corruption)
-        return target_noise(self.corruption(x))
+        return target_distribution(self.corruption(x))
 
-    def _rule(self, q: TargetNoise, nodes: int) -> Rule:
+    def _rule(self, q: TargetDistribution, nodes: int) -> Rule:
         if self.of_x:
-            return q.rule(nodes)
+            return rule(q.source, nodes)
         if nodes not in self._rules:
-            self._rules[nodes] = q.rule(nodes)
+            self._rules[nodes] = rule(q.source, nodes)
         return self._rules[nodes]
 
-    def _closed(self, z: Tensor, q: TargetNoise) -> Tensor | None:
+    def _closed(self, z: Tensor, q: TargetDistribution) -> Tensor | None:
         return None if self.residual is None else self.residual.mean(z, q)
 
-    def _mean(self, z: Tensor, q: TargetNoise, nodes: int) -> Tensor:
+    def _mean(self, z: Tensor, q: TargetDistribution, nodes: int) -> Tensor:
         refuse_unfit(q.batch, z)
         found = self._closed(z, q)
         if found is None:
@@ -160,14 +198,7 @@ class SymmetrizedRegression(nn.Module):
             )
         return values
 
-    def _error(self, z: Tensor, q: TargetNoise) -> Tensor:
-        if isinstance(q, Sample):
-            values, _ = self._terms(z, self._rule(q, self.nodes))
-            alone = len(values) == 1
-            return torch.full_like(z, torch.inf) if alone else values.std(0) / math.sqrt(len(values))
-        return self._quadrature_error(z, q)
-
-    def _quadrature_error(self, z: Tensor, q: TargetNoise) -> Tensor:
+    def _quadrature_error(self, z: Tensor, q: TargetDistribution) -> Tensor:
         refuse_unfit(q.batch, z)
         if self._closed(z, q) is not None:
             return torch.zeros_like(z)
@@ -190,7 +221,7 @@ class SymmetrizedRegression(nn.Module):
             if self._closed(z, q) is None:
                 self.refuse_rough(z, q)
 
-    def refuse_rough(self, z: Tensor, q: TargetNoise) -> Tensor:
+    def refuse_rough(self, z: Tensor, q: TargetDistribution) -> Tensor:
         """The error of the quadrature at z; ValueError if it is too large, as where the mean does not exist."""
         values, weights = self._terms(z, self._rule(q, self.nodes))
         error, size = self._quadrature_error(z, q), (weights * values.abs()).sum(0)
@@ -202,6 +233,12 @@ class SymmetrizedRegression(nn.Module):
                 f"its error is {doubt:.2g} at the prediction {where:g}"
             )
         return error
+
+
+def _check_callable(loss: object) -> None:
+    if isinstance(loss, type) or not callable(loss):
+        given = loss.__name__ if isinstance(loss, type) else type(loss).__name__
+        raise TypeError(f"loss must be a torch module or a function of (input, target); got {given}")
 
 
 def refuse_unfit(batch: tuple[int, ...], z: Tensor) -> None:
@@ -216,7 +253,7 @@ def refuse_unfit(batch: tuple[int, ...], z: Tensor) -> None:
 def symmetrize_regression(
     loss: RegressionLoss, corruption: AnyTargetDistribution, *, nodes: int = 64, reduction: str = "mean"
 ) -> SymmetrizedRegression:
-    """The symmetric part L(z, y) - E_{T ~ q} L(z, T) of a regression loss, which corrupted targets do not bias.
+    """Return the symmetric part L(z, y) - E_{T ~ q} L(z, T) of a regression loss, which corrupted targets do not bias.
 
     If a share p < 1 of the targets is replaced by draws from q, the risk of this loss on the corrupted data is 1 - p
     times its risk on the clean data (lemma F.2 and corollary F.4).
@@ -248,11 +285,6 @@ def symmetrize_regression(
     if corruption is None:
         raise TypeError(f"corruption {WANTED}; got None")
     return SymmetrizedRegression(loss, corruption, nodes, reduction)
-
-
-def clipped(values: Tensor, delta: float | None) -> Tensor:
-    """chi_delta: values clipped to [-delta, delta]; unchanged if delta is None."""
-    return values if delta is None else values.clamp(-delta, delta)
 
 
 class BoundedOutput(nn.Module):
@@ -379,8 +411,9 @@ class UnhingedRegressionLoss(nn.Module):
         check_pair(input, target)
         z = full_precision(input)
         offset = target.to(z.dtype) - self.corruption_mean
-        values = -clipped(offset, self.delta) * (self.bounded(z) - self.corruption_mean)
-        return reduced(values, self.reduction)
+        if self.delta is not None:
+            offset = offset.clamp(-self.delta, self.delta)
+        return reduced(-offset * (self.bounded(z) - self.corruption_mean), self.reduction)
 
     def extra_repr(self) -> str:
         return f"delta={self.delta}, corruption_mean={self.corruption_mean:g}, reduction={self.reduction!r}"
@@ -405,3 +438,149 @@ def weight_decay(parameters: nn.Module | Iterable[Tensor], decay: float, layers:
     layers = int(checks.number("layers", layers, "[1, inf)", whole=True))
     squares = torch.stack([tensor.square().sum() for tensor in tensors_of(parameters)]).sum()
     return decay / 2 * squares**layers
+
+
+ROUNDING = 1e-9
+"""Violations below this, relative to the size of the values, are rounding."""
+
+
+@dataclass(frozen=True)
+class RegressionCertificate:
+    """The measured properties of a regression loss, for predictions from low to high."""
+
+    symmetric: Finding
+    """Is the mean under the corruption the same at every prediction? Measured: its spread."""
+    convex: Finding
+    """Is the loss convex in the prediction? Measured: how far the middle of a chord lies below the loss."""
+    affine: Finding
+    """Is the loss affine in the prediction? Measured: the same, on either side of the chord."""
+    error: float
+    """The largest error of a mean under the corruption. The symmetry is measured no more precisely than this."""
+    low: float
+    """The smallest prediction."""
+    high: float
+    """The largest prediction."""
+
+    def __str__(self) -> str:
+        words = {
+            "symmetric": "spread of the mean under the corruption",
+            "convex": "largest excess over a chord",
+            "affine": "largest distance from a chord",
+        }
+        lines = [f"predictions from {self.low:g} to {self.high:g}"]
+        for name, measure in words.items():
+            finding: Finding = getattr(self, name)
+            lines.append(f"  {'yes' if finding else 'no ':<4} {name:<10} {measure} {finding.measure:.3g}")
+            if finding.counter_example is not None:
+                lines.append(f"       {finding.counter_example}")
+        lines.append(f"  error of the means {self.error:.1g}")
+        return "\n".join(lines)
+
+
+def certify_regression(
+    loss: RegressionLoss,
+    corruption: AnyTargetDistribution,
+    *,
+    x: Any = None,
+    low: float = -10.0,
+    high: float = 10.0,
+    points: int = 201,
+    nodes: int = 100,
+) -> RegressionCertificate:
+    """Measure whether the mean of a loss under a corruption is constant in the prediction (definition F.3).
+
+    The mean is computed by quadrature, never by the closed form that the loss itself may use. Differences within the
+    error of the quadrature are no violation.
+
+    If the corruption depends on x, the mean must be constant in the prediction at each x, as corollary F.4 needs it.
+
+    Args:
+        loss: a function or module of (input, target), or of (input, target, x).
+        corruption: q, as in :func:`symmetrize_regression`.
+        x: the features, for a corruption or a loss that depends on them.
+        low, high: the range of predictions.
+        points: how many predictions in this range are tried.
+        nodes: the number of nodes of the quadrature.
+
+    >>> from torch.distributions import Normal
+    >>> unhinged = certify_regression(lambda z, y: -y * z, Normal(0.0, 1.0))
+    >>> bool(unhinged.symmetric), bool(unhinged.affine)
+    (True, True)
+    >>> not_centred = certify_regression(lambda z, y: -y * z, Normal(0.5, 1.0))
+    >>> print(not_centred.symmetric.counter_example)
+    the mean under the corruption is 5 at a and -5 at b; a = (-10); b = (10)
+    """
+    low, high = (checks.number(name, end, "(-inf, inf)") for name, end in (("low", low), ("high", high)))
+    if not low < high:
+        raise ValueError(f"low must be below high; got low = {low:g} and high = {high:g}")
+    checks.number("points", points, "[5, 100000]", whole=True)
+    mean = _Mean(_of_x(loss, x), corruption, nodes)
+    with torch.no_grad():
+        grid = torch.linspace(low, high, points, dtype=torch.float64)
+        z = grid.reshape(-1, *(1,) * len(mean.at(x).batch)).expand(-1, *mean.at(x).batch)
+        symmetric, error = _symmetric(mean, z, x, _own_error(loss, z, x))
+        values = mean.every(z, x)
+    convex, affine = (_convex(values, grid, either_side) for either_side in (False, True))
+    return RegressionCertificate(symmetric, convex, affine, error, low, high)
+
+
+class _Mean(SymmetrizedRegression):
+    """The mean of a loss under a corruption, always by quadrature."""
+
+    def __init__(self, loss: RegressionLoss, corruption: AnyTargetDistribution, nodes: int):
+        super().__init__(loss, corruption, nodes, "none")
+        self.residual = None
+
+    def every(self, z: Tensor, x: Any) -> Tensor:
+        """The loss at every target of the rule: (targets, predictions, ...)."""
+        return self._terms(z, rule(self.at(x).source, 24))[0]
+
+
+def _of_x(loss: RegressionLoss, x: Any) -> Callable[..., Tensor]:
+    """The loss as a function of prediction and target alone."""
+    _check_callable(loss)
+    whole = unreduced_copy(loss)
+    function = whole.forward if isinstance(whole, torch.nn.Module) else whole
+    try:
+        takes_x = "x" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        takes_x = False
+    return (lambda z, t: whole(z, t, x=x)) if takes_x else whole
+
+
+def _own_error(loss: RegressionLoss, z: Tensor, x: Any) -> float:
+    """The error of a loss of this package that is computed by quadrature itself."""
+    if isinstance(loss, SymmetrizedRegression):
+        return float(loss._quadrature_error(z, loss.at(x)).max())
+    if isinstance(loss, LinearRegressionLoss) and loss.as_loss is not None:
+        return float((loss.as_loss._quadrature_error(z, loss.as_loss.at(x)) * z.abs()).max())
+    return 0.0
+
+
+def _symmetric(mean: _Mean, z: Tensor, x: Any, own_error: float) -> tuple[Finding, float]:
+    found = mean.expected(z, x)
+    error = float(mean.refuse_rough(z, mean.at(x)).max()) + own_error
+    flat = found.flatten(1) if found.dim() > 1 else found[:, None]
+    spread = flat.amax(0) - flat.amin(0)
+    worst = int(spread.argmax())
+    column, measure = flat[:, worst], float(spread[worst])
+    size = 1 + float(mean.every(z, x).abs().amax())
+    holds = measure <= ROUNDING * size + 2 * error
+    top, bottom = int(column.argmax()), int(column.argmin())
+    seen = f"the mean under the corruption is {float(column[top]):.6g} at a and {float(column[bottom]):.6g} at b"
+    where = z.reshape(len(z), -1)[:, 0]
+    example = None if holds else CounterExample(seen, None, {"a": [float(where[top])], "b": [float(where[bottom])]})
+    return Finding(holds, measure, example), error
+
+
+def _convex(values: Tensor, grid: Tensor, either_side: bool) -> Finding:
+    """Chords of many lengths between predictions, at every target of the rule."""
+    size = 1e-3 + float(values.abs().max())
+    chord = worst_chord(values.movedim(1, 0), either_side)
+    measure = max(0.0, chord.excess)
+    if measure <= ROUNDING * size:
+        return Finding(True, measure)
+    ends = {"a": [float(grid[chord.start])], "b": [float(grid[chord.end])]}
+    side = "away from" if either_side else "above"
+    seen = f"midway between a and b the loss is {measure:.6g} {side} the mean of their losses"
+    return Finding(False, measure, CounterExample(seen, None, ends))

@@ -9,7 +9,7 @@ from refusals import refused
 from scipy import integrate, stats
 from torch import distributions as D  # noqa: N812
 
-from symloss.theory.regression.target_noise import rule
+from symloss.theory.target_means import rule
 
 DENSITIES = {
     "normal": (D.Normal(1.0, 2.0), stats.norm(1, 2)),

@@ -17,7 +17,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 from symloss import checks
 from symloss.fitting import all_or_nothing
 from symloss.noise.targets import AnyTargetDistribution
-from symloss.theory.regression.losses import LinearRegressionLoss
+from symloss.theory.regression import LinearRegressionLoss
 
 Array = np.ndarray[Any, Any]
 

@@ -1,9 +1,12 @@
-"""Means under the distribution of corrupted targets: closed forms where they exist, and quadrature."""
+"""Means under the distribution of corrupted targets: closed forms where they exist, and quadrature (app. F).
+
+Everything is in float64. A closed form exists for losses of the residual that are a square and hinges of power 1 or 2,
+under normal, uniform and Laplace distributions, their mixtures, and samples.
+"""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,201 +18,70 @@ from torch.distributions import Distribution, Laplace, MixtureSameFamily, Normal
 from torch.nn import functional
 
 from symloss import checks
-from symloss.noise.targets import (
-    TargetDistribution,
-    TargetSample,
-    TorchDistribution,
-    refuse_vectors,
-    target_distribution,
-)
+from symloss.noise.targets import TargetDistribution, refuse_vectors, target_distribution
 
 
-class TargetNoise(TargetDistribution):
-    """The distribution q of corrupted targets T, with the means that a loss needs. Everything is in float64."""
+def moments(q: TargetDistribution) -> tuple[Tensor, Tensor] | None:
+    """Return mean and variance of corrupted targets; None where they are not finite.
 
-    @abstractmethod
-    def moments(self) -> tuple[Tensor, Tensor] | None:
-        """Mean and variance, or None where they are not finite."""
-
-    @abstractmethod
-    def rule(self, nodes: int) -> Rule:
-        """Points and weights for the mean of any function."""
-
-    def below(self, s: Tensor, power: int) -> Tensor | None:
-        """E (s - T)_+^power for power 1 or 2, or None where no formula is known."""
-        return None
-
-    def above(self, s: Tensor, power: int) -> Tensor | None:
-        """E (T - s)_+^power for power 1 or 2, or None where no formula is known."""
-        return None
-
-
-class Known(TorchDistribution, TargetNoise):
-    """A distribution of torch. Subclasses know formulas for ``below`` and ``above``."""
-
-    def moments(self) -> tuple[Tensor, Tensor] | None:
-        try:
-            mean, variance = self.distribution.mean.detach().double(), self.distribution.variance.detach().double()
-        except NotImplementedError:
-            return None
-        return (mean, variance) if bool((mean.isfinite() & variance.isfinite()).all()) else None
-
-    def rule(self, nodes: int) -> Rule:
-        return rule(self.distribution, nodes)
-
-
-class KnownNormal(Known):
-    """A normal distribution."""
-
-    distribution: Normal
-
-    def below(self, s: Tensor, power: int) -> Tensor:
-        return self._partial((s - self._mean) / self._std, power)
-
-    def above(self, s: Tensor, power: int) -> Tensor:
-        return self._partial((self._mean - s) / self._std, power)
-
-    @property
-    def _mean(self) -> Tensor:
-        mean: Tensor = self.distribution.loc
-        return mean.detach().double()
-
-    @property
-    def _std(self) -> Tensor:
-        std: Tensor = self.distribution.scale
-        return std.detach().double()
-
-    def _partial(self, d: Tensor, power: int) -> Tensor:
-        """std^power E (d - N)_+^power of a standard normal N."""
-        share: Tensor = torch.special.ndtr(d)
-        density = (-d.square() / 2).exp() / math.sqrt(2 * math.pi)
-        if power == 1:
-            return self._std * (d * share + density)
-        return self._std.square() * ((1 + d.square()) * share + d * density)
-
-
-class KnownUniform(Known):
-    """A uniform distribution."""
-
-    distribution: Uniform
-
-    def below(self, s: Tensor, power: int) -> Tensor:
-        return self._partial(s, *self._ends, power)
-
-    def above(self, s: Tensor, power: int) -> Tensor:
-        low, high = self._ends
-        return self._partial(-s, -high, -low, power)
-
-    @property
-    def _ends(self) -> tuple[Tensor, Tensor]:
-        low, high = (end.detach().double() for end in (self.distribution.low, self.distribution.high))
-        return low, high
-
-    @staticmethod
-    def _partial(s: Tensor, low: Tensor, high: Tensor, power: int) -> Tensor:
-        """(a^(power + 1) - b^(power + 1)) / ((power + 1) (high - low)), a and b from s to the ends of what is below."""
-        a, b = (s - low).clamp_min(0), (s - high).clamp_min(0)
-        share = (torch.minimum(torch.maximum(s, low), high) - low) / (high - low)
-        return share * (a + b) / 2 if power == 1 else share * (a.square() + a * b + b.square()) / 3
-
-
-class KnownLaplace(Known):
-    """A Laplace distribution."""
-
-    distribution: Laplace
-
-    def below(self, s: Tensor, power: int) -> Tensor:
-        mean, scale = self._parameters
-        return self._partial((s - mean) / scale, scale, power)
-
-    def above(self, s: Tensor, power: int) -> Tensor:
-        mean, scale = self._parameters
-        return self._partial((mean - s) / scale, scale, power)
-
-    @property
-    def _parameters(self) -> tuple[Tensor, Tensor]:
-        mean, scale = (part.detach().double() for part in (self.distribution.loc, self.distribution.scale))
-        return mean, scale
-
-    @staticmethod
-    def _partial(d: Tensor, scale: Tensor, power: int) -> Tensor:
-        """scale^power E (d - X)_+^power of a standard Laplace X."""
-        tail = (-d.abs()).exp()
-        if power == 1:
-            return scale * (d.clamp_min(0) + tail / 2)
-        return scale.square() * torch.where(d > 0, d.square() + 2 - tail, tail)
-
-
-class KnownMixture(Known):
-    """A mixture of distributions of one family."""
-
-    distribution: MixtureSameFamily
-
-    def below(self, s: Tensor, power: int) -> Tensor | None:
-        return self._mixed(self._parts.below(s[..., None], power))
-
-    def above(self, s: Tensor, power: int) -> Tensor | None:
-        return self._mixed(self._parts.above(s[..., None], power))
-
-    @property
-    def _parts(self) -> TargetNoise:
-        return target_noise(self.distribution.component_distribution)
-
-    def _mixed(self, parts: Tensor | None) -> Tensor | None:
-        share: Tensor = self.distribution.mixture_distribution.probs
-        return None if parts is None else (parts * share.detach().double()).sum(-1)
-
-
-class Sample(TargetSample, TargetNoise):
-    """A sample of corrupted targets."""
-
-    def moments(self) -> tuple[Tensor, Tensor]:
-        return self.values.mean(), self.values.var(correction=0)
-
-    def rule(self, nodes: int) -> Rule:
-        return Rule(self.values, torch.full_like(self.values, 1 / len(self.values)), exact=True)
-
-    def below(self, s: Tensor, power: int) -> Tensor:
-        return self._partial(self.values, s, power)
-
-    def above(self, s: Tensor, power: int) -> Tensor:
-        return self._partial(-self.values, -s, power)
-
-    @staticmethod
-    def _partial(values: Tensor, s: Tensor, power: int) -> Tensor:
-        """By sums over the sorted sample up to s: the cost of a search, not of the sample's size."""
-        centre = values.mean()
-        ordered = (values - centre).sort().values.to(s.device)
-        s = s - centre.to(s.device)
-        sums = [torch.nn.functional.pad((ordered**k).cumsum(0), (1, 0)) for k in range(power + 1)]
-        upto = torch.searchsorted(ordered, s.detach().contiguous())
-        zero, one, *two = (total[upto] for total in sums)
-        found = s * zero - one if power == 1 else s.square() * zero - 2 * s * one + two[0]
-        return found / len(values)
-
-
-def target_noise(given: object) -> TargetNoise:
-    """Turn a distribution of torch or a sample into a :class:`TargetNoise`; refuse anything else.
-
-    >>> mean, variance = target_noise(Normal(1.0, 2.0)).moments()
+    >>> mean, variance = moments(target_distribution(Normal(1.0, 2.0)))
     >>> mean.item(), variance.item()
     (1.0, 4.0)
     """
-    q = target_distribution(given)
-    if isinstance(q, TargetNoise):
-        return q
-    if isinstance(q, TargetSample):
-        return Sample(q.values)
-    assert isinstance(q, TorchDistribution)
-    return _CLOSED.get(type(q.distribution), Known)(q.distribution)
+    if isinstance(q.source, Tensor):
+        return q.source.mean(), q.source.var(correction=0)
+    try:
+        mean, variance = q.source.mean.detach().double(), q.source.variance.detach().double()
+    except NotImplementedError:
+        return None
+    return (mean, variance) if bool((mean.isfinite() & variance.isfinite()).all()) else None
 
 
-_CLOSED: dict[type, type[Known]] = {
-    Normal: KnownNormal,
-    Uniform: KnownUniform,
-    Laplace: KnownLaplace,
-    MixtureSameFamily: KnownMixture,
-}
+def partial_moment(q: TargetDistribution, s: Tensor, power: int, side: int) -> Tensor | None:
+    """Return E (side (s - T))_+^power for power 1 or 2 and side 1 or -1; None where no formula is known."""
+    source = q.source
+    if isinstance(source, Tensor):
+        return _partial_moment_of_sample(side * source, side * s, power)
+    if type(source) is MixtureSameFamily:
+        parts = partial_moment(target_distribution(source.component_distribution), s[..., None], power, side)
+        return None if parts is None else (parts * source.mixture_distribution.probs.detach().double()).sum(-1)
+    if type(source) is Uniform:
+        low, high = (side * end.detach().double() for end in (source.low, source.high)[::side])
+        s = side * s
+        a, b = (s - low).clamp_min(0), (s - high).clamp_min(0)
+        share = (torch.minimum(torch.maximum(s, low), high) - low) / (high - low)
+        return share * (a + b) / 2 if power == 1 else share * (a.square() + a * b + b.square()) / 3
+    standard = {Normal: _normal_moment, Laplace: _laplace_moment}.get(type(source))
+    if standard is None:
+        return None
+    loc, scale = (getattr(source, name).detach().double() for name in ("loc", "scale"))
+    found: Tensor = scale**power * standard(side * (s - loc) / scale, power)
+    return found
+
+
+def _normal_moment(d: Tensor, power: int) -> Tensor:
+    """Return E (d - X)_+^power of a standard normal X."""
+    share: Tensor = torch.special.ndtr(d)
+    density = (-d.square() / 2).exp() / math.sqrt(2 * math.pi)
+    return d * share + density if power == 1 else (1 + d.square()) * share + d * density
+
+
+def _laplace_moment(d: Tensor, power: int) -> Tensor:
+    """Return E (d - X)_+^power of a standard Laplace X."""
+    tail = (-d.abs()).exp()
+    return d.clamp_min(0) + tail / 2 if power == 1 else torch.where(d > 0, d.square() + 2 - tail, tail)
+
+
+def _partial_moment_of_sample(values: Tensor, s: Tensor, power: int) -> Tensor:
+    """Add up the sorted sample up to s: the cost of a search, not of the sample's size."""
+    centre = values.mean()
+    ordered = (values - centre).sort().values.to(s.device)
+    s = s - centre.to(s.device)
+    sums = [torch.nn.functional.pad((ordered**k).cumsum(0), (1, 0)) for k in range(power + 1)]
+    upto = torch.searchsorted(ordered, s.detach().contiguous())
+    zero, one, *two = (total[upto] for total in sums)
+    found = s * zero - one if power == 1 else s.square() * zero - 2 * s * one + two[0]
+    return found / len(values)
 
 
 MASS = 1e-3
@@ -237,14 +109,14 @@ class Rule(NamedTuple):
     ends: tuple[int, ...] = ()
 
 
-def rule(distribution: Distribution, nodes: int) -> Rule:
-    """The quadrature rule of a distribution of single numbers, for each entry of its batch.
+def rule(source: Distribution | Tensor, nodes: int) -> Rule:
+    """Return the quadrature rule of a distribution of single numbers, for each entry of its batch.
 
     Normal: the trapezoid rule. Uniform: Gauss-Legendre. Integers: the sum itself. A mixture: the weighted rules of its
     components. Any other density: double-exponential quadrature of ``log_prob`` on both sides of its mode.
 
     Args:
-        distribution: a distribution of torch.
+        source: a torch distribution, or a sample (M,).
         nodes: the number of points of a continuous distribution.
 
     >>> points, weights, *_ = rule(Normal(1.0, 2.0), nodes=32)
@@ -252,23 +124,24 @@ def rule(distribution: Distribution, nodes: int) -> Rule:
     5.0
     """
     checks.number("nodes", nodes, "[2, 500]", whole=True)
-    refuse_vectors(distribution)
-    if isinstance(distribution, MixtureSameFamily):
-        return _mixture(distribution, nodes)
-    if isinstance(distribution, Normal):
+    if isinstance(source, Tensor):
+        return Rule(source, torch.full_like(source, 1 / len(source)), exact=True)
+    refuse_vectors(source)
+    if isinstance(source, MixtureSameFamily):
+        return _mixture(source, nodes)
+    if isinstance(source, Normal):
         # The trapezoid rule: for a normal density as exact as Gauss-Hermite, and better for losses with poles or kinks.
         reach = min(9.0, math.sqrt(math.pi * (nodes - 1)))
         x = torch.linspace(-reach, reach, nodes, dtype=torch.float64)
-        return _affine(distribution.loc, distribution.scale, x, (-x.square() / 2).exp())
-    if isinstance(distribution, Uniform):
+        return _affine(source.loc, source.scale, x, (-x.square() / 2).exp())
+    if isinstance(source, Uniform):
         x, w = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(nodes))
-        return _affine(distribution.low, distribution.high - distribution.low, (x + 1) / 2, w / 2)
-    if distribution.has_enumerate_support:
-        points = distribution.enumerate_support()
-        return Rule(points.double(), distribution.log_prob(points).double().exp(), exact=True)
-    if getattr(distribution.support, "is_discrete", False):
-        return _counted(distribution)
-    return _density(distribution, nodes)
+        return _affine(source.low, source.high - source.low, (x + 1) / 2, w / 2)
+    if source.has_enumerate_support:
+        points = source.enumerate_support()
+        return Rule(points.double(), source.log_prob(points).double().exp(), exact=True)
+    is_discrete = getattr(source.support, "is_discrete", False)
+    return _counted(source) if is_discrete else _density(source, nodes)
 
 
 def _affine(start: Tensor, size: Tensor, x: Tensor, w: Tensor) -> Rule:
@@ -280,7 +153,7 @@ def _affine(start: Tensor, size: Tensor, x: Tensor, w: Tensor) -> Rule:
 
 
 def _mixture(mixture: MixtureSameFamily, nodes: int) -> Rule:
-    """The last dimension of the components' batch numbers the components. It becomes part of the points."""
+    """Join the rules of the components, which the last dimension of their batch numbers."""
     parts = rule(mixture.component_distribution, nodes)
     share = mixture.mixture_distribution.probs.detach().double()
 
@@ -293,7 +166,7 @@ def _mixture(mixture: MixtureSameFamily, nodes: int) -> Rule:
 
 
 def _counted(distribution: Distribution) -> Rule:
-    """Unbounded integers, such as Poisson's: all within 40 standard deviations of the mean."""
+    """Sum over unbounded integers, such as Poisson's: all within 40 standard deviations of the mean."""
     lowest = getattr(distribution.support, "lower_bound", None)
     mean, reach = distribution.mean.detach().double(), 40 * (1 + distribution.stddev.detach().double())
     if lowest is None or not bool(reach.isfinite().all()) or float(reach.max()) > MOST:
@@ -332,7 +205,7 @@ def _density(distribution: Distribution, nodes: int) -> Rule:
 
 
 def _in_double(distribution: Distribution) -> Distribution:
-    """The same distribution with parameters in float64, for a more precise log_prob; as it is if that is impossible."""
+    """Return the distribution with parameters in float64, for a more precise log_prob; unchanged if impossible."""
     names = list(distribution.arg_constraints) if isinstance(distribution.arg_constraints, dict) else []
     try:
         parameters = {name: getattr(distribution, name).detach().double() for name in names}
@@ -342,7 +215,7 @@ def _in_double(distribution: Distribution) -> Distribution:
 
 
 def _support(distribution: Distribution) -> tuple[Tensor, Tensor]:
-    """The ends of the support, infinite where there is none, in the shape of the batch."""
+    """Return the ends of the support, infinite where there is none, in the shape of the batch."""
     support: Any = distribution.support
     ends = (getattr(support, "lower_bound", -math.inf), getattr(support, "upper_bound", math.inf))
     low, high = (torch.as_tensor(end, dtype=torch.float64).expand(distribution.batch_shape) for end in ends)
@@ -350,7 +223,7 @@ def _support(distribution: Distribution) -> tuple[Tensor, Tensor]:
 
 
 def _centre(distribution: Distribution, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """The point where the support is cut in two (the mode, or else the mean), and a scale of length."""
+    """Return the point where the support is cut in two (the mode, or else the mean), and a scale of length."""
     found, scale = torch.full_like(low, math.nan), torch.full_like(low, math.nan)
     for name in ("mode", "mean", "loc"):
         found = _filled(found, _attribute(distribution, name), low, high)
@@ -377,7 +250,7 @@ def _filled(known: Tensor, value: Tensor | None, low: Tensor, high: Tensor) -> T
 
 
 def _piece(distribution: Distribution, centre: Tensor, end: Tensor, scale: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """The rule for one side of the centre: the trapezoid rule in x, where weights are not negligible."""
+    """Return the rule for one side of the centre: the trapezoid rule in x, where weights are not negligible."""
     column = (-1, *(1,) * centre.dim())
 
     def at(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -385,7 +258,9 @@ def _piece(distribution: Distribution, centre: Tensor, end: Tensor, scale: Tenso
         side = torch.where(end < centre, -1.0, 1.0)
         points = torch.where(distance <= left, centre + side * distance, end - side * left)
         inside = (points != centre) & (points != end) & points.isfinite()
-        safe = torch.where(inside, points, centre + side * _near(end - centre, scale))
+        length = (end - centre).abs()
+        # Points that are not used get a place where the density can be evaluated.
+        safe = torch.where(inside, points, centre + side * torch.where(length.isfinite(), length / 2, scale))
         density = torch.where(inside, distribution.log_prob(safe).double().exp(), 0.0)
         return safe, torch.where(density > 0, density * speed, 0.0)
 
@@ -400,13 +275,8 @@ def _piece(distribution: Distribution, centre: Tensor, end: Tensor, scale: Tenso
     return points, weights * float(x[1] - x[0])
 
 
-def _near(length: Tensor, scale: Tensor) -> Tensor:
-    """A distance from the centre at which the density can be evaluated, for points that are not used."""
-    return torch.where(length.isfinite(), length.abs() / 2, scale)
-
-
 def _stretched(x: Tensor, length: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """At x: the distance from the centre, the distance to the end, and the derivative of the first.
+    """Return at x the distance from the centre, the distance to the end, and the derivative of the first.
 
     This is tanh-sinh for a finite length and exp-sinh for an infinite one. The distance to the end is not computed as
     a difference, since densities may have a pole at the end.
@@ -444,18 +314,18 @@ class Residual:
     square: float
     hinges: tuple[ResidualHinge, ...] = ()
 
-    def mean(self, z: Tensor, q: TargetNoise) -> Tensor | None:
-        """The mean of the loss at z under the corruption, or None where no formula is known."""
+    def mean(self, z: Tensor, q: TargetDistribution) -> Tensor | None:
+        """Return the mean of the loss at z under the corruption, or None where no formula is known."""
         total = z * 0
         if self.square:
-            moments = q.moments()
-            if moments is None:
+            found = moments(q)
+            if found is None:
                 return None
-            mean, variance = (part.to(z.device) for part in moments)
+            mean, variance = (part.to(z.device) for part in found)
             total = total + self.square * ((z - mean).square() + variance)
         for factor, knot, power, right in self.hinges:
             # u - knot = (z - knot) - t, and -u - knot = t - (z + knot).
-            part = q.below(z - knot, power) if right else q.above(z + knot, power)
+            part = partial_moment(q, z - knot if right else z + knot, power, 1 if right else -1)
             if part is None:
                 return None
             total = total + factor * part
