@@ -14,7 +14,7 @@ from symloss.losses import criterion
 from symloss.losses import potentials as phi
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.kernels import batch as batches
-from symloss.losses.kernels import choice
+from symloss.losses.kernels import dispatch
 from symloss.losses.operators import Symmetrize
 
 OWN = {
