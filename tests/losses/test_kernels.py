@@ -74,7 +74,7 @@ def test_every_loss_of_potentials_has_a_kernel(name):
     """Losses of all probabilities or of raw scores, and those with a softmax of their own, have none."""
     loss = RECORDS[name].loss()
     of_potentials = all(isinstance(leaf, phi.Potential) for leaf in leaves(loss))
-    assert (choice.kernel_for(loss, 10) is not None) == of_potentials
+    assert (dispatch.kernel_for(loss, 10) is not None) == of_potentials
 
 
 @every_loss
@@ -100,7 +100,7 @@ def test_every_loss(name, plain):
 @pytest.mark.parametrize("name", OWN)
 def test_losses_of_ones_own(name, plain):
     z, y = batch((40, 6), torch.float64)
-    assert choice.kernel_for(OWN[name], 6) is not None
+    assert dispatch.kernel_for(OWN[name], 6) is not None
     agree(value_and_gradient(OWN[name], z, y), plain(lambda: value_and_gradient(OWN[name], z, y)), torch.float64)
 
 
@@ -161,7 +161,7 @@ def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeyp
     rows = [(z[i : i + 1, : int((MASKS[i] == 0).sum())].detach().requires_grad_(), y[i : i + 1]) for i in range(6)]
     apart = [plain(lambda row=row, y=y: value_and_gradient(loss, row, y, score_map=scores)) for row, y in rows]
     masked = z.detach().masked_fill(MASKS.bool(), -torch.inf).requires_grad_()
-    if choice.kernel_for(loss, 7) is not None:
+    if dispatch.kernel_for(loss, 7) is not None:
         no_plain()
     found = loss(masked, y, reduction="none", score_map=scores)
     (gradient,), values = torch.autograd.grad(found.sum(), masked), found.detach()
