@@ -152,7 +152,7 @@ def test_a_category_has_one_name_however_it_is_written(column):
 def test_numbers_as_text_where_training_had_numbers():
     encoder = TableEncoder().fit({"a": [1.0, 2.0]})
     assert encoder.transform({"a": ["3", "NA"]}).tolist() == [[3], [1.5]]
-    with refused(ValueError, "column 'a' of the table", "a number in every row", "got 'x' in row 2"):
+    with refused(ValueError, "column 'a' of the table", "a finite number in every row", "got 'x' in row 2"):
         encoder.transform({"a": ["3", "x"]})
 
 
@@ -256,7 +256,7 @@ def test_a_wide_table_of_few_samples_keeps_its_counts():
         ({"a": [[1], [2]]}, {}, ("column 'a'", "numbers or text", "got int64")),
         ({"a": pd.Series([{}, {}])}, {}, ("column 'a'", "numbers or text", "got {}")),
         ({"a": pd.to_datetime(["2020-01-01"] * 2)}, {}, ("column 'a'", "numbers or text", "got datetime64", "drop it")),
-        ({"a": [*range(19), "1O"]}, {}, ("column 'a'", "a number in every row", "got '1O' in row 20", "categorical")),
+        ({"a": [*range(19), "1O"]}, {}, ("column 'a'", "a finite number", "got '1O' in row 20", "categorical")),
         ({"a": [1, 2], "b": [1]}, {}, ("the same length", "[1, 2]")),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), {}, ("different names", "'a' twice")),
     ],

@@ -1,20 +1,24 @@
-"""The cells of a table in memory: what a cell means, and the cells of a DataFrame or a dictionary of columns."""
+"""What the cells of a table mean, how any table is read, and tables in memory: DataFrames, dictionaries of columns."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from symloss.checks import brief, nearest
+from symloss.data.source import ROWS_HINT, BadFiles
 
+Matrix = NDArray[np.float32]
 Text = NDArray[np.object_]
 """The texts of a column (N,). None is a missing value."""
 
@@ -104,7 +108,7 @@ def is_whole(texts: Text) -> bool:
     return all(text is not None and _CODE.fullmatch(text) for text in texts)
 
 
-def large_whole(names: Sequence[str], numbers: NDArray[np.float32]) -> list[str]:
+def _large_whole(names: Sequence[str], numbers: NDArray[np.float32]) -> list[str]:
     """The columns whose numbers may be whole ones that float32 does not tell apart."""
     if not len(numbers):
         return []
@@ -112,12 +116,11 @@ def large_whole(names: Sequence[str], numbers: NDArray[np.float32]) -> list[str]
     return [names[place] for place in large if (numbers[:, place] == np.floor(numbers[:, place])).all()]
 
 
-def mistaken_number(texts: Text) -> int | None:
-    """The first cell that is no number in a column of numbers with mistakes; None for a column of text."""
-    filled = [place for place, text in enumerate(texts) if text is not None]
-    wrong = [place for place in filled if number(texts[place]) is None]
-    mostly = len(filled) - len(wrong) >= _MOSTLY * len(filled)
-    return wrong[0] if wrong and mostly else None
+def _is_mistaken(texts: Text) -> bool:
+    """Whether a column is one of numbers with mistakes, not one of text."""
+    filled = [text for text in texts if text is not None]
+    numbers = sum(number(text) is not None for text in filled)
+    return _MOSTLY * len(filled) <= numbers < len(filled)
 
 
 def require_columns(names: Iterable[str], known: Collection[str], argument: str, where: object) -> None:
@@ -125,164 +128,6 @@ def require_columns(names: Iterable[str], known: Collection[str], argument: str,
     for name in names:
         if name not in known:
             raise ValueError(f"{argument} must name columns of {where}; got {name!r}, {nearest(name, map(str, known))}")
-
-
-def refuse_infinite(values: NDArray[Any], column: str, where: object) -> None:
-    """Raise ValueError unless all numbers of a column are finite as float32, or missing."""
-    wrong = np.flatnonzero(np.abs(values) > LARGEST)
-    if len(wrong):
-        row = int(wrong[0])
-        raise ValueError(
-            f"column {column!r} of {where} must hold a finite number in every row; got {values[row]} in row {row + 1}"
-        )
-
-
-WHERE = "the table"
-
-
-def frame_cells(frame: Any, as_text: Collection[str] = (), leave_out: Collection[str] = ()) -> Cells:
-    """Read a table. The type of a column decides whether it holds numbers or text.
-
-    Args:
-        frame: a DataFrame, or a mapping of names to columns.
-        as_text: columns that are text in any case.
-        leave_out: columns that are not read.
-
-    >>> cells = frame_cells({"size": [1.5, None], "colour": ["red", "blue"]})
-    >>> cells.number_names, cells.texts["colour"].tolist()
-    (('size',), ['red', 'blue'])
-    """
-    columns = _columns(frame)
-    numbers: dict[str, NDArray[np.float64]] = {}
-    texts: dict[str, Text] = {}
-    for name in columns:
-        if name in leave_out:
-            continue
-        values = None if name in as_text else _numbers(columns[name], name)
-        if values is None:
-            texts[name] = _texts(columns[name], name)
-        else:
-            numbers[name] = values
-    declared = frozenset(name for name in texts if _is_declared(columns[name]))
-    for name in texts.keys() - declared - set(as_text):
-        _refuse_mistakes(texts[name], name)
-    block = _block(list(numbers.values()), _rows(columns))
-    large = {name: _texts(columns[name], name) for name in large_whole(tuple(numbers), block)}
-    return Cells(tuple(columns), tuple(numbers), block, texts, declared, large)
-
-
-def frame_cells_as(frame: Any, numbers: Sequence[str], texts: Sequence[str]) -> Cells:
-    """Read columns of a table as numbers and as text, whatever their types are."""
-    columns = _columns(frame)
-    for name in (*numbers, *texts):
-        if name not in columns:
-            shown = ", ".join(list(columns)[:20])
-            raise ValueError(f"{WHERE} must have the feature column {name!r}; got the columns {shown or 'none'}")
-    values = [_numbers_of_any(columns[name], name) for name in numbers]
-    block = _block(values, _rows(columns))
-    return Cells(tuple(columns), tuple(numbers), block, {name: _texts(columns[name], name) for name in texts})
-
-
-def _columns(frame: Any) -> dict[str, Any]:
-    """The columns by name. The names of pandas may be numbers."""
-    names = list(getattr(frame, "columns", frame))
-    found = {str(name): frame[name] for name in names}
-    if len(found) < len(names):
-        repeated = next(str(name) for place, name in enumerate(names) if str(name) in map(str, names[:place]))
-        raise ValueError(f"{WHERE} must have columns of different names; got {repeated!r} twice")
-    return found
-
-
-def _rows(columns: dict[str, Any]) -> int:
-    lengths = {len(column) for column in columns.values()}
-    if len(lengths) > 1:
-        raise ValueError(f"the columns of {WHERE} must have the same length; got {sorted(lengths)}")
-    return next(iter(lengths), 0)
-
-
-def _block(columns: list[NDArray[np.float64]], rows: int) -> NDArray[np.float32]:
-    block = np.empty((rows, len(columns)), dtype=np.float32)
-    for place, values in enumerate(columns):
-        block[:, place] = values
-    return block
-
-
-def _is_declared(column: Any) -> bool:
-    """Whether a column has a type for categories: "category" in pandas, "Categorical" and "Enum" in polars."""
-    return str(getattr(column, "dtype", "")).lower().startswith(("categor", "enum"))
-
-
-def _numbers(column: Any, name: str) -> NDArray[np.float64] | None:
-    """The numbers of a column (N,), NaN where one is missing; None for text."""
-    if _is_declared(column):
-        return None
-    values = np.asarray(column)
-    if values.dtype.kind in "iufb" and values.ndim == 1:
-        return _finite(values.astype(np.float64), name)
-    if values.dtype.kind not in "OUST" or values.ndim != 1:
-        kind_name = getattr(column, "dtype", values.dtype)
-        raise ValueError(
-            f"column {name!r} of {WHERE} must hold numbers or text; got {kind_name} (turn it into numbers, or drop it)"
-        )
-    found = [_value(value, name) for value in values.tolist()]
-    if any(isinstance(value, str) for value in found):
-        return None
-    return _finite(np.array([np.nan if value is None else float(value) for value in found], np.float64), name)
-
-
-def _value(value: Any, name: str) -> str | float | None:
-    """A cell of a column of objects: a text, a number, or None."""
-    if isinstance(value, str):
-        return None if is_gap(value.strip()) else value
-    if value is None or type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked:
-        return None
-    if isinstance(value, (Real, Decimal)):
-        return None if math.isnan(value) else float(value)
-    raise ValueError(f"column {name!r} of {WHERE} must hold numbers or text; got {brief(value)}")
-
-
-def _finite(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    refuse_infinite(values, name, WHERE)
-    return values
-
-
-def _texts(column: Any, name: str) -> Text:
-    """The categories of a column (N,). Whole numbers keep all their digits."""
-    return categories([_spelled(value, name) for value in np.asarray(column).tolist()])
-
-
-def _spelled(value: Any, name: str) -> str:
-    if isinstance(value, (int, np.integer)):
-        return str(value)
-    found = _value(value, name)
-    if found is None:
-        return ""
-    return found if isinstance(found, str) else number_name(found)
-
-
-def _numbers_of_any(column: Any, name: str) -> NDArray[np.float64]:
-    """The numbers of a column that held numbers in training."""
-    values = _numbers(column, name)
-    if values is not None:
-        return values
-    texts = _texts(column, name)
-    found = [np.nan if text is None else number(text) for text in texts]
-    if None in found:
-        row = found.index(None)
-        raise _no_number(name, texts[row], row)
-    return _finite(np.array(found, dtype=np.float64), name)
-
-
-def _refuse_mistakes(texts: Text, name: str) -> None:
-    row = mistaken_number(texts)
-    if row is not None:
-        raise _no_number(name, texts[row], row, " (name it in categorical to take it as text)")
-
-
-def _no_number(name: str, text: str | None, row: int, hint: str = "") -> ValueError:
-    return ValueError(
-        f"column {name!r} of {WHERE} must hold a number in every row; got {brief(text)} in row {row + 1}{hint}"
-    )
 
 
 def is_missing(text: str) -> bool:
@@ -313,3 +158,250 @@ def number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+_NAMED = 20
+"""How many columns a message names."""
+NUMBER = "a finite number"
+"""What a cell of a column of numbers must hold."""
+
+
+class Table(ABC):
+    """A table with named columns.
+
+    Args:
+        where: what messages call it.
+    """
+
+    unit: str
+    """Whether messages count lines or rows, from 1."""
+
+    def __init__(self, where: object) -> None:
+        self.where = where
+        self.columns = tuple(self._header())
+        self.places = {name: place for place, name in enumerate(self.columns)}
+        """The position of each column. There may be a million."""
+        if len(self.places) < len(self.columns):
+            repeated = next(name for place, name in enumerate(self.columns) if self.places[name] != place)
+            raise ValueError(f"{where} must have columns of different names; got {repeated!r} twice")
+
+    @abstractmethod
+    def _header(self) -> list[str]: ...
+
+    @abstractmethod
+    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
+        """The cells of a column as text, each with the number of its line or row."""
+
+    @abstractmethod
+    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
+        """The cells of several columns (rows, columns); all must be finite numbers, or missing, which is NaN.
+
+        Rows whose numbers, from 0, are in ``leave_out`` are not read.
+        """
+
+    @abstractmethod
+    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
+        """The cells of several columns as categories. None is a missing value."""
+
+    @abstractmethod
+    def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
+        """Those of the columns that hold numbers, and their cells. NaN is a missing value."""
+
+    def _declared(self, columns: Iterable[str]) -> frozenset[str]:
+        """Those of the columns that are declared to be categories."""
+        return frozenset()
+
+    def cells(self, columns: Sequence[str], as_text: Collection[str] = (), leave_out: Collection[int] = ()) -> Cells:
+        """Find out which columns hold numbers and which hold text, and read them.
+
+        Args:
+            columns: the columns to read.
+            as_text: those of them that are text in any case.
+            leave_out: the numbers, from 0, of rows that are not read.
+        """
+        names, numbers = self._numbers_where_possible([name for name in columns if name not in as_text], leave_out)
+        are_numbers = frozenset(names)
+        texts = self.texts([name for name in columns if name not in are_numbers], leave_out)
+        declared = self._declared(texts)
+        for name in texts.keys() - declared - set(as_text):
+            if _is_mistaken(texts[name]):
+                raise self._mistake(name)
+        large = self.texts(_large_whole(names, numbers), leave_out)
+        return Cells(self.columns, tuple(names), numbers, texts, declared, large)
+
+    def cells_as(self, numbers: Sequence[str], texts: Sequence[str], leave_out: Collection[int] = ()) -> Cells:
+        """Read columns as numbers and as text, as in training."""
+        for column in (*numbers, *texts):
+            self.require(column, "feature")
+        found = self.numbers(numbers, leave_out)
+        return Cells(self.columns, tuple(numbers), found, self.texts(texts, leave_out))
+
+    def _mistake(self, column: str) -> ValueError:
+        cells = ((place, cell) for place, cell in self._cells(column) if not is_gap(cell))
+        place, cell = next((place, cell) for place, cell in cells if number(cell) is None)
+        return self.wrong_cell(
+            column, NUMBER, cell, place, f"(--categorical {column}, or categorical=, takes it as text)"
+        )
+
+    def text(self, column: str) -> list[str]:
+        """The cells of a column as text; none may be empty."""
+        found = []
+        for place, cell in self._cells(column):
+            if not cell:
+                raise self.wrong_cell(column, "a value", cell, place)
+            found.append(cell)
+        return found
+
+    def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:
+        """The labels of all rows that have one, and the numbers, from 0, of the rows that were left out."""
+        labels: list[str] = []
+        without: dict[int, tuple[int, str]] = {}
+        for row, (place, cell) in enumerate(self._cells(column)):
+            if is_missing(cell):
+                without[row] = place, cell
+            else:
+                labels.append(cell)
+        if without:
+            place, cell = next(iter(without.values()))
+            more = f" and {len(without) - 1} more {self.unit}s" if len(without) > 1 else ""
+            wrong = self.wrong_cell(column, "a label", cell, place, ROWS_HINT)
+            bad.leave_out(Path(str(self.where)), f"no label in {self.unit} {place}{more}", wrong)
+        check_spelling(labels, f"column {column!r} of {self.where}")
+        return labels, frozenset(without)
+
+    def require(self, column: str, what: str, hint: str = "") -> None:
+        """Raise ValueError unless there is such a column. ``what`` says what it holds."""
+        if column not in self.places:
+            got = f"got the columns {self.named()}" + (f" {hint}" if hint else "")
+            raise ValueError(f"{self.where} must have the {what} column {column!r}; {got}")
+
+    def named(self) -> str:
+        """The columns, for a message."""
+        shown, more = ", ".join(self.columns[:_NAMED]) or "none", len(self.columns) - _NAMED
+        return shown if more <= 0 else f"{shown} and {more} more"
+
+    def wrong_cell(self, column: str, wanted: str, cell: object, row: int, hint: str = "") -> ValueError:
+        """The error for a cell that cannot be read. ``row`` counts from 1."""
+        given = "an empty cell" if cell in ("", None) else brief(cell)
+        return ValueError(
+            f"column {column!r} of {self.where} must hold {wanted} in every row; got {given} in {self.unit} {row}"
+            + (f" {hint}" if hint else "")
+        )
+
+
+WHERE = "the table"
+"""What messages call a table that is in memory."""
+
+
+class FrameTable(Table):
+    """A DataFrame, or a mapping of names to columns. pandas and polars are recognised by what they can do.
+
+    The type of a column decides whether it holds numbers or text.
+
+    >>> cells = FrameTable({"size": [1.5, None], "colour": ["red", "blue"]}).cells(["size", "colour"])
+    >>> cells.number_names, cells.texts["colour"].tolist()
+    (('size',), ['red', 'blue'])
+    """
+
+    unit = "row"
+
+    def __init__(self, frame: Any) -> None:
+        self._names = list(getattr(frame, "columns", frame))
+        super().__init__(WHERE)
+        self._values = {str(name): frame[name] for name in self._names}
+        lengths = {len(values) for values in self._values.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"the columns of {WHERE} must have the same length; got {sorted(lengths)}")
+        self._rows = next(iter(lengths), 0)
+
+    def _header(self) -> list[str]:
+        return [str(name) for name in self._names]  # those of pandas may be numbers
+
+    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
+        return ((row, cell.strip()) for row, cell in enumerate(self._spelled(column), 1))
+
+    def _spelled(self, column: str) -> list[str]:
+        """The cells of a column as text. Whole numbers keep all their digits."""
+        cells = (self._value(value, column) for value in np.asarray(self._values[column]).tolist())
+        return ["" if cell is None else number_name(cell) if isinstance(cell, float) else str(cell) for cell in cells]
+
+    def _value(self, value: Any, column: str) -> str | int | float | None:
+        """A cell of a column of objects: a text, a number, or None."""
+        if isinstance(value, str):
+            return None if is_gap(value.strip()) else value
+        if value is None or type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked:
+            return None
+        if isinstance(value, int):
+            return value
+        if isinstance(value, (Real, Decimal)):
+            return None if math.isnan(value) else float(value)
+        raise ValueError(f"column {column!r} of {WHERE} must hold numbers or text; got {brief(value)}")
+
+    def _declared(self, columns: Iterable[str]) -> frozenset[str]:
+        """The columns of a type for categories: "category" in pandas, "Categorical" and "Enum" in polars."""
+        kinds = {name: str(getattr(self._values[name], "dtype", "")).lower() for name in columns}
+        return frozenset(name for name, kind in kinds.items() if kind.startswith(("categor", "enum")))
+
+    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
+        return {name: np.delete(categories(self._spelled(name)), list(leave_out)) for name in columns}
+
+    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
+        found: dict[str, NDArray[np.float64]] = {}
+        for name in columns:
+            values = self._numbers(name)
+            if values is None:
+                texts = [cell for _, cell in self._cells(name)]
+                spelled = [math.nan if is_gap(text) else number(text) for text in texts]
+                if None in spelled:
+                    row = spelled.index(None)
+                    raise self.wrong_cell(name, NUMBER, texts[row], row + 1)
+                values = self._finite(np.array(spelled, np.float64), name)
+            found[name] = values
+        return self._block(found, leave_out)
+
+    def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
+        found = {name: values for name in columns if (values := self._numbers(name)) is not None}
+        return list(found), self._block(found, leave_out)
+
+    def _numbers(self, column: str) -> NDArray[np.float64] | None:
+        """The numbers of a column (N,), NaN where one is missing; None for text."""
+        if self._declared([column]):
+            return None
+        given = self._values[column]
+        values = np.asarray(given)
+        if values.dtype.kind in "iufb" and values.ndim == 1:
+            return self._finite(values.astype(np.float64), column)
+        if values.dtype.kind not in "OUST" or values.ndim != 1:
+            raise ValueError(
+                f"column {column!r} of {WHERE} must hold numbers or text; got {getattr(given, 'dtype', values.dtype)} "
+                "(turn it into numbers, or drop it)"
+            )
+        found = [self._value(value, column) for value in values.tolist()]
+        if any(isinstance(value, str) for value in found):
+            return None
+        return self._finite(np.array([math.nan if value is None else float(value) for value in found]), column)
+
+    def _finite(self, values: NDArray[np.float64], column: str) -> NDArray[np.float64]:
+        """Raise ValueError unless all numbers of a column are finite as float32, or missing."""
+        wrong = np.flatnonzero(np.abs(values) > LARGEST)
+        if len(wrong):
+            raise self.wrong_cell(column, NUMBER, float(values[wrong[0]]), int(wrong[0]) + 1)
+        return values
+
+    def _block(self, columns: Mapping[str, NDArray[np.float64]], leave_out: Collection[int]) -> Matrix:
+        block = np.empty((self._rows, len(columns)), dtype=np.float32)
+        for place, values in enumerate(columns.values()):
+            block[:, place] = values
+        return np.delete(block, list(leave_out), axis=0) if leave_out else block
+
+
+def read_frame(frame: Any, as_text: Collection[str] = (), leave_out: Collection[str] = ()) -> Cells:
+    """Read a DataFrame, or a mapping of names to columns.
+
+    Args:
+        frame: the table.
+        as_text: columns that are text in any case.
+        leave_out: columns that are not read.
+    """
+    table = FrameTable(frame)
+    return table.cells([name for name in table.columns if name not in leave_out], as_text)

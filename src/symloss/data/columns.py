@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from symloss.data.cells import WHERE, Cells, Text, frame_cells, is_whole, require_columns
+from symloss.data.cells import WHERE, Cells, Text, is_whole, read_frame, require_columns
 
 Kind = Literal["number", "category", "left out"]
 KINDS: tuple[Kind, ...] = ("number", "category", "left out")
@@ -74,7 +74,7 @@ def describe_columns(
     size: number: numbers, 50 % missing: the median, and a column that marks them
     colour: left out: dropped, as asked
     """
-    return describe_cells(frame_cells(frame, categorical, drop), drop, categorical, keep)
+    return describe_cells(read_frame(frame, categorical, drop), drop, categorical, keep)
 
 
 def describe_cells(

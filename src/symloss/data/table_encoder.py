@@ -1,13 +1,13 @@
-"""Turn a table of numbers, categories and missing values into features, by scikit-learn's imputer and encoder.
+"""Turn a table of numbers, categories and missing values into features, as scikit-learn's imputer and encoder do.
 
-The encoder works on columns, not on DataFrames, so that pandas need not be installed. A DataFrame is taken apart by
-``frame_cells``, a file by its ``TableFile``. scikit-learn then sees one matrix, in which a category is a number.
+The features equal those of a ``ColumnTransformer``, bit for bit. It is not used here: what it has learnt cannot be kept
+as JSON, and it takes twice as long.
 """
 
 from __future__ import annotations
 
-import functools
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,19 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.data.cells import LARGEST, WHERE, Cells, Text, frame_cells, frame_cells_as
+from symloss.data.cells import LARGEST, WHERE, Cells, FrameTable, Matrix, Text, read_frame
 from symloss.data.columns import KINDS, MOST_CATEGORIES, NO_TEXT, Column, describe_cells
 
 FORMAT = 1
 """The version of the document. It grows when an older symloss could misread one."""
-UNSEEN = -1.0
+_UNSEEN = -1
 """The number of a category that was not in the training rows. Its features are all 0."""
 _NAMED = 3
 """How many columns a message names."""
 _BLOCK = 2**22
-"""How many cells are turned into features at once."""
-
-Matrix = NDArray[np.float32]
+"""How many cells the medians of complete columns are computed of at once."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,12 @@ class Category:
     values: tuple[str | None, ...]
     others: tuple[str | None, ...] = ()
 
-    def codes(self, texts: Text) -> NDArray[np.float64]:
-        """The place of each text among the values and others; ``UNSEEN`` for all other texts."""
-        places = {value: float(place) for place, value in enumerate((*self.values, *self.others))}
-        return np.fromiter((places.get(text, UNSEEN) for text in texts), np.float64, len(texts))
+    def features(self, texts: Text) -> Matrix:
+        """A feature for each value, and one for all others (N, features). Texts that training had not are all 0."""
+        places = {value: place for place, value in enumerate(self.values)}
+        places |= dict.fromkeys(self.others, len(self.values))
+        codes = np.fromiter((places.get(text, _UNSEEN) for text in texts), np.int64, len(texts))
+        return np.asarray(codes[:, None] == np.arange(len(self.feature_names)), dtype=np.float32)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class TableEncoder:
 
         Warns of columns that are left out though nobody asked for it.
         """
-        return self._fit_frame(frame_cells(frame, self.categorical, self.drop))
+        return self._fit_frame(read_frame(frame, self.categorical, self.drop))
 
     def _fit_frame(self, cells: Cells) -> TableEncoder:
         self.fit_cells(cells)
@@ -129,8 +129,7 @@ class TableEncoder:
             raise _no_features(self.columns_, where, hint)
         names = {kind: tuple(column.name for column in self.columns_ if column.kind == kind) for kind in KINDS}
         self._numbers = _learn_numbers(names["number"], _select(cells, names["number"]))
-        self._categories = _learn_categories({name: cells.texts[name] for name in names["category"]})
-        self.__dict__.pop("_transformer", None)  # of an earlier fit
+        self._categories = tuple(_learn_category(name, cells.texts[name]) for name in names["category"])
         return self
 
     @property
@@ -151,31 +150,22 @@ class TableEncoder:
 
     def transform(self, frame: Any) -> Matrix:
         """The features (N, d) of a DataFrame, or of a mapping of names to columns."""
-        return self.transform_cells(frame_cells_as(frame, self.number_names, self.category_names))
+        return self.transform_cells(FrameTable(frame).cells_as(self.number_names, self.category_names))
 
     def fit_transform(self, frame: Any) -> Matrix:
         """Learn from the training rows, and return their features (N, d)."""
-        cells = frame_cells(frame, self.categorical, self.drop)
+        cells = read_frame(frame, self.categorical, self.drop)
         return self._fit_frame(cells).transform_cells(cells)
 
     def transform_cells(self, cells: Cells) -> Matrix:
         """The features (N, d) of cells that were read already."""
         numbers = _select(cells, self.number_names)
-        if not (self._categories or self._numbers.marked.any() or np.isnan(numbers).any()):
-            return numbers
-        codes = [category.codes(cells.texts[category.name]) for category in self._categories]
-        inputs: list[NDArray[Any]] = [numbers, *(column[:, None] for column in codes)]
-        found = np.empty((len(cells), len(self.feature_names_)), dtype=np.float32)
-        step = max(1, _BLOCK // found.shape[1])
-        for start in range(0, len(cells), step):
-            rows = slice(start, start + step)
-            block = np.concatenate([part[rows] for part in inputs], axis=1)
-            found[rows] = self._transformer.transform(block)
-        return found
-
-    @functools.cached_property
-    def _transformer(self) -> Any:
-        return _transformer(self._numbers, self._categories)
+        gaps = np.isnan(numbers)
+        marks = gaps[:, self._numbers.marked].astype(np.float32)
+        if gaps.any():
+            numbers = np.where(gaps, self._numbers.medians, numbers)
+        parts = [marks, *(category.features(cells.texts[category.name]) for category in self._categories)]
+        return np.concatenate([numbers, *parts], axis=1) if sum(part.shape[1] for part in parts) else numbers
 
     def to_document(self) -> dict[str, Any]:
         """All that was learnt, for JSON."""
@@ -240,22 +230,23 @@ def _select(cells: Cells, names: tuple[str, ...]) -> Matrix:
 def _learn_numbers(names: tuple[str, ...], values: Matrix) -> Numbers:
     incomplete = np.asarray(np.isnan(values).any(axis=0))
     medians = np.empty(len(names), dtype=np.float64)
-    # Complete columns may be many, and scikit-learn's imputer takes five times as long for them.
+    # Complete columns may be many, and nanmedian takes several times as long for them.
     medians[~incomplete] = _medians(values[:, ~incomplete] if incomplete.any() else values)
-    if incomplete.any():
-        some = values[:, incomplete].astype(np.float64)
-        medians[incomplete] = _unfitted(some.shape[1], 0).fit(some).named_transformers_["numbers"].statistics_
+    for place in np.flatnonzero(incomplete).tolist():
+        medians[place] = np.median(values[~np.isnan(values[:, place]), place].astype(np.float64))
     return Numbers(names, medians.astype(np.float32), incomplete)
 
 
-def _learn_categories(texts: dict[str, Text]) -> tuple[Category, ...]:
-    if not texts:
-        return ()
-    found = [Category(name, _sorted_values(column)) for name, column in texts.items()]
-    codes = np.stack([category.codes(texts[category.name]) for category in found], axis=1)
-    fitted = _unfitted(0, len(found), max_categories=MOST_CATEGORIES).fit(codes)
-    rare = fitted.named_transformers_["categories"].infrequent_categories_
-    return tuple(_apart(category, places) for category, places in zip(found, rare, strict=True))
+def _learn_category(name: str, texts: Text) -> Category:
+    """The categories of a column by alphabet, None at the end. Where they are too many, the rare ones are others."""
+    counts = Counter(texts)
+    values = sorted(counts, key=lambda value: (value is None, value or ""))
+    if len(values) <= MOST_CATEGORIES:
+        return Category(name, tuple(values))
+    # Of equally frequent ones the last by alphabet stay, as in scikit-learn's OneHotEncoder.
+    frequent = frozenset(sorted(values, key=counts.__getitem__)[-(MOST_CATEGORIES - 1) :])
+    rare = tuple(value for value in values if value not in frequent)
+    return Category(name, tuple(value for value in values if value in frequent), rare)
 
 
 def _medians(values: Matrix) -> NDArray[np.float64]:
@@ -264,58 +255,6 @@ def _medians(values: Matrix) -> NDArray[np.float64]:
     blocks = (values[:, start : start + step] for start in range(0, values.shape[1], step))
     found = [np.median(block.T.astype(np.float64), axis=1, overwrite_input=True) for block in blocks]
     return np.concatenate(found) if found else np.empty(0)
-
-
-def _sorted_values(texts: Text) -> tuple[str | None, ...]:
-    """The different texts by alphabet, and None at the end."""
-    distinct = set(texts)
-    return (*sorted(distinct - {None}), *([None] if None in distinct else []))
-
-
-def _apart(category: Category, rare: NDArray[np.float64] | None) -> Category:
-    """The same categories, with the rare ones among the others."""
-    if rare is None:
-        return category
-    places = {int(code) for code in rare}
-    frequent = tuple(value for place, value in enumerate(category.values) if place not in places)
-    return Category(category.name, frequent, tuple(category.values[place] for place in sorted(places)))
-
-
-def _unfitted(numbers: int, categories: int, **limits: int) -> Any:
-    """scikit-learn's transformer of a matrix: first the columns of numbers, then those of categories."""
-    # scikit-learn takes a second to import.
-    from sklearn.compose import ColumnTransformer  # type: ignore[import-untyped]  # noqa: PLC0415
-    from sklearn.impute import SimpleImputer  # type: ignore[import-untyped]  # noqa: PLC0415
-    from sklearn.preprocessing import OneHotEncoder  # type: ignore[import-untyped]  # noqa: PLC0415
-
-    steps: list[tuple[str, Any, list[int]]] = []
-    if numbers:
-        steps.append(("numbers", SimpleImputer(strategy="median", add_indicator=True), list(range(numbers))))
-    if categories:
-        encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False, **limits)
-        steps.append(("categories", encoder, list(range(numbers, numbers + categories))))
-    return ColumnTransformer(steps)
-
-
-def _transformer(numbers: Numbers, categories: Sequence[Category]) -> Any:
-    """scikit-learn's transformer, fitted to a small table from which it learns what we know.
-
-    So nothing has to be unpickled, and nothing inside scikit-learn is touched. Each column of numbers holds its median,
-    and misses a value if it is marked. Each category appears twice, but each rare one once.
-    """
-    shown = [
-        np.repeat(
-            np.arange(len(category.values + category.others)), [2] * len(category.values) + [1] * len(category.others)
-        )
-        for category in categories
-    ]
-    rows = max([2, *map(len, shown)])
-    medians = np.tile(numbers.medians.astype(np.float64), (rows, 1))
-    medians[-1, numbers.marked] = np.nan
-    codes = [np.pad(column, (0, rows - len(column)))[:, None] for column in shown]
-    return _unfitted(len(numbers.names), len(categories), min_frequency=2).fit(
-        np.concatenate([medians, *codes], axis=1)
-    )
 
 
 _KEYS = ("name", "kind", "reason")

@@ -7,9 +7,8 @@ import csv
 import itertools
 import math
 import re
-from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,159 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss.checks import brief
-from symloss.data.cells import (
-    LARGEST,
-    Cells,
-    Text,
-    categories,
-    check_spelling,
-    is_gap,
-    is_missing,
-    large_whole,
-    mistaken_number,
-    number,
-)
-from symloss.data.source import ROWS_HINT, TABLES, BadFiles, DataSource
-
-_NAMED = 20
-"""How many columns a message names."""
-NUMBER = "a finite number"
-"""What a cell of a column of numbers must hold."""
-
-
-class TableFile(ABC):
-    """A table with named columns.
-
-    Args:
-        path: the file.
-    """
-
-    unit: str
-    """Whether messages count lines or rows, from 1."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.columns = tuple(self._header())
-        self.places = {name: place for place, name in enumerate(self.columns)}
-        """The position of each column. There may be a million."""
-        if len(self.places) < len(self.columns):
-            repeated = next(name for place, name in enumerate(self.columns) if self.places[name] != place)
-            raise ValueError(f"{path} must have columns of different names; got {repeated!r} twice")
-
-    @abstractmethod
-    def _header(self) -> list[str]: ...
-
-    @abstractmethod
-    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
-        """The cells of a column as text, each with the number of its line or row."""
-
-    @abstractmethod
-    def numbers(
-        self, columns: Sequence[str], leave_out: Collection[int] = (), gaps: bool = False
-    ) -> NDArray[np.float32]:
-        """The cells of several columns (rows, columns); all must be finite numbers.
-
-        Rows whose numbers, from 0, are in ``leave_out`` are not read. With ``gaps`` a missing value is NaN.
-        """
-
-    @abstractmethod
-    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
-        """The cells of several columns as categories. None is a missing value."""
-
-    @abstractmethod
-    def _numbers_where_possible(
-        self, columns: Sequence[str], leave_out: Collection[int]
-    ) -> tuple[list[str], NDArray[np.float32]]:
-        """Those of the columns that hold numbers, and their cells. NaN is a missing value."""
-
-    def cells(self, columns: Sequence[str], as_text: Collection[str] = (), leave_out: Collection[int] = ()) -> Cells:
-        """Find out which columns hold numbers and which hold text, and read them.
-
-        Args:
-            columns: the columns to read.
-            as_text: those of them that are text in any case.
-            leave_out: the numbers, from 0, of rows that are not read.
-        """
-        names, numbers = self._numbers_where_possible([name for name in columns if name not in as_text], leave_out)
-        are_numbers = frozenset(names)
-        texts = self.texts([name for name in columns if name not in are_numbers], leave_out)
-        for name in texts.keys() - set(as_text):
-            if mistaken_number(texts[name]) is not None:
-                raise self._mistake(name)
-        large = self.texts(large_whole(names, numbers), leave_out)
-        return Cells(self.columns, tuple(names), numbers, texts, whole=large)
-
-    def cells_as(self, numbers: Sequence[str], texts: Sequence[str], leave_out: Collection[int] = ()) -> Cells:
-        """Read columns as numbers and as text, as in training."""
-        for column in (*numbers, *texts):
-            self.require(column, "feature")
-        found = self.numbers(numbers, leave_out, gaps=True)
-        return Cells(self.columns, tuple(numbers), found, self.texts(texts, leave_out))
-
-    def _mistake(self, column: str) -> ValueError:
-        cells = ((place, cell) for place, cell in self._cells(column) if not is_gap(cell))
-        place, cell = next((place, cell) for place, cell in cells if number(cell) is None)
-        return self.wrong_cell(
-            column, NUMBER, cell, place, f"(--categorical {column}, or categorical=, takes it as text)"
-        )
-
-    def text(self, column: str) -> list[str]:
-        """The cells of a column as text; none may be empty."""
-        found = []
-        for place, cell in self._cells(column):
-            if not cell:
-                raise self.wrong_cell(column, "a value", cell, place)
-            found.append(cell)
-        return found
-
-    def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:
-        """The labels of all rows that have one, and the numbers, from 0, of the rows that were left out."""
-        labels: list[str] = []
-        without: dict[int, tuple[int, str]] = {}
-        for row, (place, cell) in enumerate(self._cells(column)):
-            if is_missing(cell):
-                without[row] = place, cell
-            else:
-                labels.append(cell)
-        if without:
-            place, cell = next(iter(without.values()))
-            more = f" and {len(without) - 1} more {self.unit}s" if len(without) > 1 else ""
-            wrong = self.wrong_cell(column, "a label", cell, place, ROWS_HINT)
-            bad.leave_out(self.path, f"no label in {self.unit} {place}{more}", wrong)
-        check_spelling(labels, f"column {column!r} of {self.path}")
-        return labels, frozenset(without)
-
-    def require(self, column: str, what: str, hint: str = "") -> None:
-        """Raise ValueError unless there is such a column. ``what`` says what it holds."""
-        if column not in self.places:
-            got = f"got the columns {self.named()}" + (f" {hint}" if hint else "")
-            raise ValueError(f"{self.path} must have the {what} column {column!r}; {got}")
-
-    def named(self) -> str:
-        """The columns, for a message."""
-        shown, more = ", ".join(self.columns[:_NAMED]), len(self.columns) - _NAMED
-        return shown if more <= 0 else f"{shown} and {more} more"
-
-    def wrong_cell(self, column: str, wanted: str, cell: object, row: int, hint: str = "") -> ValueError:
-        """The error for a cell that cannot be read. ``row`` counts from 1."""
-        given = "an empty cell" if cell in ("", None) else brief(cell)
-        return ValueError(
-            f"column {column!r} of {self.path} must hold {wanted} in every row; got {given} in {self.unit} {row}"
-            + (f" {hint}" if hint else "")
-        )
-
-    def no_rows(self) -> ValueError:
-        """The error for a table without rows."""
-        return ValueError(f"{self.path} must have at least one row below its column names; got none")
-
+from symloss.data.cells import LARGEST, NUMBER, Matrix, Table, Text, categories, is_gap, number
+from symloss.data.source import TABLES, DataSource
 
 DELIMITERS = (",", ";", "\t")
 _LOOKED_AT = 3
 """How many lines decide which delimiter it is."""
 _DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(e[-+]?[0-9]+)?", re.IGNORECASE | re.ASCII)
 
-Other = Callable[[str, int, int], float]
-"""What to do with a cell that is no number: its text, the place of its column, its line."""
+
+class TableFile(Table):
+    """A table in a file.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(path)
+
+    def _no_rows(self) -> ValueError:
+        return ValueError(f"{self.path} must have at least one row below its column names; got none")
 
 
 class CsvTable(TableFile):
@@ -230,7 +98,7 @@ class CsvTable(TableFile):
                 )
             yield number, cells
         if not number:
-            raise self.no_rows()
+            raise self._no_rows()
 
     def _cells(self, column: str) -> Iterator[tuple[int, str]]:
         place = self.places[column]
@@ -247,51 +115,33 @@ class CsvTable(TableFile):
                     cell_texts.append(cells[place])
         return {column: categories(texts) for column, texts in zip(columns, found, strict=True)}
 
-    def numbers(
-        self, columns: Sequence[str], leave_out: Collection[int] = (), gaps: bool = False
-    ) -> NDArray[np.float32]:
-        def other(cell: str, place: int, line: int) -> float:
-            if gaps and is_gap(cell):
-                return math.nan
-            raise self.wrong_cell(columns[place], NUMBER, cell, line)
+    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
+        return self._block(columns, leave_out)
 
-        return self._block(columns, leave_out, other, gaps)
-
-    def _numbers_where_possible(
-        self, columns: Sequence[str], leave_out: Collection[int]
-    ) -> tuple[list[str], NDArray[np.float32]]:
+    def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
         texts: set[int] = set()
-
-        def other(cell: str, place: int, line: int) -> float:
-            if _is_too_large(cell):
-                raise self.wrong_cell(columns[place], NUMBER, cell, line)
-            if not is_gap(cell):
-                texts.add(place)
-            return math.nan
-
-        block = self._block(columns, leave_out, other, True, texts)
+        block = self._block(columns, leave_out, texts)
         if not texts:
             return list(columns), block
         kept = [place for place in range(len(columns)) if place not in texts]
         return [columns[place] for place in kept], block[:, kept]
 
-    def _block(
-        self, columns: Sequence[str], leave_out: Collection[int], other: Other, gaps: bool, texts: Collection[int] = ()
-    ) -> NDArray[np.float32]:
-        """The numbers of all rows. Columns whose places are in ``texts``, which may grow, are not looked at."""
+    def _block(self, columns: Sequence[str], leave_out: Collection[int], texts: set[int] | None = None) -> Matrix:
+        """The numbers of all rows. Places of columns of text are added to ``texts``; without it, text is refused."""
         places = [self.places[column] for column in columns]
         found, rows = array("f"), 0
         for row, (line, cells) in enumerate(self._rows()):
             if row not in leave_out:
                 rows += 1
                 chosen = [cells[place] for place in places]
-                for place in texts:
+                for place in texts or ():
                     chosen[place] = "nan"
-                values = _plain_numbers(chosen, gaps)
-                if values is None and gaps:
-                    values = _plain_numbers([self._plain(cell) for cell in chosen], gaps)
+                values = _plain_numbers(chosen)
                 if values is None:
-                    values = np.array([self._number(cell, place, line, other) for place, cell in enumerate(chosen)])
+                    plain = [self._plain(cell) for cell in chosen]
+                    values = _plain_numbers(plain)
+                    if values is None:
+                        values = np.array([self._number(*each, columns, line, texts) for each in enumerate(plain)])
                 found.frombytes(values.astype(np.float32).tobytes())
         return np.frombuffer(found, dtype=np.float32).reshape(rows, len(columns))
 
@@ -302,18 +152,19 @@ class CsvTable(TableFile):
             return "nan"
         return cell.replace(",", ".") if self.delimiter == ";" and _DECIMAL_COMMA.fullmatch(cell) else cell
 
-    def _number(self, cell: str, place: int, line: int, other: Other) -> float:
-        value = number(self._plain(cell))
-        return other(cell.strip(), place, line) if value is None or abs(value) > LARGEST else value
+    def _number(self, place: int, cell: str, columns: Sequence[str], line: int, texts: set[int] | None) -> float:
+        value = number(cell)
+        if value is not None and abs(value) <= LARGEST:
+            return value
+        if cell != "nan":
+            if texts is None or value is not None or cell.lstrip("+-").lower() in ("inf", "infinity"):
+                raise self.wrong_cell(columns[place], NUMBER, cell, line)
+            texts.add(place)
+        return math.nan
 
 
-def _is_too_large(cell: str) -> bool:
-    """Whether a cell is a number that float32 cannot hold."""
-    return cell.lstrip("+-").lower() in ("inf", "infinity") or number(cell) is not None
-
-
-def _plain_numbers(cells: list[str], gaps: bool) -> NDArray[np.float64] | None:
-    """All cells of a row as numbers; None if one of them has to be read by itself. With ``gaps`` it may be NaN."""
+def _plain_numbers(cells: list[str]) -> NDArray[np.float64] | None:
+    """All cells of a row as numbers or NaN; None if one of them has to be read by itself."""
     text = "".join(cells)
     if not text.isascii() or "_" in text:
         return None
@@ -321,9 +172,7 @@ def _plain_numbers(cells: list[str], gaps: bool) -> NDArray[np.float64] | None:
         values = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         return None
-    sizes = np.abs(values)
-    fit = not (sizes > LARGEST).any() if gaps else (sizes <= LARGEST).all()
-    return values if fit else None
+    return None if (np.abs(values) > LARGEST).any() else values
 
 
 _CELLS = 2**22
@@ -367,7 +216,7 @@ class ParquetTable(TableFile):
     def _read(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Read some columns at a time. The file is opened only once, since its header names every column."""
         if not self.rows:
-            raise self.no_rows()
+            raise self._no_rows()
         width = max(1, _CELLS // self.rows)
         with self._open() as file:
             for start in range(0, len(columns), width):
@@ -394,21 +243,17 @@ class ParquetTable(TableFile):
             for column, cells in part.items()
         }
 
-    def numbers(
-        self, columns: Sequence[str], leave_out: Collection[int] = (), gaps: bool = False
-    ) -> NDArray[np.float32]:
+    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
         kept = np.delete(np.arange(self.rows), list(leave_out))
         found, done = np.empty((len(kept), len(columns)), dtype=np.float32), 0
         for part in self._read(columns):
             # Side by side first: a column that is written into the table by itself touches as many cache lines as rows.
-            block = np.stack([self._numbers(column, cells, kept, gaps) for column, cells in part.items()])
+            block = np.stack([self._numbers(column, cells, kept) for column, cells in part.items()])
             found[:, done : done + len(block)] = block.T
             done += len(block)
         return found
 
-    def _numbers_where_possible(
-        self, columns: Sequence[str], leave_out: Collection[int]
-    ) -> tuple[list[str], NDArray[np.float32]]:
+    def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
         for column in columns:
             if not self.types[column].startswith((*_NUMBERS, *_TEXTS)):
                 raise ValueError(
@@ -416,18 +261,16 @@ class ParquetTable(TableFile):
                     f"(--drop {column}, or drop=, leaves it out)"
                 )
         names = [column for column in columns if self.types[column].startswith(_NUMBERS)]
-        return names, self.numbers(names, leave_out, gaps=True)
+        return names, self.numbers(names, leave_out)
 
-    def _numbers(self, column: str, cells: Any, kept: NDArray[np.int64], gaps: bool) -> NDArray[np.float32]:
+    def _numbers(self, column: str, cells: Any, kept: NDArray[np.int64]) -> Matrix:
         kind = str(cells.type)
         if not kind.startswith(_NUMBERS):
             raise self.wrong_cell(column, NUMBER, cells[0].as_py(), 1, f"({kind})")
         values: NDArray[np.float64] = cells.cast("double", safe=False).to_numpy()[kept]  # empty cells become NaN
-        right = np.abs(values) <= LARGEST
-        if gaps:
-            right |= np.isnan(values)
-        if not right.all():
-            row = int(kept[right.argmin()])
+        wrong = np.flatnonzero(np.abs(values) > LARGEST)
+        if len(wrong):
+            row = int(kept[wrong[0]])
             raise self.wrong_cell(column, NUMBER, cells[row].as_py(), row + 1)
         return values.astype(np.float32)
 
