@@ -242,8 +242,8 @@ def where(options: argparse.Namespace) -> None:
 def compare(options: argparse.Namespace) -> None:
     """Fail unless every mutant caught before is caught after."""
     before, after = ({row["id"]: row for row in rows(path)} for path in (options.before, options.after))
-    good = ("caught", "timeout")
-    lost = [id for id, row in before.items() if row["status"] in good and after.get(id, {}).get("status") not in good]
+    caught = [id for id, row in before.items() if row["status"] == "caught"]
+    lost = [id for id in caught if after.get(id, {}).get("status") != "caught"]
     for results in (before, after):
         statuses = [row["status"] for row in results.values()]
         print({status: statuses.count(status) for status in sorted(set(statuses))})

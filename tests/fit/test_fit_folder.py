@@ -5,6 +5,7 @@ import errno
 import itertools
 import json
 import os
+import pickle
 import random
 import shutil
 import sys
@@ -14,6 +15,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import torch
 from in_turn import in_turn
 from refusals import refused
 from resigned import resign
@@ -311,6 +313,25 @@ def test_a_file_cannot_name_other_types(rows, tmp_path):
     (tmp_path / "learners.skops").write_bytes(dumps(parts))
     with pytest.raises(Exception, match=r"sklearn.tree._tree.Tree"):
         load_predictor(description, tmp_path)
+
+
+class Payload:
+    """Makes a folder where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_file_of_networks_cannot_run_code(rows, tmp_path):
+    fitted = RobustClassifier(learners=["logistic"], rounds=1, folds=2).fit(*rows)
+    description = save_predictor(fitted.predictor_, tmp_path)
+    torch.save([Payload(tmp_path / "made")], tmp_path / "networks.pt")
+    with pytest.raises(pickle.UnpicklingError, match="mkdir"):
+        load_predictor(description, tmp_path)
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_model_of_another_scikit_learn_says_so(rows, tmp_path, monkeypatch):
