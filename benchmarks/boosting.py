@@ -22,14 +22,13 @@ import measure
 import numpy as np
 import torch
 import xgboost
-from sklearn.datasets import load_digits, make_classification
-from sklearn.model_selection import train_test_split
+from sklearn.datasets import load_digits, make_classification  # type: ignore[import-untyped]
+from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
 from torch.autograd import grad
 
 from symloss import create_loss
 from symloss.adapters.boosting import RobustLGBMClassifier, RobustXGBClassifier
 from symloss.noise import corrupt
-from symloss.training.results import Spread
 
 LOSSES = ("ce", "gce:q=0.7", "mae", "sgce", "nce+rce", "anl-ce")
 SIZES = ((1257, 64, 10), (20_000, 50, 10), (20_000, 50, 2))
@@ -92,17 +91,11 @@ def accuracies(library: Library, loss: str | None, data: Draw, rounds: Sequence[
     return [float(np.mean(model.predict(data.test, **library.after(each)) == data.known)) for each in rounds]
 
 
-def cell(shares: Any) -> str:
-    found = Spread.of(100 * shares)
-    return f"{found.mean:.1f}" + ("" if found.std is None else f" ± {found.std:.1f}")
-
-
 def print_accuracies(given: argparse.Namespace) -> None:
     draws = [draw(given.noise, seed) for seed in range(given.seeds)]
     print(f"Noise {given.noise}, {given.seeds} seeds, depth {given.max_depth or 'as the library has it'}. Clean test")
     print("accuracy, mean ± standard deviation; in brackets, in how many seeds it is above the library's own loss.\n")
-    print("| loss | " + " | ".join(f"{lib.name}, {r} rounds" for lib in LIBRARIES for r in given.rounds) + " |")
-    print("|---" * (1 + len(LIBRARIES) * len(given.rounds)) + "|", flush=True)
+    print(measure.header("loss", *(f"{lib.name}, {r} rounds" for lib in LIBRARIES for r in given.rounds)), flush=True)
     own: dict[str, Any] = {}
     for loss in (None, *given.losses):
         cells = []
@@ -110,15 +103,15 @@ def print_accuracies(given: argparse.Namespace) -> None:
             found = np.array([accuracies(library, loss, each, given.rounds, given.max_depth) for each in draws])
             better = (found > own.setdefault(library.name, found)).sum(0)
             for column, wins in zip(found.T, better, strict=True):
-                cells.append(cell(column) + ("" if loss is None else f" ({wins})"))
-        print(f"| {loss or 'built-in'} | " + " | ".join(cells) + " |", flush=True)
+                cells.append(measure.spread(100 * column, 1) + ("" if loss is None else f" ({wins})"))
+        print(measure.row(loss or "built-in", *cells), flush=True)
 
 
 def print_negative_hessians(given: argparse.Namespace) -> None:
     data = draw(given.noise, seed=0)
     labels = torch.from_numpy(data.labels)
     print("Negative entries on the diagonal of the exact Hessian, at the scores of XGBoost after 40 rounds.\n")
-    print("| loss | share |\n|---|---|")
+    print(measure.header("loss", "share"))
     for loss in given.losses:
         model = LIBRARIES[0].make(loss, n_estimators=40).fit(data.features, data.labels)
         scores = torch.from_numpy(model.model_.predict(data.features, output_margin=True)).double().requires_grad_()
@@ -128,7 +121,7 @@ def print_negative_hessians(given: argparse.Namespace) -> None:
         rows = [
             torch.autograd.grad(each.sum(), scores, retain_graph=True)[0][:, k] for k, each in enumerate(gradient.T)
         ]
-        print(f"| {loss} | {(torch.stack(rows) < 0).double().mean():.1%} |", flush=True)
+        print(measure.row(loss, f"{(torch.stack(rows) < 0).double().mean():.1%}"), flush=True)
 
 
 def processor_time(run: Callable[[], object]) -> measure.Timing:
@@ -140,22 +133,22 @@ def processor_time(run: Callable[[], object]) -> measure.Timing:
 
 def print_times() -> None:
     print(f"Seconds of one thread for {TIMED_ROUNDS} rounds, medians of {REPEATS} turns.\n")
-    print("| library | rows x features, classes | built-in | ce | gce:q=0.7 | sgce | ratios |")
-    print("|---" * 7 + "|", flush=True)
+    names = [loss or "built-in" for loss in TIMED]
+    print(measure.header("library", "rows x features, classes", *names, "ratios", left=2), flush=True)
     for library in LIBRARIES:
         for rows, features, classes in SIZES:
             x, y = make_classification(rows, features, n_informative=10, n_classes=classes, random_state=0)
             models = {str(loss): library.make(loss, n_estimators=TIMED_ROUNDS) for loss in TIMED}
             runs = {loss: functools.partial(model.fit, x, y) for loss, model in models.items()}
             measured = measure.interleaved(runs, REPEATS, clock=processor_time)
-            seconds = " | ".join(f"{each:.2f}" for each in measured["seconds"].values())
+            seconds = [f"{each:.2f}" for each in measured["seconds"].values()]
             ratios = ", ".join(f"{each:.2f}" for each in list(measured["ratios"].values())[1:])
             size = f"{rows:,} x {features}, {classes}"
-            print(f"| {library.name} | {size} | {seconds} | {ratios} |", flush=True)
+            print(measure.row(library.name, size, *seconds, ratios), flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measure.options(__doc__)
     parser.add_argument("--noise", default="sym:0.4", help="a noise of symloss, or clean")
     parser.add_argument("--seeds", type=int, default=5, help="draws of split and noise")
     parser.add_argument("--rounds", type=int, nargs="+", default=(40, 150), help="boosting rounds")

@@ -10,8 +10,6 @@ that build on our fit share it; it is in the seconds of the first of them.
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,10 +20,10 @@ import numpy as np
 from cleanlab.classification import CleanLearning
 from cleanlab.filter import find_label_issues
 from noisy_cells import NoisyCell, open_cell
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.calibration import CalibratedClassifierCV  # type: ignore[import-untyped]
+from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
+from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+from sklearn.model_selection import GridSearchCV, cross_val_predict  # type: ignore[import-untyped]
 
 from symloss.adapters import cleanlab
 from symloss.closed_form import UnhingedClassifier
@@ -149,34 +147,25 @@ def table(noise: str, seeds: int, methods: list[str]) -> Iterator[str]:
             found = METHODS[method][1](cell)
             rows[method].append(row(found, cell, time.process_time() - started))
     yield f"**{noise}** ({seeds} seed{'s' if seeds > 1 else ''}, mean ± standard deviation)\n"
-    yield f"| {' | '.join(HEAD)} |\n|---|{'---:|' * (len(HEAD) - 1)}"
+    yield measure.header(*HEAD)
     for method, measured in rows.items():
         digits = (3, 3, 3, 0, 1, 1)
-        cells = [shown(values, each) for values, each in zip(zip(*measured, strict=True), digits, strict=True)]
-        yield f"| {METHODS[method][0]} | {' | '.join(cells)} |"
+        cells = [measure.spread(values, each) for values, each in zip(zip(*measured, strict=True), digits, strict=True)]
+        yield measure.row(METHODS[method][0], *cells)
     yield ""
 
 
-def shown(values: tuple[float | None, ...], digits: int) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    spread = f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else ""
-    return f"{statistics.fmean(known):.{digits}f}{spread}"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--noise", default=",".join(NOISES), help=f"kinds by commas ({','.join(NOISES)})")
-    parser.add_argument("--seeds", type=int, default=3, help="so many (3)")
-    parser.add_argument("--methods", default=",".join(METHODS), help=f"by commas ({','.join(METHODS)})")
+    parser = measure.options(__doc__)
+    parser.add_argument("--noise", nargs="+", default=NOISES, metavar="SPEC", help=f"default: {' '.join(NOISES)}")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME", help=", ".join(METHODS)
+    )
     given = parser.parse_args()
-    methods = given.methods.split(",")
-    if not set(methods) <= set(METHODS):
-        parser.error(f"--methods must be of {', '.join(METHODS)}; got {given.methods}")
     warnings.simplefilter("ignore", ConvergenceWarning)
-    for noise in given.noise.split(","):
-        for line in table(noise, given.seeds, methods):
+    for noise in given.noise:
+        for line in table(noise, given.seeds, given.methods):
             print(line, flush=True)
     measure.print_environment("scikit-learn", "cleanlab")
 

@@ -1,4 +1,7 @@
-"""Linear regression with corrupted targets: OMP_NUM_THREADS=1 python benchmarks/corrupted_targets.py [--repeats 200]
+"""Fit linear regression to corrupted targets.
+
+    OMP_NUM_THREADS=1 python benchmarks/corrupted_targets.py
+    OMP_NUM_THREADS=1 python benchmarks/corrupted_targets.py --repeats 2    # seconds
 
 First: 500 examples with 10 white features, y = w x with |w| = 1; 60 % of the targets are replaced by draws of scale 3.
 The figure is the cosine between the weights that were found and w.
@@ -9,19 +12,17 @@ found.
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import time
 
+import measure
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin, clone
-from sklearn.linear_model import HuberRegressor, LinearRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.base import RegressorMixin, clone  # type: ignore[import-untyped]
+from sklearn.linear_model import HuberRegressor, LinearRegression  # type: ignore[import-untyped]
+from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
+from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 
 from symloss.theory.regression import LinearFamilyRegressor, UnhingedRegressor
-from symloss.training.results import Spread
 
 EXAMPLES, FEATURES, CORRUPTED, SCALE = 500, 10, 0.6, 3.0
 Array = NDArray[np.float64]
@@ -42,20 +43,20 @@ MODELS = {
 
 
 def cosine(model: RegressorMixin, draws: str, seed: int) -> tuple[float, float]:
-    """The cosine between found and true weights, and the milliseconds of the fit."""
+    """Return the cosine between found and true weights, and the milliseconds of the fit."""
     random = np.random.default_rng(seed)
     x, w = random.normal(size=(EXAMPLES, FEATURES)), random.normal(size=FEATURES)
     w /= np.linalg.norm(w)
     noise = random.normal(size=EXAMPLES) if draws == "normal" else random.standard_cauchy(EXAMPLES)
     y = np.where(random.random(EXAMPLES) < CORRUPTED, SCALE * noise, x @ w)
-    started = time.perf_counter()
-    found = np.ravel(clone(model).fit(x, y).coef_)
-    seconds = time.perf_counter() - started
+    fresh = clone(model)
+    seconds = measure.timed(lambda: fresh.fit(x, y)).seconds
+    found = np.ravel(fresh.coef_)
     return float(found @ w / np.linalg.norm(found)), 1e3 * seconds
 
 
 def slopes(seed: int) -> tuple[float, float]:
-    """The slope by least squares, and by the unhinged loss that is symmetric under the corruption."""
+    """Return the slope by least squares, and by the unhinged loss that is symmetric under the corruption."""
     random = np.random.default_rng(seed)
     x = random.uniform(-1, 1, (EXAMPLES, 1))
     mean = 5 - 4 * x[:, 0]
@@ -71,16 +72,16 @@ def _slope(model: RegressorMixin) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=200, help="draws of the data (200)")
+    parser = measure.options(__doc__)
+    parser.add_argument("--repeats", type=int, default=200, help="draws of the data (default: 200)")
     repeats = parser.parse_args().repeats
-    print("| | normal draws | Cauchy draws | ms of a fit, both |\n|---|---:|---:|---:|")
+    print(measure.header("", "normal draws", "Cauchy draws", "ms of a fit, both"))
     for name, model in MODELS.items():
-        found = {draws: [cosine(model, draws, seed) for seed in range(repeats)] for draws in ("normal", "Cauchy")}
-        cells = [Spread.of(value for value, _ in runs).rounded(3) for runs in found.values()]
-        times = " and ".join(f"{statistics.median(time for _, time in runs):.1f}" for runs in found.values())
-        print(f"| {name} | {' | '.join(cells)} | {times} |", flush=True)
-    plain, symmetric = (Spread.of(column).text for column in zip(*map(slopes, range(repeats)), strict=True))
+        found = [[cosine(model, draws, seed) for seed in range(repeats)] for draws in ("normal", "Cauchy")]
+        cells = [measure.spread((value for value, _ in runs), 3) for runs in found]
+        times = " and ".join(f"{statistics.median(time for _, time in runs):.1f}" for runs in found)
+        print(measure.row(name, *cells, times), flush=True)
+    plain, symmetric = (measure.spread(column, 2) for column in zip(*map(slopes, range(repeats)), strict=True))
     print(f"\nThe true slope is 2. Least squares: {plain}, symmetrized: {symmetric}")
 
 

@@ -205,9 +205,9 @@ def _compare_at(device: str, size: Size, repeats: int, gauge: Gauge, compiler: C
         return torch.randn(*shape, dtype=size.dtype, device=device, generator=generator)
 
     if size.d is None:
-        found, inputs = loss_ways(compiler), (normal(size.n, size.c),)
+        found, inputs = loss_ways(compiler), [normal(size.n, size.c)]
     else:
-        found, inputs = head_ways(), (normal(size.n, size.d), normal(size.c, size.d).mul_(0.05))
+        found, inputs = head_ways(), [normal(size.n, size.d), normal(size.c, size.d).mul_(0.05)]
     labels = torch.arange(size.n, device=device) % size.c
 
     def prepare(step: Step) -> Callable[[], object]:

@@ -133,7 +133,7 @@ def time_one_head(way: str, size: Size, steps: int = 3) -> Row:
 def gradient_errors(size: Size = ERROR_SIZE) -> dict[str, dict[str, list[float]]]:
     """Return relative errors of bfloat16 gradients against float64, of features and weights, by loss and way."""
     h, w, _, y = size.tensors()
-    memory = 184 * size.c * 6  # as many blocks as with the whole vocabulary
+    block_bytes = 184 * size.c * 6  # as many blocks as with the whole vocabulary
 
     def gradients(spec: str, dtype: torch.dtype, **options: Any) -> list[Tensor]:
         parts = [part.detach().to(dtype).clone().requires_grad_() for part in (h, w)]
@@ -145,8 +145,8 @@ def gradient_errors(size: Size = ERROR_SIZE) -> dict[str, dict[str, list[float]]
         exact = gradients(name, torch.float64)
         with plain():
             found = {"scores, then loss": gradients(name, torch.bfloat16)}
-        found["head"] = gradients(name, torch.bfloat16, memory=memory)
-        found[f"head{WIDE}"] = gradients(name, torch.bfloat16, memory=memory, accumulate=torch.float32)
+        found["head"] = gradients(name, torch.bfloat16, block_bytes=block_bytes)
+        found[f"head{WIDE}"] = gradients(name, torch.bfloat16, block_bytes=block_bytes, accumulate=torch.float32)
         errors[name] = {
             way: [float((one - true).norm() / true.norm()) for one, true in zip(each, exact, strict=True)]
             for way, each in found.items()

@@ -148,8 +148,8 @@ def main() -> None:
     given = parser.parse_args()
     measure.print_environment()
     if given.options or given.compiled:
-        kinds, sizes = (OPTIONS, OPTION_SIZES) if given.options else (("compiled",), OPTION_SIZES[-1:])
-        print_kinds(kinds, sizes[:1] if given.smallest else sizes, given.repeats)
+        kinds, option_sizes = (OPTIONS, OPTION_SIZES) if given.options else (("compiled",), OPTION_SIZES[-1:])
+        print_kinds(kinds, option_sizes[:1] if given.smallest else option_sizes, given.repeats)
         return
     sizes = SIZES[:1] if given.smallest else SIZES
     pieces = [f"{n} x {c}, {regime}" for n, c in sizes for regime in REGIMES]

@@ -1,4 +1,4 @@
-"""Whether the learning rate should grow as the steps of a training become fewer.
+"""Measure whether the learning rate should grow as the number of steps falls.
 
     python benchmarks/lr_times_steps.py --data digits
     python benchmarks/lr_times_steps.py --data mnist --data-dir FOLDER
@@ -10,11 +10,12 @@ runs are kept in docs/results/lr-times-steps.jsonl and are not trained again.
 
 from __future__ import annotations
 
-import argparse
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import measure
 
 from symloss.experiments import resolve
 from symloss.training import train
@@ -49,11 +50,12 @@ def trained(settings: Settings, data_dir: Path | None) -> Result:
     return result
 
 
-def lines(data: str, losses: list[str], noises: list[str], seeds: int, data_dir: Path | None) -> Iterator[str]:
+def lines(data: str, losses: Sequence[str], noises: Sequence[str], seeds: int, data_dir: Path | None) -> Iterator[str]:
     """A line of a Markdown table for each loss and noise: the accuracy for each learning rate."""
     factor = FACTORS[data]
-    yield f"| {data}, 1/{factor} | noise | lr | lr x {math.sqrt(factor):.3g} | lr x {factor} |"
-    yield "|---|---|---:|---:|---:|"
+    yield measure.header(
+        f"{data}, 1/{factor}", "noise", "lr", f"lr x {math.sqrt(factor):.3g}", f"lr x {factor}", left=2
+    )
     for noise in noises:
         for loss in losses:
             cells = []
@@ -62,18 +64,20 @@ def lines(data: str, losses: list[str], noises: list[str], seeds: int, data_dir:
                 spread = in_percent(run.last.test_accuracy for run in runs)
                 assert spread is not None
                 cells.append(spread.text)
-            yield f"| {loss} | {noise} | {' | '.join(cells)} |"
+            yield measure.row(loss, noise, *cells)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", choices=list(FACTORS), default="digits", help="which data (digits)")
-    parser.add_argument("--losses", default=",".join(LOSSES), help="separated by commas (six of them)")
-    parser.add_argument("--noise", default="clean,sym:0.4", help="separated by commas (clean,sym:0.4)")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each cell (3)")
-    parser.add_argument("--data-dir", type=Path, help="where MNIST is")
+    parser = measure.options(__doc__)
+    parser.add_argument("--data", choices=list(FACTORS), default="digits", help="data set (default: digits)")
+    parser.add_argument("--losses", nargs="+", default=LOSSES, metavar="SPEC", help=f"default: {' '.join(LOSSES)}")
+    parser.add_argument(
+        "--noise", nargs="+", default=("clean", "sym:0.4"), metavar="SPEC", help="default: clean sym:0.4"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    parser.add_argument("--data-dir", type=Path, help="folder with MNIST")
     given = parser.parse_args()
-    for line in lines(given.data, given.losses.split(","), given.noise.split(","), given.seeds, given.data_dir):
+    for line in lines(given.data, given.losses, given.noise, given.seeds, given.data_dir):
         print(line, flush=True)
 
 

@@ -1,15 +1,19 @@
-"""Gradients of losses of unit scores against that of cross-entropy, by the number of classes: python many_classes.py
+"""Compare gradients of losses of unit scores with that of cross-entropy, by the number of classes.
+
+    python benchmarks/many_classes.py
+    python benchmarks/many_classes.py --classes 10 100    # seconds
 
 Each figure is the mean norm of the gradient in the scores, divided by that of cross-entropy on the same raw scores.
 Scores and labels are drawn at random from a fixed seed, as at the start of training, so the figures are the same on
-every machine up to rounding. ``--classes 10 100`` takes other numbers of classes.
+every machine up to rounding.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
+from typing import Any
 
+import measure
 import torch
 from torch import Tensor
 
@@ -17,7 +21,7 @@ import symloss
 
 CLASSES = (10, 100, 1_000, 50_257, 151_936)
 EXAMPLES = 32
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "temperature 1": {},
     '`temperature="auto"`': {"temperature": "auto"},
     '`scale="ce"`': {"scale": "ce"},
@@ -27,7 +31,7 @@ WAYS = {
 LOSSES = ("unhinged", "sgce", "alpha-mae", "alpha-mae:kappa=2")
 
 
-def size(loss: str, scores: Tensor, labels: Tensor, **options: object) -> float:
+def size(loss: str, scores: Tensor, labels: Tensor, **options: Any) -> float:
     """The mean norm of the gradient of an example."""
     z = scores.clone().requires_grad_()
     symloss.create_loss(loss, reduction="sum", **options)(z, labels).backward()
@@ -47,16 +51,16 @@ def ratios(classes: int) -> dict[tuple[str, str], float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--classes", type=int, nargs="+", default=CLASSES)
+    parser = measure.options(__doc__)
+    parser.add_argument("--classes", type=int, nargs="+", default=CLASSES, metavar="C", help="numbers of classes")
     numbers = parser.parse_args().classes
     warnings.simplefilter("ignore")  # of many classes at temperature 1, which is what is measured
     found = {classes: ratios(classes) for classes in numbers}
-    print("| loss | " + " | ".join(["scores", *(f"{classes:,}" for classes in numbers)]) + " |")
-    print("|---" * (2 + len(numbers)) + "|")
-    for loss in LOSSES:
-        for way in WAYS:
-            print(f"| {loss} | {way} | " + " | ".join(f"{found[c][loss, way]:.2g}" for c in numbers) + " |")
+    measure.print_table(
+        ("loss", "scores", *(f"{classes:,}" for classes in numbers)),
+        ((loss, way, *(f"{found[c][loss, way]:.2g}" for c in numbers)) for loss in LOSSES for way in WAYS),
+        left=2,
+    )
 
 
 if __name__ == "__main__":

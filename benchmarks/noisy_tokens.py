@@ -1,7 +1,7 @@
 """A small language model on a text with wrong bytes: cross-entropy, GCE and MAE, measured on clean text.
 
-    python benchmarks/noisy_tokens.py --out docs/results/tokens     # 75 minutes of one core
-    python benchmarks/noisy_tokens.py --out tokens --tiny                  # whether it runs
+    python benchmarks/noisy_tokens.py --out docs/results/tokens    # 75 minutes of one core
+    python benchmarks/noisy_tokens.py --out tokens --tiny          # whether it runs
 
 The text is the source code of symloss. A model of bytes learns it with 30 % of the bytes replaced by others, from the
 start ("scratch") or after it has learnt another part of the text without noise ("tuned"). Rows that are finished are
@@ -10,17 +10,17 @@ kept, one JSON file each, and the table is printed from them.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import measure
 import numpy as np
 import torch
 from torch import Tensor
@@ -111,7 +111,7 @@ def measured(net: LlamaForCausalLM, examples: np.ndarray) -> dict[str, float]:
     """Perplexity, accuracy and the mean probability of the right byte."""
     net.eval()
     found = []
-    for rows in torch.from_numpy(examples.astype(np.int64)).split(64):
+    for rows in torch.split(torch.from_numpy(examples.astype(np.int64)), 64):
         log_probs: Tensor = net(rows).logits[:, :-1].log_softmax(-1)
         right = log_probs.gather(-1, rows[:, 1:, None])[..., 0]
         found.append(torch.stack([-right, right.exp(), (log_probs.argmax(-1) == rows[:, 1:]).float()]).flatten(1))
@@ -152,30 +152,24 @@ def runs(plan: Plan, folder: Path) -> None:
                 print(start, loss, seed, {k: round(v, 3) for k, v in row.items() if isinstance(v, float)}, flush=True)
 
 
-def table(rows: Sequence[dict]) -> Iterable[str]:
+def table(rows: Sequence[dict[str, Any]]) -> Iterable[str]:
     """Markdown: mean and standard deviation over the seeds."""
-    yield "| start | loss | clean perplexity | clean accuracy | mean p | seeds |"
-    yield "|---|---|---:|---:|---:|---:|"
+    yield measure.header("start", "loss", "clean perplexity", "clean accuracy", "mean p", "seeds", left=2)
     for start in STARTS:
         mine = [row for row in rows if row["start"] == start]
         cells = {"before": [row["before"] for row in mine if row["loss"] == LOSSES[0]]}
         cells |= {loss: [row for row in mine if row["loss"] == loss] for loss in LOSSES}
         for name, cell in cells.items():
             if cell:
-                columns = (spread(cell, "perplexity"), spread(cell, "accuracy", 100), spread(cell, "mean_probability"))
-                yield f"| {start} | {name} | {' | '.join(columns)} | {len(cell)} |"
-
-
-def spread(rows: Sequence[dict], column: str, factor: float = 1.0) -> str:
-    values = [factor * row[column] for row in rows]
-    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.2f}{deviation}"
+                factors = {"perplexity": 1, "accuracy": 100, "mean_probability": 1}
+                columns = (measure.spread((f * row[key] for row in cell), 2) for key, f in factors.items())
+                yield measure.row(start, name, *columns, len(cell))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measure.options(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the finished rows")
-    parser.add_argument("--seeds", type=int, default=Plan.seeds, help="how many (default %(default)s)")
+    parser.add_argument("--seeds", type=int, default=Plan.seeds, help="number of seeds (default: %(default)s)")
     parser.add_argument("--tiny", action="store_true", help="a few steps of a tiny model: whether it runs")
     parser.add_argument("--show", action="store_true", help="print the table of the finished rows, and train nothing")
     options = parser.parse_args()

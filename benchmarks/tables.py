@@ -9,6 +9,7 @@ On a machine with other work, processor seconds tell more than those of the cloc
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,8 +17,8 @@ from pathlib import Path
 
 import measure
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from symloss.data import open_data
 
@@ -46,7 +47,7 @@ def lines(kind: str, sizes: list[tuple[int, int]]) -> Iterator[tuple[str, ...]]:
             path = Path(folder) / f"table.{kind}"
             WRITERS[kind](path, columns, rows)
             started = time.process_time()
-            clock = measure.timed(lambda path=path: open_data(str(path))).seconds
+            clock = measure.timed(functools.partial(open_data, str(path))).seconds
             processor = time.process_time() - started
             each = (f"{1e6 * processor / columns:.1f}", f"{1e9 * processor / (columns * rows):.0f}")
             yield kind, f"{columns:,}", f"{rows:,}", f"{clock:.2f}", f"{processor:.2f}", *each

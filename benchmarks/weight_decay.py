@@ -1,4 +1,4 @@
-"""How much weight decay one's own data with wrong labels need.
+"""Measure how much weight decay your own data with noisy labels needs.
 
     python benchmarks/weight_decay.py                              # tables (about 10 minutes)
     python benchmarks/weight_decay.py --photos 3000 --epochs 30    # images of CIFAR-10 (about 4 minutes a line)
@@ -8,15 +8,15 @@ Clean test accuracy of the epoch that noisy validation labels choose, and of the
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import measure
 import numpy as np
-from sklearn.datasets import make_classification
-from sklearn.model_selection import train_test_split
+from sklearn.datasets import make_classification  # type: ignore[import-untyped]
+from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
 
 from symloss.data.opening import open_data
 from symloss.experiments import resolve
@@ -47,11 +47,12 @@ def write_photos(path: Path, count: int, data_dir: Path | None) -> Path:
     """Images of CIFAR-10 with as many of each class, and 2,000 to test on, as a user's own."""
     data = open_data("cifar10", root=data_dir)
     assert data.test is not None
-    parts = {}
+    parts: dict[str, Any] = {}
     for part, size, suffix in ((data.train, count, ""), (data.test, 2000, "_test")):
+        inputs: Any = part.inputs
         labels = part.labels.numpy()
         kept, _ = train_test_split(np.arange(len(labels)), train_size=size, random_state=0, stratify=labels)
-        parts |= {f"x{suffix}": part.inputs.numpy()[kept], f"y{suffix}": labels[kept]}
+        parts |= {f"x{suffix}": inputs.numpy()[kept], f"y{suffix}": labels[kept]}
     np.savez(path, **parts)
     return path
 
@@ -75,10 +76,10 @@ def lines(plan: Plan, root: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photos", type=int, help="so many images instead of tables")
-    parser.add_argument("--epochs", type=int, help="other than the default")
-    parser.add_argument("--data-dir", type=Path, help="where CIFAR-10 is")
+    parser = measure.options(__doc__)
+    parser.add_argument("--photos", type=int, metavar="N", help="train on N images instead of tables")
+    parser.add_argument("--epochs", type=int, help="number of epochs (default: that of the data)")
+    parser.add_argument("--data-dir", type=Path, help="folder with CIFAR-10")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -1,23 +1,26 @@
-"""Which network RobustClassifier should take for images: python benchmarks/which_network.py --data-dir FOLDER
+"""Measure which network RobustClassifier should take for images.
+
+    python benchmarks/which_network.py --data-dir FOLDER
+    python benchmarks/which_network.py --data digits --models perceptron --seeds 1    # a minute
 
 1,500 images (digits: 1,437) with wrong labels. The fit may try networks only, and labels are not corrected. The figure
-is the accuracy on the first 2,000 clean test images (digits: 360); in brackets the seconds of one core. ``--data``,
-``--models`` and ``--seeds`` take other values.
+is the accuracy on the first 2,000 clean test images (digits: 360); in brackets the seconds of one core.
 """
 
 from __future__ import annotations
 
-import argparse
+import statistics
 import time
 from pathlib import Path
+from typing import Any
 
+import measure
 import torch
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import train_test_split  # type: ignore[import-untyped]
 
 from symloss import RobustClassifier
 from symloss.data.opening import open_data
 from symloss.noise import corrupt
-from symloss.training.results import Spread
 
 NOISE = {"digits": "sym:0.6", "mnist": "sym:0.6", "cifar10": "asym:0.3"}
 MODELS = ("perceptron", "cnn4:width=0.5")
@@ -28,11 +31,12 @@ def measured(data: str, model: str, seed: int, root: Path | None) -> tuple[float
     """The accuracy in per cent, and the seconds of the fit."""
     opened = open_data(data, root=root)
     assert opened.test is not None
-    x, y = (part.numpy() for part in (opened.train.inputs, opened.train.labels))
+    parts: Any = opened.train.inputs, opened.train.labels, opened.test.inputs, opened.test.labels
+    x, y, test, right = (part.numpy() for part in parts)
     if len(y) > ROWS:
         x, _, y, _ = train_test_split(x, y, train_size=ROWS, stratify=y, random_state=seed)
     noisy = corrupt(y, NOISE[data], num_classes=10, seed=seed, dataset=data).labels
-    test, right = opened.test.inputs.numpy()[:TESTED], opened.test.labels.numpy()[:TESTED]
+    test, right = test[:TESTED], right[:TESTED]
     if model == "perceptron":
         x, test, model = x.reshape(len(x), -1), test.reshape(len(test), -1), "auto"
     else:
@@ -46,21 +50,23 @@ def measured(data: str, model: str, seed: int, root: Path | None) -> tuple[float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", choices=NOISE, default=list(NOISE))
-    parser.add_argument("--models", nargs="+", default=MODELS)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--data-dir", type=Path, help="where MNIST and CIFAR-10 are")
+    parser = measure.options(__doc__)
+    parser.add_argument("--data", nargs="+", choices=NOISE, default=list(NOISE), help="data sets")
+    parser.add_argument(
+        "--models", nargs="+", default=MODELS, metavar="NAME", help="networks for images, or perceptron"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
+    parser.add_argument("--data-dir", type=Path, help="folder with MNIST and CIFAR-10")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    print("| | " + " | ".join(chosen.models) + " |\n|---" + "|---:" * len(chosen.models) + "|")
+    print(measure.header("", *chosen.models))
     for data in chosen.data:
         cells = []
         for model in chosen.models:
             runs = [measured(data, model, seed, chosen.data_dir) for seed in range(chosen.seeds)]
-            accuracy, seconds = (Spread.of(column) for column in zip(*runs, strict=True))
-            cells.append(f"{accuracy.text} ({seconds.mean:.0f} s)")
-        print(f"| {data}, {NOISE[data]} | {' | '.join(cells)} |", flush=True)
+            accuracies, seconds = zip(*runs, strict=True)
+            cells.append(f"{measure.spread(accuracies, 1)} ({statistics.fmean(seconds):.0f} s)")
+        print(measure.row(f"{data}, {NOISE[data]}", *cells), flush=True)
 
 
 if __name__ == "__main__":
