@@ -9,7 +9,7 @@ from drawing import canvas, save
 from matplotlib.axes import Axes
 
 from symloss.experiments import compose, read_runs
-from symloss.experiments.sensitivity_maps import SensitivityMap, sensitivity_maps
+from symloss.experiments.curves import SensitivityMap, sensitivity_maps
 
 KEPT = Path(__file__).parents[1] / "results" / "sensitivity.jsonl"
 

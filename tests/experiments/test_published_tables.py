@@ -8,8 +8,7 @@ from refusals import refused
 
 from symloss.experiments import Published, list_tables, load_table
 from symloss.experiments.layers import resolve_layers
-from symloss.experiments.profiles import profiles
-from symloss.experiments.protocols import load_protocol
+from symloss.experiments.protocols import load_protocol, profiles
 from symloss.experiments.tables import read_table
 
 # Of all cells in printed order (loss, then its row), read from the LaTeX of the paper by tests/recipes/tex_tables.py.

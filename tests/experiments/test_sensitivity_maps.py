@@ -8,7 +8,8 @@ import pytest
 from report_helpers import write_run
 
 from symloss.experiments import FORMATS, compose, read_runs
-from symloss.experiments.sensitivity_maps import picture, rows_in_maps, sensitivity_maps
+from symloss.experiments.charts import map_picture
+from symloss.experiments.curves import rows_in_maps, sensitivity_maps
 from symloss.training.settings import Settings
 
 QS, DECAYS = (0.1, 0.5, 0.9), (0.001, 0.01, 0.1)
@@ -84,5 +85,5 @@ def test_page_and_markdown_show_maps_instead_of_rows_and_csv_has_all(tmp_path):
 
 def test_the_best_cell_is_the_darkest(tmp_path):
     write_grid(tmp_path)
-    drawn = picture(sensitivity_maps(the_table(tmp_path))[0])
+    drawn = map_picture(sensitivity_maps(the_table(tmp_path))[0])
     assert drawn.count('fill-opacity="1.00"') == drawn.count('fill-opacity="0.00"') == 1

@@ -70,7 +70,7 @@ def _announce(runs: Sequence[tuple[Settings, Path]], data: DataSet) -> None:
 
 def _time_left(todo: dict[Settings, RunFolder], data: DataSet) -> str:
     from symloss.experiments.cost import quick_estimates
-    from symloss.experiments.provenance import duration
+    from symloss.experiments.report import duration
 
     seconds = quick_estimates(todo, data)
     left = (1 - len(folder.metrics()) / settings.epochs for settings, folder in todo.items())

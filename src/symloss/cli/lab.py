@@ -133,7 +133,7 @@ def _announce(table: str, profile: str, surveyed: Survey) -> None:
 
 def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
     from symloss.experiments.cost import expected_seconds
-    from symloss.experiments.provenance import duration
+    from symloss.experiments.report import duration
     from symloss.experiments.run import threads_of
 
     if not surveyed.todo:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from symloss import checks
-from symloss.experiments import profiles as profiles_file
 from symloss.experiments.layers import Layer, Resolved, resolve_layers
-from symloss.experiments.profiles import FULL, changes, profiles
+from symloss.experiments.protocols import PROFILES_FILE, changes, profiles
 from symloss.experiments.tables import (
     FOLDER,
     Published,
@@ -23,7 +22,7 @@ from symloss.experiments.tables import (
 )
 from symloss.noise.spec import parse
 from symloss.noise.transition import plain_kind
-from symloss.training.settings import Settings
+from symloss.training.settings import FULL, Settings
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def _recipe_layer(table: PublishedTable, column: TableColumn, row: TableRow, noi
 def _profile_layer(profile: str, protocol: str, source: str) -> Layer:
     name = f"profile {profile}"
     values = {"profile": profile, **(changes(profile, protocol) or {})}
-    return Layer(name, values, name, sources={"profile": source}, file=profiles_file.FILE)
+    return Layer(name, values, name, sources={"profile": source}, file=PROFILES_FILE)
 
 
 def _what_it_flips(noise: str, data: str) -> str:

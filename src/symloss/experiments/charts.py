@@ -1,4 +1,4 @@
-"""Line charts as SVG. The page defines the colours, so that charts fit its light and its dark theme."""
+"""Line charts and maps as SVG. The page defines the colours, so that charts fit its light and its dark theme."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from symloss.experiments.curves import Curve, Point
+from symloss.experiments.curves import Curve, Point, SensitivityMap
 
 WIDTH, HEIGHT = 560, 310
 """The size in pixels, for two charts side by side on a desktop. A phone shows them smaller, with larger letters."""
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 44
 """The margins in pixels."""
+WIDE, HIGH, ROOM_LEFT, ROOM_TOP = 58, 30, 74, 44
+"""Width and height of a map's cell, and the room for the names of rows and columns, in pixels."""
 COLOURS = 7
 """The number of colours that the page defines. Lines beyond them are dashed."""
 
@@ -156,3 +158,38 @@ def legend(entries: Sequence[tuple[int, str]]) -> str:
         for series, title in entries
     )
     return f'<div class="legend" role="group" aria-label="Lines to show">{buttons}</div>'
+
+
+def map_picture(shown: SensitivityMap) -> str:
+    """The map as SVG. The shade goes from the least accuracy of the map to the largest."""
+    width, height = ROOM_LEFT + WIDE * len(shown.columns) + 2, ROOM_TOP + HIGH * len(shown.rows) + 2
+    parts = [
+        f'<svg class="heat" viewBox="0 0 {width} {height}" style="max-width:{1.4 * width:.0f}px" role="img" '
+        f'aria-label="{escape(shown.title)}: accuracy in %, from {shown.extent[0]:.1f} to {shown.extent[1]:.1f}">',
+        f'<text x="{ROOM_LEFT + WIDE * len(shown.columns) / 2:g}" y="12" class="mid axis">'
+        f"{escape(shown.across)}</text>",
+        f'<text transform="translate(12 {ROOM_TOP + HIGH * len(shown.rows) / 2:g}) rotate(-90)" class="mid axis">'
+        f"{escape(shown.down)}</text>",
+    ]
+    for j, value in enumerate(shown.columns):
+        parts.append(f'<text x="{ROOM_LEFT + WIDE * (j + 0.5):g}" y="{ROOM_TOP - 8}" class="mid">{value:g}</text>')
+    for i, value in enumerate(shown.rows):
+        parts.append(f'<text x="{ROOM_LEFT - 8}" y="{ROOM_TOP + HIGH * (i + 0.5) + 4:g}" class="end">{value:g}</text>')
+        parts += [_square(shown, i, j) for j in range(len(shown.columns))]
+    return "".join(parts) + "</svg>"
+
+
+def _square(shown: SensitivityMap, i: int, j: int) -> str:
+    figure = shown.cells[shown.rows[i], shown.columns[j]].last
+    assert figure is not None
+    low, high = shown.extent
+    shade = (figure.mean - low) / (high - low) if high > low else 1.0
+    x, y = ROOM_LEFT + WIDE * j, ROOM_TOP + HIGH * i
+    square = f'x="{x + 1}" y="{y + 1}" width="{WIDE - 2}" height="{HIGH - 2}" rx="3"'
+    tip = f"{shown.down} {shown.rows[i]:g}, {shown.across} {shown.columns[j]:g}: {figure.text}, n = {figure.n}"
+    on = " on" if shade > 0.7 else ""
+    return (
+        f'<g><rect class="under" {square}/><rect {square} fill-opacity="{shade:.2f}"/>'
+        f'<text x="{x + WIDE / 2:g}" y="{y + HIGH / 2 + 4:g}" class="mid{on}">{figure.mean:.1f}</text>'
+        f"<title>{escape(tip)}</title></g>"
+    )

@@ -1,4 +1,8 @@
-"""The protocols of data sets, read from protocols.toml: how a data set is trained, and what each loss needs there."""
+"""Protocols and profiles, read from protocols.toml and profiles.toml.
+
+A protocol is how a data set is trained, and what each loss needs there. A profile shrinks the runs of a published table
+for a small machine.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ from importlib import resources
 from typing import Any
 
 from symloss import checks
+from symloss.training.settings import FULL
 
 FILE = "experiments/recipes/protocols.toml"
+PROFILES_FILE = "experiments/recipes/profiles.toml"
 CONFIGURATION = ("epochs", "batch", "optimizer", "lr", "momentum", "weight_decay", "clip", "schedule")
 """The settings that a table of configurations prints for a loss."""
 _NOT_SETTINGS = ("source", "sources", "losses_source", "presets", "borrowed", "like", "losses")
@@ -107,3 +113,22 @@ def _entry(entry: dict[str, Any], usual_source: str) -> LossEntry:
         entry.get("source", usual_source),
         configuration | entry.get("sources", {}),
     )
+
+
+@functools.cache
+def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """The settings that each profile changes, by protocol.
+
+    >>> profiles()["scale16"]["cifar10"]["subset"], profiles()["full"]
+    (10000, {})
+    """
+    return {FULL: {}} | tomllib.loads(resources.files("symloss").joinpath(PROFILES_FILE).read_text())
+
+
+def changes(profile: str, protocol: str) -> Mapping[str, Any] | None:
+    """The settings that a profile changes in a protocol; None if it has no form of this protocol.
+
+    >>> changes("full", "cifar10"), changes("mini", "cifar10")
+    ({}, None)
+    """
+    return {} if profile == FULL else profiles()[profile].get(protocol)

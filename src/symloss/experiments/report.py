@@ -1,15 +1,19 @@
-"""The content of a report, without a format: sections with tables of figures."""
+"""The content of a report, without a format: sections with tables of figures, and where the figures come from."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
+from symloss.experiments.difference import DIFFERENCE, in_words
 from symloss.experiments.tables import Published, PublishedTable
 from symloss.training.reading import Run, Runs
 from symloss.training.results import Spread
 from symloss.training.settings import FULL, displayed_profile
+
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,17 @@ class ReportCell:
     """Of Welch's test of our mean against the published one."""
     top: bool = False
     """Whether our figure is the best of its column."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A line of a cell as it is printed, "-" where there is no figure."""
+
+    kind: Literal["ours", "published", "difference", "best epoch"]
+    text: str
+    bold: bool = False
+    n: int | None = None
+    """The number of runs, where it is not the usual one."""
 
 
 @dataclass(frozen=True)
@@ -103,16 +118,22 @@ class Section:
         by_name = {run.name: run for table in self.tables for run in table.runs}
         return list(by_name.values())
 
+    def cells(self) -> Iterator[ReportCell]:
+        """Yield every cell of every table."""
+        for table in self.tables:
+            for *_, cell in table.cells():
+                yield cell
+
     @property
     def usual_n(self) -> int:
         """The most common number of runs in a cell. A cell with another number prints it."""
-        counts = Counter(cell.last.n for table in self.tables for *_, cell in table.cells() if cell.last)
+        counts = Counter(cell.last.n for cell in self.cells() if cell.last)
         return max(counts, key=lambda n: (counts[n], n), default=0)
 
     @property
     def has_published(self) -> bool:
         """Whether a cell has a published figure."""
-        return any(cell.published for table in self.tables for *_, cell in table.cells())
+        return any(cell.published for cell in self.cells())
 
     @property
     def compares(self) -> bool:
@@ -122,7 +143,22 @@ class Section:
     @property
     def has_best(self) -> bool:
         """Whether a cell has a figure of the best epoch."""
-        return any(cell.best for table in self.tables for *_, cell in table.cells())
+        return any(cell.best for cell in self.cells())
+
+    def figures(self, cell: ReportCell) -> list[Figure]:
+        """Return the lines of a cell: our figure, and below it those that the section shows."""
+        ours = Figure("ours", "-" if cell.last is None else cell.last.text, cell.top)
+        if cell.last is not None and cell.last.n != self.usual_n:
+            ours = replace(ours, n=cell.last.n)
+        lines = [ours]
+        if self.has_published:
+            shown = cell.published
+            lines.append(Figure("published", "-") if shown is None else Figure("published", shown.text, shown.bold))
+        if self.compares:
+            lines.append(Figure("difference", in_words(cell.difference, cell.p_value)))
+        if self.has_best:
+            lines.append(Figure("best epoch", "-" if cell.best is None else cell.best.text))
+        return lines
 
     @property
     def caption(self) -> str:
@@ -131,7 +167,7 @@ class Section:
         parts = ["mean(standard deviation)" if n > 1 else "one run, so without a standard deviation"]
         if n > 1:
             parts[0] += f" of n = {n} runs with different seeds"
-        if any(cell.last and cell.last.n != n for table in self.tables for *_, cell in table.cells()):
+        if any(cell.last and cell.last.n != n for cell in self.cells()):
             parts.append("other n are given in the cell")
         sentence = (
             f"Accuracy in % after the last epoch on {self.measure}: {'; '.join(parts)}. The best of a column is bold."
@@ -169,3 +205,103 @@ class Report:
         return lines + [
             f"{run.name} (the same settings as {other.name}: counted once)" for run, other in self.runs.repeated
         ]
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands that train the runs of published tables again, and the command of this report."""
+        return [*(section.command for section in self.sections if section.command), self.command]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Facts about the runs and how to read the figures, as pairs of a name and a text."""
+        runs = self.runs
+        counts = [number(len(runs.finished), "finished run")]
+        for count, what in (
+            (self.left_out, "of them not of the tables that are shown"),
+            (len(runs.unfinished), "unfinished or failed"),
+            (len(runs.repeated), "repeated"),
+            (len(self.untested), "not tested yet"),
+        ):
+            counts += [f"{count} {what}"] if count else []
+        protocols = [
+            section.reduced or ("full: the whole recipe" if section.recipe else "your own settings")
+            for section in self.sections
+        ]
+        pairs = [
+            ("Runs", ", ".join(counts)),
+            ("Protocol", "; ".join(dict.fromkeys(protocols)) or "no finished run"),
+        ]
+        if self.shown:
+            ns = sorted({cell.last.n for section in self.sections for cell in section.cells() if cell.last})
+            pairs += [
+                ("Hardware", counted([hardware(run) for run in self.shown])),
+                ("Versions", counted([software(run) for run in self.shown])),
+                ("Training time", f"{duration(sum(run.result.seconds for run in self.shown))} in all"),
+                ("Spread", f"standard deviation (n - 1) over runs with different seeds; n = {', '.join(map(str, ns))}"),
+            ]
+        if any(section.compares for section in self.sections):
+            pairs.append(("Difference", DIFFERENCE))
+        return pairs
+
+
+def marked(table: ReportTable) -> ReportTable:
+    """Return the table with the best of our figures marked in each column that has two or more."""
+    tops = []
+    for column in zip(*(row.cells for row in table.rows), strict=True):
+        # Means are compared as they are printed: equal digits are equally good.
+        means = [round(cell.last.mean, 2) for cell in column if cell.last]
+        best = max(means) if len(means) > 1 else None
+        tops.append([cell.last is not None and round(cell.last.mean, 2) == best for cell in column])
+    rows = []
+    for row, marks in zip(table.rows, zip(*tops, strict=True), strict=True):
+        cells = tuple(replace(cell, top=top) for cell, top in zip(row.cells, marks, strict=True))
+        rows.append(replace(row, cells=cells))
+    return replace(table, rows=tuple(rows))
+
+
+def hardware(run: Run) -> str:
+    """Describe the hardware of a run: "Intel(R) Xeon(R) Processor (x86_64), 2 threads a run"."""
+    versions = run.result.versions
+    threads = versions.get("threads")
+    suffix = "" if threads is None else f", {number(threads, 'thread')} a run"
+    return f"{versions.get('processor') or 'processor unknown'} ({versions.get('machine') or UNKNOWN}){suffix}"
+
+
+def software(run: Run) -> str:
+    """Describe the versions of a run: "symloss 0.2.0 (commit 5c6d4a5), Python 3.11.7, torch 2.13.0"."""
+    versions = run.result.versions
+    ours = f"symloss {versions.get('symloss') or UNKNOWN} (commit {versions.get('commit') or UNKNOWN})"
+    return f"{ours}, Python {versions.get('python') or UNKNOWN}, torch {versions.get('torch') or UNKNOWN}"
+
+
+def counted(texts: list[str]) -> str:
+    """Join the different texts, the most frequent first. If there are several, each has its number of runs.
+
+    >>> counted(["a", "b", "a"])
+    'a (2 runs); b (1 run)'
+    """
+    counts = Counter(texts).most_common()
+    if len(counts) == 1:
+        return counts[0][0]
+    return "; ".join(f"{text} ({number(n, 'run')})" for text, n in counts) or UNKNOWN
+
+
+def number(n: int, what: str) -> str:
+    """Return a number with its noun, in the singular or the plural.
+
+    >>> number(1, "run"), number(2, "run")
+    ('1 run', '2 runs')
+    """
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it.
+
+    >>> duration(12.34), duration(754), duration(7300), duration(500_000)
+    ('12.3 s', '12.6 min', '2.0 h', '5.8 days')
+    """
+    for unit, length, limit in (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 48 * 3600)):
+        if seconds < limit:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 86400:.1f} days"

@@ -123,7 +123,6 @@ class Result:
     @classmethod
     def from_json(cls, document: Mapping[str, Any], path: Path | str) -> Result:
         """Read a document, and raise ValueError with one sentence that names ``path`` if it is damaged."""
-        rows = {}
         for name in ("last", "best"):
             row = document.get(name)
             if not isinstance(row, dict):
@@ -131,21 +130,24 @@ class Result:
             for metric in (*MEASURES, "memorised"):
                 if row.get(metric) is not None:
                     checked_share(path, f"{metric} of the {name} epoch", row[metric])
-            try:
-                rows[name] = EpochRow.from_json(row)
-            except ValueError as error:
-                raise ValueError(f"{path} is damaged: {error}") from None
-        values: dict[str, Any] = {}
-        for each in dataclasses.fields(cls):
-            if each.name in document:
-                values[each.name] = _checked(document[each.name], str(each.type), f"{path} must hold {each.name} as")
-            elif each.name not in _OPTIONAL:
-                raise ValueError(f"{path} is damaged: it must hold {each.name!r}; got {checks.brief(sorted(document))}")
+        kinds = {each.name: str(each.type) for each in dataclasses.fields(cls)}
+        values = {
+            name: _checked(document[name], kind, f"{path} must hold {name} as")
+            for name, kind in kinds.items()
+            if name in document
+        }
+        for name in kinds:
+            if name not in values and name not in _OPTIONAL:
+                raise ValueError(f"{path} is damaged: it must hold {name!r}; got {checks.brief(sorted(document))}")
         try:
             values["settings"] = Settings.from_dict(document["settings"])
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} holds no settings of a run; {error}") from None
-        return cls(**(values | rows))
+        try:
+            values |= {name: EpochRow.from_json(document[name]) for name in ("last", "best")}
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: {error}") from None
+        return cls(**values)
 
 
 _OPTIONAL = ("versions", "smoothed")
