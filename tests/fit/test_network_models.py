@@ -172,6 +172,20 @@ def test_weight_decay_is_of_matrices_only():
     assert after.weight.norm() <= 0.701 * weight.norm()
 
 
+@pytest.mark.parametrize("model", [None, tiny])
+def test_networks_stop_learning_after_the_epochs_of_their_candidate(model):
+    features = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    table, labels = Table(features, 2), Labels(np.arange(40) % 2)
+    tried = [Candidate("network", (("decay", 0.1), ("epochs", 2)), "raw", "ce", model)]
+    trained = stack(tried, table, labels, folds(labels.numbers, 2, 0), 0)
+    weights = []
+    for _ in range(4):
+        trained.train_epoch()
+        weights.append(nn.utils.parameters_to_vector(trained.module(0).parameters()).detach().clone())
+    assert not torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[2], weights[3])
+
+
 def test_work_is_counted():
     model = NetworkModel("cnn4:width=0.5", (3, 32, 32), 10)
     by_hand = 32 * 32 * 16 * 27 + 16 * 16 * 32 * 16 * 9 + 32 * 64 * 64 + 64 * 10
