@@ -173,8 +173,8 @@ def load_epoch(folder):
 def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):
     (tmp_path / "theirs.py").write_text(
         "import pathlib, torch\npathlib.Path('ran').touch()\n"
-        "def model(input_shape, classes):\n"
-        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
+        "def model(input_shape, num_classes):\n"
+        "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_classes))\n"
     )
     options = ("--model", "theirs:model", "--epochs", "1", "--validation", "0", "--out", "run")
     assert run_command("train", *options, cwd=tmp_path).returncode == 0

@@ -8,7 +8,7 @@ import time
 from torch import nn
 
 
-def killed(input_shape, classes):
+def killed(input_shape, num_classes):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -22,10 +22,10 @@ class _Stands(nn.Linear):
         return super().forward(inputs.flatten(1))
 
 
-def stands(input_shape, classes):
+def stands(input_shape, num_classes):
     """Tells which process it is in."""
     pathlib.Path(f"pid-{os.getpid()}").touch()
-    return _Stands(64, classes)
+    return _Stands(64, num_classes)
 
 
 class _Waits(nn.Linear):
@@ -40,6 +40,6 @@ class _Waits(nn.Linear):
         return super().forward(inputs.flatten(1))
 
 
-def waits(input_shape, classes):
+def waits(input_shape, num_classes):
     """Until the file that the environment names is there."""
-    return _Waits(64, classes)
+    return _Waits(64, num_classes)

@@ -24,9 +24,9 @@ from symloss.noise import corrupt
 pytestmark = pytest.mark.filterwarnings("ignore:Nothing was learnt")  # from few images, in few epochs
 
 
-def tiny(input_shape, classes):
+def tiny(input_shape, num_classes):
     """A factory for inputs of any shape, with dropout: training is random too."""
-    return nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(int(np.prod(input_shape)), classes))
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(int(np.prod(input_shape)), num_classes))
 
 
 def networks(model, **options):
@@ -148,8 +148,8 @@ def test_networks_alone_are_as_good_as_stacked_ones():
     np.testing.assert_allclose(single, stacked, atol=0.06)
 
 
-def lazy(input_shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+def lazy(input_shape, num_classes):
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes))
 
 
 def test_lazy_layers_depend_on_the_seed_alone():
@@ -162,7 +162,7 @@ def test_lazy_layers_depend_on_the_seed_alone():
 
 def test_weight_decay_is_of_matrices_only():
     table, labels = Table(np.ones((8, 2), np.float32), 2), Labels(np.arange(8) % 2, np.zeros(8))
-    tried = [Candidate("network", (("decay", 100.0),), "raw", "ce", lambda shape, classes: nn.Linear(2, classes))]
+    tried = [Candidate("network", (("decay", 100.0),), "raw", "ce", lambda shape, count: nn.Linear(2, count))]
     trained = stack(tried, table, labels, folds(labels.numbers, 2, 0), 0)
     weight, bias = (p.detach().clone() for p in trained.networks[0].parameters())
     trained.train_epoch()
@@ -225,12 +225,12 @@ def test_lists_of_images(tiny_fit):
     assert np.array_equal(networks(tiny).fit(tensors, LABELS).predict(list(IMAGES)), tiny_fit.predict(IMAGES))
 
 
-def wrong_scores(input_shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(input_shape)), classes + 1))
+def wrong_scores(input_shape, num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(input_shape)), num_classes + 1))
 
 
-def wrong_inputs(input_shape, classes):
-    return nn.Sequential(nn.Flatten(), nn.Linear(5, classes))
+def wrong_inputs(input_shape, num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(5, num_classes))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def wrong_inputs(input_shape, classes):
     [
         ("cnn5", ValueError, "model 'cnn5' does not exist: "),
         ("cnn8:depth=2", ValueError, "options of cnn8 must be among"),
-        (3, TypeError, 'model must be "auto", a name, or a function of input_shape and classes .*; got 3'),
+        (3, TypeError, 'model must be "auto", a name, or a function of input_shape and num_classes .*; got 3'),
         (nn.Linear(2, 3), TypeError, "model must be .*; got Linear"),
         (wrong_scores, ValueError, r"must turn inputs \(2, 1, 12, 12\) into scores \(2, 3\); got \(2, 4\)"),
         (wrong_inputs, ValueError, r"model must take inputs \(2, 1, 12, 12\); got an error \(.*shapes"),

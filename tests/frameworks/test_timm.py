@@ -47,7 +47,7 @@ def test_the_task_takes_our_losses(soft):
 
 
 def test_our_training_builds_its_networks():
-    model = create_model("timm:test_resnet", input_shape=(3, 32, 32), classes=CLASSES, seed=1)
+    model = create_model("timm:test_resnet", input_shape=(3, 32, 32), num_classes=CLASSES, seed=1)
     assert model(batch()[0]).shape == (8, CLASSES)
     with pytest.raises(ValueError, match="did you mean 'test_resnet'"):
-        create_model("timm:test_resnett", input_shape=(3, 32, 32), classes=CLASSES, seed=1)
+        create_model("timm:test_resnett", input_shape=(3, 32, 32), num_classes=CLASSES, seed=1)

@@ -18,13 +18,13 @@ SHAPE = (3, 16, 16)
 
 @pytest.mark.parametrize("name", list_models())
 def test_every_listed_model_can_be_made_and_is_described_in_one_line(name: str) -> None:
-    assert isinstance(create_model(name, input_shape=SHAPE, classes=4, seed=0), nn.Module)
+    assert isinstance(create_model(name, input_shape=SHAPE, num_classes=4, seed=0), nn.Module)
     assert list_models()[name]
     assert "\n" not in list_models()[name]
 
 
 def weights(seed: int | None) -> torch.Tensor:
-    model = create_model("cnn4", input_shape=SHAPE, classes=4, seed=seed)
+    model = create_model("cnn4", input_shape=SHAPE, num_classes=4, seed=seed)
     return nn.utils.parameters_to_vector(model.parameters())
 
 
@@ -54,9 +54,9 @@ def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     (tmp_path / "own_model_of_a_test.py").write_text(
         "import math\n"
         "from torch import nn\n"
-        "def build(input_shape, classes):\n"
-        "    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), classes))\n"
-        "def not_a_model(input_shape, classes):\n"
+        "def build(input_shape, num_classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))\n"
+        "def not_a_model(input_shape, num_classes):\n"
         "    return 3\n"
         "number = 4\n"
         "def of_a_number(num_classes=10):\n"
@@ -66,8 +66,8 @@ def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         "        super().__init__()\n"
         "def passes_on(**options):\n"
         "    return of_a_number(**options)\n"
-        "def goes_wrong(input_shape, classes):\n"
-        "    return nn.Linear('three', classes)\n"
+        "def goes_wrong(input_shape, num_classes):\n"
+        "    return nn.Linear('three', num_classes)\n"
     )
     package = tmp_path / "own_package_of_a_test"
     package.mkdir()
@@ -84,8 +84,8 @@ def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 @pytest.mark.parametrize("name", ["own_model_of_a_test:build", "own_package_of_a_test.inner:build"])
 def test_a_function_of_a_module_in_the_current_directory(own_models: Path, name: str) -> None:
     path = list(sys.path)
-    model = create_model(name, input_shape=SHAPE, classes=4, seed=1)
-    again = create_model(name, input_shape=SHAPE, classes=4, seed=1)
+    model = create_model(name, input_shape=SHAPE, num_classes=4, seed=1)
+    again = create_model(name, input_shape=SHAPE, num_classes=4, seed=1)
     assert model(torch.zeros(2, *SHAPE)).shape == (2, 4)
     assert torch.equal(model[1].weight, again[1].weight)
     assert sys.path == path
@@ -93,7 +93,7 @@ def test_a_function_of_a_module_in_the_current_directory(own_models: Path, name:
 
 def test_an_error_inside_the_users_module_passes_through(own_models: Path) -> None:
     with pytest.raises(ModuleNotFoundError, match="no_such_module_anywhere"):
-        create_model("own_package_of_a_test.broken:build", input_shape=SHAPE, classes=4)
+        create_model("own_package_of_a_test.broken:build", input_shape=SHAPE, num_classes=4)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_an_error_inside_the_users_module_passes_through(own_models: Path) -> No
         ("cnn9:width=2", r"got 'cnn9:width=2'; of ours, did you mean 'cnn8'\?"),
         ("no.such:thing", "got 'no.such:thing', and there is no module 'no'"),
         ("own_package_of_a_test.nothing:build", "there is no module 'own_package_of_a_test.nothing'"),
-        (":build", "module:name of a function of input_shape and classes, .*; got ':build'"),
+        (":build", "module:name of a function of input_shape and num_classes, .*; got ':build'"),
         ("own_model_of_a_test:nothing", "and the module has no 'nothing'"),
         ("own_model_of_a_test:number", "must name a function"),
         ("cnn8:widht=2", r"options of cnn8 must be among: width=\.\.\.; got 'widht=2'"),
@@ -117,7 +117,7 @@ def test_an_error_inside_the_users_module_passes_through(own_models: Path) -> No
 )
 def test_names_that_are_refused(own_models: Path, name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        create_model(name, input_shape=SHAPE, classes=4)
+        create_model(name, input_shape=SHAPE, num_classes=4)
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_names_that_are_refused(own_models: Path, name: str, message: str) -> No
 )
 def test_a_function_of_another_form_is_told_which_one_is_wanted(own_models: Path, function: str, given: str) -> None:
     name = f"own_model_of_a_test:{function}"
-    wanted = "must be a function of input_shape and classes", f"input_shape={SHAPE}, classes=4"
+    wanted = "must be a function of input_shape and num_classes", f"input_shape={SHAPE}, num_classes=4"
     with refused(TypeError, repr(name), *wanted, given):
-        create_model(name, input_shape=SHAPE, classes=4)
+        create_model(name, input_shape=SHAPE, num_classes=4)
 
 
 def test_a_mistake_inside_the_users_function_is_not_taken_for_another_form(own_models: Path) -> None:
     with pytest.raises(TypeError, match="empty"):
-        create_model("own_model_of_a_test:goes_wrong", input_shape=SHAPE, classes=4)
+        create_model("own_model_of_a_test:goes_wrong", input_shape=SHAPE, num_classes=4)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_mistake_inside_the_users_function_is_not_taken_for_another_form(own_m
 )
 def test_types_that_are_refused(own_models: Path, name: str, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        create_model(name, input_shape=SHAPE, classes=4)
+        create_model(name, input_shape=SHAPE, num_classes=4)
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def test_types_that_are_refused(own_models: Path, name: str, message: str) -> No
 )
 def test_inputs_that_a_model_cannot_take(name: str, shape: tuple[int, ...], smallest: int) -> None:
     with pytest.raises(ValueError, match=f"input_shape of {name} must be .* sides of at least {smallest}; got"):
-        create_model(name, input_shape=shape, classes=4)
+        create_model(name, input_shape=shape, num_classes=4)
 
 
 def test_shapes_and_classes_that_make_no_sense() -> None:
     with pytest.raises(ValueError, match=r"input_shape must hold whole numbers of at least 1; got \(\)"):
-        create_model("mlp", input_shape=(), classes=4)
-    with pytest.raises(ValueError, match=r"classes must be a whole number in \[2, inf\); got 1"):
-        create_model("mlp", input_shape=(4,), classes=1)
+        create_model("mlp", input_shape=(), num_classes=4)
+    with pytest.raises(ValueError, match=r"num_classes must be a whole number in \[2, inf\); got 1"):
+        create_model("mlp", input_shape=(4,), num_classes=1)

@@ -13,7 +13,7 @@ from symloss.training.networks import AveragePool
 
 
 def count(name: str, input_shape: tuple[int, ...], classes: int) -> int:
-    model = create_model(name, input_shape=input_shape, classes=classes, seed=0)
+    model = create_model(name, input_shape=input_shape, num_classes=classes, seed=0)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -82,7 +82,7 @@ def test_mlp() -> None:
     [("resnet34", (3, 32, 32), (512, 4, 4)), ("resnet50", (3, 64, 64), (2048, 2, 2))],
 )
 def test_the_map_before_the_average(name: str, shape: tuple[int, ...], last_map: tuple[int, ...]) -> None:
-    model = create_model(name, input_shape=shape, classes=10, seed=0).eval()
+    model = create_model(name, input_shape=shape, num_classes=10, seed=0).eval()
     assert isinstance(model, nn.Sequential)
     pool = next(i for i, layer in enumerate(model) if isinstance(layer, nn.AdaptiveAvgPool2d))
     with torch.no_grad():
@@ -90,7 +90,7 @@ def test_the_map_before_the_average(name: str, shape: tuple[int, ...], last_map:
 
 
 def test_resnet50_strides_in_its_3x3_convolutions() -> None:
-    model = create_model("resnet50", input_shape=(3, 64, 64), classes=10, seed=0)
+    model = create_model("resnet50", input_shape=(3, 64, 64), num_classes=10, seed=0)
     strided = [m.kernel_size[0] for m in model.modules() if isinstance(m, nn.Conv2d) and m.stride[0] == 2]
     assert strided == [7] + [3, 1] * 3
 
@@ -109,13 +109,13 @@ def test_resnet50_strides_in_its_3x3_convolutions() -> None:
     ],
 )
 def test_one_score_a_class_for_other_shapes_too(name: str, shape: tuple[int, ...]) -> None:
-    model = create_model(name, input_shape=shape, classes=7, seed=0)
+    model = create_model(name, input_shape=shape, num_classes=7, seed=0)
     assert model(torch.zeros(2, *shape)).shape == (2, 7)
 
 
 @pytest.mark.parametrize("name", ["cnn4", "cnn8", "resnet34", "mlp"])
 def test_convolutions_kaiming_uniform_and_linear_layers_xavier_uniform(name: str) -> None:
-    model = create_model(name, input_shape=(3, 32, 32), classes=10, seed=0)
+    model = create_model(name, input_shape=(3, 32, 32), num_classes=10, seed=0)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             assert_uniform(layer.weight, math.sqrt(6 / (layer.kernel_size[0] ** 2 * layer.in_channels)))
@@ -130,7 +130,7 @@ def assert_uniform(weight: torch.Tensor, bound: float) -> None:
 
 
 def test_lenet5_begins_with_a_normal_cut_at_two_sigmas() -> None:
-    model = create_model("lenet5", input_shape=(1, 28, 28), classes=10, seed=0)
+    model = create_model("lenet5", input_shape=(1, 28, 28), num_classes=10, seed=0)
     weights = torch.cat([m.weight.flatten() for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)])
     assert 0.19 < weights.abs().max() <= 0.2
     # A standard normal cut at two sigmas has the standard deviation 0.8796.
@@ -138,7 +138,7 @@ def test_lenet5_begins_with_a_normal_cut_at_two_sigmas() -> None:
 
 
 def test_resnet50_begins_kaiming_normal_fan_out() -> None:
-    model = create_model("resnet50", input_shape=(3, 64, 64), classes=10, seed=0)
+    model = create_model("resnet50", input_shape=(3, 64, 64), num_classes=10, seed=0)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             fan_out = layer.kernel_size[0] ** 2 * layer.out_channels
@@ -149,7 +149,7 @@ def test_resnet50_begins_kaiming_normal_fan_out() -> None:
 @pytest.mark.parametrize(("name", "shape"), [("cnn4", (1, 28, 28)), ("cnn8:width=0.25", (3, 32, 32))])
 def test_pooling_before_the_relu_is_pooling_after_it(name, shape):
     """Bit for bit, values and gradients: it is only cheaper."""
-    ours = create_model(name, input_shape=shape, classes=10, seed=0)
+    ours = create_model(name, input_shape=shape, num_classes=10, seed=0)
     layers = list(ours)
     pools = [place for place, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d)]
     assert pools

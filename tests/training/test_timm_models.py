@@ -50,7 +50,7 @@ def timm(monkeypatch):
 
 
 def build(name, shape=(3, 20, 24)):
-    return create_model(name, input_shape=shape, classes=5, seed=1)
+    return create_model(name, input_shape=shape, num_classes=5, seed=1)
 
 
 def test_a_model_is_built_for_the_images_and_classes(timm):

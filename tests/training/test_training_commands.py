@@ -115,9 +115,9 @@ def wait_for_checkpoint(folder, goes_on):
 @pytest.mark.slow
 def test_ctrl_c_for_the_first_process_alone_stops_them_all(tmp_path):
     (tmp_path / "tells.py").write_text(
-        "import os, pathlib\nfrom symloss.training.models import create_model\ndef net(input_shape, classes):\n"
+        "import os, pathlib\nfrom symloss.training.models import create_model\ndef net(input_shape, num_classes):\n"
         "    pathlib.Path(f'pid-{os.getpid()}').touch()\n"
-        "    return create_model('mlp:hidden=8', input_shape=input_shape, classes=classes)\n"
+        "    return create_model('mlp:hidden=8', input_shape=input_shape, num_classes=num_classes)\n"
     )
     several = ["--model", "tells:net", "--devices", "2", "--accelerator", "cpu"]
     process = start_command(tmp_path, "train", "--epochs", "5000", "--out", "here", *several, several="ddp_spawn")

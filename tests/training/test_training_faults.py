@@ -240,7 +240,7 @@ def test_a_folder_that_was_there_before_stays(tmp_path):
 
 
 BROKEN = """
-def net(input_shape, classes):
+def net(input_shape, num_classes):
     raise ValueError("no such layer")
 """
 BREAKS = """
@@ -248,7 +248,7 @@ from torch import nn
 class Net(nn.Linear):
     def forward(self, inputs):
         return inputs.no_such_thing
-def net(input_shape, classes):
+def net(input_shape, num_classes):
     return Net(2, 2)
 """
 

@@ -64,9 +64,9 @@ def test_sums_are_of_epochs_in_any_order_of_examples():
     np.testing.assert_allclose([means.margin, means.unit_margin], expected / 3, rtol=1e-5, atol=1e-6)
 
 
-def linear(input_shape, classes):
+def linear(input_shape, num_classes):
     """Its scores do not depend on the batch."""
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(torch.Size(input_shape).numel(), classes))
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(torch.Size(input_shape).numel(), num_classes))
 
 
 def test_a_run_keeps_the_margins_of_the_raw_scores_of_its_batches(tmp_path):

@@ -39,12 +39,12 @@ def own(tmp_path):
     return {"data": str(tmp_path / "mine.csv"), "subset": None, "model": "mlp:hidden=8"}
 
 
-def few(input_shape, classes):
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes - 1))
+def few(input_shape, num_classes):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_classes - 1))
 
 
-def many(input_shape, classes):
-    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes + 1))
+def many(input_shape, num_classes):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_classes + 1))
 
 
 @pytest.mark.parametrize(("model", "given"), [("few", 9), ("many", 11)])
@@ -72,7 +72,7 @@ def one_step(folder, **given):
     """The weights before and after a run of one step on all the data, without momentum or weight decay."""
     settings = small(model=PLAIN, epochs=1, batch=400, weight_decay=0.0, momentum=0.0, **{"clip": None} | given)
     run(settings, folder)
-    before = create_model(PLAIN, input_shape=(1, 8, 8), classes=10, seed=0).state_dict()
+    before = create_model(PLAIN, input_shape=(1, 8, 8), num_classes=10, seed=0).state_dict()
     after = torch.load(folder / "checkpoint.pt", weights_only=True)["model"]
     return torch.cat([part.flatten() for part in before.values()]), torch.cat([after[n].flatten() for n in before])
 
@@ -147,7 +147,7 @@ def test_metrics_of_the_training_data_are_those_of_the_model(tmp_path):
     """With a learning rate that changes nothing, an epoch measures the model as it was made."""
     settings = small("ce", model=PLAIN, lr=1e-30, weight_decay=0.0, epochs=1)
     row, task = run(settings, tmp_path)["last"], prepare(settings)
-    model = create_model(PLAIN, input_shape=(1, 8, 8), classes=10, seed=0)
+    model = create_model(PLAIN, input_shape=(1, 8, 8), num_classes=10, seed=0)
     with torch.no_grad():
         scores = model(inputs(task.train, task.data))
     found, given, true = scores.argmax(1).tolist(), task.train.labels.tolist(), task.clean.tolist()
@@ -280,7 +280,7 @@ def test_the_learning_rate_of_an_epoch_is_the_one_that_is_used(tmp_path):
     run(small(model=PLAIN, schedule="step:2,1e-30", momentum=0.0, weight_decay=0.0), tmp_path)
     before, after = weights(tmp_path, "checkpoint-previous.pt"), weights(tmp_path)
     assert all(torch.equal(before[name], after[name]) for name in after if name.startswith("/model/"))
-    start_of_all = create_model(PLAIN, input_shape=(1, 8, 8), classes=10, seed=0).state_dict()
+    start_of_all = create_model(PLAIN, input_shape=(1, 8, 8), num_classes=10, seed=0).state_dict()
     assert not torch.equal(after["/model/1.weight"], start_of_all["1.weight"])
 
 
@@ -357,8 +357,8 @@ def test_a_compiled_model_learns_the_same(tmp_path):
 
 
 def test_a_model_of_the_users_own_in_the_current_directory(tmp_path, monkeypatch):
-    source = "import torch\ndef net(input_shape, classes):\n    assert input_shape == (1, 8, 8)\n"
-    source += "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
+    source = "import torch\ndef net(input_shape, num_classes):\n    assert input_shape == (1, 8, 8)\n"
+    source += "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_classes))\n"
     (tmp_path / "a_model_of_mine.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     run(small("ce", model="a_model_of_mine:net"), tmp_path / "run")

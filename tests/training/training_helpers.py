@@ -40,18 +40,19 @@ def run(settings: Settings, folder: Path, **options: Any) -> dict[str, Any]:
     return train(settings, folder, accelerator="cpu", **options).to_json()
 
 
-def drops(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def drops(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """A user's own model, which draws random numbers."""
     size = torch.Size(input_shape).numel()
-    return nn.Sequential(nn.Flatten(), nn.Linear(size, 16), nn.BatchNorm1d(16), nn.Dropout(), nn.Linear(16, classes))
+    hidden = nn.Linear(size, 16), nn.BatchNorm1d(16), nn.Dropout()
+    return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(16, num_classes))
 
 
-def always_ten(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def always_ten(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return drops(input_shape, 10)
 
 
-def eleven(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return drops(input_shape, classes + 1)
+def eleven(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return drops(input_shape, num_classes + 1)
 
 
 class _Breaks(nn.Module):
@@ -69,12 +70,12 @@ class _Breaks(nn.Module):
         return scores * torch.nan if self.steps == 2 * STEPS + 5 and not self.late else scores
 
 
-def breaks(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return _Breaks(drops(input_shape, classes), late=False)
+def breaks(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return _Breaks(drops(input_shape, num_classes), late=False)
 
 
-def breaks_late(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return _Breaks(drops(input_shape, classes), late=True)
+def breaks_late(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return _Breaks(drops(input_shape, num_classes), late=True)
 
 
 class _Holds(nn.Module):
@@ -92,8 +93,8 @@ class _Holds(nn.Module):
         return scores
 
 
-def holds(input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    return _Holds(drops(input_shape, classes))
+def holds(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return _Holds(drops(input_shape, num_classes))
 
 
 def tensors(state: Any, name: str = "") -> dict[str, Tensor]:

@@ -66,7 +66,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model: the network. "auto" takes a small convolutional network for images (N, channels, height, width) of 12
             pixels a side or more, and a perceptron for everything else. Also a name for
             :func:`symloss.training.models.create_model` such as "cnn8:width=0.5" or "timm:resnet18", or a function of
-            ``input_shape`` and ``classes`` that returns a module. The other learners see images as rows of pixels.
+            ``input_shape`` and ``num_classes`` that returns a module. The other learners see images as rows of pixels.
         losses: "auto", or specs of the losses that networks try.
         learners: "auto", or some of "network", "closed-form", "k-nn", "svc", "forest", "boosting", "logistic". Also
             "xgboost" and "lightgbm", with a robust loss; these are not part of "auto".

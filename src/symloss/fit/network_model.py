@@ -41,7 +41,7 @@ class NetworkModel:
     def build(self, seed: int) -> nn.Module:
         """A network whose weights depend on the seed alone."""
         if isinstance(self.model, str):
-            return create_model(self.model, input_shape=self.input_shape, classes=self.classes, seed=seed)
+            return create_model(self.model, input_shape=self.input_shape, num_classes=self.classes, seed=seed)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             built = self.model(self.input_shape, self.classes)
@@ -116,7 +116,7 @@ def chosen_model(model: object, input_shape: tuple[int, ...], classes: int) -> N
         return NetworkModel(SMALL_CNN, input_shape, classes) if large else None
     if isinstance(model, nn.Module) or not callable(model):
         raise TypeError(
-            'model must be "auto", a name, or a function of input_shape and classes that returns a module; '
+            'model must be "auto", a name, or a function of input_shape and num_classes that returns a module; '
             f"got {checks.brief(model)}"
         )
     return NetworkModel(model, input_shape, classes)

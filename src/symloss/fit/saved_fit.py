@@ -162,7 +162,7 @@ def _known_model(model: object, name: object = None) -> str | None:
 
 def _network(state: dict[str, Any], candidate: Candidate, shape: Sequence[int], classes: int) -> nn.Module:
     name = without_weights(_model_name(candidate) or f"mlp:hidden={HIDDEN}")
-    module = create_model(name, input_shape=tuple(shape), classes=classes, seed=0)
+    module = create_model(name, input_shape=tuple(shape), num_classes=classes, seed=0)
     module = precise(module, candidate)
     module.load_state_dict(state)
     return module.eval()

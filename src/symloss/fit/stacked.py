@@ -201,7 +201,7 @@ class StackedNetworks:
     def module(self, k: int) -> nn.Module:
         """The k-th network as a plain module for features (n, d)."""
         module = create_model(
-            f"mlp:hidden={HIDDEN}", input_shape=(self.features.shape[1],), classes=self.classes, seed=0
+            f"mlp:hidden={HIDDEN}", input_shape=(self.features.shape[1],), num_classes=self.classes, seed=0
         )
         weight, bias, factor, shift, last_weight, last_bias = (p[k] for p in self.parameters)
         names = {"1.weight": weight.T, "1.bias": bias, "2.weight": factor, "2.bias": shift}

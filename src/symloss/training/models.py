@@ -19,7 +19,7 @@ from symloss.own_code import load, own_code, working_folder
 from symloss.training.networks import cnn4, cnn8, image_shape, lenet5, mlp, resnet18, resnet34, resnet50
 
 Builder = Callable[..., nn.Module]
-"""Called with ``input_shape`` and ``classes``, and for ours with the options."""
+"""Called with ``input_shape`` and ``num_classes``, and for ours with the options."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,18 @@ def model_errors(name: str) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if is_built_in(name) else own_code(name)
 
 
-def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed: int | None = None) -> nn.Module:
+def create_model(name: str, *, input_shape: tuple[int, ...], num_classes: int, seed: int | None = None) -> nn.Module:
     """Build a model by its name.
 
     Args:
         name: one of ``list_models()``, with options after a colon; ``timm:NAME`` or ``timm:NAME:pretrained``, a model
-            of the package timm; or ``module:function`` of your own. The function takes ``input_shape`` and ``classes``.
+            of the package timm; or ``module:function`` of your own, a function of ``input_shape`` and ``num_classes``.
         input_shape: the shape of one input: (channels, height, width) or (features,).
-        classes: the number of classes C. The model turns inputs (N, *input_shape) into scores (N, C).
+        num_classes: the number of classes C. The model turns inputs (N, *input_shape) into scores (N, C).
         seed: initial weights depend on it alone, and the global random state stays as it is. None draws them from the
             global random state.
 
-    >>> create_model("mlp:hidden=16,norm=none", input_shape=(4,), classes=3, seed=0)
+    >>> create_model("mlp:hidden=16,norm=none", input_shape=(4,), num_classes=3, seed=0)
     Sequential(
       (0): Flatten(start_dim=1, end_dim=-1)
       (1): Linear(in_features=4, out_features=16, bias=True)
@@ -107,10 +107,10 @@ def create_model(name: str, *, input_shape: tuple[int, ...], classes: int, seed:
     )
     """
     shape = _shape(input_shape)
-    classes = int(checks.number("classes", classes, "[2, inf)", whole=True))
+    num_classes = int(checks.number("num_classes", num_classes, "[2, inf)", whole=True))
     with _seeded(seed):
         build, options = _find(name)
-        model = _built(name, build, {"input_shape": shape, "classes": classes} | options)
+        model = _built(name, build, {"input_shape": shape, "num_classes": num_classes} | options)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model {name!r} must return a torch.nn.Module; got {type(model).__name__}")
     return model
@@ -121,7 +121,7 @@ def _built(name: str, build: Builder, arguments: dict[str, Any]) -> object:
     if is_built_in(name):
         return build(**arguments)
     given = _signature(build)
-    wanted = f"model {name!r} must be a function of input_shape and classes, called with {_call(arguments)}"
+    wanted = f"model {name!r} must be a function of input_shape and num_classes, called with {_call(arguments)}"
     try:
         if given is not None:
             given.bind(**arguments)
@@ -196,7 +196,7 @@ def _options(model: str, text: str) -> dict[str, Any]:
 
 def _users(name: str) -> Builder:
     known = checks.nearest(name.partition(":")[0], MODELS)
-    build = load(name, "model", "a function of input_shape and classes", f"; of ours, {known}")
+    build = load(name, "model", "a function of input_shape and num_classes", f"; of ours, {known}")
     if not callable(build):
         raise ValueError(f"model {name!r} must name a function; got {type(build).__name__}")
     return build
@@ -232,13 +232,13 @@ def without_weights(name: str) -> str:
     return name.removesuffix(f":{PRETRAINED}") if is_timm(name) else name
 
 
-def timm_model(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def timm_model(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Build a model of timm for images of this shape.
 
     Args:
         name: ``timm:NAME``, with ``:pretrained`` for the weights that timm has or downloads.
         input_shape: (channels, height, width).
-        classes: the number of classes. The last layer is made for them anew.
+        num_classes: the number of classes. The last layer is made for them anew.
     """
     _, _, architecture = without_weights(name).partition(":")
     pretrained = name.endswith(f":{PRETRAINED}")
@@ -252,7 +252,7 @@ def timm_model(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Modu
         close = difflib.get_close_matches(architecture.lower(), known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"timm.list_models() has {len(known):,} names"
         raise ValueError(f"timm has no model {architecture!r}; {hint}")
-    options: dict[str, Any] = {"num_classes": classes, "in_chans": channels}
+    options: dict[str, Any] = {"num_classes": num_classes, "in_chans": channels}
     if getattr(timm.get_pretrained_cfg(architecture), "fixed_input_size", False):
         # Some models of timm take one number only.
         options["img_size"] = sides[0] if sides[0] == sides[1] else tuple(sides)
@@ -265,11 +265,11 @@ def timm_model(name: str, input_shape: tuple[int, ...], classes: int) -> nn.Modu
         )
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"model {name!r} must have {wanted}; got an error of timm ({checks.brief(reason)})") from error
-    _try(model, name, (channels, *sides), classes)
+    _try(model, name, (channels, *sides), num_classes)
     return model
 
 
-def _try(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> None:
+def _try(model: nn.Module, name: str, shape: tuple[int, ...], num_classes: int) -> None:
     """Raise ValueError unless the model takes images of this shape, cuts nothing off, and scores every class."""
     training = model.training
     try:
@@ -281,9 +281,9 @@ def _try(model: nn.Module, name: str, shape: tuple[int, ...], classes: int) -> N
         raise ValueError(f"model {name!r} must take images {shape}; got an error of timm ({reason})") from error
     finally:
         model.train(training)
-    if not isinstance(scores, Tensor) or scores.shape != (2, classes):
+    if not isinstance(scores, Tensor) or scores.shape != (2, num_classes):
         got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"model {name!r} must turn two images into scores {(2, classes)}; got {got}")
+        raise ValueError(f"model {name!r} must turn two images into scores {(2, num_classes)}; got {got}")
     patch = getattr(getattr(model, "patch_embed", None), "proj", None)
     size = patch.kernel_size if isinstance(patch, nn.Conv2d) and patch.stride == patch.kernel_size else (1, 1)
     if shape[1] % size[0] or shape[2] % size[1]:

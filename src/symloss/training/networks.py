@@ -11,7 +11,7 @@ from symloss import checks
 
 
 def mlp(
-    input_shape: tuple[int, ...], classes: int, hidden: Sequence[int] = (256, 256), norm: str = "batch"
+    input_shape: tuple[int, ...], num_classes: int, hidden: Sequence[int] = (256, 256), norm: str = "batch"
 ) -> nn.Module:
     """Linear layers with ReLU between them, and batch normalisation unless ``norm`` is "none"."""
     checks.choice("norm", norm, ("batch", "none"))
@@ -23,10 +23,10 @@ def mlp(
         layers += [nn.BatchNorm1d(size)] if norm == "batch" else []
         layers.append(nn.ReLU(inplace=True))
         features = size
-    return initialise(nn.Sequential(*layers, nn.Linear(features, classes)))
+    return initialise(nn.Sequential(*layers, nn.Linear(features, num_classes)))
 
 
-def lenet5(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def lenet5(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """LeNet-5 with average pools and ReLU. Weights are normal with sigma 0.1, truncated at two sigmas.
 
     As in the replication of Menon et al. 2020 (ReScience C, 2021).
@@ -44,7 +44,7 @@ def lenet5(input_shape: tuple[int, ...], classes: int) -> nn.Module:
         nn.ReLU(inplace=True),
         nn.Linear(120, 84),
         nn.ReLU(inplace=True),
-        nn.Linear(84, classes),
+        nn.Linear(84, num_classes),
     )
     for layer in model:
         if isinstance(layer, nn.Conv2d | nn.Linear):
@@ -69,20 +69,20 @@ def _side(size: int) -> int:
     return (size // 2 - 4) // 2
 
 
-def cnn4(input_shape: tuple[int, ...], classes: int, width: float = 1.0) -> nn.Module:
+def cnn4(input_shape: tuple[int, ...], num_classes: int, width: float = 1.0) -> nn.Module:
     """Two convolutions, each followed by a pool, and two linear layers (for MNIST)."""
     shape = image_shape("cnn4", input_shape, smallest=4)
-    return _cnn(shape, classes, stages=((32,), (64,)), hidden=128, width=width)
+    return _cnn(shape, num_classes, stages=((32,), (64,)), hidden=128, width=width)
 
 
-def cnn8(input_shape: tuple[int, ...], classes: int, width: float = 1.0) -> nn.Module:
+def cnn8(input_shape: tuple[int, ...], num_classes: int, width: float = 1.0) -> nn.Module:
     """Six convolutions with a pool after every second, and two linear layers (for CIFAR-10)."""
     shape = image_shape("cnn8", input_shape, smallest=8)
-    return _cnn(shape, classes, stages=((64, 64), (128, 128), (196, 196)), hidden=256, width=width)
+    return _cnn(shape, num_classes, stages=((64, 64), (128, 128), (196, 196)), hidden=256, width=width)
 
 
 def _cnn(
-    shape: tuple[int, int, int], classes: int, *, stages: Sequence[Sequence[int]], hidden: int, width: float
+    shape: tuple[int, int, int], num_classes: int, *, stages: Sequence[Sequence[int]], hidden: int, width: float
 ) -> nn.Module:
     """A pool ends each stage. ``width`` scales the channels and the hidden linear layer."""
     width = checks.number("width", width, "(0, 8]")
@@ -97,7 +97,7 @@ def _cnn(
         height, across = height // 2, across // 2
     inner = _scaled(hidden, width)
     layers += [nn.Flatten(), nn.Linear(channels * height * across, inner), nn.BatchNorm1d(inner), nn.ReLU(inplace=True)]
-    return initialise(nn.Sequential(*layers, nn.Linear(inner, classes)))
+    return initialise(nn.Sequential(*layers, nn.Linear(inner, num_classes)))
 
 
 def _convolution(channels: int, out: int) -> list[nn.Module]:
@@ -180,29 +180,29 @@ class Bottleneck(ResidualBlock):
         super().__init__(body, channels, 4 * inner, stride)
 
 
-def resnet34(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def resnet34(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """A 3x3 stem with stride 1 and no max-pool; the last map, 4 by 4 for CIFAR, is averaged."""
     channels, _, _ = image_shape("resnet34", input_shape)
     stem = nn.Sequential(*_conv_norm(channels, 64, 3), nn.ReLU(inplace=True))
-    return initialise(_resnet(stem, Basic, classes))
+    return initialise(_resnet(stem, Basic, num_classes))
 
 
-def resnet18(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def resnet18(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """The small one for ImageNet: a 7x7 stem with stride 2, then a max-pool."""
-    return _for_large_images("resnet18", input_shape, Basic, classes, FEWER)
+    return _for_large_images("resnet18", input_shape, Basic, num_classes, FEWER)
 
 
-def resnet50(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def resnet50(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """The ImageNet one: a 7x7 stem with stride 2, then a max-pool."""
-    return _for_large_images("resnet50", input_shape, Bottleneck, classes, STAGES)
+    return _for_large_images("resnet50", input_shape, Bottleneck, num_classes, STAGES)
 
 
 def _for_large_images(
-    name: str, input_shape: tuple[int, ...], block: type[Basic | Bottleneck], classes: int, stages: tuple[int, ...]
+    name: str, input_shape: tuple[int, ...], block: type[Basic | Bottleneck], num_classes: int, stages: tuple[int, ...]
 ) -> nn.Module:
     channels, _, _ = image_shape(name, input_shape)
     stem = nn.Sequential(*_conv_norm(channels, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1))
-    model = _resnet(stem, block, classes, stages)
+    model = _resnet(stem, block, num_classes, stages)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
@@ -210,7 +210,7 @@ def _for_large_images(
 
 
 def _resnet(
-    stem: nn.Sequential, block: type[Basic | Bottleneck], classes: int, stages: tuple[int, ...] = STAGES
+    stem: nn.Sequential, block: type[Basic | Bottleneck], num_classes: int, stages: tuple[int, ...] = STAGES
 ) -> nn.Module:
     blocks: list[nn.Module] = []
     channels = 64
@@ -219,7 +219,7 @@ def _resnet(
         for position in range(count):
             blocks.append(block(channels, inner, stride=2 if stage > 0 and position == 0 else 1))
             channels = inner * block.expansion
-    return nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+    return nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
 
 
 def _conv_norm(channels: int, out: int, kernel: int, stride: int = 1) -> list[nn.Module]:

@@ -179,7 +179,7 @@ def build_model(settings: Settings, input_shape: tuple[int, ...], classes: int) 
         input_shape: the shape of one input.
         classes: the number of classes.
     """
-    model = create_model(settings.model, input_shape=input_shape, classes=classes, seed=settings.seed)
+    model = create_model(settings.model, input_shape=input_shape, num_classes=classes, seed=settings.seed)
     if settings.scores != "batch-norm":
         return model
     return append_scores(model, BatchNormScores(classes))
