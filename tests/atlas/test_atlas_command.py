@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from symloss.atlas import page, write_atlas
+from symloss.atlas import curves, page, write_atlas
 from symloss.atlas.data import atlas_data, known_losses
 
 SCRIPT = "</script><script>window.hacked=2</script>"
@@ -73,3 +73,4 @@ def test_no_text_of_the_data_ends_the_script():
     text = page.render(data)
     assert text.count("</script") == 2
     assert SCRIPT not in text
+    assert f"{curves.HEIGHT:g} tanh" in text  # the page says by which scores the threshold is sought

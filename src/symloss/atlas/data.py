@@ -261,19 +261,6 @@ def pack(arrays: Sequence[Array]) -> tuple[str, str]:
     return _small(scales.tobytes()), _small(bytewise.tobytes())
 
 
-def unpack(scales: str, codes: str, lengths: Sequence[int]) -> list[Array]:
-    """The arrays again, as the page reads them.
-
-    Args:
-        scales, codes: as :func:`pack` returns them.
-        lengths: of the arrays.
-    """
-    pairs = np.frombuffer(_bytes(scales), "<f8").reshape(-1, 2)
-    low, high = np.frombuffer(_bytes(codes), np.uint8).reshape(2, -1).astype("<u2")
-    parts = np.split(np.cumsum(low + 256 * high, dtype="<u2"), np.cumsum(lengths)[:-1])
-    return [least + step * part for (least, step), part in zip(pairs, parts, strict=True)]
-
-
 def _scale(array: Array) -> tuple[float, float]:
     if not np.isfinite(array).all():
         raise ValueError("the numbers must be finite")
@@ -287,7 +274,3 @@ def _codes(array: Array, low: float, step: float) -> NDArray[np.uint16]:
 
 def _small(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 9)).decode()
-
-
-def _bytes(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
