@@ -384,6 +384,12 @@ def test_the_list_of_wrong_labels_is_a_table():
     assert issues["row"][0] == model.label_scores_.argmin()
 
 
+def test_a_budget_too_small_for_anything_buys_one_network():
+    features, labels, _ = small()
+    model = quick(learners=["network"], budget=1e-6, rounds=1).fit(features, labels)
+    assert len(model.candidates_["candidate"]) == 1
+
+
 def test_what_is_named_is_what_predicts():
     """A small budget leaves one of the leaders, and that need not be the simplest of the best."""
     digits, true = load_digits(return_X_y=True)
