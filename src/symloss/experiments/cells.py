@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from symloss import checks
-from symloss.experiments.layers import Layer, Resolved, resolve_layers
-from symloss.experiments.protocols import PROFILES_FILE, changes, profiles
+from symloss.experiments.layers import Resolved, resolve_layers
+from symloss.experiments.protocols import PROFILES_FILE, Layer, changes, profiles
 from symloss.experiments.tables import (
     FOLDER,
     Published,
@@ -189,31 +189,24 @@ def _of_profile(columns: Iterable[TableColumn], profile: str) -> list[TableColum
 
 
 def _cell(table: PublishedTable, column: TableColumn, row: TableRow, noise: str, seed: int, profile: str) -> Cell:
-    recipe = _recipe_layer(table, column, row, noise, seed)
-    shrunk = _profile_layer(profile, column.protocol, table.source)
+    kind = parse(noise).kind
+    in_blocks = kind == "asym" and plain_kind(kind, column.data) == "asym-blocks"
+    note = "; flips inside blocks of five label numbers, which are not the superclasses" if in_blocks else ""
+    recipe = Layer(
+        f"recipe {table.name}",
+        {"noise": noise, "seed": seed} | table.settings | row.changes,
+        f"recipe {table.name}",
+        sources={"noise": f"recipe {table.name}{note}"},
+        file=f"{FOLDER}/{table.name}.toml",
+    )
+    shrunk = Layer(
+        f"profile {profile}",
+        {"profile": profile, **(changes(profile, column.protocol) or {})},
+        f"profile {profile}",
+        sources={"profile": table.source},
+        file=PROFILES_FILE,
+    )
     resolved = resolve_layers(column.protocol, column.data, row.loss, recipe, shrunk, source=table.source)
     batch_norm = resolved.settings.scores == "batch-norm" and "scores" not in row.changes
-    return Cell(
-        table.name, column.name, row.name, row.title + (" (BN)" if batch_norm else ""), noise, resolved,
-        column.evaluate, table.published(column.name, row.name, noise),
-    )  # fmt: skip
-
-
-def _recipe_layer(table: PublishedTable, column: TableColumn, row: TableRow, noise: str, seed: int) -> Layer:
-    name = f"recipe {table.name}"
-    values = {"noise": noise, "seed": seed} | table.settings | row.changes
-    sources = {"noise": name + _what_it_flips(noise, column.data)}
-    return Layer(name, values, name, sources=sources, file=f"{FOLDER}/{table.name}.toml")
-
-
-def _profile_layer(profile: str, protocol: str, source: str) -> Layer:
-    name = f"profile {profile}"
-    values = {"profile": profile, **(changes(profile, protocol) or {})}
-    return Layer(name, values, name, sources={"profile": source}, file=PROFILES_FILE)
-
-
-def _what_it_flips(noise: str, data: str) -> str:
-    """A note about noise whose name is misleading; else an empty text."""
-    kind = parse(noise).kind
-    in_blocks = kind == "asym" and plain_kind(kind, data) == "asym-blocks"
-    return "; flips inside blocks of five label numbers, which are not the superclasses" if in_blocks else ""
+    title, published = row.title + (" (BN)" if batch_norm else ""), table.published(column.name, row.name, noise)
+    return Cell(table.name, column.name, row.name, title, noise, resolved, column.evaluate, published)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import statistics
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -37,40 +38,37 @@ FORWARD = 1 / 3
 """The cost of an evaluation as a share of the cost of a training step, for the same examples."""
 
 
-def expected_seconds(works: Iterable[Work], threads: int, root: Path | None) -> dict[str, float]:
-    """The expected seconds of each piece of work, by its name. If a similar run is finished, its time is taken.
+def expected_seconds(works: Sequence[Work], threads: int, root: Path | None) -> dict[str, float]:
+    """Return the expected seconds of each piece of work, by its name. Similar runs that are finished set the time.
 
     Args:
         works: runs to train, and finished runs.
         threads: the number of threads of each process.
         root: the folder of data sets.
     """
-    works = list(works)
-    before = _before(works)
-    measured: dict[Settings, float] = {}
-    seconds = {}
+    alike = {work.name: _alike(work.settings) for work in works}
+    finished: dict[Settings, list[float]] = {}
     for work in works:
-        alike = _alike(work.settings)
-        if alike not in before and alike not in measured:
-            measured[alike] = _measure(alike, threads, root)
-        seconds[work.name] = before.get(alike, measured.get(alike, 0.0))
-    return seconds
+        result = work.result()
+        if result is not None:
+            finished.setdefault(alike[work.name], []).append(result.seconds)
+    seconds = {settings: statistics.fmean(times) for settings, times in finished.items()}
+    for settings in alike.values():
+        if settings not in seconds:
+            seconds[settings] = _measure(settings, threads, root)
+    return {name: seconds[settings] for name, settings in alike.items()}
 
 
 def quick_estimates(every: Iterable[Settings], data: DataSet) -> list[float]:
-    """The expected seconds of runs on data that is open. A few steps of each model are timed: a second at most.
+    """Return the expected seconds of runs on data that is open. A few steps of each model are timed: a second at most.
 
     Args:
-        every: the settings of the runs. Models must be built in, as code of the user's is run by its run alone.
+        every: the settings of the runs. Models must be built in, as the user's own code is run by its run alone.
         data: the data set of all of them.
     """
-    measured: dict[Settings, float] = {}
-    seconds = []
-    for settings in every:
-        alike = _alike(settings)
-        if alike not in measured:
-            measured[alike] = settings.epochs * (_epoch_seconds(alike, data) + WRITING)
-        seconds.append(measured[alike])
+    alike = [_alike(settings) for settings in every]
+    measured = {each: each.epochs * (_epoch_seconds(each, data) + WRITING) for each in dict.fromkeys(alike)}
+    seconds = [measured[each] for each in alike]
     # Image files are decoded once for all runs, if their pixels fit into memory.
     return [seconds[0] + _decoding_seconds(data) * len(data.train), *seconds[1:]] if seconds else []
 
@@ -96,15 +94,6 @@ def _alike(settings: Settings) -> Settings:
     )  # fmt: skip
 
 
-def _before(works: list[Work]) -> dict[Settings, float]:
-    times: dict[Settings, list[float]] = {}
-    for work in works:
-        result = work.result()
-        if result is not None:
-            times.setdefault(_alike(work.settings), []).append(result.seconds)
-    return {alike: sum(seconds) / len(seconds) for alike, seconds in times.items()}
-
-
 def _measure(settings: Settings, threads: int, root: Path | None) -> float:
     data = open_data(settings.source, root=root, on_bad=warn)
     usual = torch.get_num_threads()
@@ -112,8 +101,12 @@ def _measure(settings: Settings, threads: int, root: Path | None) -> float:
     try:
         seconds = settings.epochs * _epoch_seconds(settings, data)
         if seconds < SHORT:  # in a short run the steps are the smaller part of the time
-            with contextlib.suppress(OSError):  # the sweep itself reports a full disk
-                seconds = settings.epochs * _tried_epoch_seconds(settings, root, data)
+            rows: list[EpochRow] = []
+            with contextlib.suppress(OSError), tempfile.TemporaryDirectory() as folder:  # the sweep reports a full disk
+                short = dataclasses.replace(settings, epochs=2)
+                train(short, folder, root=root, accelerator="cpu", data=data, on_epoch=rows.append)
+                # The second epoch, with all files that it writes.
+                seconds = settings.epochs * ((rows[1].seconds or 0.0) - (rows[0].seconds or 0.0) + WRITING)
         return seconds
     finally:
         torch.set_num_threads(usual)
@@ -125,15 +118,6 @@ def _epoch_seconds(settings: Settings, data: DataSet) -> float:
     looked_at = held + (0 if data.test is None else len(data.test))
     steps = math.ceil((examples - held) / settings.batch)
     return _step_seconds(settings, data) * (steps + FORWARD * looked_at / settings.batch)
-
-
-def _tried_epoch_seconds(settings: Settings, root: Path | None, data: DataSet) -> float:
-    """Seconds of the second epoch of a real run, which writes all files."""
-    with tempfile.TemporaryDirectory() as folder:
-        rows: list[EpochRow] = []
-        short = dataclasses.replace(settings, epochs=2)
-        train(short, folder, root=root, accelerator="cpu", data=data, on_epoch=rows.append)
-    return (rows[1].seconds or 0.0) - (rows[0].seconds or 0.0) + WRITING
 
 
 def _step_seconds(settings: Settings, data: DataSet) -> float:

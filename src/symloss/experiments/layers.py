@@ -13,16 +13,14 @@ The layers, from the first to the last:
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from symloss.data.source import DataSource, warn
-from symloss.experiments.protocols import FILE as PROTOCOLS_FILE
-from symloss.experiments.protocols import TrainingProtocol, load_protocol, trained_as
+from symloss.experiments.protocols import Layer, TrainingProtocol, load_protocol, trained_as
 from symloss.losses.published import FILE as PRESETS_FILE
 from symloss.training.settings import Settings
 
@@ -31,39 +29,10 @@ if TYPE_CHECKING:
     from symloss.losses.record import Record
 
 GIVEN, DEFAULT, OURS = "as given", "the default", "not published; ours"
+DEFAULTS = Layer(
+    "defaults", {name: value for name, value in Settings().to_dict().items() if name not in ("data", "loss")}, DEFAULT
+)
 _LOSS_TAKES_SCORES = {"l2": "divided by their norm", None: "as they are"}
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Values of settings, and where they come from.
-
-    >>> layer = Layer("protocol", {"lr": 0.1, "batch": 128}, "the paper", sources={"batch": "public code"})
-    >>> layer.source_of("lr"), layer.source_of("batch"), layer.source_of("epochs")
-    ('the paper', 'public code', None)
-    """
-
-    name: str
-    values: Mapping[str, Any]
-    """The values by setting, without the loss."""
-    source: str
-    parameters: Mapping[str, Any] | None = None
-    """Parameters and options of the loss. They are merged with those of other layers. None: the layer has none."""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """The sources of single settings, if they differ. An earlier layer may set the value."""
-    file: str | None = None
-    """The file that holds the values, relative to the package."""
-
-    def sets(self, setting: str) -> bool:
-        """Whether the layer sets a setting, the loss, or a parameter of the loss ("loss.q")."""
-        whole, _, parameter = setting.partition(".")
-        if whole != "loss":
-            return setting in self.values
-        return self.parameters is not None and (not parameter or parameter in self.parameters)
-
-    def source_of(self, setting: str) -> str | None:
-        """The source that the layer names for a setting; None if it names none."""
-        return self.sources.get(setting.partition(".")[0], self.source if self.sets(setting) else None)
 
 
 @dataclass(frozen=True)
@@ -152,29 +121,36 @@ def resolve_layers(protocol: str, data: str, loss: str, *added: Layer, source: s
     >>> resolved.settings.lr, resolved.sources["lr"]
     (0.5, 'as given')
     """
-    from symloss.losses.spec import (  # noqa: PLC0415
-        describe,
-        parse,
-        write,
-    )
+    from symloss.losses.spec import describe, parse, write  # noqa: PLC0415 (with the losses comes torch)
 
     name, parameters = parse(loss)
     record, rules = describe(name), load_protocol(protocol)
-    by_preset = "preset" in parameters  # a preset in the text replaces all other parameters
+    entry = rules.losses.get(record.name)
+    of_loss: list[Layer | None] = [_preset_layer(record, rules), entry]
+    defaults = _default_parameters(record)
+    if "preset" in parameters:  # a preset in the text replaces all other parameters
+        of_loss, defaults = [entry and replace(entry, parameters=None)], {}
     layers = (
-        Layer("defaults", _defaults(), DEFAULT),
-        _loss_layer(record, {} if by_preset else _default_parameters(record)),
-        Layer(f"protocol {protocol}", rules.values, rules.source, sources=rules.sources, file=PROTOCOLS_FILE),
-        *([] if by_preset else _preset_layer(record, rules)),
-        *_entry_layer(record, rules, with_parameters=not by_preset),
+        DEFAULTS,
+        Layer(f"loss {record.name}", {}, OURS if record.parameters else record.source, defaults),
+        rules,
+        *(layer for layer in of_loss if layer is not None),
         Layer("data and loss", {"data": data}, source, parameters=parameters or None),
         *added,
     )
-    values = _joined(layer.values for layer in layers)
+    values: dict[str, Any] = {}
+    for layer in layers:
+        values |= layer.values
     # The text of the loss holds the chosen parameters, but no defaults. The name of a run depends on this text.
-    values["loss"] = write(record.name, _parameters(record, layers[2:]))
-    settings = Settings(**_plain_scores(record, values))
-    return Resolved(settings, _sources(settings, layers, record), layers, record.name)
+    chosen = _parameters(record, layers[2:])
+    values["loss"] = write(record.name, chosen)
+    if values["scores"] == (record.normalize or "none") and "normalize" not in chosen:
+        values["scores"] = "loss"  # the loss does it by itself, so equal runs have equal settings
+    settings = Settings(**values)
+    sources = {setting: _source(layers, setting) for setting in settings.to_dict()}
+    if settings.scores == "loss" and layers[_setters(layers, "scores")[-1]].source in (DEFAULT, GIVEN):
+        sources["scores"] = f"the loss, which takes them {_LOSS_TAKES_SCORES[record.normalize]}"
+    return Resolved(settings, sources, layers, record.name)
 
 
 def given_layer(values: Mapping[str, Any]) -> Layer:
@@ -182,20 +158,11 @@ def given_layer(values: Mapping[str, Any]) -> Layer:
     return Layer("given", {name: value for name, value in values.items() if value is not None}, GIVEN)
 
 
-@functools.cache
-def _defaults() -> Mapping[str, Any]:
-    return {name: value for name, value in Settings().to_dict().items() if name not in ("data", "loss")}
-
-
-def _loss_layer(record: Record, parameters: Mapping[str, Any]) -> Layer:
-    return Layer(f"loss {record.name}", {}, OURS if record.parameters else record.source, parameters)
-
-
-def _preset_layer(record: Record, rules: TrainingProtocol) -> list[Layer]:
+def _preset_layer(record: Record, rules: TrainingProtocol) -> Layer | None:
     """The preset of a loss for a data set, or one that is borrowed from another data set. The source says so."""
     name = next((name for name in (*rules.presets, *rules.borrowed) if name in record.presets), None)
     if name is None:
-        return []
+        return None
     preset = record.presets[name]
     source = preset.source if name in rules.presets else f"{preset.source}, for {name}"
     values: dict[str, Any] = {} if preset.penalty is None else {"penalty": preset.penalty}
@@ -203,23 +170,7 @@ def _preset_layer(record: Record, rules: TrainingProtocol) -> list[Layer]:
     if preset.batch_norm_scores:
         values["scores"] = "batch-norm"
         parameters.pop("normalize", None)
-    return [Layer(f"preset of {record.name} for {name}", values, source, parameters, file=PRESETS_FILE)]
-
-
-def _entry_layer(record: Record, rules: TrainingProtocol, *, with_parameters: bool) -> list[Layer]:
-    entry = rules.losses.get(record.name)
-    if entry is None:
-        return []
-    parameters = entry.parameters if with_parameters else None
-    name = f"protocol {rules.name}, for {record.name}"
-    return [Layer(name, entry.values, entry.source, parameters, entry.sources, PROTOCOLS_FILE)]
-
-
-def _joined(every: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    joined: dict[str, Any] = {}
-    for values in every:
-        joined |= values
-    return joined
+    return Layer(f"preset of {record.name} for {name}", values, source, parameters, file=PRESETS_FILE)
 
 
 def _parameters(record: Record, layers: Sequence[Layer]) -> dict[str, Any]:
@@ -241,21 +192,6 @@ def _setters(layers: Sequence[Layer], setting: str) -> list[int]:
 def _source(layers: Sequence[Layer], setting: str) -> str:
     """The source of a setting: that of the last layer which names one."""
     return next(source for layer in reversed(layers) if (source := layer.source_of(setting)) is not None)
-
-
-def _sources(settings: Settings, layers: Sequence[Layer], record: Record) -> dict[str, str]:
-    sources = {setting: _source(layers, setting) for setting in settings.to_dict()}
-    if settings.scores == "loss" and layers[_setters(layers, "scores")[-1]].source in (DEFAULT, GIVEN):
-        sources["scores"] = f"the loss, which takes them {_LOSS_TAKES_SCORES[record.normalize]}"
-    return sources
-
-
-def _plain_scores(record: Record, values: dict[str, Any]) -> dict[str, Any]:
-    """The settings with scores="loss" if the loss maps scores in the same way. So equal runs have equal settings."""
-    from symloss.losses.spec import parse  # noqa: PLC0415
-
-    by_itself = values.get("scores") == (record.normalize or "none")
-    return values | {"scores": "loss"} if by_itself and "normalize" not in parse(values["loss"])[1] else values
 
 
 def with_default_parameters(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,31 +217,14 @@ FEW, MANY = 10_000, 100_000
 SIZE_SOURCE = "ours: the shorter side of the median image, at most 224"
 
 
-def resolve(
-    data: str | Path,
-    loss: str,
-    *,
-    root: Path | None = None,
-    skip_bad: bool = False,
-    opened: DataSet | None = None,
-    **given: Any,
-) -> Settings:
-    """Settings for a data set and a loss: what is given, else what the recipes say for the loss, or for all losses.
-
-    Args:
-        data: a known data set by its name, or the path of the user's own. That is opened: its kind decides the
-            protocol, and its content is part of the settings.
-        loss: a loss as text, such as "sgce" or "sgce:q=0.5".
-        root: where known data sets are. Files that are not the publisher's are part of the settings too.
-        skip_bad: leave out files that are no images instead of refusing them.
-        opened: the data set, if it is open already.
-        given: settings by name, see :class:`Settings`; None counts as not given.
+def resolve(data: str | Path, loss: str, **options: Any) -> Settings:
+    """Return the settings for a data set and a loss; options as in :func:`explain`.
 
     >>> found = resolve("cifar10", "sgce")
     >>> found.loss, found.model, found.weight_decay
     ('sgce:q=0.8', 'cnn8', 0.005)
     """
-    return explain(data, loss, root=root, skip_bad=skip_bad, opened=opened, **given).settings
+    return explain(data, loss, **options).settings
 
 
 def explain(
@@ -317,7 +236,18 @@ def explain(
     opened: DataSet | None = None,
     **given: Any,
 ) -> Resolved:
-    """The settings that :func:`resolve` returns, with the source of each and the layers that they were made of.
+    """Resolve the settings for a data set and a loss, with the source of each and the layers that they were made of.
+
+    A setting that is not given is what the recipes say for the loss, or for all losses.
+
+    Args:
+        data: a known data set by its name, or the path of the user's own. That is opened: its kind decides the
+            protocol, and its content is part of the settings.
+        loss: a loss as text, such as "sgce" or "sgce:q=0.5".
+        root: where known data sets are. Files that are not the publisher's are part of the settings too.
+        skip_bad: skip unreadable images instead of refusing them.
+        opened: the data set, if it is open already.
+        given: settings by name, see :class:`Settings`; None counts as not given.
 
     >>> explain("cifar10", "sgce").sources["loss"]
     'Lemire Paquin 2026, table 5'
@@ -333,15 +263,12 @@ def explain(
         given.pop("size", None)
     protocol = trained_as(data) if users is None else protocol_for(users, given.get("model"))
     marks = {"fingerprint": fingerprint(data, users, given.get("noise") or "clean", root)}
-    sizes = [] if users is None or users.size is None else [_size_layer(users.size, source.size is not None)]
+    size_source = SIZE_SOURCE if source.size is None else GIVEN
+    sizes = [Layer("size of images", {"size": users.size}, size_source)] if users and users.size is not None else []
     found = resolve_layers(protocol, data, loss, *sizes, given_layer(given | marks))
     if users is not None:
         augmentation(found.settings, users)  # refuses what cannot be done to it, before a run is begun
     return found
-
-
-def _size_layer(size: int | None, by_user: bool) -> Layer:
-    return Layer("size of images", {"size": size}, GIVEN if by_user else SIZE_SOURCE)
 
 
 def protocol_for(data: DataSet, model: str | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,8 @@ SENSITIVITIES = 12
 
 def render(report: Report) -> str:
     """The report as the text of an HTML file."""
-    body = "\n".join([*_header(report), *_sections(report), *_missing(report)])
+    sections = [_section(section, alone=len(report.sections) == 1) for section in report.sections]
+    body = "\n".join([*_header(report), *sections, *_missing(report)])
     return html_page(_title(report), body, packaged(PAGE_STYLE), packaged("experiments/page.js"))
 
 
@@ -73,11 +74,6 @@ def _header(report: Report) -> Iterator[str]:
         yield f'<nav aria-label="Tables"><ul>{links}</ul></nav>'
 
 
-def _sections(report: Report) -> Iterator[str]:
-    for section in report.sections:
-        yield _section(section, alone=len(report.sections) == 1)
-
-
 def _id(section: Section) -> str:
     return escape(f"{section.name}-{section.profile}")
 
@@ -92,11 +88,22 @@ def _section(section: Section, alone: bool) -> str:
         rest = marked(table.without(rows_in_maps(table)))
         parts += [main_table(rest, section)] if rest.rows else []
     for table in section.tables:
-        where = f"{table.title}: " if several else ""
-        parts += [_curves(table, section, where), _noise(table, section, where)]
-        parts += [_maps(table, section, where), _sensitivity(table, section, where)]
+        for block in (_curves(table), _noise(table), _maps(table, section), _sensitivity(table, section)):
+            if block is not None:
+                title = escape(f"{table.title}: {block.title}" if several else block.title) + _reduced(section)
+                head = f'<div class="{block.css_class}"><h3>{title}</h3><p class="caption">{escape(block.note)}</p>'
+                parts.append(f"{head}{block.content}</div>")
     parts.append(runs_table(section))
     return "\n".join(part for part in parts if part) + "\n</section>"
+
+
+class Block(NamedTuple):
+    """Pictures of a table below a heading."""
+
+    css_class: str
+    title: str
+    note: str
+    content: str
 
 
 def _reduced(section: Section) -> str:
@@ -114,23 +121,21 @@ def _best_lines(table: ReportTable) -> list[int]:
     return sorted(order)
 
 
-def _curves(table: ReportTable, section: Section, where: str) -> str:
+def _curves(table: ReportTable) -> Block | None:
     lines = _best_lines(table)
-    drawn = {metric: learning_curves(table, metric, lines) for metric in METRICS}
-    if not any(drawn.values()):
-        return ""
-    entries = [(i, table.rows[i].title + _differing_settings(table, i)) for i in lines]
-    parts = [f'<div class="charts"><h3>{escape(where)}Learning curves{_reduced(section)}</h3>']
+    drawn = ((what, learning_curves(table, metric, lines)) for metric, what in METRICS.items())
+    by_metric = {what: columns for what, columns in drawn if columns}
+    if not by_metric:
+        return None
     note = "Mean over the seeds, in %, with a band from the least to the largest run."
     if len(lines) < len(table.rows):
         note += f" Drawn are the {len(lines)} best of {len(table.rows)} rows."
-    parts.append(f'<p class="caption">{note}</p>{legend(entries)}')
-    by_metric = {METRICS[metric]: columns for metric, columns in drawn.items() if columns}
+    parts = [legend([(i, table.rows[i].title + _differing_settings(table, i)) for i in lines])]
     if len(table.heads) == 1:  # with a single noise, the charts of the metrics stand side by side
         parts.append(_multiples(_figures(columns, what, f"{what}, ") for what, columns in by_metric.items()))
     else:
         parts += [f"<h4>{what}</h4>{_multiples([_figures(columns, what)])}" for what, columns in by_metric.items()]
-    return "".join(parts) + "</div>"
+    return Block("charts", "Learning curves", note, "".join(parts))
 
 
 def _differing_settings(table: ReportTable, line: int) -> str:
@@ -141,8 +146,8 @@ def _differing_settings(table: ReportTable, line: int) -> str:
     return "".join(f", {key} {row.settings[key]}" for key in differing)
 
 
-def _multiples(figures: Iterable[Iterable[str]]) -> str:
-    return f'<div class="multiples">{"".join(itertools.chain.from_iterable(figures))}</div>'
+def _multiples(figures: Iterable[Iterable[str]], wide: bool = False) -> str:
+    return f'<div class="multiples{" wide" * wide}">{"".join(itertools.chain.from_iterable(figures))}</div>'
 
 
 def _figures(columns: list[tuple[str, list[Curve]]], what: str, before: str = "") -> list[str]:
@@ -158,7 +163,7 @@ def _figures(columns: list[tuple[str, list[Curve]]], what: str, before: str = ""
     ]
 
 
-def _noise(table: ReportTable, section: Section, where: str) -> str:
+def _noise(table: ReportTable) -> Block | None:
     figures, unchanged = [], []
     for column, head in enumerate(table.heads):
         transitions = realised(run for line in table.rows for run in line.cells[column].runs)
@@ -174,16 +179,13 @@ def _noise(table: ReportTable, section: Section, where: str) -> str:
             caption += f". Most frequent: {escape('; '.join(pairs))}"
         figures.append(f"<figure>{heat_map(transitions)}<figcaption>{caption}</figcaption></figure>")
     if not figures:
-        return ""
+        return None
     note = (
         "The transition matrix as it was realised: of each true class (row) the share of labels, in %, that became "
         "each class (column). The shade grows with the square root of the share."
     )
-    note += f" No label was changed: {escape(', '.join(unchanged))}." if unchanged else ""
-    return (
-        f'<div class="noise"><h3>{escape(where)}What became of the labels{_reduced(section)}</h3>'
-        f'<p class="caption">{note}</p><div class="multiples wide">{"".join(figures)}</div></div>'
-    )
+    note += f" No label was changed: {', '.join(unchanged)}." if unchanged else ""
+    return Block("noise", "What became of the labels", note, _multiples([figures], wide=True))
 
 
 def realised(runs: Iterable[Run]) -> Transitions | None:
@@ -206,25 +208,22 @@ def realised(runs: Iterable[Run]) -> Transitions | None:
     return Transitions(classes, total, len(draws))
 
 
-def _maps(table: ReportTable, section: Section, where: str) -> str:
+def _maps(table: ReportTable, section: Section) -> Block | None:
     maps = sensitivity_maps(table)
     if not maps:
-        return ""
+        return None
     note = (
         f"Accuracy in % after the last epoch on {section.measure}, over two settings; other settings the same. "
         "The shade goes from the least to the largest accuracy of a map."
     )
     figures = [f"<figure><figcaption>{escape(each.title)}</figcaption>{map_picture(each)}</figure>" for each in maps]
-    return (
-        f'<div class="noise"><h3>{escape(where)}Sensitivity to two settings{_reduced(section)}</h3>'
-        f'<p class="caption">{escape(note)}</p><div class="multiples wide">{"".join(figures)}</div></div>'
-    )
+    return Block("noise", "Sensitivity to two settings", note, _multiples([figures], wide=True))
 
 
-def _sensitivity(table: ReportTable, section: Section, where: str) -> str:
+def _sensitivity(table: ReportTable, section: Section) -> Block | None:
     charts = sensitivities(table)
     if not charts:
-        return ""
+        return None
     shown = charts[:SENSITIVITIES]
     entries = {curve.series: curve.title for chart in shown for curve in chart.curves}
     note = (
@@ -244,11 +243,7 @@ def _sensitivity(table: ReportTable, section: Section, where: str) -> str:
         )  # fmt: skip
         caption = f"<b>{escape(chart.loss)}: {escape(chart.parameter)}</b> {escape(chart.rest)}"
         figures.append(f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>")
-    return (
-        f'<div class="charts"><h3>{escape(where)}Sensitivity{_reduced(section)}</h3>'
-        f'<p class="caption">{escape(note)}</p>{legend(sorted(entries.items()))}'
-        f"{_multiples([figures])}</div>"
-    )
+    return Block("charts", "Sensitivity", note, legend(sorted(entries.items())) + _multiples([figures]))
 
 
 def _missing(report: Report) -> Iterator[str]:

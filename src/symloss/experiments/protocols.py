@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
@@ -25,32 +25,46 @@ _NOT_SETTINGS_OF_A_LOSS = ("source", "sources", "configuration", "loss")
 
 
 @dataclass(frozen=True)
-class LossEntry:
-    """The entry of a protocol for one loss."""
+class Layer:
+    """Values of settings, and where they come from.
 
-    values: Mapping[str, Any]
-    """Settings that differ from those of the protocol."""
-    parameters: Mapping[str, Any] | None
-    """Parameters of the loss; None if the protocol has none for it."""
-    source: str
-    sources: Mapping[str, str]
-    """Sources of single settings. Any layer may set their values."""
-
-
-@dataclass(frozen=True)
-class TrainingProtocol:
-    """A protocol, merged with the protocol that it is like."""
+    >>> layer = Layer("protocol", {"lr": 0.1, "batch": 128}, "the paper", sources={"batch": "public code"})
+    >>> layer.source_of("lr"), layer.source_of("batch"), layer.source_of("epochs")
+    ('the paper', 'public code', None)
+    """
 
     name: str
     values: Mapping[str, Any]
-    """Settings for all losses."""
+    """The values by setting, without the loss."""
     source: str
-    sources: Mapping[str, str]
-    """Sources of single settings, where they differ."""
-    losses: Mapping[str, LossEntry]
-    presets: tuple[str, ...]
+    parameters: Mapping[str, Any] | None = None
+    """Parameters and options of the loss. They are merged with those of other layers. None: the layer has none."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The sources of single settings, if they differ. An earlier layer may set the value."""
+    file: str | None = None
+    """The file that holds the values, relative to the package."""
+
+    def sets(self, setting: str) -> bool:
+        """Return whether the layer sets a setting, the loss, or a parameter of the loss ("loss.q")."""
+        whole, _, parameter = setting.partition(".")
+        if whole != "loss":
+            return setting in self.values
+        return self.parameters is not None and (not parameter or parameter in self.parameters)
+
+    def source_of(self, setting: str) -> str | None:
+        """Return the source that the layer names for a setting; None if it names none."""
+        return self.sources.get(setting.partition(".")[0], self.source if self.sets(setting) else None)
+
+
+@dataclass(frozen=True)
+class TrainingProtocol(Layer):
+    """A protocol, merged with the protocol that it is like: the settings for all losses, and more for each."""
+
+    losses: Mapping[str, Layer] = field(default_factory=dict)
+    """What single losses need on top of it, by loss."""
+    presets: tuple[str, ...] = ()
     """The names of the presets that apply. A loss takes the first one that it has."""
-    borrowed: tuple[str, ...]
+    borrowed: tuple[str, ...] = ()
     """Presets of other data sets, for losses that have none here."""
 
 
@@ -68,16 +82,27 @@ def load_protocol(name: str) -> TrainingProtocol:
     (120, 0.005)
     """
     rules = _merged(name)
-    source = rules["source"]
-    losses_source = rules.get("losses_source", source)
+    source = rules.get("losses_source", rules["source"])
+    losses = {}
+    for loss, entry in rules.get("losses", {}).items():
+        configuration = dict.fromkeys(CONFIGURATION, entry["configuration"]) if "configuration" in entry else {}
+        losses[loss] = Layer(
+            f"protocol {name}, for {loss}",
+            {key: value for key, value in entry.items() if key not in _NOT_SETTINGS_OF_A_LOSS},
+            entry.get("source", source),
+            entry.get("loss"),
+            configuration | entry.get("sources", {}),
+            FILE,
+        )
     return TrainingProtocol(
-        name,
+        f"protocol {name}",
         {key: value for key, value in rules.items() if key not in _NOT_SETTINGS},
-        source,
-        rules["sources"],
-        {loss: _entry(entry, losses_source) for loss, entry in rules.get("losses", {}).items()},
-        tuple(rules.get("presets", ())),
-        tuple(rules.get("borrowed", ())),
+        rules["source"],
+        sources=rules["sources"],
+        file=FILE,
+        losses=losses,
+        presets=tuple(rules.get("presets", ())),
+        borrowed=tuple(rules.get("borrowed", ())),
     )
 
 
@@ -103,16 +128,6 @@ def _merged(name: str) -> dict[str, Any]:
     rules = known[name]
     other = _merged(rules["like"]) if "like" in rules else {}
     return other | rules | {"sources": other.get("sources", {}) | rules.get("sources", {})}
-
-
-def _entry(entry: dict[str, Any], usual_source: str) -> LossEntry:
-    configuration = dict.fromkeys(CONFIGURATION, entry["configuration"]) if "configuration" in entry else {}
-    return LossEntry(
-        {key: value for key, value in entry.items() if key not in _NOT_SETTINGS_OF_A_LOSS},
-        entry.get("loss"),
-        entry.get("source", usual_source),
-        configuration | entry.get("sources", {}),
-    )
 
 
 @functools.cache

@@ -127,7 +127,7 @@ def read_runs(folder: Path | str) -> Runs:
     if folder.is_file() and folder.suffix == SUFFIX:
         runs = [_kept_run(result, folder) for result in read_kept(folder).values()]
     elif folder.is_dir():
-        runs = [read_run(path, folder) for path in _folders(folder)]
+        runs = [read_run(Path(path), folder) for path, _, files in sorted(os.walk(folder)) if SETTINGS in files]
     else:
         raise FileNotFoundError(
             f"RUNS must be a folder of runs, or a file of results that ends in {SUFFIX}; got {str(folder)!r}, "
@@ -155,10 +155,6 @@ def _kept_run(result: Result, file: Path) -> Run:
     except ValueError as error:
         raise ValueError(f"{file} holds a result whose loss cannot be read; {error}") from None
     return Run(file.with_name(f"{file.name}.folders") / name, name, result.settings, result, None)
-
-
-def _folders(folder: Path) -> list[Path]:
-    return sorted(Path(path) for path, _, files in os.walk(folder) if SETTINGS in files)
 
 
 def read_run(folder: Path, root: Path | None = None) -> Run:

@@ -120,15 +120,13 @@ def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | 
         The checksum, or None if all files are as published.
     """
     spec = parse(noise)
-    of_data = users_data.fingerprint if users_data is not None else _deviation(data, root)
+    of_data = None if users_data is None else users_data.fingerprint
+    if data in MD5:
+        of_data = deviation(data, data_root() if root is None else root)
     parts = [] if of_data is None else [of_data]
     if spec.kind == "matrix" and spec.path is not None and Path(spec.path).is_file():
         parts.append(hashlib.sha256(Path(spec.path).read_bytes()).hexdigest()[:12])
     return "-".join(parts) or None
-
-
-def _deviation(data: str, root: Path | None) -> str | None:
-    return deviation(data, data_root() if root is None else root) if data in MD5 else None
 
 
 def _refuse_changed(settings: Settings, data: DataSet, root: Path | None) -> None:
