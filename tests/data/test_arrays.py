@@ -30,7 +30,7 @@ def test_features(tmp_path, names):
     data = open_data(save(tmp_path, **dict(zip(names, (X, Y), strict=True))))
     assert torch.equal(data.train.inputs, torch.tensor(X, dtype=torch.float32))
     assert data.train.labels.tolist() == [0, 1, 0]
-    assert (data.name, data.classes, data.test) == ("x", ("0", "1"), None)
+    assert (data.name, data.class_names, data.test) == ("x", ("0", "1"), None)
     np.testing.assert_allclose(data.scaling.mean, X.mean(0), rtol=1e-12)
     np.testing.assert_allclose(data.scaling.std, X.std(0), rtol=1e-12)
 
@@ -79,7 +79,7 @@ def test_images(tmp_path, x, expected):
 )
 def test_labels(tmp_path, y, classes, labels):
     data = open_data(save(tmp_path, x=X, y=y))
-    assert data.classes == classes
+    assert data.class_names == classes
     assert data.train.labels.tolist() == labels
 
 

@@ -103,7 +103,7 @@ def test_the_protocol(tmp_path):
     assert hundred.scaling.std == (0.2673, 0.2564, 0.2762)
     assert ten.augmentation == ("crop:4", "flip")
     assert hundred.augmentation == ("crop:4", "flip", "rotate:20")
-    assert (ten.classes[0], ten.classes[3], ten.classes[9]) == ("airplane", "cat", "truck")
+    assert (ten.class_names[0], ten.class_names[3], ten.class_names[9]) == ("airplane", "cat", "truck")
 
 
 def test_the_hundred_classes():

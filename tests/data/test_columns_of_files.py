@@ -71,7 +71,7 @@ def test_other_delimiters(tmp_path, delimiter, decimal, name):
     frame.to_csv(tmp_path / "comma.csv", index=False)
     found, expected = open_data(str(tmp_path / name)), open_data(str(tmp_path / "comma.csv"))
     assert torch.equal(found.train.inputs, expected.train.inputs)
-    assert (found.columns, found.classes) == (expected.columns, expected.classes)
+    assert (found.columns, found.class_names) == (expected.columns, expected.class_names)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_table_is_read_as_written(tmp_path):
     expected = torch.tensor([[1.5, 2], [-0.1, 300], [7, 0.3]], dtype=torch.float32)
     assert torch.equal(data.train.inputs, expected)
     assert data.train.labels.tolist() == [0, 1, 0]
-    assert (data.name, data.classes, data.input_shape, data.test) == ("flowers", ("rose", "tulip"), (2,), None)
+    assert (data.name, data.class_names, data.input_shape, data.test) == ("flowers", ("rose", "tulip"), (2,), None)
     assert data.columns == ("width", "height")
     np.testing.assert_allclose(data.scaling.mean, expected.double().mean(0), rtol=1e-12)
     np.testing.assert_allclose(data.scaling.std, expected.double().numpy().std(0), rtol=1e-12)
@@ -44,7 +44,7 @@ def test_a_table_is_read_as_written(tmp_path):
 
 def test_labels_of_another_column(tmp_path):
     data = open_data(write(tmp_path / "x.csv", "a,target\n1,10\n2,9\n3,10\n"), label="target")
-    assert data.classes == ("9", "10")
+    assert data.class_names == ("9", "10")
     assert data.train.labels.tolist() == [1, 0, 1]
 
 
@@ -53,7 +53,7 @@ def test_string_labels_come_back(tmp_path):
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     rows = "".join(f"{k},{name}\n" for k, name in enumerate(quoted))
     data = open_data(write(tmp_path / "x.csv", "a,label\n" + rows))
-    assert [data.classes[label] for label in data.train.labels] == names
+    assert [data.class_names[label] for label in data.train.labels] == names
 
 
 def test_forms_of_csv(tmp_path):
@@ -64,7 +64,7 @@ def test_forms_of_csv(tmp_path):
     odd = open_data(str(path))
     assert torch.equal(plain.train.inputs, odd.train.inputs)
     assert torch.equal(plain.train.labels, odd.train.labels)
-    assert plain.classes == odd.classes
+    assert plain.class_names == odd.class_names
 
 
 def test_a_constant_feature_is_not_divided_by_zero(tmp_path):
@@ -93,7 +93,7 @@ def test_parquet_equals_csv(tmp_path):
     parquet = open_data(str(tmp_path / "flowers.parquet"))
     assert torch.equal(csv.train.inputs, parquet.train.inputs)
     assert torch.equal(csv.train.labels, parquet.train.labels)
-    assert (csv.classes, csv.scaling, csv.name) == (parquet.classes, parquet.scaling, parquet.name)
+    assert (csv.class_names, csv.scaling, csv.name) == (parquet.class_names, parquet.scaling, parquet.name)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_parquet_equals_csv(tmp_path):
 def test_labels_in_parquet(tmp_path, labels):
     pq.write_table(pa.table({"a": [1.0, 2.0, 3.0], "label": labels}), tmp_path / "x.parquet")
     data = open_data(str(tmp_path / "x.parquet"))
-    assert data.classes == ("9", "10")
+    assert data.class_names == ("9", "10")
     assert data.train.labels.tolist() == [1, 0, 1]
 
 
@@ -308,7 +308,7 @@ def test_a_missing_label_is_no_class(tmp_path, missing):
         open_data(path)
     told = []
     data = open_data(path, skip_bad=True, on_bad=lambda *bad: told.append(bad))
-    assert (data.classes, data.train.labels.tolist()) == (("x", "y"), [0, 1, 0])
+    assert (data.class_names, data.train.labels.tolist()) == (("x", "y"), [0, 1, 0])
     assert data.train.inputs.tolist() == [[0], [2], [4]]
     assert told == [(tmp_path / "x.csv", "no label in line 3 and 1 more lines")]
 
@@ -321,7 +321,7 @@ def test_a_missing_label_in_parquet(tmp_path, labels):
     with refused(ValueError, "'label'", path, "'nan' in row 2", "--skip-bad"):
         open_data(path)
     data = open_data(path, skip_bad=True)
-    assert (data.classes, data.train.inputs.tolist()) == (("1.0", "2.0"), [[0], [3]])
+    assert (data.class_names, data.train.inputs.tolist()) == (("1.0", "2.0"), [[0], [3]])
 
 
 def test_features_of_a_row_without_a_label_are_not_looked_at(tmp_path):
@@ -349,7 +349,7 @@ def test_a_number_that_is_written_in_two_ways(tmp_path, labels):
 
 def test_codes_with_zeros_in_front_are_classes_of_their_own(tmp_path):
     path = write(tmp_path / "x.csv", "a,label\n1,007\n2,7\n3,-9007199254740993\n4,-9007199254740992\n")
-    assert len(open_data(path).classes) == 4
+    assert len(open_data(path).class_names) == 4
 
 
 def test_a_test_label_that_is_written_in_another_way(tmp_path):
@@ -361,7 +361,7 @@ def test_a_test_label_that_is_written_in_another_way(tmp_path):
 def test_digits_of_other_scripts_are_text(tmp_path):
     arabic = [chr(0x660 + digit) for digit in (1, 2)]
     path = write(tmp_path / "x.csv", f"a,label\n1,{arabic[1]}\n2,{arabic[0]}\n3,1\n4,10\n5,9\n")
-    assert open_data(path).classes == ("1", "10", "9", *arabic)
+    assert open_data(path).class_names == ("1", "10", "9", *arabic)
     for cell in (arabic[0], "1_000"):
         with refused(ValueError, "'a'", "a finite number", repr(cell), "line 11"):
             open_data(write(tmp_path / "y.csv", "a,label\n" + "1,x\n" * 9 + f"{cell},y\n"))
@@ -388,7 +388,7 @@ def test_a_table_of_image_files(tmp_path, column):
     data = open_data(write(tmp_path / "list.csv", text))
     np.testing.assert_array_equal(data.train.inputs.numpy(), written[[2, 0, 1]])
     assert data.train.labels.tolist() == [1, 0, 1]
-    assert (data.name, data.classes) == ("list", ("cat", "dog"))
+    assert (data.name, data.class_names) == ("list", ("cat", "dog"))
 
 
 def test_image_files_in_parquet_and_a_column_of_ones_own(tmp_path):
@@ -399,7 +399,7 @@ def test_image_files_in_parquet_and_a_column_of_ones_own(tmp_path):
     data = open_data(str(tmp_path / "list.parquet"), image="photo", label="kind", test=test)
     np.testing.assert_array_equal(data.train.inputs.numpy(), written[:2])
     np.testing.assert_array_equal(data.test.inputs.numpy(), written[2:])
-    assert (data.classes, data.train.labels.tolist(), data.test.labels.tolist()) == (("1", "3"), [1, 0], [1])
+    assert (data.class_names, data.train.labels.tolist(), data.test.labels.tolist()) == (("1", "3"), [1, 0], [1])
 
 
 def test_listed_images_of_different_sizes_stay_on_disk(tmp_path):

@@ -28,7 +28,7 @@ def test_read_as_written(tmp_path, name, packed, below):
     assert data.train.inputs.dtype == torch.uint8
     assert data.train.labels.dtype == torch.int64
     assert data.input_shape == (1, 28, 28)
-    assert (data.name, len(data.classes), data.augmentation) == (name, 10, ())
+    assert (data.name, len(data.class_names), data.augmentation) == (name, 10, ())
 
 
 def test_scaling_of_the_protocol(tmp_path):

@@ -38,7 +38,7 @@ def test_colour_images_live_in_one_tensor(tmp_path):
     assert data.train.inputs.dtype == torch.uint8
     np.testing.assert_array_equal(data.train.inputs.numpy(), channels_first(written))
     assert data.train.labels.tolist() == [0, 0, 1, 1]
-    assert (data.name, data.classes, data.test, data.size) == ("pets", ("cat", "dog"), None, None)
+    assert (data.name, data.class_names, data.test, data.size) == ("pets", ("cat", "dog"), None, None)
     values = channels_first(written) / 255
     np.testing.assert_allclose(data.scaling.mean, values.mean((0, 2, 3)), rtol=1e-12)
     np.testing.assert_allclose(data.scaling.std, values.std((0, 2, 3)), rtol=1e-12)
@@ -125,7 +125,7 @@ def test_val_serves_where_there_is_no_test(tmp_path):
 
 def test_a_class_of_locomotives(tmp_path):
     write_classes(tmp_path, names=("bus", "train"))
-    assert open_data(str(tmp_path)).classes == ("bus", "train")
+    assert open_data(str(tmp_path)).class_names == ("bus", "train")
 
 
 def test_another_folder_to_test_on(tmp_path):
@@ -139,8 +139,8 @@ def test_another_folder_to_test_on(tmp_path):
 def test_numbered_folders_are_in_order_of_number(tmp_path):
     write_classes(tmp_path, names=("0", "1", "2", "10"), each=1)
     data = open_data(str(tmp_path))
-    assert data.classes == ("0", "1", "2", "10")
-    assert [data.classes[label] for label in data.train.labels] == ["0", "1", "10", "2"]
+    assert data.class_names == ("0", "1", "2", "10")
+    assert [data.class_names[label] for label in data.train.labels] == ["0", "1", "10", "2"]
 
 
 def test_images_of_different_sizes_stay_on_disk(tmp_path):
@@ -364,7 +364,7 @@ def test_an_empty_class_can_be_skipped(tmp_path, part):
     told = []
     data = open_data(str(tmp_path), skip_bad=True, on_bad=lambda *bad: told.append(bad))
     assert told == [(tmp_path / part / "emu", "a folder without images")]
-    assert data.classes == ("cat", "dog")
+    assert data.class_names == ("cat", "dog")
     assert (len(data.train), len(data.test)) == (4, 4)
 
 

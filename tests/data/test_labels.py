@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from refusals import refused
 
-from symloss.data.dataset import class_names, class_numbers
+from symloss.data.dataset import class_numbers, find_class_names
 
 
 @pytest.mark.parametrize(
@@ -22,24 +22,24 @@ from symloss.data.dataset import class_names, class_numbers
     ],
 )
 def test_order_of_classes(labels, classes):
-    assert class_names(labels, "here") == classes
+    assert find_class_names(labels, "here") == classes
 
 
 def test_names_come_back():
     labels = ["dog", "cat", "dog", "ant"]
-    classes = class_names(labels, "here")
+    classes = find_class_names(labels, "here")
     assert [classes[number] for number in class_numbers(labels, classes, "here").tolist()] == labels
 
 
 @pytest.mark.parametrize(("labels", "given"), [(["a", "a"], "got only 'a'"), (["3"], "got only '3'"), ([], "got none")])
 def test_one_class_only(labels, given):
     with refused(ValueError, "labels of x.csv", "at least two classes", given):
-        class_names(labels, "x.csv")
+        find_class_names(labels, "x.csv")
 
 
 def test_fractions_are_no_classes():
     with refused(ValueError, "labels of x.csv", "names or whole numbers", "got 0.25"):
-        class_names(["1", "0.25", "0.75"], "x.csv")
+        find_class_names(["1", "0.25", "0.75"], "x.csv")
 
 
 def test_a_class_that_was_never_trained():

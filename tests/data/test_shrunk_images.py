@@ -19,7 +19,7 @@ def test_a_pixel_is_the_rounded_mean_of_its_square():
         assert np.array_equal(getattr(small, part).inputs.numpy(), np.rint(squares))
         assert np.array_equal(getattr(small, part).labels.numpy(), labels)
     assert small.train.inputs.dtype == torch.uint8
-    assert (small.input_shape, small.classes, small.scaling) == ((1, 4, 4), whole.classes, whole.scaling)
+    assert (small.input_shape, small.class_names, small.scaling) == ((1, 4, 4), whole.class_names, whole.scaling)
     assert len(np.unique(squares % 1)) > 1, "some means lie between whole numbers"
 
 

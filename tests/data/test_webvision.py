@@ -37,7 +37,7 @@ def test_the_first_50_classes_in_the_order_of_the_list(root):
     assert data.train.labels.tolist() == [49, 0, 0]
     assert data.test.inputs == ImageFiles(tuple(folder / "val_images_256" / VAL[k][0] for k in (0, 2)))
     assert data.test.labels.tolist() == [7, 0]
-    assert data.classes == tuple(str(k) for k in range(50))
+    assert data.class_names == tuple(str(k) for k in range(50))
     assert (data.size, data.input_shape) == (224, (3, 224, 224))
     assert data.augmentation == ("resized-crop:224", "flip", "jitter:0.4,0.4,0.4,0.2")
     assert (data.scaling.mean, data.scaling.std) == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -47,7 +47,7 @@ def test_the_first_50_classes_in_the_order_of_the_list(root):
 def test_names_of_the_classes(root):
     lines = [f"n{k:08d} name {k}, other name\n" for k in range(1000)]
     (root / "webvision" / "info" / "synsets.txt").write_text("".join(lines))
-    classes = open_data("webvision-mini", root=root).classes
+    classes = open_data("webvision-mini", root=root).class_names
     assert (len(classes), classes[0], classes[49]) == (50, "name 0", "name 49")
 
 

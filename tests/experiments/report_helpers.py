@@ -37,7 +37,7 @@ def write_run(
     """A folder as a run leaves it behind; changes are of the result."""
     folder.mkdir(parents=True)
     _write(folder / SETTINGS, {"format": 1} | settings.to_dict())
-    _write(folder / "data.json", {"name": settings.data, "classes": list(classes)})
+    _write(folder / "data.json", {"name": settings.data, "class_names": list(classes)})
     held_out = settings.validation > 0
     rows = [_row(epoch, settings, accuracy, held_out) for epoch in range(1, settings.epochs + 1)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[: None if finished else 2]))

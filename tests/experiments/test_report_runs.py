@@ -120,7 +120,7 @@ def test_damaged_noise_is_refused(tmp_path, content):
 
 def test_damaged_names_of_classes_are_refused(tmp_path):
     folder = write_run(tmp_path / "run", settings(), 0.5)
-    (folder / "data.json").write_text(json.dumps({"classes": 10}))
+    (folder / "data.json").write_text(json.dumps({"class_names": 10}))
     (run,) = read_runs(tmp_path).finished
     with refused(ValueError, folder / "data.json", "classes", "10"):
         _ = run.classes

@@ -89,7 +89,7 @@ def classes_of(folder):
     data, predictor = open_predictor(folder)
     probabilities = predictor.probabilities(np.zeros((1, *data.input_shape), np.float32))
     assert probabilities.shape == (1, 3)
-    told = [tuple(load_audit(folder).classes), data.classes]
+    told = [tuple(load_audit(folder).classes), data.class_names]
     page = (folder / "audit.html").read_text()
     told.append(next(classes for classes in (OLD, NEW) if f">{classes[0]}<" in page))
     told.append(OLD if "ant.csv" in load_source(folder).source.data else NEW)
@@ -267,7 +267,7 @@ def test_values_that_cannot_be_are_refused(fits, tmp_path, change, message):
 
 def test_data_of_another_model_is_refused(saved):
     description = json.loads((saved / "data.json").read_text())
-    (saved / "data.json").write_text(json.dumps(description | {"classes": ["ant", "bee"]}))
+    (saved / "data.json").write_text(json.dumps(description | {"class_names": ["ant", "bee"]}))
     resign(saved)
     with refused(ValueError, "is damaged: the model has 3 classes, and data.json 2; fit again"):
         open_predictor(saved)

@@ -189,8 +189,8 @@ def _describe(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"classes": ["0", "1"]}, "must fit the model 'training_helpers:drops'"),
-        ({"classes": 10}, "data.json must hold classes as a list of texts; got 10"),
+        ({"class_names": ["0", "1"]}, "must fit the model 'training_helpers:drops'"),
+        ({"class_names": 10}, "data.json must hold class_names as a list of texts; got 10"),
         ({"input_shape": ["a"]}, "data.json must hold input_shape as a list of numbers; got ['a']"),
         ({"size": "large"}, "data.json must hold size as a number or nothing; got 'large'"),
     ],
@@ -204,7 +204,7 @@ def test_a_description_of_the_data_that_is_wrong_is_one_sentence(whole, tmp_path
 
 def test_fewer_classes_than_a_model_of_ones_own_has_are_one_sentence(tmp_path):
     run(small("ce", model="training_helpers:always_ten"), tmp_path)
-    _describe(tmp_path, classes=["0", "1"])
+    _describe(tmp_path, class_names=["0", "1"])
     with refused(ValueError, "must return 2 scores for each example; got a tensor of shape"):
         list(predictions(tmp_path, "digits", model="training_helpers:always_ten"))
 

@@ -120,7 +120,7 @@ def _of_fit(folder: Path, options: dict[str, Any]) -> Found:
     source, audit = load_source(folder), load_audit(folder)
     data = open_data(source.source, root=options["data_dir"], on_bad=warn)
     labels = data.train.labels.numpy()
-    as_then = source.fingerprint in (None, data.train.fingerprint()) and data.classes == audit.classes
+    as_then = source.fingerprint in (None, data.train.fingerprint()) and data.class_names == audit.classes
     if not as_then or len(labels) != len(audit):
         name = source.source.data
         raise ValueError(f"{name} must be the data that {folder} learned from; got other data, or other labels")

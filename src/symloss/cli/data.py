@@ -56,7 +56,7 @@ def show(
     if opened.encoder is not None:
         for line in column_lines(opened.encoder.columns_):
             say(line)
-    counts = [part.labels.bincount(minlength=len(opened.classes)) for part in (opened.train, opened.test) if part]
+    counts = [part.labels.bincount(minlength=len(opened.class_names)) for part in (opened.train, opened.test) if part]
     say("\t".join(["class", "train", "test"][: 1 + len(counts)]))
-    for number, name in enumerate(opened.classes):
+    for number, name in enumerate(opened.class_names):
         say("\t".join([visible(name), *(str(int(count[number])) for count in counts)]))

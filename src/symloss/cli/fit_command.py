@@ -174,7 +174,7 @@ def write(
     from symloss.fit.audit.export import write_document
     from symloss.fit.fit_folder import save_fit
 
-    audit = audit_fit(model, classes=opened.classes, truth=rows.truth)
+    audit = audit_fit(model, classes=opened.class_names, truth=rows.truth)
     source = _source(settings, opened)
     document = _document(folder, model, audit, opened, source)
     score = _test_accuracy(model, opened)
@@ -208,7 +208,7 @@ def _rows(opened: DataSet, settings: dict[str, Any], root: Path | None) -> FitDa
     noise = settings["noise"]
     rows = fit_data(opened, noise, settings["seed"], root)
     added = f"; noise {noise}" if noise != "clean" else ""
-    say(f"{len(rows.noisy):,} examples of {len(opened.classes)} classes{added}", err=True)
+    say(f"{len(rows.noisy):,} examples of {len(opened.class_names)} classes{added}", err=True)
     return rows
 
 

@@ -15,7 +15,14 @@ from torch import Tensor
 from symloss.checks import brief
 from symloss.data.augment import usual
 from symloss.data.cells import check_spelling, is_missing
-from symloss.data.dataset import DataSet, Examples, class_names, class_numbers, scaling_of_features, scaling_of_images
+from symloss.data.dataset import (
+    DataSet,
+    Examples,
+    class_numbers,
+    find_class_names,
+    scaling_of_features,
+    scaling_of_images,
+)
 from symloss.data.source import ROWS_HINT, BadFiles
 
 PAIRS = (("x", "y"), ("x_train", "y_train"), ("inputs", "labels"))
@@ -32,7 +39,7 @@ def open_arrays(path: Path, test: Path | None, bad: BadFiles) -> DataSet:
     """
     inputs, labels = _part(path, PAIRS, bad)
     test_part = _part(test, PAIRS, bad) if test is not None else _own_test(path, bad)
-    classes = class_names(labels, path)
+    classes = find_class_names(labels, path)
     where = test or path
     if test_part is not None and (test_part[0].shape[1:], test_part[0].dtype) != (inputs.shape[1:], inputs.dtype):
         raise ValueError(
@@ -42,7 +49,7 @@ def open_arrays(path: Path, test: Path | None, bad: BadFiles) -> DataSet:
         name=path.stem,
         train=Examples(inputs, class_numbers(labels, classes, path)),
         test=Examples(test_part[0], class_numbers(test_part[1], classes, where)) if test_part is not None else None,
-        classes=classes,
+        class_names=classes,
         scaling=scaling_of_images(inputs) if inputs.dtype == torch.uint8 else scaling_of_features(inputs),
         augmentation=usual(tuple(inputs.shape[1:])),
     )

@@ -147,7 +147,7 @@ class DataSet:
         name: the name of a published data set, or the path of the user's.
         train: the examples to train on.
         test: clean examples to test on; None if there are none.
-        classes: the names of the classes.
+        class_names: the names of the classes.
         scaling: how to scale inputs.
         augmentation: random changes of training images, by the published protocol if there is one: "crop:4", "flip",
             "rotate:20", "resized-crop:224", "jitter:0.4,0.4,0.4,0.2".
@@ -159,14 +159,14 @@ class DataSet:
 
     >>> from symloss.data import open_data
     >>> digits = open_data("digits")
-    >>> len(digits.train), len(digits.classes), digits.input_shape
+    >>> len(digits.train), len(digits.class_names), digits.input_shape
     (1437, 10, (1, 8, 8))
     """
 
     name: str
     train: Examples
     test: Examples | None
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     scaling: Scaling
     augmentation: tuple[str, ...] = ()
     size: int | None = None
@@ -178,7 +178,7 @@ class DataSet:
     @functools.cached_property
     def fingerprint(self) -> str:
         """A checksum of everything that training and testing depend on."""
-        parts = [self.classes, self.columns, self.size, self.train.fingerprint()]
+        parts = [self.class_names, self.columns, self.size, self.train.fingerprint()]
         parts += [] if self.test is None else [self.test.fingerprint()]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
@@ -189,7 +189,9 @@ class DataSet:
 
     def description(self, augmentation: tuple[str, ...] = ()) -> DataDescription:
         """What a run or a fit keeps of the data; ``augmentation`` is what was done to its images."""
-        same = {name: getattr(self, name) for name in ("name", "classes", "input_shape", "size", "columns", "image")}
+        same = {
+            name: getattr(self, name) for name in ("name", "class_names", "input_shape", "size", "columns", "image")
+        }
         return DataDescription(**same, mean=self.scaling.mean, std=self.scaling.std, augmentation=augmentation)
 
     @property
@@ -241,10 +243,10 @@ def _scaling(mean: Tensor, std: Tensor) -> Scaling:
     return Scaling(tuple(mean.tolist()), tuple(torch.where(std > 0, std, 1.0).tolist()))
 
 
-def class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
+def find_class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
     """The distinct labels in order: numbers by value, names by alphabet.
 
-    >>> class_names(["10", "9", "10"], "x.csv"), class_names(["dog", "cat"], "x.csv")
+    >>> find_class_names(["10", "9", "10"], "x.csv"), find_class_names(["dog", "cat"], "x.csv")
     (('9', '10'), ('cat', 'dog'))
     """
     distinct = set(labels)
@@ -262,16 +264,16 @@ def class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
     return tuple(sorted(distinct, key=lambda text: (float(text), text)))
 
 
-def class_numbers(labels: Sequence[str], classes: Sequence[str], where: object) -> Tensor:
+def class_numbers(labels: Sequence[str], class_names: Sequence[str], where: object) -> Tensor:
     """The class number of each label (N,)."""
-    place = {name: number for number, name in enumerate(classes)}
-    unknown = sorted(set(labels) - set(classes))
+    place = {name: number for number, name in enumerate(class_names)}
+    unknown = sorted(set(labels) - set(class_names))
     if unknown:
         value = number(unknown[0])
-        same = next((name for name in classes if value is not None and number(name) == value), None)
+        same = next((name for name in class_names if value is not None and number(name) == value), None)
         raise ValueError(
-            f"the labels of {where} must be among the {len(classes)} classes of the training data, "
-            f"{brief(list(classes))}; got {brief(unknown[0])}"
+            f"the labels of {where} must be among the {len(class_names)} classes of the training data, "
+            f"{brief(list(class_names))}; got {brief(unknown[0])}"
             + ("" if same is None else f", which is the number of {same!r}, written in another way")
         )
     return labels_tensor([place[label] for label in labels])

@@ -24,8 +24,8 @@ from symloss.data.dataset import (
     ImageFiles,
     Inputs,
     Origin,
-    class_names,
     class_numbers,
+    find_class_names,
     scaling_of_images,
 )
 from symloss.data.source import HINT, BadFiles, refusal
@@ -155,7 +155,7 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, si
     in_memory = len(sides) * channels * max(h * w for h, w in sides) <= RESIDENT_BYTES
     side = chosen_size(size, sides, in_memory)
     shape = (channels, *sides[0]) if side is None else (3, side, side)
-    classes = class_names(parts[0].labels, train.where)
+    classes = find_class_names(parts[0].labels, train.where)
     examples = [
         Examples(
             ImageFiles(tuple(part.paths)) if side is not None else stack_images(part.paths, shape),
@@ -169,7 +169,7 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, si
         name=name,
         train=examples[0],
         test=examples[1] if test is not None else None,
-        classes=classes,
+        class_names=classes,
         scaling=scaling_of_images(inputs) if isinstance(inputs, Tensor) else IMAGENET,
         augmentation=usual(shape),
         size=side,

@@ -21,8 +21,8 @@ from symloss.data.dataset import (
     ImageFiles,
     Inputs,
     Origin,
-    class_names,
     class_numbers,
+    find_class_names,
     scaling_of_features,
 )
 from symloss.data.images import (
@@ -68,7 +68,7 @@ def open_data(
             ``categorical``, ``keep``, ``size``, ``skip_bad``.
 
     >>> digits = open_data("digits")
-    >>> len(digits.train), digits.input_shape, digits.classes[:3]
+    >>> len(digits.train), digits.input_shape, digits.class_names[:3]
     (1437, (1, 8, 8), ('0', '1', '2'))
     """
     if isinstance(source, str):
@@ -135,7 +135,7 @@ def _open_features(source: DataSource, train: TableFile, test: TableFile | None,
     dropped = frozenset(source.drop)
     cells = train.cells([name for name in columns if name not in dropped], source.categorical, without)
     features = torch.from_numpy(encoder.fit_cells(cells, train.path, _KEEP).transform_cells(cells))
-    classes = class_names(labels, train.path)
+    classes = find_class_names(labels, train.path)
     clean = None
     if test is not None:
         test_labels, test_without = test.labels(source.label, bad)
@@ -145,7 +145,7 @@ def _open_features(source: DataSource, train: TableFile, test: TableFile | None,
         name=train.path.stem,
         train=_rows_of(features, class_numbers(labels, classes, train.path), without),
         test=clean,
-        classes=classes,
+        class_names=classes,
         scaling=scaling_of_features(features),
         columns=encoder.feature_names_,
         encoder=encoder,

@@ -125,7 +125,7 @@ class _Cifar:
     test: str
     labels: str
     label_bytes: int
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     scaling: Scaling
     augmentation: tuple[str, ...]
 
@@ -139,7 +139,7 @@ CIFAR = {
         test="test_batch",
         labels="labels",
         label_bytes=1,
-        classes=CIFAR10_CLASSES,
+        class_names=CIFAR10_CLASSES,
         scaling=Scaling((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768)),
         augmentation=("crop:4", "flip"),
     ),
@@ -151,7 +151,7 @@ CIFAR = {
         test="test",
         labels="fine_labels",
         label_bytes=2,
-        classes=CIFAR100_CLASSES,
+        class_names=CIFAR100_CLASSES,
         scaling=Scaling((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
         augmentation=("crop:4", "flip", "rotate:20"),
     ),
@@ -167,7 +167,7 @@ def open_cifar(name: str, root: Path) -> DataSet:
         name=name,
         train=_cifar_examples(kind, train, read),
         test=_cifar_examples(kind, [test], read),
-        classes=kind.classes,
+        class_names=kind.class_names,
         scaling=kind.scaling,
         augmentation=kind.augmentation,
     )
@@ -239,7 +239,7 @@ def _read_binary(kind: _Cifar, path: Path) -> Batch:
 
 
 def _check_labels(kind: _Cifar, path: Path, labels: list[Any]) -> None:
-    last = len(kind.classes) - 1
+    last = len(kind.class_names) - 1
     wrong = [label for label in labels if type(label) is not int or not 0 <= label <= last]
     if wrong:
         raise ValueError(f"{path} must hold labels 0 to {last}; got {brief(wrong[0])}")
@@ -264,7 +264,7 @@ def open_idx(name: str, root: Path) -> DataSet:
         name=name,
         train=_idx_examples(files[:2], len(IDX_CLASSES[name])),
         test=_idx_examples(files[2:], len(IDX_CLASSES[name])),
-        classes=IDX_CLASSES[name],
+        class_names=IDX_CLASSES[name],
         scaling=IDX_SCALING[name],
     )
 
@@ -366,7 +366,7 @@ def open_digits() -> DataSet:
         name="digits",
         train=Examples(images[train], labels[train]),
         test=Examples(images[test], labels[test]),
-        classes=tuple(str(digit) for digit in range(10)),
+        class_names=tuple(str(digit) for digit in range(10)),
         scaling=scaling_of_images(images[train]),
     )
 

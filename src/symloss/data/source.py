@@ -222,7 +222,7 @@ class DataDescription:
 
     Args:
         name: the name or the path of the data.
-        classes: the names of the classes.
+        class_names: the names of the classes.
         input_shape: the shape of one input.
         size: the pixels on each side to which images in files are resized; None for other data.
         columns: the names of the features of a table.
@@ -233,7 +233,7 @@ class DataDescription:
     """
 
     name: str
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     input_shape: tuple[int, ...]
     size: int | None
     columns: tuple[str, ...]

@@ -49,7 +49,7 @@ def open_webvision(root: Path, *, imagenet: bool = False, bad: BadFiles | None =
         name="webvision-mini-imagenet" if imagenet else "webvision-mini",
         train=train,
         test=test,
-        classes=_names(folder / "info" / "synsets.txt"),
+        class_names=_names(folder / "info" / "synsets.txt"),
         scaling=IMAGENET,
         augmentation=("resized-crop:224", "flip", "jitter:0.4,0.4,0.4,0.2"),
         size=224,

@@ -122,7 +122,7 @@ def _epoch_seconds(settings: Settings, data: DataSet) -> float:
 
 def _step_seconds(settings: Settings, data: DataSet) -> float:
     """Seconds of the fastest of a few steps on random inputs."""
-    shape, classes = data.input_shape, len(data.classes)
+    shape, classes = data.input_shape, len(data.class_names)
     batch = max(2, min(settings.batch, PIXELS // math.prod(shape)))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     random = torch.Generator().manual_seed(0)

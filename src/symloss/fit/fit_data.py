@@ -55,7 +55,7 @@ def fit_data(data: DataSet, noise: str, seed: int, root: Path | None = None) -> 
     corruption = corrupt(
         labels,
         noise,
-        num_classes=len(data.classes),
+        num_classes=len(data.class_names),
         seed=seed,
         dataset=data.name if data.labels_are_true else None,
         inputs=data.train.inputs if isinstance(data.train.inputs, Tensor) else None,

@@ -73,8 +73,8 @@ def open_predictor(folder: Path) -> tuple[DataDescription, Predictor]:
     assert data is not None  # open_fit has seen it
     try:
         predictor = load_predictor(document["model"], folder)
-        if predictor.classes != len(data.classes):
-            raise ValueError(f"the model has {predictor.classes} classes, and {DATA} {len(data.classes)}")
+        if predictor.classes != len(data.class_names):
+            raise ValueError(f"the model has {predictor.classes} classes, and {DATA} {len(data.class_names)}")
     except Exception as error:
         if document["versions"].get("scikit-learn") != sklearn.__version__:
             raise ValueError(
@@ -110,4 +110,4 @@ def predict_with_fit(
     def rows() -> Iterator[tuple[str, list[float]]]:
         yield from zip(inputs.origin.names(len(inputs)), predicted.tolist(), strict=True)
 
-    return Predictions(known.classes, True, rows())
+    return Predictions(known.class_names, True, rows())

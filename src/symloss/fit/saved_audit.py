@@ -76,7 +76,7 @@ def load_audit(path: Path) -> Audit:
     try:
         if description is None:
             raise ValueError(f"no {DATA}")
-        classes = tuple(description.classes)
+        classes = tuple(description.class_names)
         with np.load(path / LABELS, allow_pickle=False) as file:
             if not all(file[name].dtype.kind in kinds for name, kinds in _STORED.items()):
                 raise ValueError("numbers of other kinds")

@@ -143,7 +143,7 @@ class Trainer:
         self.fabric, self.settings, self.workers, self.on_step = fabric, settings, workers, on_step
         self.task = task = task.to(fabric.device)
         self.schedule = Schedule.parse(settings.schedule)
-        self.model = build_model(settings, task.data.input_shape, len(task.data.classes))
+        self.model = build_model(settings, task.data.input_shape, len(task.data.class_names))
         self.optimizer = build_optimizer(settings, self.model.parameters())
         self.loss = build_loss(settings).to(fabric.device)
         self.train_batches = self._batches(task.train, settings.batch, training=True)
@@ -225,7 +225,7 @@ class Trainer:
         return scores.detach(), loss.detach()
 
     def _loss(self, scores: Tensor, labels: Tensor) -> Tensor:
-        require_scores(scores, len(self.task.data.classes), self.settings.model)
+        require_scores(scores, len(self.task.data.class_names), self.settings.model)
         try:
             loss: Tensor = self.loss(scores, labels)
         except ValueError as error:

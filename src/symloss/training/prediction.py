@@ -58,7 +58,7 @@ class Trained:
             for part in batches.epoch(0):
                 with model_errors(self.name):
                     scores = self.model(part.inputs)
-                require_scores(scores, len(self.data.classes), self.name)
+                require_scores(scores, len(self.data.class_names), self.name)
                 yield part.index, scores if self.score_map is None else self.score_map(scores)
 
     def probabilities(self, scores: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
         raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
     # The checkpoint holds all weights.
     untrained = replace(settings, model=without_weights(settings.model))
-    network = build_model(untrained, data.input_shape, len(data.classes))
+    network = build_model(untrained, data.input_shape, len(data.class_names))
     with must_fit(folder.path, settings.model):
         network.load_state_dict(state["model"])
     epoch = state["epoch"]
@@ -164,7 +164,7 @@ def predict(
             for place, values in zip(index.tolist(), found.probabilities(scores).tolist(), strict=True):
                 yield names[place], values
 
-    return Predictions(found.data.classes, found.temperature is not None, rows())
+    return Predictions(found.data.class_names, found.temperature is not None, rows())
 
 
 def predictions(run: Path | str, data: str, **options: Any) -> Iterator[tuple[str, str, float]]:
@@ -175,7 +175,7 @@ def predictions(run: Path | str, data: str, **options: Any) -> Iterator[tuple[st
 def accuracy_on(run: Path | str, data: str, *, model: str | None = None, root: Path | None = None) -> dict[str, Any]:
     """How often the model of the last epoch is right on the test examples of another data set with the same classes."""
     found, other = trained(run, best=False, model=model), open_data(data, root=root)
-    if other.test is None or other.classes != found.data.classes:
+    if other.test is None or other.class_names != found.data.class_names:
         raise ValueError(f"{data} must have test examples of the classes that {run} was trained on; it has others")
     right = sum(int((scores.argmax(1) == other.test.labels[index]).sum()) for index, scores in found.scores(other.test))
     return {"data": data, "accuracy": right / len(other.test), "examples": len(other.test)}

@@ -64,7 +64,7 @@ class Run:
     @functools.cached_property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes; none where they were not written down."""
-        names = (RunFolder(self.folder).read(DATA) or {}).get("classes", [])
+        names = (RunFolder(self.folder).read(DATA) or {}).get("class_names", [])
         if not isinstance(names, list):
             raise ValueError(f"{self.folder / DATA} must hold a list of classes; got {checks.brief(names)}")
         return tuple(str(name) for name in names)

@@ -40,7 +40,7 @@ class Busy(ValueError):  # noqa: N818
 
 
 _LISTS: dict[str, Any] = {
-    "classes": str,
+    "class_names": str,
     "input_shape": int,
     "columns": str,
     "mean": (int, float),

@@ -75,7 +75,7 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
     corruption = corrupt(
         true.numpy(),
         settings.noise,
-        num_classes=len(data.classes),
+        num_classes=len(data.class_names),
         seed=settings.seed if settings.noise_seed is None else settings.noise_seed,
         counts=settings.counts,
         dataset=data.name if settings.data_is_published else None,

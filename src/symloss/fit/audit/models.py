@@ -163,7 +163,7 @@ def audit_run(
         network.probabilities(_scores(network, task.train)).double().numpy(),
         n_wrong=count.n_wrong,
         interval=count.interval,
-        classes=task.data.classes,
+        classes=task.data.class_names,
         positions=positions,
         truth=None if task.clean is None else task.clean.numpy(),
     )
@@ -189,7 +189,7 @@ def _count(network: Trained, settings: Settings, task: Task, margins: NDArray[np
 
 def _scores(network: Trained, examples: Examples) -> Tensor:
     """(N, C), in the order of the examples, by one pass."""
-    found = torch.empty(len(examples), len(network.data.classes))
+    found = torch.empty(len(examples), len(network.data.class_names))
     for index, scores in network.scores(examples):
         found[index] = scores.float()
     return found
