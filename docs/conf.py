@@ -14,7 +14,7 @@ release = symloss.__version__
 html_title = f"symloss {release}"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design", "sphinx_copybutton"]
-extensions += ["api_names", "docstring_markup"]  # ours, in tools/
+extensions += ["sphinx_hooks"]  # ours, in tools/
 
 smartquotes_action = "D"  # dashes only: quotes stay as they are written
 myst_enable_extensions = ["colon_fence"]

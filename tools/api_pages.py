@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from api_names import exports, public_modules, top_level
 from loss_pages import class_path, file_name
 from sphinx.pycode import ModuleAnalyzer
 
 import symloss
+from symloss.lazy_names import stub_names
 from symloss.losses.catalogue import LOSSES, RECORDS
 
 TITLES = {
@@ -23,6 +25,37 @@ TITLES = {
 }
 DECORATED = ("keras", "openmmlab")
 """Adapters whose classes are decorated by their library, which the build does without: their methods are hidden."""
+
+
+def public_modules() -> dict[str, ModuleType]:
+    """The public modules by their full names."""
+    packages = [each.name for each in pkgutil.iter_modules(symloss.__path__) if each.ispkg and each.name != "cli"]
+    names = [*packages, "functional", *(f"theory.{name}" for name in dir(symloss.theory))]
+    return {f"symloss.{name}": importlib.import_module(f"symloss.{name}") for name in sorted(names)}
+
+
+def top_level() -> list[str]:
+    """The names in ``symloss`` itself, without its modules and the classes of the losses."""
+    homes = stub_names("symloss").items()
+    return [name for name, home in homes if home != "symloss" and not home.startswith("symloss.losses.catalogue")]
+
+
+def exports(module: ModuleType) -> list[str]:
+    """The names in ``__all__``; without it, the public functions and classes that the module defines."""
+    if hasattr(module, "__all__"):
+        return list(module.__all__)
+    if module.__name__ == "symloss.losses":
+        return list(stub_names(module.__name__))
+    members = inspect.getmembers(module, lambda member: inspect.isclass(member) or inspect.isfunction(member))
+    return [name for name, member in members if not name.startswith("_") and member.__module__ == module.__name__]
+
+
+def public_names() -> list[str]:
+    """The full name of everything public."""
+    names = [f"symloss.{name}" for name, home in stub_names("symloss").items() if home != "symloss"]
+    for home, module in public_modules().items():
+        names += [home, *(f"{home}.{name}" for name in exports(module))]
+    return names
 
 
 def pages() -> dict[str, str | Path]:

@@ -1,11 +1,14 @@
-"""Docstrings are plain text: what looks like markup of Sphinx in their formulas is escaped. An extension of Sphinx."""
+"""Our extension of Sphinx: it misses no public name, and escapes what looks like markup in docstrings."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from api_pages import public_names
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
 
 LITERAL = re.compile(r"(``.+?``|:\w+:`[^`]+`|`[^`]+`)")
 MARKUP = re.compile(r"\||\*|(?<=\w)_(?!\w)")
@@ -23,7 +26,16 @@ def escape(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: l
             lines[number] = "".join(parts)
 
 
+def check(app: Sphinx, env: BuildEnvironment) -> None:
+    """Warn of every public name that no page documents. Warnings are errors of the build."""
+    documented = set(env.domains.python_domain.objects)
+    for name in public_names():
+        if name not in documented:
+            logging.getLogger(__name__).warning("the API pages must document %s; it is missing", name)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Called by Sphinx."""
+    """Connect the hooks. Called by Sphinx."""
     app.connect("autodoc-process-docstring", escape, priority=100)  # before napoleon, whose own stars stay
+    app.connect("env-check-consistency", check)
     return {"version": "1", "parallel_read_safe": True}
