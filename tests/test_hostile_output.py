@@ -11,7 +11,6 @@ import warnings
 import pytest
 
 from symloss import cli
-from symloss.cli import training as cli_training
 from symloss.cli.output import console, print_data, print_json, say, visible
 from symloss.training import prediction
 from symloss.training.run_folder import RunFolder
@@ -85,7 +84,7 @@ def test_documents_are_whole_for_programs_and_harmless_in_a_terminal(capsys, mon
 def test_names_of_classes_are_shown_as_they_are(command, tmp_path):
     table = tmp_path / "x.csv"
     table.write_text(f'a,label\n1,"{CLEAR}x\ny"\n2,b\n')
-    code, out, _ = command("data", "show", table)
+    code, out, _ = command("data", "show", "--data", table)
     assert code == 0
     assert "\\x1b[2Jx\\ny\t1\n" in out
     assert harmless(out)
@@ -96,12 +95,12 @@ def test_names_of_files_are_one_line_in_errors_and_warnings(command, tmp_path):
         folder = tmp_path / "photos" / name
         folder.mkdir(parents=True)
         (folder / f"{CLEAR}\nsymloss: all is well.png").write_text("no image")
-    code, out, said = command("data", "show", tmp_path / "photos")
+    code, out, said = command("data", "show", "--data", tmp_path / "photos")
     assert (code, out) == (2, "")
     assert harmless(said)
     assert said.count("\n") == 1
     assert r"\x1b[2J\nsymloss: all is well.png must be an image" in said
-    code, _, said = command("data", "show", tmp_path / "photos", "--skip-bad")
+    code, _, said = command("data", "show", "--data", tmp_path / "photos", "--skip-bad")
     assert code == 2
     assert harmless(said)
     assert said.count("\n") == 3
@@ -137,10 +136,10 @@ def test_no_prediction_is_a_formula(command, monkeypatch, tmp_path, to_file):
         return prediction.Predictions(tuple(names), True, rows)
 
     monkeypatch.setattr(prediction, "predict", predict)
-    monkeypatch.setattr(cli_training, "holds_fit", lambda run: False)
-    monkeypatch.setattr(cli_training, "check_source", lambda source, labelled: None)
+    monkeypatch.setattr("symloss.training.fit_files.holds_fit", lambda run: False)
+    monkeypatch.setattr("symloss.data.tables.check_source", lambda source, labelled: None)
     out = tmp_path / "p.csv"
-    code, printed, _ = command("predict", tmp_path, "data", *(["--out", out] if to_file else []))
+    code, printed, _ = command("predict", tmp_path, "--data", "data", *(["--out", out] if to_file else []))
     assert code == 0
     rows = list(csv.DictReader(io.StringIO(out.read_bytes().decode() if to_file else printed)))
     assert [row["example"] for row in rows] == [row["prediction"] for row in rows] == guarded

@@ -48,7 +48,7 @@ folder, table = sys.argv[1:]
 for arguments in (
     ["fit", "--data", table, "--budget", "1", "--out", folder],
     ["fit", "--data", table, "--budget", "1", "--out", folder, "--overwrite"],
-    ["predict", folder, table],
+    ["predict", folder, "--data", table],
     ["audit", folder],
 ):
     sys.argv = ["symloss", *arguments]

@@ -8,9 +8,8 @@ from PIL import Image
 from rich.progress import Progress
 from training.training_helpers import small
 
-from symloss.cli import announce
-from symloss.cli.announce import Announcement, opening
-from symloss.cli.training import _StepBar
+from symloss.cli import training
+from symloss.cli.training import Announcement, _StepBar, opening
 from symloss.data import open_data
 from symloss.experiments import cost
 from symloss.training import train
@@ -36,7 +35,7 @@ QUICK = ("--data", "photos", "--epochs", "2", "--model", "mlp:hidden=4")
     [
         (("train",), "photos, alpha-mae"),
         (("compare", "--losses", "ce,mae", "--seeds", "2"), "photos, 4 runs"),
-        (("tune", "--losses", "ce", "--weight-decays", "0.1,0.2,0.3"), "photos, 3 runs"),
+        (("tune", "--losses", "ce", "--vary", "weight_decay=0.1,0.2,0.3"), "photos, 3 runs"),
         (("tune", "--losses", "ce", "--sampler", "random", "--trials", "2", "--seeds", "2"), "photos, 4 runs"),
     ],
 )
@@ -52,15 +51,15 @@ def test_a_command_says_what_it_takes_before_it_trains(run_command, photos, word
 
 
 def test_a_size_is_chosen_or_given_and_prediction_follows(run_command, photos):
-    done = run_command("train", *QUICK, "--size", "12", "--out", "run", cwd=photos)
+    done = run_command("train", *QUICK, "--settings", "size=12", "--out", "run", cwd=photos)
     assert "(3 x 12 x 12)" in done.stderr
     assert RunFolder(photos / "run").settings().size == 12
     Image.new("RGB", (50, 70)).save(photos / "new.png")
     (photos / "new").mkdir()
     (photos / "new.png").rename(photos / "new" / "one.png")
-    rows = run_command("predict", "run", "new", cwd=photos).stdout.splitlines()
+    rows = run_command("predict", "run", "--data", "new", cwd=photos).stdout.splitlines()
     assert len(rows) == 2
-    refusal = run_command("train", "--data", "digits", "--size", "12", "--out", "no", cwd=photos)
+    refusal = run_command("train", "--data", "digits", "--settings", "size=12", "--out", "no", cwd=photos)
     assert refusal.returncode == 2
     assert "size must divide the 8 pixels of digits, as 1, 2, 4, 8 do; got 12" in refusal.stderr
     assert not (photos / "no").exists()
@@ -69,7 +68,7 @@ def test_a_size_is_chosen_or_given_and_prediction_follows(run_command, photos):
 def test_code_of_ones_own_is_not_run_to_be_timed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cost, "build_model", None)
     Announcement([(small(), tmp_path)], open_data("digits"))()
-    assert "how long is not known, as the model is your own code" in capsys.readouterr().err
+    assert "no time estimate for a model of your own" in capsys.readouterr().err
 
 
 def test_runs_that_are_done_or_begun_take_less(tmp_path, monkeypatch, capsys):
@@ -103,11 +102,11 @@ def test_decoding_is_part_of_the_estimate(photos, monkeypatch):
 
 
 def test_slow_opening_is_announced_and_quick_opening_is_not(monkeypatch, capsys):
-    monkeypatch.setattr(announce, "PATIENCE", 0.05)
+    monkeypatch.setattr(training, "PATIENCE", 0.05)
     with opening("photos"):
         time.sleep(0.3)
     assert capsys.readouterr().err == "opening photos\n"
-    monkeypatch.setattr(announce, "PATIENCE", 60.0)
+    monkeypatch.setattr(training, "PATIENCE", 60.0)
     with opening("photos"):
         pass
     assert capsys.readouterr().err == ""

@@ -2,14 +2,18 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
+import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import symloss
 from symloss.cli import app
+from symloss.cli.options import OPTIONS, read_settings, with_options
 
 
 def test_help_answers_without_torch(tmp_path):
@@ -29,7 +33,65 @@ def test_help_says_each_default_or_where_it_comes_from(command):
     shown = CliRunner().invoke(app, [command, "--help"], terminal_width=400, env={"COLUMNS": "400"}).stdout
     options = [line for line in shown.splitlines() if line.strip("│ ").startswith("--")]
     assert len(options) > 10
-    assert [line for line in options if "default:" not in line and "--help" not in line] == []
+    flags = [line for line in options if "<" not in line]
+    without = [line for line in options if "default:" not in line and line not in flags]
+    assert [line for line in without if "--settings" not in line] == []
+    assert all(f"{name} " in "".join(flags) for name in ("--json", "--help"))
+    assert "<bool>" not in shown
+
+
+def every_command(command, path=""):
+    """The options of each command by its name."""
+    for name, each in getattr(command, "commands", {}).items():
+        yield from every_command(each, f"{path} {name}".strip())
+    yield path, [param.name for param in command.params if param.param_type_name == "option" and param.name != "help"]
+
+
+def test_options_are_few_and_have_one_meaning():
+    found = dict(every_command(get_command(app)))
+    assert sum(map(len, found.values())) <= 150
+    assert len(found["fit"]) <= 16
+    for command in ("fit", "train", "compare", "tune", "predict", "data show", "recipe", "reproduce"):
+        assert "data" in found[command], command
+    assert not {"dataset", "lrs", "weight_decays"} & {name for names in found.values() for name in names}
+
+
+def test_settings_come_from_files_and_texts_and_the_command_line_overrides_them(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('momentum = 0.5\nlabel = "kind"\nskip-bad = true\nlr = 1\n')
+    found = read_settings([str(file), "momentum=0.9", "label=3"], OPTIONS)
+    assert found == {"momentum": 0.9, "label": "3", "skip_bad": True, "lr": 1.0}
+    seen = []
+
+    @with_options("epochs", settings=("momentum", "label"))
+    def command(*, options):
+        seen.append((dict(options), options.given))
+
+    toy = typer.Typer()
+    toy.command()(command)
+    arguments = ["--settings", "momentum=0.9", "-s", "epochs=7", "--epochs", "3"]
+    assert CliRunner().invoke(toy, arguments).exit_code == 0
+    assert seen == [({"epochs": 3, "momentum": 0.9, "label": "label"}, {"epochs", "momentum"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("momentun=0.9", "Unknown setting 'momentun' in --settings; did you mean 'momentum'?"),
+        ("momentum=fast", "`momentum` in --settings must be a number; got 'fast'"),
+        ("epochs=1.5", "`epochs` in --settings must be a whole number; got 1.5"),
+        ("epochs=0", "`epochs` must be at least 1; got 0"),
+        ("skip_bad=1", "`skip_bad` in --settings must be true or false; got 1"),
+        ("no-such.toml", "`--settings` must be a TOML file or NAME=VALUE; got 'no-such.toml'"),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(text, said, tmp_path):
+    with pytest.raises((ValueError, OSError), match=re.escape(said)):
+        read_settings([text], OPTIONS)
+    broken = tmp_path / "x.toml"
+    broken.write_text("momentum 0.9")
+    with pytest.raises(ValueError, match="is not valid TOML"):
+        read_settings([str(broken)], OPTIONS)
 
 
 def test_importing_the_package_does_not_import_torch():

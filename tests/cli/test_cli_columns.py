@@ -8,13 +8,12 @@ import json
 import numpy as np
 import pytest
 
-from symloss.cli.columns import column_lines, say_columns
+from symloss.cli.data import column_lines, say_columns
 from symloss.data.columns import Column
 
 SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--losses", "mae", "--seeds", "1")
-LEFT_OUT = (
-    "left out: 'id' (whole numbers, all different: looks like an id); --keep COLUMN uses one that looks like an id"
-)
+LEFT_OUT = "left out: 'id' (whole numbers, all different: looks like an id); "
+LEFT_OUT += "--settings keep=COLUMN uses one that looks like an id"
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def table(tmp_path):
 
 
 def test_show_says_what_becomes_of_each_column(run_command, table):
-    shown = run_command("data", "show", str(table), "--categorical", "code").stdout.splitlines()
+    shown = run_command("data", "show", "--data", str(table), "--settings", "categorical=code").stdout.splitlines()
     assert shown[:6] == [
         "people: inputs 7, in memory",
         "column\tbecomes\twhy",
@@ -39,14 +38,16 @@ def test_show_says_what_becomes_of_each_column(run_command, table):
         "colour\tcategory\ttext with 2 values",
         "code\tcategory\ta category as asked, 3 values",
     ]
-    kept = run_command("data", "show", str(table), "--keep", "id", "--drop", "code,size").stdout.splitlines()
+    kept = run_command(
+        "data", "show", "--data", str(table), "--settings", "keep=id", "--drop", "code,size"
+    ).stdout.splitlines()
     assert kept[0] == "people: inputs 3, in memory"
 
 
 @pytest.mark.slow
 def test_a_run_keeps_what_it_learnt_and_predicts_with_it(run_command, table, tmp_path):
     run = tmp_path / "run"
-    how = ("--data", str(table), "--categorical", "code", "--out", str(run))
+    how = ("--data", str(table), "--settings", "categorical=code", "--out", str(run))
     trained = run_command("train", *how, "--loss", "ce", "--model", "mlp:hidden=8", "--epochs", "40")
     assert trained.returncode == 0, trained.stderr
     assert LEFT_OUT in trained.stderr.splitlines()
@@ -55,12 +56,12 @@ def test_a_run_keeps_what_it_learnt_and_predicts_with_it(run_command, table, tmp
     assert json.loads((run / "settings.json").read_text())["categorical"] == "code"
     new = tmp_path / "new.csv"
     new.write_text("code,colour,size\n1.0,red,0.5\n,blue,NA\n7,green,1\n")
-    predicted = run_command("predict", str(run), str(new))
+    predicted = run_command("predict", str(run), "--data", str(new))
     rows = list(csv.DictReader(predicted.stdout.splitlines()))
     assert [row["prediction"] for row in rows[:2]] == ["odd", "even"]
     assert len(rows) == 3
     new.write_text("code,size\n1,0.5\n")
-    refusal = run_command("predict", str(run), str(new))
+    refusal = run_command("predict", str(run), "--data", str(new))
     assert refusal.returncode == 2
     assert refusal.stderr.splitlines() == [
         f"symloss: {new} must have the feature column 'colour'; got the columns code, size"
@@ -72,18 +73,22 @@ def test_a_run_keeps_what_it_learnt_and_predicts_with_it(run_command, table, tmp
 @pytest.mark.slow
 def test_compare_and_tune_take_the_same_options(run_command, table, tmp_path):
     runs = ("--runs", str(tmp_path / "runs"))
-    found = run_command("compare", "--data", str(table), *SMALL, "--drop", "id,code", *runs, "--json")
+    found = run_command("compare", "--data", str(table), *SMALL, "--settings", "drop=id,code", *runs, "--json")
     assert found.returncode == 0, found.stderr
     assert "left out" not in found.stderr
     (settings,) = [run[0]["settings"] for run in json.loads(found.stdout)["runs"]]
     assert settings["drop"] == "id,code"
-    tuned = run_command("tune", "--data", str(table), *SMALL, "--weight-decays", "0", "--keep", "id", *runs)
+    tuned = run_command(
+        "tune", "--data", str(table), *SMALL, "--vary", "weight_decay=0", "--settings", "keep=id", *runs
+    )
     assert tuned.returncode == 0, tuned.stderr
-    assert "--keep id" in tuned.stdout
+    assert "--settings keep=id" in tuned.stdout
 
 
 def test_a_bad_choice_is_one_sentence(run_command, table, tmp_path):
-    refusal = run_command("train", "--data", str(table), "--drop", "colour, sise", "--out", str(tmp_path / "run"))
+    refusal = run_command(
+        "train", "--data", str(table), "--settings", "drop=colour, sise", "--out", str(tmp_path / "run")
+    )
     assert refusal.returncode == 2
     (line,) = refusal.stderr.splitlines()
     assert "drop must name columns" in line
@@ -95,7 +100,7 @@ def test_a_damaged_file_of_columns(run_command, table, tmp_path):
     run = tmp_path / "run"
     run_command("train", "--data", str(table), "--loss", "mae", *SMALL[:4], "--out", str(run))
     (run / "columns.json").write_text('{"format": 1, "columns": [{"name": "size"}]}')
-    refusal = run_command("predict", str(run), str(table))
+    refusal = run_command("predict", str(run), "--data", str(table))
     assert refusal.returncode == 2
     (line,) = refusal.stderr.splitlines()
     assert f"{run / 'columns.json'} must hold the kind of each column as text" in line
@@ -110,7 +115,7 @@ def test_free_text_is_shown_as_such(run_command, tmp_path):
     table = tmp_path / "x.csv"
     rows = [f"{k / 7},my bin was not emptied {'abcdefgh'[k // 8]}{'abcdefgh'[k % 8]},{'xy'[k % 2]}" for k in range(40)]
     table.write_text("\n".join(["size,message,label", *rows]))
-    shown = run_command("data", "show", str(table)).stdout.splitlines()
+    shown = run_command("data", "show", "--data", str(table)).stdout.splitlines()
     assert "message\tleft out\tlooks like free text, 40 different values in 40 rows" in shown
 
 
@@ -118,7 +123,7 @@ def test_the_hint_to_keep_is_for_ids_only(capsys):
     text, number = Column("t", "left out", "looks like free text, 9 ...", True), Column("i", "left out", "an id", True)
     say_columns([text, number])
     ids, texts = capsys.readouterr().err.splitlines()
-    assert ids == "left out: 'i' (an id); --keep COLUMN uses one that looks like an id"
+    assert ids == "left out: 'i' (an id); --settings keep=COLUMN uses one that looks like an id"
     assert texts.startswith("left out: 't' (looks like free text, 9 ...); text columns are not supported directly yet")
     assert "docs/text.md" in texts
-    assert "--keep" not in texts
+    assert "keep=" not in texts

@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 
 def test_show_counts_the_classes(run_command, folder):
-    shown = run_command("data", "show", str(folder)).stdout.splitlines()
+    shown = run_command("data", "show", "--data", str(folder)).stdout.splitlines()
     assert shown == ["photos: inputs 1 x 8 x 8, in memory", "class\ttrain", "bright & <b>\t24", "dark\t24"]
 
 
@@ -38,7 +38,7 @@ def test_show_counts_the_test_examples_and_leaves_out_bad_files(run_command, fol
     (tmp_path / "clean" / "dark").mkdir(parents=True)
     (folder / "dark" / "03.png").rename(tmp_path / "clean" / "dark" / "03.png")
     (folder / "dark" / "04.png").write_text("no image")
-    shown = run_command("data", "show", str(folder), "--test", str(tmp_path / "clean"), "--skip-bad")
+    shown = run_command("data", "show", "--data", str(folder), "--test", str(tmp_path / "clean"), "--skip-bad")
     assert shown.stdout.splitlines()[1:] == ["class\ttrain\ttest", "bright & <b>\t24\t0", "dark\t22\t1"]
     assert f"left out {folder / 'dark' / '04.png'}: a file that is no image" in shown.stderr
 
@@ -68,10 +68,10 @@ def test_a_streamed_image_that_is_cut_off(run_command, folder, tmp_path):
 def test_predicting_goes_on_without_bad_files(run_command, folder, tmp_path):
     train(resolve(str(folder), "mae", model="mlp:hidden=4", epochs=1), tmp_path / "run")
     bad = cut_off(folder / "dark" / "03.png")
-    refusal = run_command("predict", str(tmp_path / "run"), str(folder))
+    refusal = run_command("predict", str(tmp_path / "run"), "--data", str(folder))
     assert (refusal.returncode, refusal.stdout) == (2, "")
     assert str(bad) in refusal.stderr
-    done = run_command("predict", str(tmp_path / "run"), str(folder), "--skip-bad")
+    done = run_command("predict", str(tmp_path / "run"), "--data", str(folder), "--skip-bad")
     names = [row["example"] for row in csv.DictReader(done.stdout.splitlines())]
     assert len(names) == 47
     assert "dark/03.png" not in names
@@ -83,7 +83,7 @@ def test_predicting_reads_the_column_that_was_trained_on(run_command, folder, tm
     listing = tmp_path / "list.csv"
     listing.write_text("\n".join(["photo,class", *rows]))
     train(resolve(str(listing), "mae", image="photo", label="class", model="mlp:hidden=4", epochs=1), tmp_path / "run")
-    done = run_command("predict", str(tmp_path / "run"), str(listing))
+    done = run_command("predict", str(tmp_path / "run"), "--data", str(listing))
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 49
 
@@ -98,14 +98,14 @@ def test_train_and_predict_on_ones_own_images(run_command, folder, tmp_path):
     assert result["test"] == 0
     assert result["noise_rate"] is None
     assert result["validation_labels"] == "noisy"
-    table = run_command("predict", result["folder"], str(folder))
+    table = run_command("predict", result["folder"], "--data", str(folder))
     rows = list(csv.DictReader(table.stdout.splitlines()))
     assert len(rows) == 48
     right = [row["example"].startswith(row["prediction"]) for row in rows]
     assert sum(right) >= 44
     assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
     out = tmp_path / "predictions.csv"
-    assert run_command("predict", result["folder"], str(folder), "--best", "--out", str(out)).returncode == 0
+    assert run_command("predict", result["folder"], "--data", str(folder), "--best", "--out", str(out)).returncode == 0
     assert len(out.read_text().splitlines()) == 49
 
 
@@ -126,7 +126,7 @@ def predicted(done):
 @pytest.mark.parametrize(("option", "epoch"), [((), "best"), (("--best",), "best"), (("--last",), "last")])
 def test_predicting_is_what_the_epoch_measured(run_command, digits_run, option, epoch):
     folder, result = digits_run
-    rows = predicted(run_command("predict", str(folder), "digits", *option))
+    rows = predicted(run_command("predict", str(folder), "--data", "digits", *option))
     labels = open_data("digits").test.labels.tolist()
     hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
     assert sum(hits) / len(hits) == pytest.approx(getattr(result, epoch).test_accuracy)
@@ -135,7 +135,7 @@ def test_predicting_is_what_the_epoch_measured(run_command, digits_run, option, 
 def test_probabilities_are_calibrated(run_command, digits_run):
     """The plain softmax of unit scores is at most 0.242 with 10 classes."""
     folder, _ = digits_run
-    done = run_command("predict", str(folder), "digits", "--probabilities")
+    done = run_command("predict", str(folder), "--data", "digits", "--probabilities")
     rows = predicted(done)
     assert done.stderr == ""
     classes = [f"p({digit})" for digit in range(10)]
@@ -154,13 +154,11 @@ def test_probabilities_are_calibrated(run_command, digits_run):
 def test_a_run_without_a_temperature_says_so(run_command, digits_run, tmp_path):
     folder = shutil.copytree(digits_run[0], tmp_path / "before")
     (folder / "calibration.json").unlink()
-    done = run_command("predict", "before", "digits", cwd=tmp_path)
+    done = run_command("predict", "before", "--data", "digits", cwd=tmp_path)
     assert max(float(row["probability"]) for row in predicted(done)) < 0.242
-    assert done.stderr == (
-        "before holds no temperature, so the probabilities are those of a plain softmax: not calibrated\n"
-    )
+    assert done.stderr == ("before has no fitted temperature: probabilities are not calibrated\n")
     (folder / "calibration.json").write_text(json.dumps({"best": {"epoch": load_epoch(folder), "temperature": -1}}))
-    refusal = run_command("predict", "before", "digits", cwd=tmp_path)
+    refusal = run_command("predict", "before", "--data", "digits", cwd=tmp_path)
     assert (refusal.returncode, refusal.stdout) == (2, "")
     assert "the temperature of the best epoch in before/calibration.json must be" in refusal.stderr
     assert "got -1" in refusal.stderr
@@ -176,16 +174,16 @@ def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):
         "def model(input_shape, num_classes):\n"
         "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, num_classes))\n"
     )
-    options = ("--model", "theirs:model", "--epochs", "1", "--validation", "0", "--out", "run")
+    options = ("--model", "theirs:model", "--epochs", "1", "--settings", "validation=0", "--out", "run")
     assert run_command("train", *options, cwd=tmp_path).returncode == 0
     (tmp_path / "ran").unlink()
-    refusal = run_command("predict", "run", "digits", cwd=tmp_path)
+    refusal = run_command("predict", "run", "--data", "digits", cwd=tmp_path)
     assert refusal.returncode == 2
     assert "model must be 'theirs:model', as run says, if you trust that code" in refusal.stderr
     assert not (tmp_path / "ran").exists()
-    assert run_command("predict", "run", "digits", "--model", "theirs:model", cwd=tmp_path).returncode == 0
+    assert run_command("predict", "run", "--data", "digits", "--model", "theirs:model", cwd=tmp_path).returncode == 0
     assert (tmp_path / "ran").exists()
-    best = run_command("predict", "run", "digits", "--model", "theirs:model", "--best", cwd=tmp_path)
+    best = run_command("predict", "run", "--data", "digits", "--model", "theirs:model", "--best", cwd=tmp_path)
     assert (best.returncode, best.stdout) == (2, "")
     assert "must have held examples out to have a best epoch; got no best.pt" in best.stderr
 
@@ -193,7 +191,7 @@ def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):
 def test_predictions_cannot_replace_a_folder(run_command, tmp_path):
     train(resolve("digits", "mae", epochs=1), tmp_path / "run")
     (tmp_path / "out").mkdir()
-    done = run_command("predict", "run", "digits", "--out", "out", cwd=tmp_path)
+    done = run_command("predict", "run", "--data", "digits", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "symloss: out cannot be written (Is a directory); what was there before is kept\n"
 
@@ -202,15 +200,15 @@ def test_predictions_cannot_replace_a_folder(run_command, tmp_path):
     ("arguments", "sentence"),
     [
         (
-            ("predict", "no-such-run", "digits"),
+            ("predict", "no-such-run", "--data", "digits"),
             "No run found in 'no-such-run', which does not exist. Expected",
         ),
         (("audit", "table.csv"), "No run found in 'table.csv', which is a file. Expected the folder of a finished"),
-        (("predict", "table.csv", "digits"), "No run found in 'table.csv', which is a file."),
-        (("data", "show", "digitz"), "did you mean 'digits'?"),
+        (("predict", "table.csv", "--data", "digits"), "No run found in 'table.csv', which is a file."),
+        (("data", "show", "--data", "digitz"), "did you mean 'digits'?"),
         (("data", "get", "webvision-mini"), "webvision-mini cannot be fetched from here"),
-        (("data", "show", ""), "got an empty text"),
-        (("data", "show", "no/such/folder"), "data must be an existing folder or file"),
+        (("data", "show", "--data", ""), "got an empty text"),
+        (("data", "show", "--data", "no/such/folder"), "data must be an existing folder or file"),
     ],
 )
 def test_bad_input(run_command, arguments, sentence, tmp_path):

@@ -143,7 +143,7 @@ def test_bad_choices(tmp_path, monkeypatch, data, choice, ingredients):
 
 def test_only_ids(tmp_path):
     path = write(tmp_path / "x.csv", "id,label\n" + "".join(f"{k},{'xy'[k % 2]}\n" for k in range(30)))
-    with refused(ValueError, path, "a column of features", "'id' (whole numbers, all different", "--keep"):
+    with refused(ValueError, path, "a column of features", "'id' (whole numbers, all different", "keep=COLUMN"):
         open_data(path)
 
 

@@ -128,7 +128,7 @@ def test_without_pyarrow(tmp_path, monkeypatch):
         ({"a": [[1.0], [2.0]], "label": ["x", "y"]}, ("'a'", "numbers or text", "got 'list<", "--drop a")),
         (
             {"a": ["1"] * 10 + ["1O"], "label": ["x"] * 10 + ["y"]},
-            ("'a'", "number", "'1O' in row 11", "--categorical a"),
+            ("'a'", "number", "'1O' in row 11", "--settings categorical=a"),
         ),
         ({"a": [1.0, 2.0], "label": ["x", None]}, ("'label'", "an empty cell in row 2")),
         ({"a": [1.0, 2.0], "label": [1.0, float("nan")]}, ("'label'", "'nan' in row 2")),
@@ -173,7 +173,7 @@ def test_damaged_parquet(tmp_path):
         ('a,label\n"1\n",x\n2\n', ("line 4", "2 cells", "got 1")),
         ("a,b,label\n1,2,x\n1,-inf,y\n", ("'b'", "finite", "'-inf' in line 3")),
         ("a,b,label\n1,2,x\n1,1e39,y\n", ("'b'", "finite", "'1e39' in line 3")),
-        ("b,label\n" + "1,x\n" * 9 + "NA,x\n1O,y\n", ("'b'", "number", "'1O' in line 12", "--categorical b")),
+        ("b,label\n" + "1,x\n" * 9 + "NA,x\n1O,y\n", ("'b'", "number", "'1O' in line 12", "--settings categorical=b")),
         ("a,label\n1,x\n2, \n", ("'label'", "an empty cell in line 3")),
         ("a,label\n1,x\n2,x\n", ("at least two classes", "got only 'x'")),
         ("a,label\n1,0.5\n2,0.7\n", ("names or whole numbers", "got 0.5")),

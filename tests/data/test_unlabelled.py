@@ -132,7 +132,9 @@ def test_the_run_s_own_column_of_image_files(pictures):
 
 def test_a_table_of_features_for_a_run_on_images(tmp_path):
     path = write(tmp_path / "t.csv", [["a", "b"], ["2", "3"]])
-    with refused(ValueError, path, "trained on images", "photo or image or path or file", "--image", "columns a, b"):
+    with refused(
+        ValueError, path, "trained on images", "photo or image or path or file", "`image` names", "columns a, b"
+    ):
         open_inputs(path, like((3, 4, 5), image="photo"))
 
 

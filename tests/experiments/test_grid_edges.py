@@ -81,7 +81,7 @@ def test_a_best_value_inside_the_grid_stays(tmp_path):
     assert len(trained) == 10
     assert found["edges"] == [
         "The best weight decay of sgce, 0.01, is the smallest that was tried: a better one may lie beyond it "
-        "(--weight-decays tries others)."
+        "(--vary weight_decay= tries others)."
     ]
 
 

@@ -116,5 +116,5 @@ def _metrics(found):
 
 def test_an_address_without_a_cluster_is_refused_in_one_sentence(tmp_path):
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "nonsense"):
-        with refused(ValueError, "--ray must be the address of a running cluster", address):
+        with refused(ValueError, "`ray` must be the address of a running cluster", address):
             list(run_on_ray([work(tmp_path)], address, Resources()))

@@ -60,6 +60,6 @@ def test_other_outcomes_are_as_before(monkeypatch, capfd, error):
         with on_ray._connected("auto"):
             pass
     else:
-        with refused(ValueError, "--ray must be the address of a running cluster", "(Failed to connect)"):
+        with refused(ValueError, "`ray` must be the address of a running cluster", "(Failed to connect)"):
             on_ray._connected("auto").__enter__()
     assert capfd.readouterr().err == "hello\n"

@@ -14,7 +14,7 @@ from symloss.cli import app
 from symloss.experiments import tune as tuning
 from symloss.training.run_folder import RunFolder
 
-QUICK = ("--epochs", "1", "--subset", "400", "--accelerator", "cpu", "--model", "mlp:hidden=8")
+QUICK = ("--epochs", "1", "--settings", "subset=400", "--accelerator", "cpu", "--model", "mlp:hidden=8")
 
 
 def toml_of(stdout):
@@ -35,7 +35,7 @@ def folders(folder):
 
 @pytest.mark.slow
 def test_tune_prints_a_table_presets_and_a_command(tmp_path):
-    grid = ("--losses", "ce,sgce", "--lrs", "0.1,0.01", "--weight-decays", "0", "--vary", "sgce:q=0.2,0.5")
+    grid = ("--losses", "ce,sgce", "--vary", "lr=0.1,0.01", "--vary", "weight_decay=0", "--vary", "sgce:q=0.2,0.5")
     done = tunes(tmp_path, *grid)
     losses = toml_of(done.stdout)
     assert losses["ce"]["lr"] in (0.1, 0.01)
@@ -65,15 +65,16 @@ def test_the_command_trains_what_won(tmp_path):
     own = (
         "--losses",
         "sgce:temperature=2",
-        "--weight-decays",
-        "0.001,0.01",
+        "--vary",
+        "weight_decay=0.001,0.01",
         "--batch",
         "50",
-        "--no-augment",
+        "--settings",
+        "augment=none",
         "--seed",
         "3",
     )
-    own = (*own, "--clean-validation", "--clip", "0", "--validation", "0.2")
+    own = (*own, "--settings", "clean_validation=true", "--settings", "clip=0", "--settings", "validation=0.2")
     found = json.loads(tunes(tmp_path, *own, "--json", "--sampler", "random", "--trials", "2").stdout)
     words = shlex.split(found["train"])
     assert words[:2] == ["symloss", "train"]
@@ -87,7 +88,9 @@ def test_the_command_trains_what_won(tmp_path):
 
 
 def test_json_has_every_trial_and_says_which_labels(tmp_path):
-    found = json.loads(tunes(tmp_path, "--losses", "ce", "--json", "--final-seeds", "2", "--finalists", "1").stdout)
+    found = json.loads(
+        tunes(tmp_path, "--losses", "ce", "--json", "--settings", "final_seeds=2", "--settings", "finalists=1").stdout
+    )
     (ce,) = found["found"]
     assert [row["seeds"] for row in ce["tried"]] == [2, 1, 1, 1]
     assert found["labels"] == "noisy labels"
@@ -103,7 +106,7 @@ def table(tmp_path):
 
 
 def test_labels_of_one_s_own_are_left_as_they_are(tmp_path, table):
-    done = command(tmp_path, "tune", *table, "--losses", "ce,alpha-mae:alpha=2", "--weight-decays", "0.001,0.01")
+    done = command(tmp_path, "tune", *table, "--losses", "ce,alpha-mae:alpha=2", "--vary", "weight_decay=0.001,0.01")
     assert done.code == 0, done.stderr
     assert "your labels as they are" in " ".join(done.stdout.split())
     assert "symloss train --data mine.csv --epochs 1 --loss" in done.stdout
@@ -113,7 +116,7 @@ def test_labels_of_one_s_own_are_left_as_they_are(tmp_path, table):
 
 
 def test_a_table_that_changed_is_searched_anew(tmp_path, table):
-    search = ("tune", *table, "--losses", "ce", "--weight-decays", "0.001", "--json")
+    search = ("tune", *table, "--losses", "ce", "--vary", "weight_decay=0.001", "--json")
     first = json.loads(command(tmp_path, *search).stdout)
     path = tmp_path / "mine.csv"
     path.write_text(path.read_text().replace("6,6,even", "6,6,odd") + "1,1,odd\n")
@@ -123,7 +126,7 @@ def test_a_table_that_changed_is_searched_anew(tmp_path, table):
 
 
 def test_noise_that_is_asked_for_is_added_to_one_s_own_data(tmp_path, table):
-    done = command(tmp_path, "tune", *table, "--losses", "ce", "--weight-decays", "0.01", "--noise", "sym:0.2")
+    done = command(tmp_path, "tune", *table, "--losses", "ce", "--vary", "weight_decay=0.01", "--noise", "sym:0.2")
     assert done.code == 0, done.stderr
     assert "noise sym:0.2" in done.stdout
     assert "by noisy labels" in " ".join(done.stdout.split())
@@ -131,12 +134,12 @@ def test_noise_that_is_asked_for_is_added_to_one_s_own_data(tmp_path, table):
 
 @pytest.mark.slow
 def test_what_diverges_is_listed(tmp_path):
-    grid = ("--losses", "ce", "--lrs", "0.01,1e30", "--weight-decays", "0.01")
+    grid = ("--losses", "ce", "--vary", "lr=0.01,1e30", "--vary", "weight_decay=0.01")
     done = command(tmp_path, "tune", *QUICK[:-1], "mlp:hidden=8,norm=none", *grid)
     assert done.code == 0, done.stderr
     assert "diverged: ce, lr 1e+30, weight decay 0.01 (" in done.stdout
     assert toml_of(done.stdout)["ce"]["lr"] == 0.01
-    alone = command(tmp_path, "tune", *QUICK[:-1], "mlp:hidden=8,norm=none", *grid[:2], "--lrs", "1e30", *grid[4:])
+    alone = command(tmp_path, "tune", *QUICK[:-1], "mlp:hidden=8,norm=none", *grid[:2], "--vary", "lr=1e30", *grid[4:])
     assert alone.code == 2
     assert "each of the 1 trials diverged" in alone.stderr.splitlines()[-1]
 
@@ -146,17 +149,17 @@ def test_what_diverges_is_listed(tmp_path):
     [
         (["--sampler", "simplex"], ["--sampler must be one of grid, ", "tpe", "'simplex'"]),
         (["--trials", "3"], ["--trials", "grid", "got 3"]),
-        (["--storage", "nonsense"], ["--storage must be a URL", "'nonsense'"]),
-        (["--storage", "sqlite:////no/such/x.db"], ["--storage", "unable to open"]),
-        (["--validation", "0"], ["validation must be above 0", "got 0"]),
-        (["--lrs", "0.1,fast"], ["--lrs must be numbers", "'0.1,fast'"]),
-        (["--weight-decays", "-1"], ["weight_decay must be a number in [0, inf)"]),
+        (["--settings", "storage=nonsense"], ["`storage` must be a URL", "'nonsense'"]),
+        (["--settings", "storage=sqlite:////no/such/x.db"], ["storage", "unable to open"]),
+        (["--settings", "validation=0"], ["validation must be above 0", "got 0"]),
+        (["--vary", "lr=0.1,fast"], ["`--vary lr=` must be numbers", "'0.1,fast'"]),
+        (["--vary", "weight_decay=-1"], ["weight_decay must be a number in [0, inf)"]),
         (["--vary", "sgce:q"], ["--vary must read", "'sgce:q'"]),
         (["--vary", "gce:q=0.5"], ["--vary must name a loss of --losses (sgce)"]),
         (["--vary", "sgce:q=7"], ["q must be a number in (0, 1]", "got 7"]),
         (["--losses", "sgec"], ["no loss named 'sgec'"]),
-        (["--nodes", "2"], ["--nodes must be 1", "got 2"]),
-        (["--weight-decays", "0,1", "--sampler", "tpe"], ["weight_decay", "above 0", "log scale"]),
+        (["--settings", "nodes=2"], ["`nodes` must be 1", "got 2"]),
+        (["--vary", "weight_decay=0,1", "--sampler", "tpe"], ["weight_decay", "above 0", "log scale"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
@@ -167,10 +170,10 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, arguments, ingredie
 
 @pytest.mark.slow
 def test_a_study_of_another_search_is_one_sentence(tmp_path):
-    grid = ("--losses", "ce", "--study", "mine")
-    tunes(tmp_path, *grid, "--weight-decays", "0.01")
+    grid = ("--losses", "ce", "--settings", "study=mine")
+    tunes(tmp_path, *grid, "--vary", "weight_decay=0.01")
     one_sentence(
-        command(tmp_path, "tune", *QUICK, *grid, "--weight-decays", "0.02"), "'mine-ce'", "another space", "--study"
+        command(tmp_path, "tune", *QUICK, *grid, "--vary", "weight_decay=0.02"), "'mine-ce'", "another space", "`study`"
     )
 
 
@@ -196,7 +199,7 @@ def test_without_optuna_it_says_what_to_install(tmp_path):
 @pytest.mark.slow
 def test_nobody_sees_the_test_set(tmp_path):
     """Two devices, as their progress is in lines."""
-    grid = ("--losses", "ce", "--weight-decays", "0.01", "--devices", "2")
+    grid = ("--losses", "ce", "--vary", "weight_decay=0.01", "--devices", "2")
     done = tunes(tmp_path, *grid)
     assert "validation 0." in done.stderr
     assert "test" not in done.stderr
@@ -220,7 +223,7 @@ def asked(tmp_path, monkeypatch):
     monkeypatch.setattr(tuning, "tune", stop)
 
     def ask(*arguments):
-        words = ["tune", "--data", "cifar10", "--data-dir", str(tmp_path), *arguments]
+        words = ["tune", "--data", "cifar10", "--settings", f"data_dir={tmp_path}", *arguments]
         raised = CliRunner().invoke(app, words).exception
         return raised.args[0] if isinstance(raised, Asked) else raised
 
@@ -247,11 +250,11 @@ def test_without_the_switch_it_is_another_search(asked):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--counts", "exact"], "--counts must be left out with --paper, which fixes it; got exact"),
-        (["--noise", "sym:0.4"], "--noise must be left out"),
-        (["--weight-decays", "0.1"], "--weight-decays must be left out"),
-        (["--sampler", "tpe"], "--sampler must be left out"),
-        (["--no-augment"], "--augment must be left out"),
+        (["--settings", "counts=exact"], "`counts` is fixed by `--paper` and must be left out; got exact"),
+        (["--noise", "sym:0.4"], "`noise` is fixed by"),
+        (["--vary", "weight_decay=0.1"], "`--vary` must be left out"),
+        (["--sampler", "tpe"], "`sampler` is fixed by"),
+        (["--settings", "augment=none"], "`augment` is fixed by"),
     ],
 )
 def test_what_the_papers_search_fixes_is_refused(asked, arguments, said):
@@ -259,5 +262,5 @@ def test_what_the_papers_search_fixes_is_refused(asked, arguments, said):
 
 
 def test_what_agrees_with_the_papers_search_may_be_said(asked):
-    same = ("--counts", "floor", "--noise", "sym:0.8", "--clean-validation")
+    same = ("--settings", "counts=floor", "--noise", "sym:0.8", "--settings", "clean_validation=true")
     assert asked("--paper", "--losses", "gce", *same) == asked("--paper", "--losses", "gce")

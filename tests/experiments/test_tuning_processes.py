@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 STEPS = 6
 """Batches of an epoch: 360 training examples by 64."""
 SEARCH = (
-    "tune", "--losses", "sgce", "--vary", "sgce:q=0.2,0.5,0.8", "--weight-decays", "0.001,0.01", "--lrs", "0.1",
-    "--model", MODEL, "--epochs", "2", "--subset", "400", "--batch", "64", "--accelerator", "cpu",
+    "tune", "--losses", "sgce", "--vary", "sgce:q=0.2,0.5,0.8", "--vary", "weight_decay=0.001,0.01", "--vary", "lr=0.1",
+    "--model", MODEL, "--epochs", "2", "--settings", "subset=400", "--batch", "64", "--accelerator", "cpu",
 )  # fmt: skip
 POINTS = 6
 HELD = {"HOLD_STEP": str(STEPS + 1)}

@@ -289,7 +289,7 @@ def test_a_study_of_another_search_is_refused(tmp_path):
         (over_lr(0.1, 0.2, seeds=2), "seeds"),
         (over_lr(0.1, 0.2, epochs=3, batch=7), "batch and epochs"),
     ):
-        with refused(ValueError, "'mine-alpha-mae'", f"another {what}", "--study"):
+        with refused(ValueError, "'mine-alpha-mae'", f"another {what}", "`study`"):
             named(other)
     with refused(ValueError, "'mine-alpha-mae'", "another space"):
         named(over_lr(0.1, 0.2), Method("random", 3))
@@ -341,7 +341,7 @@ def test_progress_says_which_of_how_many_and_the_best_so_far(tmp_path):
     ],
 )
 def test_a_storage_that_cannot_be_opened_is_refused(url, ingredients):
-    with refused(ValueError, "--storage must", *ingredients):
+    with refused(ValueError, "`storage` must", *ingredients):
         open_storage(url)
 
 
@@ -369,7 +369,7 @@ SECRETS = [
 @pytest.mark.parametrize("url", SECRETS)
 def test_no_message_has_a_password(url):
     assert "secret" not in without_password(url)
-    with pytest.raises(ValueError, match="--storage must") as caught:
+    with pytest.raises(ValueError, match="`storage` must") as caught:
         open_storage(url)
     assert "secret" not in str(caught.value)
 
@@ -389,7 +389,7 @@ def test_what_a_database_says_is_shown_without_the_password():
 
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
     (tmp_path / "x.db").write_text("precious " * 1000)
-    with refused(ValueError, "--storage", "not a database"):
+    with refused(ValueError, "storage", "not a database"):
         open_storage(sqlite_url(tmp_path / "x.db"))
     assert (tmp_path / "x.db").read_text() == "precious " * 1000
 

@@ -14,8 +14,8 @@ import pytest
 from resigned import resign
 from typer.testing import CliRunner
 
-from symloss.cli import fit_command
 from symloss.cli.application import app
+from symloss.cli.fit import default_folder
 from symloss.fit import fit_data
 
 CLASSES = ("ant", "bee", "cat")
@@ -129,7 +129,7 @@ def changed_labels(folder, run_command, *options):
 def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_command, tmp_path):
     shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
     table = (tmp_path / "bugs.csv").read_text()
-    other = "bugs.csv must be the data that model learned from; got other data, or other labels"
+    other = "bugs.csv has changed since the fit in model: other data, or other labels."
     (tmp_path / "bugs.csv").write_text(table.replace(",bee\n", ",cat\n", 1))
     assert other in refusal(tmp_path, run_command)
     head, *rows = table.splitlines()
@@ -138,7 +138,7 @@ def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_comman
     (tmp_path / "bugs.csv").write_text("\n".join([head, *rows]) + "\n")
     assert other in refusal(tmp_path, run_command)
     (tmp_path / "bugs.csv").write_text(table)
-    assert "--model must be left out for model, a fit" in refusal(tmp_path, run_command, "--model", "mlp")
+    assert "--model do not apply to model, a fit" in refusal(tmp_path, run_command, "--model", "mlp")
     assert "--out must come with --apply for a fit" in refusal(tmp_path, run_command, "--out", "elsewhere")
     whole = (tmp_path / "model" / "audit.npz").read_bytes()
     kept = dict(np.load(tmp_path / "model" / "audit.npz"))
@@ -174,14 +174,14 @@ def refusal(folder, run_command, *options):
 
 def test_predict_works_on_it(fitted, run_command):
     folder, _ = fitted
-    done = run_command("predict", "model", "new.csv", "--probabilities", cwd=folder)
+    done = run_command("predict", "model", "--data", "new.csv", "--probabilities", cwd=folder)
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert np.mean([row["prediction"] == CLASSES[k % 3] for k, row in enumerate(rows)]) > 0.9
     assert float(rows[0]["p(ant)"]) == pytest.approx(float(rows[0]["probability"]), abs=1e-6)
-    refused = run_command("predict", "model", "new.csv", "--last", cwd=folder)
+    refused = run_command("predict", "model", "--data", "new.csv", "--last", cwd=folder)
     assert refused.returncode == 2
-    assert "must be left out for model" in refused.stderr
+    assert "do not apply to model" in refused.stderr
 
 
 def test_known_truth_is_measured(tmp_path, run_command):
@@ -192,13 +192,13 @@ def test_known_truth_is_measured(tmp_path, run_command):
     assert found["average_precision"] > 0.9
     assert found["noise_rate"] == pytest.approx(0.3, abs=0.1)
     assert found["test_accuracy"] > 0.85
-    assert (tmp_path / "fits" / "digits-sym-0.3" / "audit.html").is_file()
+    assert (tmp_path / "runs" / "fit-digits-sym-0.3" / "audit.html").is_file()
 
 
 def test_the_folder_is_called_after_the_data():
     """Labels of unknown quality are not called clean."""
-    assert fit_command.default_folder("my photos/", "clean", 0) == Path("fits/my-photos")
-    assert fit_command.default_folder("digits", "sym:0.3", 1) == Path("fits/digits-sym-0.3-1")
+    assert default_folder("my photos/", "clean", 0) == Path("runs/fit-my-photos")
+    assert default_folder("digits", "sym:0.3", 1) == Path("runs/fit-digits-sym-0.3-1")
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_the_same_command_prints_its_result_again(fitted, tmp_path, run_command)
     again = run_command(*command, cwd=tmp_path)
     assert (again.returncode, again.stdout) == (0, fitted[1].stdout)
     assert "model holds this fit already; --overwrite fits again" in again.stderr
-    other = run_command(*command, "--simple", "--seed", "3", cwd=tmp_path)
+    other = run_command(*command, "--settings", "simple=true", "--seed", "3", cwd=tmp_path)
     assert other.returncode == 2
     assert "model holds a fit with other settings (seed, simple); choose another --out" in other.stderr
     (tmp_path / "bugs.csv").write_text((tmp_path / "bugs.csv").read_text().replace(",bee\n", ",cat\n", 1))
@@ -334,7 +334,7 @@ def test_the_same_command_prints_its_result_again(fitted, tmp_path, run_command)
     assert changed.returncode == 2
     assert "bugs.csv has changed since the fit in model; fit again with --overwrite" in changed.stderr
     (tmp_path / "model" / "notes.txt").write_text("mine")
-    assert run_command(*command, "--overwrite", "--simple", cwd=tmp_path).returncode == 0
+    assert run_command(*command, "--overwrite", "--settings", "simple=true", cwd=tmp_path).returncode == 0
     assert len(json.loads((tmp_path / "model" / "model.json").read_text())["model"]["members"]) == 1
     assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
 

@@ -24,8 +24,8 @@ from skops.io import dumps
 from test_fit_command import write_table
 
 from symloss import RobustClassifier, writing
-from symloss.cli import fit_command
-from symloss.cli.audit_apply import write_corrected
+from symloss.cli.audit import write_corrected
+from symloss.cli.fit import write
 from symloss.data import open_data
 from symloss.fit.fit_data import fit_data
 from symloss.fit.fit_folder import open_predictor
@@ -65,7 +65,7 @@ class Fit:
 
     def write(self, folder):
         settings = SETTINGS | {"data": str(self.table)}
-        fit_command.write(folder, self.model, self.rows, self.data, settings, time.perf_counter())
+        write(folder, self.model, self.rows, self.data, settings, time.perf_counter())
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from symloss.data import opening
 
 @pytest.mark.parametrize(
     "words",
-    ["train --loss ce", "compare --losses ce,mae --seeds 2", "tune --losses ce --lrs 0.1,0.2 --seeds 1"],
+    ["train --loss ce", "compare --losses ce,mae --seeds 2", "tune --losses ce --vary lr=0.1,0.2 --seeds 1"],
 )
 def test_a_command_opens_the_users_data_once(tmp_path, monkeypatch, words):
     rows = "".join(f"{number % 7},{number % 5},{'ab'[number % 2]}\n" for number in range(40))

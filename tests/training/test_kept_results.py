@@ -121,7 +121,7 @@ def test_other_files_are_refused(tmp_path):
 @pytest.mark.slow
 def test_the_command_adds_what_it_trains_and_trains_nothing_twice(tmp_path):
     part = ["--profile", "mini", "--losses", "ce", "--noise", "clean", "--seeds", "1"]
-    words = ["reproduce", "digits", *part, "--keep", "rows.jsonl", "--runs"]
+    words = ["reproduce", "digits", *part, "--results", "rows.jsonl", "--runs"]
 
     def command(*more):
         done = subprocess.run(
@@ -136,5 +136,5 @@ def test_the_command_adds_what_it_trains_and_trains_nothing_twice(tmp_path):
     assert code == 0
     assert "1 runs are done, 0 to do" in said
     assert not (tmp_path / "another").exists()
-    code, said = command("one", "--keep", "rows.txt")
-    assert (code, "--keep must be a file that ends in .jsonl and can be written; got 'rows.txt'" in said) == (2, True)
+    code, said = command("one", "--results", "rows.txt")
+    assert (code, "`--results` must be a writable file that ends in .jsonl; got 'rows.txt'" in said) == (2, True)

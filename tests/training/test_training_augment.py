@@ -117,7 +117,7 @@ def test_a_table_cannot_be_cropped(tmp_path):
     (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20)))
     with refused(ValueError, "augment must be all or none", "'crop'", "(1,)"):
         settings(str(tmp_path / "mine.csv"), augment="crop")
-    done = CliRunner().invoke(app, ["train", "--data", str(tmp_path / "mine.csv"), "--augment", "crop"])
+    done = CliRunner().invoke(app, ["train", "--data", str(tmp_path / "mine.csv"), "--settings", "augment=crop"])
     assert isinstance(done.exception, ValueError)
     assert not (tmp_path / "runs").exists()
 
@@ -135,12 +135,10 @@ def test_true_and_false_have_the_keys_they_always_had():
     ("words", "expected"),
     [
         ([], True),
-        (["--augment"], True),
-        (["--augment", "all"], True),
-        (["--no-augment"], False),
-        (["--augment", "none"], False),
-        (["--augment=crop"], "crop"),
-        (["--augment", "crop"], "crop"),
+        (["--settings", "augment=all"], True),
+        (["--settings", "augment=none"], False),
+        (["-s", "augment=crop"], "crop"),
+        (["--settings", "augment=crop"], "crop"),
     ],
 )
 @pytest.mark.parametrize("last", [False, True])

@@ -74,7 +74,7 @@ def test_processes_of_torchrun_with_unequal_shares_and_an_empty_one(tmp_path):
 
 
 def test_two_processes_of_torchrun_print_one_document(tmp_path):
-    words = ("train", "--epochs", "2", "--subset", "400", "--accelerator", "cpu", "--devices", "2", "--json")
+    words = ("train", "--epochs", "2", "--settings", "subset=400", "--accelerator", "cpu", "--devices", "2", "--json")
     port = free_port()
     both = [start_command(tmp_path, *words, name=str(rank), **of_torchrun(rank, port)) for rank in range(2)]
     first, second = (finished(process, tmp_path, str(rank)) for rank, process in enumerate(both))
@@ -84,7 +84,7 @@ def test_two_processes_of_torchrun_print_one_document(tmp_path):
 
 
 def test_what_goes_wrong_in_another_process_is_said_in_one_sentence(tmp_path):
-    chosen = ["--model", "mlp:hidden=8,norm=none", "--subset", "400", "--loss", "ce", "--lr", "1e30"]
+    chosen = ["--model", "mlp:hidden=8,norm=none", "--settings", "subset=400", "--loss", "ce", "--lr", "1e30"]
     done = command(tmp_path, "train", *chosen, "--accelerator", "cpu", "--devices", "2")
     assert done.code == 2
     assert "Traceback" not in done.stderr

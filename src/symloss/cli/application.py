@@ -10,28 +10,32 @@ from typing import Annotated
 import typer
 
 from symloss import __version__
-from symloss.cli.atlas import atlas
-from symloss.cli.audit_command import audit
-from symloss.cli.cite import cite
+from symloss.cli.audit import audit
 from symloss.cli.data import data
-from symloss.cli.fit_command import fit
-from symloss.cli.lab import reproduce
-from symloss.cli.losses import certify, losses
-from symloss.cli.options import Trains
+from symloss.cli.fit import fit
+from symloss.cli.losses import atlas, certify, cite, losses
+from symloss.cli.options import QuietGroup, QuietHelp, reflowed
 from symloss.cli.output import visible
-from symloss.cli.recipe import recipe
-from symloss.cli.report import report
+from symloss.cli.tables import recipe, report, reproduce
 from symloss.cli.training import compare, predict, train
 from symloss.cli.tune import tune
 from symloss.own_code import note_of
 
+SUMMARY = "Train classifiers on noisy labels, and find the mislabelled examples."
 app = typer.Typer(
     name="symloss",
-    help="Losses that stay right when the labels are wrong.",
+    help=SUMMARY,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    cls=QuietGroup,
 )
+GROUPS = {
+    "Your data": (fit, audit, predict),
+    "Losses": (losses, certify, cite, atlas),
+    "Research": (train, compare, tune, recipe, reproduce, report),
+}
+"""The commands, as ``--help`` groups them."""
 
 
 def _version(wanted: bool) -> None:
@@ -40,29 +44,19 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=SUMMARY)
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True, metavar="")
     ] = False,
-) -> None:
-    """Losses that stay right when the labels are wrong."""
+) -> None: ...
 
 
-app.command()(losses)
-app.command()(certify)
-app.command()(cite)
-app.command()(atlas)
-app.command(cls=Trains)(train)
-app.command(cls=Trains)(compare)
-app.command()(fit)
-app.command()(predict)
-app.command()(audit)
-app.command(cls=Trains)(tune)
-app.command()(recipe)
-app.command()(reproduce)
-app.command()(report)
-app.add_typer(data, name="data")
+for _panel, _commands in GROUPS.items():
+    for _command in _commands:
+        _help, _epilog = reflowed(_command.__doc__), getattr(_command, "epilog", None)
+        app.command(cls=QuietHelp, rich_help_panel=_panel, help=_help, epilog=_epilog)(_command)
+app.add_typer(data, name="data", rich_help_panel="Your data")
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

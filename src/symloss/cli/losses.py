@@ -1,19 +1,31 @@
-"""``symloss losses`` lists the losses, and ``symloss certify`` measures the properties of one."""
+"""``symloss losses``, ``certify``, ``cite`` and ``atlas``: the losses as a list, measured, cited and drawn."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from symloss.cli.output import AsJson, console, print_json
+from symloss import __version__
+from symloss.cli.options import OUTPUT, AsJson, flag
+from symloss.cli.output import bar, console, new_table, print_data, print_json, say
+
+# As in CITATION.cff, which is not installed with the package.
+SOFTWARE = f"""@misc{{symloss,
+  author = {{{{the symloss authors}}}},
+  title = {{{{symloss: losses for PyTorch that stay right when the labels are wrong}}}},
+  note = {{Version {__version__}}},
+}}"""
+HEADINGS = ("name", "formula", "parameters (default, range)", "symmetric", "convex", "bounded", "source")
+CAPTION = "Facts of raw scores, at the defaults, with 10 classes."
 
 
 def losses(
     as_json: AsJson = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table instead.")] = False,
+    as_markdown: Annotated[bool, flag("Print a Markdown table.", "--markdown")] = False,
 ) -> None:
-    """List every loss: its formula, parameters, facts, presets and source."""
+    """List every loss: formula, parameters, properties, presets and source."""
     if as_json:
         print_json(_rows())
     elif as_markdown:
@@ -27,20 +39,18 @@ def certify(
         str,
         typer.Argument(
             metavar="SPEC",
-            help="A loss such as 'sgce:q=0.8', 'symmetrize(focal:gamma=2)' or 'package.module:name' of your own.",
+            help="Loss, such as 'sgce:q=0.8', 'symmetrize(focal:gamma=2)' or your own 'package.module:name'.",
             show_default=False,
         ),
     ],
     classes: Annotated[int, typer.Option("--classes", "-c", help="Number of classes.")] = 10,
-    own: Annotated[
-        bool, typer.Option("--own", help="SPEC names a Python function or module of (input, target).")
-    ] = False,
+    own: Annotated[bool, flag("SPEC names a Python function or module of (input, target).", "--own")] = False,
     normalize: Annotated[
-        str | None, typer.Option("--normalize", help="Measure the loss of unit scores: l2.", show_default="raw scores")
+        str | None, typer.Option("--normalize", help="Normalize logits first: l2.", show_default="none")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure whether a loss is symmetric, convex, bounded, smooth ..., with counter-examples."""
+    """Check whether a loss is symmetric, convex, bounded and smooth, with counter-examples."""
     from symloss.theory.certificates import certify as measure
 
     certificate = measure(_load_user_code(spec) if own else spec, classes, normalize=normalize)
@@ -91,10 +101,6 @@ def _parameter(parameter: dict[str, Any]) -> str:
     return f"{before}{parameter['name']}{default} {parameter['interval']}"
 
 
-HEADINGS = ("name", "formula", "parameters (default, range)", "symmetric", "convex", "bounded", "source")
-CAPTION = "Facts of raw scores, at the defaults, with 10 classes."
-
-
 def _cells(row: dict[str, Any]) -> list[str]:
     parameters = "".join(map(_parameter, row["parameters"])).removeprefix(", ")
     marks = ["yes" if row["facts"][fact] else "-" for fact in HEADINGS[3:6]]
@@ -102,9 +108,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _losses_table(rows: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
-
-    table = Table(title=f"{len(rows)} losses", caption=CAPTION, title_justify="left")
+    table = new_table(f"{len(rows)} losses", CAPTION)
     for heading in HEADINGS:
         table.add_column(heading, justify="center" if heading in HEADINGS[3:6] else "left")
     for row in rows:
@@ -128,3 +132,56 @@ def losses_page() -> str:
     lines += ["", "## Sources", ""]
     lines += [f"- {name}: {reference}" for name, reference in {r["source"]: r["reference"] for r in rows}.items()]
     return "\n".join(lines)
+
+
+def cite(
+    losses: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="LOSS",
+            help="Losses, such as sgce or nce+rce; none for symloss and its paper.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print BibTeX entries for losses, or for symloss and its paper.
+
+    To extend a bibliography: symloss cite sgce gce >> references.bib
+    """
+    from symloss.losses.published import PAPER, PUBLICATIONS
+
+    entries = [PUBLICATIONS[PAPER].bibtex, SOFTWARE] if losses is None else list(dict.fromkeys(map(_entry, losses)))
+    print_data("\n\n".join(entries) + "\n")
+
+
+def _entry(loss: str) -> str:
+    from symloss.losses.published import PUBLICATIONS, SOURCES
+    from symloss.losses.spec import find, parse
+
+    record = find(parse(loss)[0])
+    if record.source in PUBLICATIONS:
+        return PUBLICATIONS[record.source].bibtex
+    return f"% {record.name} is {SOURCES[record.source]}, which is in every textbook: there is nothing to cite."
+
+
+def atlas(
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.", rich_help_panel=OUTPUT)] = Path(
+        "atlas.html"
+    ),
+    losses: Annotated[
+        str | None,
+        typer.Option("--losses", "-l", help="Only these losses, such as ce,gce,sgce.", show_default="all"),
+    ] = None,
+) -> None:
+    """Write an interactive page: every loss as curves and maps, and how label noise moves its minimum.
+
+    The page is a single file that needs no network.
+    """
+    from symloss.atlas import write_atlas
+    from symloss.atlas.data import known_losses
+
+    names = None if losses is None else [name.strip() for name in losses.split(",") if name.strip()]
+    with bar() as shown:
+        task = shown.add_task("atlas", total=len(known_losses(names)))
+        write_atlas(out, names, lambda number: shown.update(task, completed=number))
+    say(f"written to {out} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -1,159 +1,294 @@
-"""Options that several commands share, each with its default and its help."""
+"""Options that several commands share, and ``--settings``, which sets those that few people need."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-OFF = "off"
-"""The default of a switch, as help shows it."""
+from symloss import checks
+
+DATA, NOISE, TRAINING, HARDWARE, OUTPUT = PANELS = ("Data", "Noise experiment", "Training", "Hardware", "Output")
+"""The panels of ``--help``."""
 BY_PROTOCOL = "by data and loss"
 """The default of a setting that the protocol decides, as help shows it."""
 
 
-def _option(type_: Any, default: Any, help: str, *names: str, shown: str | None = None, **more: Any) -> tuple[Any, Any]:
-    """An option and its default. Help shows ``shown`` instead of the default, if it is not None."""
-    default_in_help = shown or (OFF if default is False else True)
-    return Annotated[type_, typer.Option(*names, help=help, show_default=default_in_help, **more)], default
+class Option(NamedTuple):
+    """An option of one or several commands, also a key of ``--settings``."""
+
+    kind: type
+    default: Any
+    help: str
+    panel: str
+    names: tuple[str, ...] = ()
+    """As on the command line; by default made of the name."""
+    shown: str | None = None
+    """What help shows instead of the default."""
+    least: float | None = None
+
+    def annotation(self) -> Any:
+        """Return the type for typer, with names and help."""
+        optional = self.kind if self.default is not None else self.kind | None
+        return Annotated[optional, self.declared()]
+
+    def declared(self) -> Any:
+        """Return what typer has to know about the option."""
+        if self.kind is bool:
+            return flag(self.help, *self.names, panel=self.panel)
+        shown = self.shown or self.default is not None
+        return typer.Option(*self.names, help=self.help, show_default=shown, min=self.least, rich_help_panel=self.panel)
+
+    def checked(self, name: str, value: Any, where: str) -> Any:
+        """Return a value of ``--settings`` as this option's type. Raise ValueError for any other."""
+        wrong = ValueError(f"`{name}` in {where} must be {WORDS[self.kind]}; got {checks.brief(value)}")
+        if isinstance(value, bool) != (self.kind is bool) or isinstance(value, (dict, list)):
+            raise wrong
+        try:
+            found = self.kind(value)
+        except ValueError:
+            raise wrong from None
+        if self.kind is int and found != value:
+            raise wrong
+        if self.least is not None and found < self.least:
+            raise ValueError(f"`{name}` must be at least {self.least}; got {value}")
+        return found
 
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", help="Where data sets are kept.", envvar="SYMLOSS_DATA", show_default="~/.cache/symloss/data"
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
+
+
+def flag(help: str, *names: str, panel: str = OUTPUT) -> Any:
+    """Return a switch, which is off by default and takes no value."""
+    return typer.Option(*names, help=help, show_default=False, metavar="", rich_help_panel=panel)
+
+
+COMPOSED = "'symmetrize(focal:gamma=2)' or your own module:name"
+SETS = "digits, mnist, fashion-mnist, cifar10, cifar100, webvision-mini"
+OPTIONS = {
+    "data": Option(str, "digits", f"{SETS}; or your folder, CSV, Parquet or .npz file.", DATA, ("--data", "-d")),
+    "label": Option(str, "label", "Label column of a table.", DATA),
+    "image": Option(str, None, "Image path column of a table.", DATA, shown="image, if there is one"),
+    "test": Option(str, None, "Clean test data.", DATA, shown="what comes with the data"),
+    "drop": Option(str, None, "Table columns to ignore, separated by commas.", DATA, shown="those that look like ids"),
+    "categorical": Option(str, None, "Numeric table columns to treat as categories, separated by commas.", DATA),
+    "keep": Option(str, None, "Table columns to use although they look like ids, separated by commas.", DATA),
+    "skip_bad": Option(
+        bool, False, "Skip unreadable images, empty class folders and unlabelled rows.", DATA, ("--skip-bad",)
     ),
+    "size": Option(int, None, "Resize images to N x N pixels.", DATA, shown="the median size, at most 224", least=8),
+    "data_dir": Option(
+        Path, None, "Folder of published data sets (or set SYMLOSS_DATA).", DATA, shown="~/.cache/symloss/data"
+    ),
+    "noise": Option(
+        str, "clean", "Label noise to add: sym:0.6, asym:0.4, pair:0.3, instance:0.4, human:worst ...", NOISE,
+        ("--noise", "-n"),
+    ),
+    "counts": Option(str, "exact", "Number of flipped labels: exact, floor (published tables) or sampled.", NOISE),
+    "subset": Option(int, None, "Train on a random subset of N examples.", NOISE, shown="all"),
+    "validation": Option(float, None, "Fraction of the training data to hold out.", NOISE, shown="0.1"),
+    "clean_validation": Option(bool, False, "Use true labels in the validation set.", NOISE, ("--clean-validation",)),
+    "loss": Option(str, "alpha-mae", f"Loss, such as gce:q=0.5, {COMPOSED}.", TRAINING, ("--loss", "-l")),
+    "losses": Option(
+        str, "ce,gce,sgce,alpha-mae", f"Losses, separated by commas; such as gce:q=0.5, {COMPOSED}.", TRAINING,
+        ("--losses", "-l"),
+    ),
+    "model": Option(
+        str, None, "cnn4, cnn8, lenet5, resnet18, resnet34, resnet50, mlp, timm:NAME[:pretrained], or module:function.",
+        TRAINING, shown=BY_PROTOCOL,
+    ),
+    "epochs": Option(int, None, "Number of epochs.", TRAINING, shown=BY_PROTOCOL, least=1),
+    "batch": Option(int, None, "Global batch size.", TRAINING, shown=BY_PROTOCOL, least=1),
+    "optimizer": Option(str, None, "sgd, nesterov, adam or adamw.", TRAINING, shown=BY_PROTOCOL),
+    "lr": Option(float, None, "Learning rate.", TRAINING, shown=BY_PROTOCOL),
+    "momentum": Option(float, None, "Momentum of SGD.", TRAINING, shown=BY_PROTOCOL),
+    "weight_decay": Option(float, None, "Weight decay.", TRAINING, shown=BY_PROTOCOL),
+    "penalty": Option(float, None, "L1 penalty on the parameters (ANL).", TRAINING, shown=BY_PROTOCOL),
+    "schedule": Option(
+        str, None, "constant, cosine, step:190, exponential:0.1/10000 or epochs:0.97.", TRAINING, shown=BY_PROTOCOL
+    ),
+    "scores": Option(
+        str, None, "Normalize logits: loss (as the loss requires), none, l2 or batch-norm.", TRAINING, shown=BY_PROTOCOL
+    ),
+    "clip": Option(float, None, "Maximum gradient norm; 0 for no limit.", TRAINING, shown=BY_PROTOCOL),
+    "augment": Option(str, "all", "Image augmentation: all, crop (never flip) or none.", TRAINING),
+    "precision": Option(str, "32", "32 or bf16-mixed.", TRAINING),
+    "channels_last": Option(bool, False, "Store images with channels last.", TRAINING, ("--channels-last",)),
+    "compile": Option(bool, False, "Compile the model with torch.compile.", TRAINING, ("--compile",)),
+    "seed": Option(int, 0, "Random seed for noise, split, initial weights and shuffling.", TRAINING, least=0),
+    "seeds": Option(int, 1, "Number of runs per configuration, with different seeds.", TRAINING, least=1),
+    "budget": Option(
+        float, None, "Seconds on one core.", TRAINING, shown="45, more for large data", least=0
+    ),
+    "simple": Option(bool, False, "Use a single learner instead of an ensemble.", TRAINING, ("--simple",)),
+    "sampler": Option(str, "grid", "grid, or an Optuna sampler: random, tpe, cmaes, qmc, gp, nsgaii ...", TRAINING),
+    "trials": Option(int, None, "Trials per loss, for samplers other than grid.", TRAINING, shown="20", least=1),
+    "finalists": Option(int, 4, "Number of best trials of each loss to repeat with final_seeds.", TRAINING, least=0),
+    "final_seeds": Option(int, 0, "Number of runs of each finalist.", TRAINING, least=0),
+    "accelerator": Option(str, "auto", "auto, cpu, cuda or mps.", HARDWARE),
+    "devices": Option(int, 1, "Number of devices on this machine.", HARDWARE, least=1),
+    "nodes": Option(int, 1, "Number of machines; run the same command on each.", HARDWARE, least=1),
+    "workers": Option(int, 0, "Worker processes that decode images that do not fit in memory.", HARDWARE, least=0),
+    "jobs": Option(int, 1, "Worker processes (does not change the result).", HARDWARE, ("--jobs", "-j"), least=1),
+    "ray": Option(str, None, "Address of a Ray cluster, or auto.", HARDWARE, shown="this machine"),
+    "cpus": Option(float, 1.0, "CPU cores per run, on Ray.", HARDWARE, least=0),
+    "gpus": Option(float, 0.0, "GPUs per run, on Ray.", HARDWARE, least=0),
+    "retries": Option(int, 3, "How often to retry a run whose machine was lost, on Ray.", HARDWARE, least=0),
+    "runs": Option(Path, Path("runs"), "Folder of all runs.", OUTPUT),
+    "log": Option(str, None, "tensorboard: also write event files into the run folder.", OUTPUT, shown="none"),
+    "storage": Option(str, None, "URL of the Optuna storage.", OUTPUT, shown="a SQLite file, RUNS/tune.db"),
+    "study": Option(str, None, "Prefix of the Optuna study names.", OUTPUT, shown="made from the search"),
+}  # fmt: skip
+"""Every shared option by its name, which is also its key in a file for ``--settings``."""
+
+COLUMNS = ("image", "drop", "categorical", "keep")
+RUN = (
+    "data", "noise", "counts", "label", *COLUMNS, "test", "size", "data_dir", "skip_bad", "subset", "validation",
+    "clean_validation", "seed", "model", "epochs", "batch", "optimizer", "lr", "momentum", "weight_decay", "penalty",
+    "schedule", "scores", "clip", "augment", "precision", "channels_last", "compile",
+)  # fmt: skip
+"""The settings of a run."""
+WHERE = ("accelerator", "devices", "nodes", "workers")
+
+AsJson = Annotated[bool, flag("Print JSON for other programs.", "--json")]
+Overwrite = Annotated[bool, flag("Replace existing files.", "--overwrite")]
+Top = Annotated[int, typer.Option(min=0, help="Number of suspicious labels to print.", rich_help_panel=OUTPUT)]
+Model = Annotated[
+    str | None,
+    typer.Option(help="The run's module:function, if the model is your own code.", rich_help_panel=TRAINING),
 ]
-DATA = "digits, mnist, fashion-mnist, cifar10, cifar100, webvision-mini; or a folder, CSV, Parquet or npz of your own."
-
-WHAT = {
-    "data": _option(str, "digits", DATA, "--data", "-d"),
-    "noise": _option(
-        str, "clean", "Noise to add: clean, sym:0.6, asym:0.4, pair:0.3, instance:0.4, human:worst ...", "--noise", "-n"
-    ),
-    "counts": _option(str, "exact", "How many labels are flipped: exact, floor (published tables) or sampled."),
-    "label": _option(str, "label", "Column of the labels, in a table."),
-    "image": _option(str | None, None, "Column of the image paths, in a table.", shown="image, if there is one"),
-    "test": _option(
-        str | None, None, "Clean data of your own to test on.", shown="what comes with the data, if anything"
-    ),
-    "drop": _option(str | None, None, "Columns of a table to leave out, by commas.", shown="those that look like ids"),
-    "categorical": _option(str | None, None, "Columns of numbers that are categories, by commas.", shown="text"),
-    "keep": _option(str | None, None, "Columns to use although they look like ids, by commas.", shown="none"),
-    "size": _option(
-        int | None,
-        None,
-        "Pixels of a side that image files are brought to.",
-        min=8,
-        shown="as they are, or the median's, at most 224",
-    ),
-    "data_dir": (DataDir, None),
-    "skip_bad": _option(
-        bool, False, "Leave out files that are no images, empty class folders and rows without a label.", "--skip-bad"
-    ),
-    "subset": _option(int | None, None, "Train on so many examples only: a reduced protocol.", shown="all"),
-    "validation": _option(float | None, None, "Share of the training data to hold out.", shown="0.1"),
-    "clean_validation": _option(bool, False, "Hold out with true labels, not noisy ones.", "--clean-validation"),
-    "seed": _option(int, 0, "Of the noise, the split, the weights and the order.", min=0),
-}
-HOW = {
-    "model": _option(
-        str | None,
-        None,
-        "cnn4, cnn8, lenet5, resnet18, resnet34, resnet50, mlp, timm:NAME, timm:NAME:pretrained, or module:function.",
-        shown=BY_PROTOCOL,
-    ),
-    "epochs": _option(int | None, None, "Passes over the training data.", min=1, shown=BY_PROTOCOL),
-    "batch": _option(int | None, None, "Examples of a step, over all devices.", min=1, shown=BY_PROTOCOL),
-    "optimizer": _option(str | None, None, "sgd, nesterov, adam or adamw.", shown=BY_PROTOCOL),
-    "lr": _option(float | None, None, "Learning rate.", shown=BY_PROTOCOL),
-    "momentum": _option(float | None, None, "Of SGD.", shown=BY_PROTOCOL),
-    "weight_decay": _option(float | None, None, "Weight decay.", shown=BY_PROTOCOL),
-    "penalty": _option(float | None, None, "Weight of the sum of absolute parameters (ANL).", shown=BY_PROTOCOL),
-    "schedule": _option(
-        str | None, None, "constant, cosine, step:190, exponential:0.1/10000, epochs:0.97.", shown=BY_PROTOCOL
-    ),
-    "scores": _option(
-        str | None, None, "What is done to scores: loss (what the loss says), none, l2, batch-norm.", shown=BY_PROTOCOL
-    ),
-    "clip": _option(float | None, None, "Largest norm of the gradient; 0 for none.", shown=BY_PROTOCOL),
-    "augment": _option(
-        str,
-        "all",
-        "Random changes to training images: all (the data set's), crop (never flip), none (--no-augment).",
-        "--augment",
-    ),
-    "precision": _option(str, "32", "32 or bf16-mixed."),
-    "channels_last": _option(bool, False, "Memory layout of images.", "--channels-last"),
-    "compile": _option(bool, False, "torch.compile the model.", "--compile"),
-}
-WHERE = {
-    "accelerator": _option(str, "auto", "auto, cpu, cuda or mps."),
-    "devices": _option(int, 1, "Processes on this machine, one for each device.", min=1),
-    "nodes": _option(int, 1, "Machines; start the same command on each.", min=1),
-    "workers": _option(int, 0, "Processes that decode images which do not fit into memory.", min=0),
-    "log": _option(str | None, None, "tensorboard: write event files into the run's folder too.", shown="none"),
-    "runs": _option(Path, Path("runs"), "Folder of all runs.", "--runs"),
-}
-SETTINGS = (*WHAT, *HOW)
-
-
-class Trains(TyperCommand):
-    """A command with ``--augment``. Without a value it means all, and ``--no-augment`` means none."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments after :func:`spelled_out`."""
-        return super().parse_args(ctx, spelled_out(args))
-
-
-def spelled_out(arguments: list[str]) -> list[str]:
-    """Replace ``--augment`` without a value, and ``--no-augment``, by ``--augment=...``.
-
-    >>> spelled_out(["--augment", "--epochs", "3", "--no-augment"])
-    ['--augment=all', '--epochs', '3', '--augment=none']
-    >>> spelled_out(["--augment", "crop"])
-    ['--augment', 'crop']
-    """
-    replaced = []
-    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
-        alone = argument == "--augment" and following.startswith("-")
-        replaced.append("--augment=all" if alone else "--augment=none" if argument == "--no-augment" else argument)
-    return replaced
-
+Files = Annotated[
+    list[str] | None,
+    typer.Option("--settings", "-s", help="TOML file of settings, or NAME=VALUE; repeatable.", rich_help_panel=OUTPUT),
+]
 
 Command = Callable[..., None]
 
 
-def shared(*groups: dict[str, tuple[Any, Any]], **defaults: Any) -> Callable[[Command], Command]:
-    """A decorator that adds options to a command. The command gets them as a dictionary ``options``.
+class Chosen(dict[str, Any]):
+    """The values of options by name."""
+
+    given: Set[str] = frozenset()
+    """Those that the user set, on the command line or by ``--settings``."""
+
+
+def with_options(*names: str, settings: Iterable[str] = (), **changed: Option) -> Callable[[Command], Command]:
+    """Return a decorator that adds shared options to a command, which gets their values as ``options``.
 
     Args:
-        groups: options by name.
-        defaults: other defaults than those of the groups.
+        names: shared options that the command line takes.
+        settings: options that only ``--settings`` takes. With none there is no ``--settings``.
+        changed: shared options with another default or help.
     """
-    options = {name: option for group in groups for name, option in group.items()}
+    known = OPTIONS | changed
+    more = [name for name in settings if name not in names]
 
     def wrap(command: Command) -> Command:
         declared = inspect.signature(command, eval_str=True).parameters
-        parameters = [parameter for name, parameter in declared.items() if name != "options"]
+        parameters = [each for name, each in declared.items() if name != "options"]
         kind = inspect.Parameter.KEYWORD_ONLY
-        for name, (annotation, default) in options.items():
-            if name not in declared:
-                value = defaults.get(name, default)
-                parameters.append(inspect.Parameter(name, kind, default=value, annotation=annotation))
-        parameters = [parameter.replace(kind=kind) for parameter in parameters]
+        added = {name: (known[name].annotation(), known[name].default) for name in names}
+        added |= {"settings": (Files, None)} if more else {}
+        added["ctx"] = (typer.Context, inspect.Parameter.empty)
+        parameters += [
+            inspect.Parameter(name, kind, default=default, annotation=annotation)
+            for name, (annotation, default) in added.items()
+        ]
 
         @functools.wraps(command)
         def run(**passed: Any) -> None:
-            rest = {name: passed.pop(name) for name in options if name not in declared}
-            command(**passed, options=rest)
+            ctx = passed.pop("ctx")
+            given = read_settings(passed.pop("settings", None) or [], {name: known[name] for name in (*names, *more)})
+            options = Chosen({name: passed.pop(name) for name in names} | {name: known[name].default for name in more})
+            options.given = {*given, *(name for name in names if _typed(ctx, name))}
+            options |= {name: value for name, value in given.items() if not _typed(ctx, name)}
+            command(**passed, options=options)
 
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        in_order = sorted(parameters, key=lambda each: _panel_number(each.annotation))
+        run.__signature__ = inspect.Signature([each.replace(kind=kind) for each in in_order])  # type: ignore[attr-defined]
+        run.epilog = f"Keys of --settings besides these options: {', '.join(sorted(more))}." if more else None  # type: ignore[attr-defined]
         return run
 
     return wrap
+
+
+def _typed(ctx: typer.Context, name: str) -> bool:
+    """Return whether an option was given on the command line, where it overrides ``--settings``."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _panel_number(annotation: Any) -> int:
+    """Return the place of an option's panel in ``--help``."""
+    panels = [getattr(each, "rich_help_panel", None) for each in getattr(annotation, "__metadata__", ())]
+    return max((PANELS.index(panel) for panel in panels if panel in PANELS), default=-1)
+
+
+def read_settings(given: Iterable[str], known: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the values of ``--settings``: of TOML files and of texts such as "momentum=0.9". The last one counts.
+
+    >>> read_settings(["momentum=0.9", "clean-validation=true"], OPTIONS)
+    {'momentum': 0.9, 'clean_validation': True}
+    """
+    found = {}
+    for text in given:
+        name, is_value, value = text.partition("=")
+        inline = is_value and re.fullmatch(r"[\w-]+", name)
+        where = "--settings" if inline else text
+        for spelled, each in ({name: _literal(value)} if inline else _read(Path(text))).items():
+            key = spelled.replace("-", "_")
+            if key not in known:
+                raise ValueError(f"Unknown setting {key!r} in {where}; {checks.nearest(key, known)}")
+            raw = value if inline and known[key].kind in (str, Path) else each
+            found[key] = known[key].checked(key, raw, where)
+    return found
+
+
+def _literal(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"`--settings` must be a TOML file or NAME=VALUE; got {str(path)!r}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+
+
+def reflowed(docstring: str | None) -> str:
+    """Return a docstring as help: paragraphs without line breaks, which fit a terminal of any width."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(docstring or "").split("\n\n"))
+
+
+class QuietHelp(TyperCommand):
+    """A command whose ``--help`` is shown like every other flag, without a type."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option, made once and shown without a type."""
+        return _without_type(super().get_help_option(ctx))
+
+
+class QuietGroup(TyperGroup):
+    """A group of commands whose ``--help`` is shown without a type."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option, made once and shown without a type."""
+        return _without_type(super().get_help_option(ctx))
+
+
+def _without_type(option: Any) -> Any:
+    if option is not None:
+        option.metavar = ""
+    return option

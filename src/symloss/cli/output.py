@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -14,8 +14,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead, for other programs.", show_default="off")]
+    from rich.table import Table
 
 # Control characters, characters that change the direction of writing, line and paragraph separators, and surrogates,
 # which no stream can write.
@@ -79,12 +78,21 @@ def print_json(data: Any) -> None:
     typer.echo(visible_json(json.dumps(data, indent=2, ensure_ascii=False)))
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table without lines. The keys of the first row are the headings. None is printed as a dash."""
+def new_table(title: str | None = None, caption: str | None = None) -> Table:
+    """Return an empty table in the style of all commands: no lines, title and caption on the left."""
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", caption_justify="left")
+    table.title, table.caption = (None if text is None else escape(text) for text in (title, caption))
+    return table
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table. The keys of the first row are the headings. None is printed as a dash."""
+    from rich.markup import escape
+
+    table = new_table()
     for name in rows[0]:
         table.add_column(name, overflow="fold")
     for row in rows:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.announce import Announcement, opening
-from symloss.cli.columns import say_columns
-from symloss.cli.options import HOW, SETTINGS, WHAT, WHERE, shared
-from symloss.cli.output import AsJson, bar, console, print_data, print_json, say
-from symloss.data.source import DataSource, warn
-from symloss.data.tables import check_source
-from symloss.training.fit_files import holds_fit
+from symloss.cli.data import say_columns
+from symloss.cli.options import OPTIONS, OUTPUT, RUN, WHERE, AsJson, Model, flag, with_options
+from symloss.cli.output import bar, console, new_table, print_data, print_json, say
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -28,34 +25,48 @@ if TYPE_CHECKING:
     from symloss.training.prediction import Predictions
     from symloss.training.results import EpochRow, Result, Spread
     from symloss.training.run import OnEpoch
+    from symloss.training.run_folder import RunFolder
     from symloss.training.settings import Settings
 
-COMPOSED = "'symmetrize(focal:gamma=2)' or module:name of your own"
-Losses = Annotated[
-    str, typer.Option("--losses", "-l", help=f"Losses, separated by commas; such as gce:q=0.5, {COMPOSED}.")
-]
+PATIENCE = 2.0
+"""Seconds after which a command that still opens its data says so."""
+SHOWN = (
+    "data",
+    "label",
+    "test",
+    "skip_bad",
+    "noise",
+    "model",
+    "epochs",
+    "batch",
+    "seed",
+    "accelerator",
+    "devices",
+    "runs",
+)
+"""The options of every command that trains. ``--settings`` takes the others."""
 
 
-@shared(WHAT, HOW, WHERE)
+@with_options("loss", *SHOWN, "lr", "weight_decay", settings=(*RUN, *WHERE, "log"))
 def train(
-    loss: Annotated[str, typer.Option("--loss", "-l", help=f"A loss, such as gce:q=0.5, {COMPOSED}.")] = "alpha-mae",
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The run's folder.", show_default="RUNS/a name made for it")
+        Path | None,
+        typer.Option("--out", "-o", help="Run folder.", show_default="a new folder in RUNS", rich_help_panel=OUTPUT),
     ] = None,
     as_json: AsJson = False,
     *,
     options: dict[str, Any],
 ) -> None:
-    """Train with one loss. The same command again continues an interrupted run, or prints the result of a finished one.
+    """Train a network with one loss. Rerun the same command to resume, or to print a finished result.
 
-    A default "by data and loss" comes from the protocol of the data set. It holds published or tuned settings, each
-    with its source. `symloss recipe LOSS --data DATA` prints all of them.
+    A default "by data and loss" comes from the protocol of the data set: published or tuned settings, each with its
+    source. `symloss recipe LOSS --data DATA` prints all of them.
     """
     data = open_from(options)
 
     from symloss.training.run_folder import run_path
 
-    settings = settings_for(loss, options, data)
+    settings = settings_for(options["loss"], options, data)
     folder = out or run_path(options["runs"], settings)
     result = train_shown(settings, folder, options, data, Announcement([(settings, folder)], data))
     if not _speaks(options):
@@ -67,28 +78,23 @@ def train(
     say(f"written to {folder}")
 
 
-@shared(WHAT, HOW, WHERE)
-def compare(
-    losses: Losses = "ce,gce,sgce,alpha-mae",
-    noise: Annotated[
-        str | None,
-        typer.Option("--noise", "-n", help="As in train (default: sym:0.6; your own data is left as it is)."),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each loss.")] = 3,
-    as_json: AsJson = False,
-    *,
-    options: dict[str, Any],
-) -> None:
-    """Train with several losses on the same noisy labels, and print their results side by side."""
-    options["noise"] = noise or default_noise(options["data"], of_known="sym:0.6")
-    data = open_from(options)
+@with_options(
+    "losses", "seeds", *SHOWN, "lr", "weight_decay",
+    settings=(*RUN, *WHERE, "log"),
+    seeds=OPTIONS["seeds"]._replace(default=3),
+    noise=OPTIONS["noise"]._replace(default=None, shown="sym:0.6; clean for your own data"),
+)  # fmt: skip
+def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
+    """Train with several losses on the same noisy labels, and compare their results."""
+    options["noise"] = options["noise"] or default_noise(options["data"], of_known="sym:0.6")
+    data, seeds = open_from(options), options["seeds"]
 
     from symloss.losses.spec import split
     from symloss.training.results import summarize
     from symloss.training.run_folder import run_path
     from symloss.training.settings import with_seeds
 
-    plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(losses)]
+    plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(options["losses"])]
     announcement = Announcement([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
     total, done = seeds * len(plans), 0
     results: list[list[Result]] = []
@@ -108,31 +114,33 @@ def compare(
         say(f"runs are in {options['runs']}")
 
 
-@shared({name: WHAT[name] for name in ("image", "data_dir", "skip_bad")})
+@with_options(
+    "data", "image", "skip_bad", data=OPTIONS["data"]._replace(default=..., help="Data to classify; no labels needed.")
+)
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder of a run.", show_default=False)],
-    data: Annotated[str, typer.Argument(help="Data as in train; labels are not needed.", show_default=False)],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A CSV file (default: standard output).")] = None,
+    run: Annotated[Path, typer.Argument(help="Folder of a finished `train` or `fit`.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV file.", show_default="standard output", rich_help_panel=OUTPUT),
+    ] = None,
     best: Annotated[
         bool | None,
         typer.Option(
             "--best/--last",
-            help="The epoch that was best on validation, or the last one.",
-            show_default="the best, if examples were held out",
+            help="Use the epoch with the best validation accuracy, or the last one.",
+            show_default="best, if examples were held out",
+            metavar="",
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="A column for each class: its probability.", show_default="off")
-    ] = False,
-    model: Annotated[
-        str | None, typer.Option(help="The run's module:function again, where the model is yours.")
-    ] = None,
+    probabilities: Annotated[bool, flag("Add a column with the probability of each class.", "--probabilities")] = False,
+    model: Model = None,
     *,
     options: dict[str, Any],
 ) -> None:
-    """Write the predicted class of every example, and its probability, as CSV.
+    """Predict the class of every example, with its calibrated probability, as CSV.
 
-    Probabilities are calibrated: at its end a run fits a temperature on its held-out labels.
+    At its end, a run fits a temperature on its held-out labels to calibrate its probabilities.
     """
     import csv
     import io
@@ -141,7 +149,7 @@ def predict(
 
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    found = _predictions(run, data, best, model, options)
+    found = _predictions(run, best, model, options)
     each_class = [f"p({name})" for name in found.classes] if probabilities else []
     writer.writerow(["example", "prediction", "probability", *each_class])
     for name, values in found.rows:
@@ -150,7 +158,7 @@ def predict(
         named = name, found.classes[values.index(largest)]
         writer.writerow([*map(without_formula, named), *(f"{figure:.6f}" for figure in figures)])
     if not found.calibrated:
-        say(f"{run} holds no temperature, so the probabilities are those of a plain softmax: not calibrated", err=True)
+        say(f"{run} has no fitted temperature: probabilities are not calibrated", err=True)
     # A file name that is no valid Unicode must not stop the other rows.
     written = table.getvalue().encode(errors="backslashreplace")
     if out is None:
@@ -159,9 +167,13 @@ def predict(
         write_whole(out, written)
 
 
-def _predictions(run: Path, data: str, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
-    where: dict[str, Any] = {"image": options["image"], "root": options["data_dir"], "skip": options["skip_bad"]}
-    fit = holds_fit(run)
+def _predictions(run: Path, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
+    from symloss.data.source import DataSource
+    from symloss.data.tables import check_source
+    from symloss.training.fit_files import holds_fit
+
+    where: dict[str, Any] = {"image": options["image"], "skip": options["skip_bad"]}
+    data, fit = options["data"], holds_fit(run)
     check_source(DataSource(data), labelled=False)
     if not fit:
         from symloss.training.prediction import predict as predict_with
@@ -170,12 +182,15 @@ def _predictions(run: Path, data: str, best: bool | None, model: str | None, opt
     from symloss.fit.fit_folder import predict_with_fit
 
     if best is not None or model is not None:
-        raise ValueError(f"--best, --last and --model must be left out for {run}, which symloss fit wrote")
+        raise ValueError(f"`--best`, `--last` and `--model` do not apply to {run}, the folder of a `fit`.")
     return predict_with_fit(run, data, **where)
 
 
 def open_from(options: dict[str, Any]) -> DataSet:
     """Open the data that the options of a command name. Errors in the data are raised before anything is written."""
+    from symloss.data.source import DataSource
+    from symloss.data.tables import check_source
+
     check_source(DataSource.of(options))
     with opening(options["data"]):
         data = _opened(options)
@@ -186,6 +201,7 @@ def open_from(options: dict[str, Any]) -> DataSet:
 
 def _opened(options: dict[str, Any]) -> DataSet:
     from symloss.data.opening import open_data  # with torch, which takes seconds
+    from symloss.data.source import DataSource, warn
 
     return open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn)
 
@@ -194,7 +210,7 @@ def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
     """The settings of one loss, from the options of a command and the recipes for the data set."""
     from symloss.experiments import resolve
 
-    passed = {name: options[name] for name in SETTINGS if name not in ("data", "data_dir")}
+    passed = {name: options[name] for name in RUN if name not in ("data", "data_dir")}
     return resolve(options["data"], loss, root=options["data_dir"], opened=data, **passed)
 
 
@@ -227,9 +243,9 @@ def train_shown(
 
     log = options.get("log")
     if log not in (None, "tensorboard"):
-        raise ValueError(f"--log must be tensorboard; got {log!r}")
+        raise ValueError(f"`log` must be tensorboard; got {log!r}")
     board = TensorBoard(folder) if log else None
-    where = {name: options[name] for name in ("accelerator", "devices", "nodes", "workers", "skip_bad")}
+    where = {name: options[name] for name in (*WHERE, "skip_bad")}
     several = where["devices"] * where["nodes"] > 1
     with _announce_stop(), _shown(settings, which, several) as (show, on_step):
         on_epoch = _Without(show, hide) if hide else show
@@ -248,7 +264,7 @@ def _announce_stop() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("stopped; the same command goes on after the last epoch that was finished", err=True)
+        typer.echo("stopped; rerun the same command to resume after the last finished epoch", err=True)
         raise
 
 
@@ -330,7 +346,6 @@ class _StepBar:
 def _table(results: list[list[Result]], settings: Settings) -> Table:
     """A table of results that fits into 80 columns. Names of losses are folded; figures are never cut."""
     from rich.markup import escape
-    from rich.table import Table
 
     from symloss.training.results import summarize
     from symloss.training.settings import displayed_noise
@@ -338,16 +353,12 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     first = results[0][0]
     noise = displayed_noise(settings.data, settings.noise)
     rate = first.noise_rate
-    wrong = "how many labels are wrong is unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
+    wrong = "label noise unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
     best_first = first.best_first
-    table = Table(
-        title=escape(f"{settings.data}, noise {noise} ({wrong}): accuracy in % {_measured_on(first)}"),
-        caption=escape(
-            f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; "
-            f"{_number_of_runs(len(results[0]))}; {_choice_of_epoch(first)}"
-        ),
-        title_justify="left",
-        caption_justify="left",
+    table = new_table(
+        f"{settings.data}, noise {noise} ({wrong}): accuracy in % {_measured_on(first)}",
+        f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; "
+        f"{_number_of_runs(len(results[0]))}; {_choice_of_epoch(first)}",
     )
     losses, lines = [], []
     for row in map(summarize, results):
@@ -381,7 +392,7 @@ def _measured_on(result: Result) -> str:
     return (
         f"on {result.validation_labels} validation labels"
         if result.validation
-        else "on nothing, as nothing was held out"
+        else "on no data, since nothing was held out"
     )
 
 
@@ -395,3 +406,61 @@ def percent(share: Spread | None) -> str:
         return "-"
     std = "" if share.std is None else f"({100 * share.std:.2f})"
     return f"{100 * share.mean:.2f}{std}"
+
+
+@contextlib.contextmanager
+def opening(data: str) -> Iterator[None]:
+    """Say that data is being opened if that takes longer than a moment."""
+    word = threading.Timer(PATIENCE, say, [f"opening {data}"], {"err": True})
+    word.daemon = True
+    word.start()
+    try:
+        yield
+    finally:
+        word.cancel()
+
+
+class Announcement:
+    """Print one line before the first run starts: what will be trained, and the estimated time.
+
+    Nothing is printed for a run that is refused. Finished runs do not count.
+
+    Args:
+        runs: the settings and the folder of each.
+        data: the data set of all of them.
+    """
+
+    def __init__(self, runs: Sequence[tuple[Settings, Path]], data: DataSet):
+        self.runs, self.data, self.told = runs, data, False
+
+    def __call__(self) -> None:
+        if not self.told:
+            self.told = True
+            _announce(self.runs, self.data)
+
+
+def _announce(runs: Sequence[tuple[Settings, Path]], data: DataSet) -> None:
+    from symloss.training.models import is_built_in
+    from symloss.training.run_folder import RunFolder
+
+    todo = {settings: RunFolder(folder) for settings, folder in runs if RunFolder(folder).result() is None}
+    if not todo:
+        return
+    settings = next(iter(todo))
+    shape = " x ".join(map(str, data.input_shape))
+    examples = settings.subset or len(data.train)
+    number = f"{len(todo)} runs" if len(runs) > 1 else settings.loss
+    what = f"{settings.data}, {number}: {settings.model}, {settings.epochs} epochs of {examples} examples ({shape})"
+    if is_built_in(settings.model):
+        say(f"{what}: about {_time_left(todo, data)} here (a few steps were timed)", err=True)
+    else:
+        say(f"{what}: no time estimate for a model of your own", err=True)
+
+
+def _time_left(todo: dict[Settings, RunFolder], data: DataSet) -> str:
+    from symloss.experiments.cost import quick_estimates
+    from symloss.experiments.report import duration
+
+    seconds = quick_estimates(todo, data)
+    left = (1 - len(folder.metrics()) / settings.epochs for settings, folder in todo.items())
+    return duration(sum(each * share for each, share in zip(seconds, left, strict=True)))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.announce import Announcement
-from symloss.cli.options import HOW, OFF, SETTINGS, WHAT, WHERE, shared
-from symloss.cli.output import AsJson, console, print_json, say
-from symloss.cli.training import Losses, default_noise, open_from, percent, settings_for, train_shown
+from symloss.cli.options import OPTIONS, RUN, TRAINING, WHERE, AsJson, Chosen, flag, with_options
+from symloss.cli.output import console, new_table, print_json, say
+from symloss.cli.training import SHOWN as TRAINS
+from symloss.cli.training import Announcement, default_noise, open_from, percent, settings_for, train_shown
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
@@ -19,73 +19,49 @@ if TYPE_CHECKING:
     from symloss.experiments.tune import Method, Progress
     from symloss.training import Settings
 
-TUNED = {name: option for name, option in (WHAT | HOW | WHERE).items() if name not in ("lr", "weight_decay", "log")}
 NOISE = "sym:0.8"
 FIXED_BY_PAPER = (
-    "noise", "counts", "validation", "clean_validation", "lrs", "weight_decays", "vary", "sampler", "trials", "subset",
-    "model", "epochs", "batch", "optimizer", "momentum", "penalty", "schedule", "scores", "clip", "augment",
+    "noise", "counts", "validation", "clean_validation", "sampler", "trials", "subset", "model", "epochs",
+    "batch", "optimizer", "momentum", "penalty", "schedule", "scores", "clip", "augment",
 )  # fmt: skip
 WIDEN = 2
 """How often a default grid of a loss's parameter is widened by a value, if the best one sits on its edge."""
 SHOWN = 20
 """The most rows that the table shows; --json has all."""
+GRIDS = ("lr", "weight_decay")
+"""Settings that --vary takes besides the parameters of losses."""
 
 
-@shared(TUNED, runs=Path("runs/tune"))
+@with_options(
+    "losses", "seeds", "sampler", "trials", *TRAINS,
+    settings=(*(name for name in RUN if name not in GRIDS), *WHERE, "finalists", "final_seeds", "storage", "study"),
+    noise=OPTIONS["noise"]._replace(default=None, shown="sym:0.8, as in the paper; clean for your own data"),
+    runs=OPTIONS["runs"]._replace(default=Path("runs/tune")),
+)  # fmt: skip
 def tune(
-    ctx: typer.Context,
-    losses: Losses = "ce,gce,sgce,alpha-mae",
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            "--noise", "-n", help="As in train (default: sym:0.8, the paper's; your own data is left as it is)."
-        ),
-    ] = None,
     paper: Annotated[
         bool,
-        typer.Option(
-            "--paper",
-            help="The paper's search, on cifar10 or cifar100: its grids and protocol, symmetric noise 0.8 with counts "
-            "rounded down, a tenth held out with true labels.",
-            show_default=OFF,
+        flag(
+            "Repeat the paper's search on cifar10 or cifar100, with its grids and protocol.", "--paper", panel=TRAINING
         ),
     ] = False,
-    lrs: Annotated[
-        str | None, typer.Option(help="Learning rates to try (default: that of the protocol alone).")
-    ] = None,
-    weight_decays: Annotated[
-        str | None, typer.Option(help="Weight decays to try (default: the paper's for CIFAR, ours for others).")
-    ] = None,
     vary: Annotated[
         list[str] | None,
         typer.Option(
-            help="Values of a loss's parameter to try, as sgce:q=0.2,0.5,0.8; repeatable.", show_default="by loss"
+            help="Values to try: lr=0.1,0.01, weight_decay=0,1e-4 or sgce:q=0.2,0.5; repeatable.",
+            show_default="by data and loss",
+            rich_help_panel=TRAINING,
         ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each trial.")] = 1,
-    sampler: Annotated[
-        str, typer.Option(help="grid: every combination; or one of Optuna's: random, tpe, cmaes, qmc, gp, nsgaii ...")
-    ] = "grid",
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="Trials of each loss, for samplers other than grid (default: 20).")
-    ] = None,
-    finalists: Annotated[int, typer.Option(min=0, help="How many of the best of each loss to run more often.")] = 4,
-    final_seeds: Annotated[int, typer.Option(min=0, help="Runs of each of those.")] = 0,
-    storage: Annotated[
-        str | None, typer.Option(help="Where Optuna keeps studies, as a URL (default: a SQLite file, RUNS/tune.db).")
-    ] = None,
-    study: Annotated[
-        str | None, typer.Option(help="How the names of the studies begin (default: made of what is searched).")
     ] = None,
     as_json: AsJson = False,
     *,
-    options: dict[str, Any],
+    options: Chosen,
 ) -> None:
-    """Search for the settings of each loss with Optuna, by the accuracy on held-out examples with noisy labels.
+    """Search for the best settings of each loss with Optuna, by accuracy on held-out noisy labels.
 
-    A choice by noisy labels is sound under symmetric noise, and needs no clean labels. The paper chose by true labels,
-    as --paper does. The test set plays no part. If the command was interrupted, the same command continues. If it is
-    started several times at once, its processes share the work.
+    Selection by noisy labels is sound under symmetric noise and needs no clean labels. The paper selected by true
+    labels, as --paper does. The test set is not used. Rerun the same command to resume; run it several times at once to
+    share the work.
     """
     from symloss.experiments.spaces import search_grids
     from symloss.experiments.tune import Method, tune
@@ -93,21 +69,24 @@ def tune(
 
     if options["nodes"] > 1:
         raise ValueError(
-            "--nodes must be 1 for a search, whose processes share its trials: start the same command on each "
-            f"machine; got {options['nodes']}"
+            "`nodes` must be 1 for a search: run the same command on each machine to share the trials; "
+            f"got {options['nodes']}"
         )
-    method = Method(sampler, trials, finalists, final_seeds, widen=0 if paper else WIDEN)
-    options["noise"] = noise or default_noise(options["data"], of_known=NOISE)
-    names = list(dict.fromkeys(split(losses)))
+    chosen = {name: options[name] for name in ("sampler", "trials", "finalists", "final_seeds")}
+    method = Method(**chosen, widen=0 if paper else WIDEN)
+    names = list(dict.fromkeys(split(options["losses"])))
     if paper:
         fixed = dict(search_grids().paper)
-        _refuse_what_paper_fixes(ctx, fixed)
+        if vary:
+            raise ValueError(f"`--vary` must be left out with `--paper`, which fixes the grids; got {vary[0]}")
+        _refuse_what_paper_fixes(options, fixed)
         spaces = _papers_spaces(names, options["data"])
         options |= fixed
     else:
-        spaces = _spaces(names, lrs, weight_decays, vary or [], options["data"])
+        options["noise"] = options["noise"] or default_noise(options["data"], of_known=NOISE)
+        spaces = _spaces(names, vary or [], options["data"])
     opened = open_from(options)
-    questions = _questions(spaces, seeds, options, opened)
+    questions = _questions(spaces, options["seeds"], options, opened)
     announcement = Announcement(_planned(questions, method, options["runs"]), opened)
     answers = tune(
         questions,
@@ -116,8 +95,8 @@ def tune(
         train=lambda settings, folder, which: train_shown(
             settings, folder, options, opened, announcement, which, hide=("test_accuracy",)
         ),
-        storage=storage,
-        study=study,
+        storage=options["storage"],
+        study=options["study"],
         on_trial=_say,
         on_wait=_say_waiting,
     )
@@ -140,11 +119,10 @@ def _planned(questions: list[Question], method: Method, runs: Path) -> list[tupl
     return [(each, run_path(runs, each)) for each in planned]
 
 
-def _refuse_what_paper_fixes(ctx: typer.Context, fixed: dict[str, Any]) -> None:
+def _refuse_what_paper_fixes(options: Chosen, fixed: dict[str, Any]) -> None:
     for name in FIXED_BY_PAPER:
-        source, value = ctx.get_parameter_source(name), ctx.params[name]
-        if source is not None and source.name == "COMMANDLINE" and value != fixed.get(name):
-            raise ValueError(f"--{name.replace('_', '-')} must be left out with --paper, which fixes it; got {value}")
+        if name in options.given and options[name] != fixed.get(name):
+            raise ValueError(f"`{name}` is fixed by `--paper` and must be left out; got {options[name]}")
 
 
 def _papers_spaces(losses: list[str], data: str) -> dict[str, Space]:
@@ -153,15 +131,17 @@ def _papers_spaces(losses: list[str], data: str) -> dict[str, Space]:
     return {loss: papers_space(data, loss) for loss in losses}
 
 
-def _spaces(
-    losses: list[str], lrs: str | None, weight_decays: str | None, vary: list[str], data: str
-) -> dict[str, Space]:
+def _spaces(losses: list[str], vary: list[str], data: str) -> dict[str, Space]:
     from symloss.experiments.spaces import space_of, variations
     from symloss.losses.spec import parse
 
-    varied = variations(vary, losses)
-    grids = {"lrs": _numbers("lrs", lrs), "weight_decays": _numbers("weight-decays", weight_decays)}
-    return {loss: space_of(data, loss, varied=varied.get(parse(loss)[0]), **grids) for loss in losses}
+    lists = {name: text for name, equals, text in (each.partition("=") for each in vary) if equals and name in GRIDS}
+    varied = variations([each for each in vary if each.partition("=")[0] not in GRIDS], losses)
+    lrs, weight_decays = (_numbers(name, lists.get(name)) for name in GRIDS)
+    return {
+        loss: space_of(data, loss, varied=varied.get(parse(loss)[0]), lrs=lrs, weight_decays=weight_decays)
+        for loss in losses
+    }
 
 
 def _questions(spaces: dict[str, Space], seeds: int, options: dict[str, Any], opened: DataSet) -> list[Question]:
@@ -177,7 +157,7 @@ def _numbers(argument: str, text: str | None) -> list[float] | None:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"--{argument} must be numbers, separated by commas; got {text!r}") from None
+        raise ValueError(f"`--vary {argument}=` must be numbers, separated by commas; got {text!r}") from None
 
 
 def _say(progress: Progress) -> None:
@@ -229,7 +209,6 @@ def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, An
 
 def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     from symloss.experiments.spaces import judged_epoch
     from symloss.training.results import Spread
@@ -237,17 +216,11 @@ def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> Non
 
     noise = displayed_noise(base.data, base.noise)
     more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""
-    table = Table(
-        title=escape(
-            f"{base.data}, noise {noise}: accuracy in % on held-out examples, by {labels}; "
-            f"mean(standard deviation) of {judged_epoch(base)}"
-        ),
-        caption=escape(
-            f"{base.model}, {base.epochs} epochs, {rows[0]['held_out']} examples held out of each run; the test set "
-            f"played no part{more}"
-        ),
-        title_justify="left",
-        caption_justify="left",
+    table = new_table(
+        f"{base.data}, noise {noise}: accuracy in % on held-out examples, by {labels}; "
+        f"mean(standard deviation) of {judged_epoch(base)}",
+        f"{base.model}, {base.epochs} epochs, {rows[0]['held_out']} examples held out of each run; the test set was "
+        f"not used{more}",
     )
     for heading in ("loss", "parameters", "lr", "weight decay", "validation", "seeds"):
         table.add_column(heading, justify="left" if heading in ("loss", "parameters") else "right")
@@ -265,20 +238,19 @@ def _where(settings: dict[str, Any]) -> str:
 
 
 def _command_line(settings: dict[str, Any], options: dict[str, Any]) -> str:
-    """The command ``symloss train`` with the best settings, and with every option that is not the default."""
-    chosen = {"loss": settings["loss"], "lr": settings["lr"], "weight_decay": settings["weight_decay"]}
+    """Return the command ``symloss train`` with the best settings, and every option that is not the default."""
+    chosen = {name: settings[name] for name in ("loss", *GRIDS)}
     words = ["symloss", "train", "--data", options["data"]]
-    for name in SETTINGS:
-        default = (WHAT | HOW)[name][1]
-        if name not in ("data", *chosen) and options[name] != default:
-            words += _words(name, options[name])
+    for name in (name for name in RUN if name not in ("data", *chosen)):
+        value = options[name]
+        if value != OPTIONS[name].default:
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            words += [f"--{name.replace('_', '-')}", text] if _is_option(name) else ["--settings", f"{name}={text}"]
     for name, value in chosen.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(words)
 
 
-def _words(name: str, value: Any) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", str(value)]
+def _is_option(name: str) -> bool:
+    """Return whether ``symloss train`` takes a setting as an option of its own, with a value."""
+    return name in TRAINS and OPTIONS[name].kind is not bool

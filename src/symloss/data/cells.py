@@ -240,7 +240,7 @@ class Table(ABC):
         cells = ((place, cell) for place, cell in self._cells(column) if not is_gap(cell))
         place, cell = next((place, cell) for place, cell in cells if number(cell) is None)
         return self.wrong_cell(
-            column, NUMBER, cell, place, f"(--categorical {column}, or categorical=, takes it as text)"
+            column, NUMBER, cell, place, f"(--settings categorical={column}, or categorical=, takes it as text)"
         )
 
     def text(self, column: str) -> list[str]:

@@ -42,7 +42,7 @@ from symloss.data.tables import TableFile, open_table, require_labels
 from symloss.data.webvision import open_webvision
 from symloss.environment import data_root
 
-_KEEP = "(--keep, or keep=, takes a column that looks like an id)"
+_KEEP = "(--settings keep=COLUMN, or keep=, takes a column that looks like an id)"
 OnBad = Callable[[Path, str], None]
 """Called with the path of each file that is left out, and what is wrong with it."""
 
@@ -246,7 +246,7 @@ def _no_features(table: TableFile, like: DataDescription) -> ValueError:
         usual = " or ".join(dict.fromkeys(name for name in (like.image, *IMAGE_COLUMNS) if name is not None))
         return ValueError(
             f"{table.path} must have a column of image files, as the run was trained on images: {usual}, or the one "
-            f"that --image names; got the columns {table.named()}"
+            f"that `image` names; got the columns {table.named()}"
         )
     return ValueError(
         f"data must be an .npz of {like.input_shape[0]} features, as the run was trained on features without column "

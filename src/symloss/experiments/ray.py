@@ -81,7 +81,7 @@ def _ray() -> Any:
     try:
         import ray  # noqa: PLC0415
     except ImportError:
-        raise ValueError("--ray needs the package ray; pip install 'symloss[ray]'") from None
+        raise ValueError("`ray` needs Ray: pip install 'symloss[ray]'") from None
     return ray
 
 
@@ -101,7 +101,7 @@ def _connect(ray: Any, address: str) -> None:
             ) from None
         first = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"--ray must be the address of a running cluster, or auto; got {address!r} ({first})"
+            f"`ray` must be the address of a running cluster, or auto; got {address!r} ({first})"
         ) from None
 
 

@@ -409,7 +409,7 @@ def edge_remarks(loss: str, grid: Mapping[str, Dimension], best: Point) -> list[
     for dimension, _ in _beyond(loss, grid, best):
         name, value = dimension.name, best[dimension.name]
         end = "largest" if value == max(dimension.values) else "smallest"
-        option = f"--{name.replace('_', '-')}s" if name in INTERVALS else f"--vary {parse(loss)[0]}:{name}="
+        option = f"--vary {name}=" if name in INTERVALS else f"--vary {parse(loss)[0]}:{name}="
         found.append(
             f"The best {name.replace('_', ' ')} of {loss}, {value:g}, is the {end} that was tried: a better "
             f"one may lie beyond it ({option} tries others)."

@@ -67,11 +67,11 @@ def open_storage(url: str) -> BaseStorage:
         # The error may hold a part of a password that was read as a port.
         reason = "not a valid URL" if isinstance(error, ValueError) else _reason(error, url)
         raise ValueError(
-            f"--storage must be a URL that can be opened, such as sqlite:///FILE, postgresql://USER@HOST/NAME, "
+            f"`storage` must be a URL that can be opened, such as sqlite:///FILE, postgresql://USER@HOST/NAME, "
             f"redis://HOST or {JOURNAL}FILE; got {without_password(url)!r} ({reason})"
         ) from None
     raise ValueError(
-        f"--storage must outlive the process, so a SQLite URL must name a file; got {without_password(url)!r}"
+        f"`storage` must outlive the process, so a SQLite URL must name a file; got {without_password(url)!r}"
     )
 
 

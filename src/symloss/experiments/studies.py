@@ -55,7 +55,7 @@ class Method:
         object.__setattr__(self, "sampler", short_name(self.sampler))
         if self.trials is not None and self.every_combination:
             raise ValueError(
-                f"--trials must be left out with the sampler grid, which tries every combination; got {self.trials}"
+                f"`--trials` must be left out with the sampler grid, which tries every combination; got {self.trials}"
             )
 
     @property
@@ -210,7 +210,7 @@ def _open_study(
     if stored != asked:
         raise ValueError(
             f"The storage holds a study {name!r} of another search ({_differing(stored, asked)}). "
-            "Choose another --study or --storage."
+            "Choose another `study` or `storage`."
         )
     return study
 
@@ -270,7 +270,7 @@ def remark(rows: Sequence[TriedPoint]) -> str:
         return f"The first leads by more than one standard error (its own is {percent:.2f})."
     return (
         f"The first {several} are within one standard error of the first (its own is {percent:.2f}): this search "
-        "cannot tell them apart; more --seeds can, or --final-seeds for the --finalists."
+        "cannot tell them apart; more --seeds can, or `final_seeds` for the `finalists`."
     )
 
 

@@ -79,7 +79,7 @@ def _decoded(files: ImageFiles, size: int | None) -> Tensor:
     if bytes_needed > LARGEST:
         raise ValueError(
             f"images must fit into {LARGEST // 2**30} GiB when they are decoded; got {len(files):,} of {size} "
-            f"by {size} pixels: give a smaller --size"
+            f"by {size} pixels: choose a smaller `size`"
         )
     examples = Examples(files, torch.zeros(len(files), dtype=torch.int64))
     unscaled = Scaling((0.0,) * 3, (1.0,) * 3)

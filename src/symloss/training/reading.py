@@ -198,7 +198,7 @@ def require_writable(path: Path) -> None:
     """Refuse a file that cannot be written, before hours are spent on what it is to hold."""
     existing = next(each for each in (path, *path.absolute().parents) if each.exists())
     if path.suffix != SUFFIX or path.is_dir() or not os.access(existing, os.W_OK):
-        raise ValueError(f"--keep must be a file that ends in {SUFFIX} and can be written; got {str(path)!r}")
+        raise ValueError(f"`--results` must be a writable file that ends in {SUFFIX}; got {str(path)!r}")
 
 
 def keep(path: Path, results: Iterable[Result]) -> None:

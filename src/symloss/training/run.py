@@ -247,7 +247,7 @@ class TensorBoard:
         try:
             import torch.utils.tensorboard  # noqa: F401, PLC0415
         except ImportError:
-            raise ValueError("--log tensorboard needs a package: pip install symloss[tensorboard]") from None
+            raise ValueError("`log=tensorboard` needs tensorboard: pip install 'symloss[tensorboard]'") from None
         self.folder = folder / "tensorboard"
         # Opened by the first epoch, in whichever process that is.
         self.writer: Any = None

@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.options import WHAT, shared
-from symloss.cli.output import AsJson, print_json, print_rows, say, visible
+from symloss.cli.audit import compose, printed, row
+from symloss.cli.options import OPTIONS, OUTPUT, AsJson, Overwrite, Top, with_options
+from symloss.cli.output import print_json, print_rows, say, visible
 from symloss.cli.training import open_from
-from symloss.data.source import DataSource
-from symloss.data.tables import check_source
-from symloss.fit.audit.export import FILES, measured
-from symloss.training.fit_files import WORK, finished_fit, is_saved_fit, refuse_other_folder, replaced_fit
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
@@ -32,51 +29,48 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """How many candidates are printed."""
-OPTIONS = ("label", "image", "test", "drop", "categorical", "keep", "size", "skip_bad")
+SETTINGS = (
+    "data", "noise", "seed", "budget", "model", "simple", "label", "image", "test", "drop", "categorical", "keep",
+    "size", "skip_bad",
+)  # fmt: skip
+"""What a fit depends on: the same settings give the same fit."""
 
 
-@shared({name: WHAT[name] for name in (*OPTIONS, "data_dir")})
+@with_options(
+    *("data", "label", "test", "drop", "skip_bad", "noise", "model", "budget", "seed", "jobs"),
+    settings=("image", "categorical", "keep", "size", "data_dir", "simple", "ray"),
+    data=OPTIONS["data"]._replace(default=...),
+    model=OPTIONS["model"]._replace(
+        default="auto", help="Network, such as cnn8:width=0.5 or timm:NAME.", shown="by data"
+    ),
+)
 def fit(
-    data: Annotated[str, typer.Option(help="Data as in train: a known set, a folder of images, a table, an .npz.")],
-    noise: Annotated[str, typer.Option(help="Noise to add to true labels, for an experiment.")] = "clean",
-    budget: Annotated[
-        float | None, typer.Option(min=0.0, help="Seconds of one core.", show_default="45, and more for much data")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Everything random derives from it.")] = 0,
-    model: Annotated[
-        str,
-        typer.Option(help="The network: a name such as cnn8:width=0.5, or timm:NAME.", show_default="by data"),
-    ] = "auto",
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=1, help="Processes that share the learners. The result is the same.")
-    ] = 1,
-    ray: Annotated[
-        str | None,
-        typer.Option(help="Address of a Ray cluster that shares the learners, or auto.", show_default="this machine"),
-    ] = None,
-    top: Annotated[int, typer.Option(min=0, help="How many of the labels that look wrong to print.")] = 10,
-    simple: Annotated[bool, typer.Option("--simple", help="One learner instead of the mean of the leaders.")] = False,
+    top: Top = 10,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for the model.", show_default="fits/NAME of the data")
+        Path | None,
+        typer.Option("--out", "-o", help="Model folder.", show_default="runs/fit-DATA", rich_help_panel=OUTPUT),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model in that folder.")] = False,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
     *,
     options: dict[str, Any],
 ) -> None:
-    """Choose a learner, its settings and when to stop by the labels you have, fit it, and list the wrong labels.
+    """Train a classifier on noisy labels, and list the mislabelled examples.
 
-    No clean labels are needed. Writes the model (for symloss predict), audit.csv, pred_probs.npy and audit.html.
-    The same command again prints the result again. The exit code is 3 if nothing was learnt.
+    Chooses the learner, its settings and the epoch to stop at by the noisy labels alone. Writes the model (for symloss
+    predict), audit.csv, pred_probs.npy and audit.html. Rerun the same command to print the result again. The exit code
+    is 3 if nothing was learned.
     """
-    folder = out or default_folder(data, noise, seed)
-    refuse_early(data, noise, options, folder)
-    asked = {"data": data, "noise": noise, "seed": seed, "budget": budget, "model": model, "simple": simple}
-    settings = asked | {name: str(each) if isinstance(each := options[name], Path) else each for name in OPTIONS}
+    from symloss.fit.audit.export import FILES
+    from symloss.training.fit_files import is_saved_fit
+
+    folder = out or default_folder(options["data"], options["noise"], options["seed"])
+    refuse_early(options["data"], options["noise"], options, folder)
+    settings = {name: options[name] for name in SETTINGS}
     if is_saved_fit(folder) and not overwrite:
         result = _finished(folder, settings, options)
     else:
-        result = _fit(folder, settings, options, jobs=jobs, ray=ray, verbose=not as_json)
+        result = _fit(folder, settings, options, verbose=not as_json)
     files = [folder / name for name in FILES]
     if as_json:
         print_json(_as_json(result, top, files))
@@ -87,18 +81,21 @@ def fit(
 
 
 def default_folder(data: str, noise: str, seed: int) -> Path:
-    """The folder of a fit that has no ``--out``.
+    """Return the folder of a fit without ``--out``.
 
-    >>> str(default_folder("data/bugs.csv", "clean", 0)), str(default_folder("digits", "sym:0.6", 1))
-    ('fits/bugs', 'fits/digits-sym-0.6-1')
+    >>> default_folder("data/bugs.csv", "clean", 0).name, default_folder("digits", "sym:0.6", 1).name
+    ('fit-bugs', 'fit-digits-sym-0.6-1')
     """
-    parts = [Path(data).stem, *([noise] if noise != "clean" else []), *([str(seed)] if seed else [])]
-    return Path("fits") / re.sub(r"[^\w.-]+", "-", "-".join(parts))
+    parts = ["fit", Path(data).stem, *([noise] if noise != "clean" else []), *([str(seed)] if seed else [])]
+    return Path("runs") / re.sub(r"[^\w.-]+", "-", "-".join(parts))
 
 
 def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -> None:
     """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
+    from symloss.data.source import DataSource
+    from symloss.data.tables import check_source
     from symloss.noise.spec import parse
+    from symloss.training.fit_files import refuse_other_folder
 
     check_source(DataSource.of(options | {"data": data}))
     parse(noise)
@@ -111,6 +108,7 @@ def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -
 def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The result of a fit with the same settings, and of the same data."""
     from symloss.fit.saved_audit import SOURCE, load_source
+    from symloss.training.fit_files import finished_fit
 
     kept, result = finished_fit(folder, [SOURCE])
     other = sorted(name for name in settings if kept.get(name) != settings[name])
@@ -130,9 +128,7 @@ def _open(options: dict[str, Any]) -> DataSet:
     return open_from(options | {"devices": 1, "nodes": 1})
 
 
-def _fit(
-    folder: Path, settings: dict[str, Any], options: dict[str, Any], *, jobs: int, ray: str | None, verbose: bool
-) -> dict[str, Any]:
+def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, verbose: bool) -> dict[str, Any]:
     """Fit, write the folder, and return the result."""
     from symloss.training.models import is_built_in
 
@@ -144,14 +140,15 @@ def _fit(
 
     from symloss.experiments.ray import joblib_on_ray
     from symloss.fit import RobustClassifier
+    from symloss.training.fit_files import WORK
 
-    started = time.perf_counter()
+    started, ray = time.perf_counter(), options["ray"]
     rows = _rows(opened, settings, options["data_dir"])
     classifier = RobustClassifier(
         model=settings["model"],
         budget=settings["budget"],
         random_state=settings["seed"],
-        n_jobs=jobs if ray is None else -1,
+        n_jobs=options["jobs"] if ray is None else -1,
         simple=settings["simple"],
         memory=folder / WORK,
         verbose=int(verbose),
@@ -173,6 +170,7 @@ def write(
     from symloss.fit import audit_fit
     from symloss.fit.audit.export import write_document
     from symloss.fit.fit_folder import save_fit
+    from symloss.training.fit_files import replaced_fit
 
     audit = audit_fit(model, classes=opened.class_names, truth=rows.truth)
     source = _source(settings, opened)
@@ -213,6 +211,7 @@ def _rows(opened: DataSet, settings: dict[str, Any], root: Path | None) -> FitDa
 
 
 def _source(settings: dict[str, Any], opened: DataSet) -> LabelSource:
+    from symloss.data.source import DataSource
     from symloss.fit.saved_audit import LabelSource
 
     source = DataSource.of(settings)
@@ -222,7 +221,7 @@ def _source(settings: dict[str, Any], opened: DataSet) -> LabelSource:
 def _document(
     folder: Path, model: RobustClassifier, audit: Audit, opened: DataSet, source: LabelSource
 ) -> AuditDocument:
-    from symloss.cli.audit_files import compose
+    from symloss.fit.audit.export import measured
     from symloss.fit.audit.models import warning_of_fit
     from symloss.training.settings import displayed_noise
 
@@ -270,8 +269,7 @@ def _result(
     model: RobustClassifier, audit: Audit, document: AuditDocument, score: float | None, seconds: float
 ) -> dict[str, Any]:
     """All that the command prints, for JSON, so that it can be printed again."""
-    from symloss.cli.audit_files import row
-    from symloss.fit.audit.export import suspicious
+    from symloss.fit.audit.export import measured, suspicious
 
     return {
         "model": _model_in_words(model),
@@ -309,8 +307,6 @@ def _as_json(result: dict[str, Any], top: int, files: list[Path]) -> dict[str, A
 
 
 def _print(result: dict[str, Any], folder: Path, page: Path, top: int) -> None:
-    from symloss.cli.audit_files import printed
-
     print_rows(_candidates(result))
     for line in _verdict(result):
         say(line)

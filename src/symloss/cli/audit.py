@@ -1,0 +1,361 @@
+"""``symloss audit`` finds the mislabelled examples of a run or a fit, and writes corrected copies of the data."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from symloss.checks import shown_score
+from symloss.cli.options import OUTPUT, AsJson, Model, Overwrite, Top, flag, with_options
+from symloss.cli.output import print_json, print_rows, say, visible
+
+if TYPE_CHECKING:
+    from symloss.data.dataset import Inputs, Origin
+    from symloss.fit import Audit, RunAudit
+    from symloss.fit.audit.export import AuditDocument
+    from symloss.fit.saved_audit import LabelSource
+
+READER = "symloss audit RUN --apply --decisions FILE"
+"""What reads the CSV of decisions that the page writes."""
+MOVES = "moves.csv"
+PICTURE_BYTES = 6 * 2**20
+"""The most bytes of the pictures on a page."""
+COLUMNS = 12
+"""The most columns of a table on a page."""
+CORRECTIONS = "Corrections"
+
+
+@with_options("skip_bad")
+def audit(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished `train` or `fit`.", show_default=False)],
+    model: Model = None,
+    top: Top = 10,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Output folder.", show_default="the run's folder", rich_help_panel=OUTPUT),
+    ] = None,
+    as_json: AsJson = False,
+    apply: Annotated[
+        bool, flag("Write a corrected copy of the table, or a list of image file moves.", "--apply", panel=CORRECTIONS)
+    ] = False,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(help="Apply the decisions in this CSV file from the page.", rich_help_panel=CORRECTIONS),
+    ] = None,
+    above: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Apply suggestions with at least this probability.", rich_help_panel=CORRECTIONS
+        ),
+    ] = None,
+    everything: Annotated[bool, flag("Apply every suggestion.", "--all", panel=CORRECTIONS)] = False,
+    force: Annotated[
+        bool,
+        flag("Apply even though the fit warned that it cannot separate the classes.", "--force", panel=CORRECTIONS),
+    ] = False,
+    overwrite: Overwrite = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Estimate how many training labels are wrong, rank them, and suggest corrections.
+
+    Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to review suspicious labels, and to accept or
+    reject suggestions). A fit already has these files; its labels are listed. Your data is never changed.
+    """
+    from symloss.fit.audit.export import corrections, write_document
+    from symloss.training.fit_files import holds_fit
+
+    choice = {"--decisions": decisions is not None, "--above": above is not None, "--all": everything}
+    refuse_choice([name for name, given in choice.items() if given], apply)
+    fit = holds_fit(run)
+    if fit and model is not None:
+        raise ValueError(f"--model must be left out for {run}, a fit; got {model!r}")
+    if fit and out is not None and not apply:
+        raise ValueError("--out must come with --apply for a fit, whose other files are there already; got it alone")
+    found = _of_fit(run) if fit else _of_run(run, model, options)
+    if apply and found.document.notice and not force:
+        raise ValueError(f"{run}: {found.document.notice} To apply its suggestions all the same, add --force.")
+    corrected = target(found.source, out or run, overwrite) if apply else None
+    labels = corrections(found.audit, decisions, above=above or 0.0) if apply else {}
+    files = [] if fit else write_document(found.document, out or run)
+    if corrected is not None:
+        write_corrected(found.source, found.origin, labels, corrected)
+        files.append(corrected)
+    if as_json:
+        print_json(_as_json(found, top, files))
+    else:
+        _print(found, top)
+        if apply:
+            say(effect(found.audit, labels))
+        for file in files:
+            say(f"written to {visible(str(file))}", err=True)
+    if not found.learned:
+        raise typer.Exit(3)
+
+
+class Found(NamedTuple):
+    """The audit of a run or a fit, and where its labels came from."""
+
+    audit: Audit
+    document: AuditDocument
+    source: LabelSource
+    origin: Origin
+    method: str
+    """How the wrong labels were counted."""
+    learned: bool = True
+    """Whether the model knows anything of the labels."""
+
+
+def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
+    from symloss.fit import audit_run
+    from symloss.fit.saved_audit import LabelSource
+
+    found = audit_run(run, model=model, skip_bad=options["skip_bad"])
+    source = LabelSource(found.settings.source, found.settings.noise)
+    return Found(found.audit, _document(run, found), source, found.task.data.train.origin, found.count.method)
+
+
+def _of_fit(folder: Path) -> Found:
+    """The labels as they were when the fit learned from them; others are refused."""
+    from symloss.data.opening import open_data
+    from symloss.data.source import warn
+    from symloss.fit.saved_audit import OF_AUDITS, load_audit, load_source
+    from symloss.training.fit_files import finished_fit
+
+    _, result = finished_fit(folder, OF_AUDITS)
+    source, audit = load_source(folder), load_audit(folder)
+    data = open_data(source.source, on_bad=warn)
+    labels = data.train.labels.numpy()
+    as_then = source.fingerprint in (None, data.train.fingerprint()) and data.class_names == audit.classes
+    if not as_then or len(labels) != len(audit):
+        raise ValueError(f"{source.source.data} has changed since the fit in {folder}: other data, or other labels.")
+    audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
+    origin = data.train.origin
+    document = compose(audit, (), origin, notice=result["warning"] or "")
+    return Found(audit, document, source, origin, "the fit", result["learned"])
+
+
+def _document(run: Path, found: RunAudit) -> AuditDocument:
+    from symloss.fit.audit.export import measured
+
+    settings, task = found.settings, found.task
+    low, high = found.audit.n_wrong_interval
+    facts = [
+        ("Run", str(run)),
+        ("Data", f"{settings.data}, noise {_noise(found)}"),
+        ("Trained with", f"{settings.loss}, {settings.model}, {settings.epochs} epochs"),
+        ("Wrong labels", f"{found.audit.n_wrong:,}, 95 % interval {low:,} to {high:,}; by {found.count.method}"),
+        ("Ranked by", "mean margin over all epochs of training"),
+    ]
+    truth = measured(found.audit)
+    facts += [("Measured", truth)] if truth is not None else []
+    if task.validation is not None:
+        facts.append(("Not audited", f"{len(task.validation):,} labels that were held out for validation"))
+    origin = task.data.train.origin
+    is_table = origin.rows is not None and len(task.data.input_shape) == 1
+    table = Path(settings.data) if is_table else None
+    return compose(
+        found.audit, facts, origin, inputs=task.train.inputs, table=table, label=settings.label, reader=READER
+    )
+
+
+def _noise(found: RunAudit) -> str:
+    from symloss.training.settings import displayed_noise
+
+    return displayed_noise(found.settings.data, found.settings.noise)
+
+
+def _print(found: Found, top: int) -> None:
+    from symloss.fit.audit.export import measured, verdict
+
+    audit, document = found.audit, found.document
+    if not found.learned:
+        say(document.notice)
+        return
+    low, high = audit.n_wrong_interval
+    share = 100 * audit.n_wrong / len(audit)
+    say(f"{verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})")
+    for line in (measured(audit), document.notice):
+        if line:
+            say(line)
+    if top:
+        print_rows([printed(row(document, int(place))) for place in audit.order[:top]])
+
+
+def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
+
+    audit, document = found.audit, found.document
+    return {
+        "labels": len(audit),
+        "learned": found.learned,
+        "warning": document.notice or None,
+        "n_wrong": audit.n_wrong if found.learned else None,
+        "n_wrong_interval": list(audit.n_wrong_interval),
+        "method": found.method,
+        "really_wrong": audit.really_wrong,
+        "average_precision": audit.average_precision,
+        "precision": audit.precision,
+        "recall": audit.recall,
+        "right_suggestions": audit.right_suggestions,
+        "top": [row(document, place) for place in audit.order[:top].tolist()] if found.learned else [],
+        "files": [str(file) for file in files],
+    }
+
+
+def compose(
+    audit: Audit,
+    facts: Sequence[tuple[str, str]],
+    origin: Origin,
+    *,
+    inputs: Inputs | None = None,
+    table: Path | None = None,
+    label: str = "label",
+    reader: str = "",
+    title: str | None = None,
+    notice: str = "",
+) -> AuditDocument:
+    """What the files of an audit show.
+
+    Args:
+        audit: of the labels.
+        facts: what was audited and how, as pairs of a name and a text.
+        origin: where all examples of the data set came from.
+        inputs: of all examples, for their pictures.
+        table: the file whose rows the examples are, to show their cells.
+        label: the column of the labels in it.
+        reader: what reads the CSV of decisions; empty if nothing does.
+        title: what the page says first; None for how many labels look wrong.
+        notice: a warning for the top of the page.
+    """
+    from symloss.data.tables import spreadsheet_row
+    from symloss.fit.audit.export import AuditDocument, Suspect, suspicious
+
+    places = audit.positions.tolist()
+    rows, files = ([part[k] for k in places] if part is not None else None for part in (origin.rows, origin.files))
+    shown = suspicious(audit)
+    columns, cells = _cells(table, label, [rows[place] for place in shown]) if table and rows else ((), {})
+    suspects: list[Suspect] = []
+    left = PICTURE_BYTES
+    for place in shown:
+        picture = None if inputs is None else _picture(inputs, places[place])
+        left -= len(picture or b"")
+        if left < 0:
+            break
+        suspects.append(Suspect(place, picture, cells.get(rows[place], ()) if rows else ()))
+    shown_rows = None if rows is None else [spreadsheet_row(row) for row in rows]
+    return AuditDocument(
+        audit, tuple(facts), tuple(suspects), columns, shown_rows, files, reader=reader, headline=title, notice=notice
+    )
+
+
+def row(document: AuditDocument, place: int) -> dict[str, Any]:
+    """One label: its number from 0, the file or row, what it is called, what it should be, and the score."""
+    audit, names = document.audit, document.audit.classes
+    return {
+        "index": int(audit.positions[place]),
+        "example": document.name(place),
+        "given": names[audit.given[place]],
+        "suggested": names[document.predicted[place]],
+        "score": float(audit.label_scores[place]),
+    }
+
+
+def printed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as the commands print it for people."""
+    shown = {name: value for name, value in row.items() if name != "index"}
+    return shown | {"score": shown_score(row["score"])}
+
+
+def _picture(inputs: Inputs, position: int) -> bytes | None:
+    from symloss.data.images import thumbnail
+
+    return thumbnail(inputs, position)
+
+
+def _cells(table: Path, label: str, rows: list[int]) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
+    """The names of the first columns beside the label, and the cells of some rows."""
+    from symloss.data.corrected import rows_of_table
+    from symloss.data.tables import open_table
+    from symloss.fit.audit.export import shortened
+
+    columns = [column for column in open_table(table).columns if column != label][:COLUMNS]
+    found = rows_of_table(table, columns, rows)
+    return tuple(columns), {row: shortened(cells) for row, cells in found.items()}
+
+
+def refuse_choice(chosen: list[str], apply: bool) -> None:
+    """Raise ValueError unless ``--apply`` comes with one of the options that say which suggestions are meant."""
+    if chosen and not apply:
+        raise ValueError(f"`{chosen[0]}` requires `--apply`.")
+    if apply and len(chosen) != 1:
+        given = " and ".join(chosen) or "neither"
+        raise ValueError(
+            "--apply needs one of --decisions FILE (what you accepted on the page), --above P (suggestions that are "
+            f"right with at least this probability) and --all (every suggestion); got {given}"
+        )
+
+
+def effect(audit: Audit, labels: dict[int, str]) -> str:
+    """What the corrections are expected to do, in words."""
+    from symloss.fit.audit.export import expected_effect
+
+    mended, broken = expected_effect(audit, labels)
+    return (
+        f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} and "
+        f"breaks about {broken:.0f}."
+    )
+
+
+def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
+    """The file that will be written into a folder: the corrected table, or the moves of image files."""
+    from symloss.data.source import TABLES
+    from symloss.training.settings import displayed_noise
+
+    name, data = source.source.data, Path(source.source.data)
+    own = not source.source.is_published
+    is_table = own and data.suffix.lower() in TABLES and data.is_file()
+    if not is_table and not (own and data.is_dir()):
+        raise ValueError(f"--apply must be for a table or a folder of images of your own; got {name}")
+    if source.noise != "clean":
+        raise ValueError(
+            "--apply must be for labels as they are in the data; got a run that added noise to them, "
+            f"{displayed_noise(name, source.noise)}"
+        )
+    path = out / (data.with_stem(f"{data.stem}-corrected").name if is_table else MOVES)
+    if path.exists() and not overwrite:
+        raise ValueError(f"--apply must not overwrite what is there without --overwrite; got {path}, which exists")
+    return path
+
+
+def write_corrected(source: LabelSource, origin: Origin, labels: dict[int, str], path: Path) -> None:
+    """Write the corrected table, or the moves of files, to a path.
+
+    Args:
+        source: of the labels.
+        origin: where all examples of the data set came from.
+        labels: the new label of each example to change, by its position in the data set.
+        path: see :func:`target`.
+    """
+    from symloss.data.corrected import corrected_table, image_moves
+    from symloss.writing import clear_write_errors, without_formula, write_whole
+
+    with clear_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    data = Path(source.source.data)
+    if origin.rows is not None:
+        rows = {origin.rows[position]: label for position, label in labels.items()}
+        write_whole(path, corrected_table(data, source.source.label, rows))
+        return
+    assert origin.files is not None
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["file", "new_file"])
+    for move in image_moves(data, origin.files, labels):
+        writer.writerow([without_formula(name) for name in move])
+    write_whole(path, text.getvalue().encode(errors="backslashreplace"))

@@ -1,0 +1,453 @@
+"""``symloss recipe``, ``reproduce`` and ``report``: published tables, their settings, their runs and their results."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from symloss import checks
+from symloss.cli.options import DATA, OPTIONS, OUTPUT, SETS, TRAINING, WHERE, AsJson, flag, with_options
+from symloss.cli.output import bar, print_data, print_json, print_rows, say, visible
+from symloss.cli.training import percent
+
+if TYPE_CHECKING:
+    from symloss.experiments import Cell, Report
+    from symloss.experiments.layers import Resolved
+    from symloss.experiments.run import Event, Events, Survey, Work
+    from symloss.training.results import Result
+
+Profile = Annotated[
+    str,
+    typer.Option(
+        help="full (as published), or a reduced protocol: scale16 (CIFAR-10) or mini (other data sets).",
+        rich_help_panel=TRAINING,
+    ),
+]
+SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html"}
+NAMES = {"markdown": "report.md", "latex": "report.tex", "csv": "report.csv", "html": "report.html"}
+
+
+def recipe(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="Table, cell (table1/cifar10/sgce/sym:0.8), or, with --data, loss (gce:q=0.5).",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", "-d", help=f"With a loss: {SETS}, or your data.", rich_help_panel=DATA)
+    ] = None,
+    profile: Profile = "full",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.", rich_help_panel=TRAINING)] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Print every setting of a run, its source, and the values it overrides.
+
+    NAME is a cell of a table, or a loss. With a loss and --data, the settings are those of `symloss train`. The name of
+    a table lists its cells. Without a name, all tables are listed.
+    """
+    if data is not None:
+        _print_loss(name, data, profile, seed, as_json)
+    elif name is None:
+        _print_tables(as_json)
+    elif "/" not in name:
+        _print_cells(name, profile, as_json)
+    else:
+        from symloss.experiments import find_cell
+
+        _print_cell(find_cell(name, seed=seed, profile=profile), as_json)
+
+
+def _print_loss(loss: str | None, data: str, profile: str, seed: int, as_json: bool) -> None:
+    from symloss.experiments.layers import explain
+
+    if loss is None:
+        raise ValueError(f"`--data` requires a loss: symloss recipe sgce --data {data}")
+    if profile != "full":
+        raise ValueError(f"`--profile {profile}` applies to tables only; remove it or `--data`.")
+    resolved = explain(data, loss, seed=seed or None)
+    if as_json:
+        print_json({"loss": loss, "data": data, "run": resolved.settings.key} | _explained(resolved))
+    else:
+        _print_explained(resolved)
+
+
+def _print_tables(as_json: bool) -> None:
+    from symloss.experiments import list_tables, load_table, plan
+
+    rows = [
+        {"table": name, "title": load_table(name).title, "cells": len(plan(name, seeds=1)), "runs": _runs(plan(name))}
+        for name in list_tables()
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows(rows)
+
+
+def _runs(cells: list[Cell]) -> int:
+    """The number of runs. Cells share a run if they differ only in the data to test on."""
+    return len({cell.settings.key for cell in cells})
+
+
+def _print_cells(table: str, profile: str, as_json: bool) -> None:
+    from symloss.experiments import list_tables, plan
+
+    if table not in list_tables():
+        hint = checks.nearest(table, list_tables())
+        raise ValueError(f"No table {table!r}; {hint} (for a loss, add --data)")
+    rows = [
+        {
+            "cell": cell.name,
+            "published": None if cell.published is None else cell.published.text,
+            "bold": None if cell.published is None else cell.published.bold,
+            "run": cell.settings.key,
+        }
+        for cell in plan(table, seeds=1, profile=profile)
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        print_rows([{key: row[key] for key in ("cell", "published")} for row in rows])
+
+
+def _print_cell(cell: Cell, as_json: bool) -> None:
+    published = cell.published
+    if as_json:
+        about = {"cell": cell.name, "title": cell.title, "run": cell.settings.key, "evaluate": cell.evaluate}
+        figure = None if published is None else vars(published)
+        print_json(about | _explained(cell.resolved) | {"published": figure})
+        return
+    _print_explained(cell.resolved)
+    if cell.evaluate:
+        typer.echo(f"tested on {cell.evaluate}")
+    printed = "nothing" if published is None else published.text + (", in bold" if published.bold else "")
+    reduced = "" if cell.settings.profile == "full" else " by the full recipe, which this is not"
+    typer.echo(f"{cell.title} on {cell.dataset}, {cell.noise}; published{reduced}: {printed}")
+
+
+def _explained(resolved: Resolved) -> dict[str, Any]:
+    """Settings, parameters of the loss and layers, for JSON."""
+
+    def why(values: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name.removeprefix("loss."): {
+                "value": value,
+                "source": resolved.source_of(name),
+                "layer": resolved.layer_of(name).name,
+                "overrides": [vars(each) for each in resolved.overridden(name)],
+            }
+            for name, value in values.items()
+        }
+
+    layers = [{"name": layer.name, "source": layer.source, "file": layer.file} for layer in resolved.layers]
+    return {"settings": why(resolved.settings.to_dict()), "parameters": why(resolved.parameters), "layers": layers}
+
+
+def _with_parameters(resolved: Resolved) -> Iterator[tuple[str, Any]]:
+    """Settings and their values. The parameters of the loss come after the loss."""
+    for name, value in resolved.settings.to_dict().items():
+        yield name, value
+        if name == "loss":
+            yield from resolved.parameters.items()
+
+
+def _print_explained(resolved: Resolved) -> None:
+    """Print settings and layers as a table."""
+    rows = [
+        {"setting": name, "value": value, "source": resolved.source_of(name), "overrides": _overrides(resolved, name)}
+        for name, value in _with_parameters(resolved)
+    ]
+    print_rows(rows)
+    typer.echo("\nLayers, each overrides those above it:")
+    for layer in resolved.layers:
+        if layer.values or layer.parameters is not None:
+            say(f"  {layer.name}" + ("" if layer.file is None else f" (symloss/{layer.file})"))
+    typer.echo("")
+
+
+def _overrides(resolved: Resolved, setting: str) -> str:
+    """The overridden values with their sources. Defaults are left out. A loss is shown by its parameters instead."""
+    defaults = [layer.name for layer in resolved.layers[:2]]
+    shown = [each for each in resolved.overridden(setting) if each.layer not in defaults and setting != "loss"]
+    return "; ".join(f"{each.value} ({each.source})" for each in shown)
+
+
+@with_options(
+    *("losses", "noise", "jobs", "ray", "accelerator", "devices", "runs"),
+    settings=("data_dir", "nodes", "workers", "cpus", "gpus", "retries"),
+    losses=OPTIONS["losses"]._replace(default=None, help="Only these losses, separated by commas.", shown="all"),
+    noise=OPTIONS["noise"]._replace(default=None, help="Only this noise, as clean,sym:0.6.", shown="all"),
+)
+def reproduce(
+    table: Annotated[str, typer.Argument(help="Table; `symloss recipe` lists them.", show_default=False)],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", "-d", help="Only these data sets, separated by commas.", show_default="all", rich_help_panel=DATA
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of runs per cell.", show_default="as published", rich_help_panel=TRAINING),
+    ] = None,
+    profile: Profile = "full",
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results file (.jsonl): its results count as done, and new ones are added.",
+            show_default="none",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, flag("Print what would be run and the estimated time.", "--dry-run")] = False,
+    as_json: AsJson = False,
+    *,
+    options: dict[str, Any],
+) -> None:
+    """Train the cells of a published table, and print the results beside the published figures.
+
+    Finished runs are skipped. Rerun the same command to resume interrupted runs and retry failed cells. Several
+    of these commands can share a folder of runs.
+    """
+    from symloss.experiments import plan
+    from symloss.experiments.run import survey, with_fingerprints
+
+    runs, root = options["runs"], options["data_dir"]
+    where = {name: options[name] for name in WHERE}
+    chosen = plan(
+        table,
+        datasets=_names(data),
+        losses=_names(options["losses"]),
+        noise=_names(options["noise"]),
+        seeds=seeds,
+        profile=profile,
+    )
+    cells = with_fingerprints(chosen, root)
+    kept = _kept(results)
+    surveyed = survey(cells, runs, root, where, kept)
+    _announce(table, profile, surveyed)
+    _say_cost(surveyed, options["jobs"], root, on_ray=options["ray"] is not None and not dry_run)
+    if dry_run:
+        return
+    try:
+        failed = _follow(_events(surveyed.todo, options), len(surveyed.todo))
+    finally:  # what was finished before an interruption is kept too
+        _keep([*surveyed.done, *surveyed.todo], results)
+    _print_outcome(cells, runs, kept, table, as_json)
+    for sentence, works in surveyed.missing.items():
+        _say(f"{len(works)} runs cannot start: {sentence}")
+    for event in failed:
+        _say(f"{'failed' if event.kind == 'failed' else 'missing'}: {event.work.name}: {event.reason}")
+    if failed or surveyed.missing:
+        raise typer.Exit(1)
+
+
+def _kept(file: Path | None) -> dict[str, Result]:
+    from symloss.training.reading import read_kept, require_writable
+
+    if file is None:
+        return {}
+    require_writable(file)
+    return read_kept(file)
+
+
+def _keep(works: list[Work], file: Path | None) -> None:
+    from symloss.training.reading import keep
+
+    if file is None:
+        return
+    results = (work.result() for work in works if not work.evaluate)
+    keep(file, [result for result in results if result is not None])
+
+
+def _names(text: str | None) -> list[str] | None:
+    from symloss.losses.spec import split
+
+    return None if text is None else split(text)
+
+
+def _say(text: str) -> None:
+    say(text, err=True)
+
+
+def _announce(table: str, profile: str, surveyed: Survey) -> None:
+    from symloss.training.settings import displayed_profile
+
+    cannot = sum(len(works) for works in surveyed.missing.values())
+    begun = f" ({surveyed.begun} of them begun)" if surveyed.begun else ""
+    _say(
+        f"{table}, {displayed_profile(profile)}: {len(surveyed.done) + surveyed.kept} runs done, "
+        f"{len(surveyed.todo)} to do{begun}" + (f", {cannot} without data" if cannot else "")
+    )
+
+
+def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
+    from symloss.experiments.cost import expected_seconds
+    from symloss.experiments.report import duration
+    from symloss.experiments.run import threads_of
+
+    if not surveyed.todo:
+        return
+    seconds = expected_seconds([*surveyed.done, *surveyed.todo], threads_of(jobs), root)
+    total = sum(seconds[work.name] for work in surveyed.todo)
+    if on_ray:
+        _say(f"about {duration(total)} of this machine's time, to be shared by the cluster")
+    else:
+        at_once = min(jobs, len(surveyed.todo))
+        _say(f"about {duration(total / at_once)} here, {at_once} at a time (a few steps of each model were timed)")
+
+
+def _events(todo: list[Work], options: dict[str, Any]) -> Events:
+    from symloss.experiments.ray import Resources, run_on_ray
+    from symloss.experiments.run import run_in_processes
+
+    if not todo:
+        return iter(())
+    if options["ray"] is None:
+        return run_in_processes(todo, options["jobs"])
+    return run_on_ray(todo, options["ray"], Resources(options["cpus"], options["gpus"], options["retries"]))
+
+
+def _follow(events: Events, total: int) -> list[Event]:
+    """Show the events as they happen. Return those of runs that have no result in the end."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+    failed, started, over = [], time.perf_counter(), 0
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    lines: dict[str, Any] = {}
+    with bar(*columns) as progress:
+        every = progress.add_task("runs", total=total)
+        for event in events:
+            name = event.work.name
+            if event.kind == "epoch":
+                if name not in lines:
+                    lines[name] = progress.add_task(name, total=event.work.settings.epochs)
+                progress.update(lines[name], completed=getattr(event.row, "epoch", 0))
+            if event.kind == "waiting":
+                say(f"waiting for {name}: {event.reason}", err=True)
+            if event.kind in ("started", "epoch", "waiting"):
+                continue
+            over += 1
+            progress.advance(every)
+            if name in lines:
+                progress.remove_task(lines.pop(name))
+            if event.kind in ("failed", "elsewhere"):
+                failed.append(event)
+            if progress.disable or event.kind != "finished":
+                outcome = event.kind if not event.reason else f"{event.kind}: {event.reason}"
+                elapsed = time.perf_counter() - started
+                _say(f"{over}/{total} {name}: {outcome} ({elapsed:.0f} s)")
+    return failed
+
+
+def _print_outcome(cells: list[Cell], runs: Path, kept: dict[str, Result], table: str, as_json: bool) -> None:
+    from symloss.experiments.run import outcome
+    from symloss.training.settings import displayed_profile
+
+    rows = outcome(cells, runs, kept)
+    if as_json:
+        print_json(rows)
+        return
+    profile = displayed_profile(rows[0]["profile"])
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        typer.echo(f"{table}, {dataset}, {profile}: accuracy in %, last epoch, mean(standard deviation) | published")
+        print_rows(_pivoted([row for row in rows if row["dataset"] == dataset]))
+    typer.echo(f"{table}: runs are in {runs}; `symloss report {runs}` shows them as a table or a page")
+
+
+def _pivoted(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each loss, one column for each noise."""
+    from symloss.training.results import Spread
+
+    rows: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        ours = percent(None if cell["mean"] is None else Spread(cell["mean"], cell["std"]))
+        text = ours if cell["published"] is None else f"{ours} | {cell['published']}"
+        rows.setdefault(cell["loss"], {"loss": cell["loss"]})[cell["noise"]] = text
+    return list(rows.values())
+
+
+def report(
+    runs: Annotated[Path, typer.Argument(help="Folder of runs.", show_default=False)],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="markdown, latex, csv or html.",
+            show_default="the suffix of --out, else markdown",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="File (.md, .tex, .csv, .html), or a folder for all of them.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table", "-t", help="Only this table, such as table1 or digits; repeatable.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+) -> None:
+    """Show the results of runs beside the published figures, as tables or as a page with curves and noise.
+
+    Runs of a recipe are shown as its table. Other runs are grouped by the settings they share. Runs without a result
+    are listed.
+    """
+    targets = _targets(format, out)
+    from symloss.experiments import compose, read_runs
+
+    words = ["symloss", "report", str(runs)]
+    words += ["--format", format] if format else []
+    for name in table or []:
+        words += ["--table", name]
+    composed = compose(read_runs(runs), table or None, shlex.join(words))
+    _write(composed, targets)
+    for line in composed.missing:
+        say(f"without a figure: {visible(line)}", err=True)
+
+
+def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
+    """The formats to write, and the file of each; None is the standard output."""
+    if format is not None:
+        checks.choice("--format", format, NAMES)
+    if out is None:
+        return {format or "markdown": None}
+    if out.is_dir() or not out.suffix:
+        return {name: out / file for name, file in NAMES.items() if format in (None, name)}
+    by_suffix = SUFFIXES.get(out.suffix.lower())
+    if by_suffix is None and format is None:
+        raise ValueError(
+            f"`--out` must end in {', '.join(SUFFIXES)}, be a folder, or come with `--format`; got {str(out)!r}"
+        )
+    if by_suffix is not None and format not in (None, by_suffix):
+        raise ValueError(f"`--format {format}` does not match `--out {out}`, which is {by_suffix}.")
+    return {format or str(by_suffix): out}
+
+
+def _write(composed: Report, targets: dict[str, Path | None]) -> None:
+    from symloss.experiments import FORMATS
+    from symloss.writing import clear_write_errors, write_whole
+
+    # All formats are rendered before the first file is written, so that an error leaves no part of a report.
+    # A file name that is no valid Unicode must not stop it.
+    texts = {name: FORMATS[name](composed).encode(errors="replace") for name in targets}
+    for name, path in targets.items():
+        if path is None:
+            print_data(texts[name].decode())
+            continue
+        with clear_write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, texts[name])
+        say(f"written to {path}", err=True)
