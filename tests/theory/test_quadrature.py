@@ -67,6 +67,20 @@ def test_heavy_tails_and_poles():
     assert float(mean(D.Beta(0.5, 0.5), torch.square)) == pytest.approx(3 / 8, rel=1e-7)
 
 
+class Onesided(D.HalfNormal):
+    """A density of the real line that is 0 on one side of its mode."""
+
+    support = D.constraints.real
+
+    def log_prob(self, value):
+        return torch.where(value >= 0, super().log_prob(value.abs()), -math.inf)
+
+
+def test_a_side_without_mass_adds_nothing():
+    assert float(mean(Onesided(1.5), torch.abs)) == pytest.approx(1.5 * math.sqrt(2 / math.pi), rel=1e-7)
+    assert float(mean(Onesided(1.5), torch.square)) == pytest.approx(1.5**2, rel=1e-7)
+
+
 def test_polynomials():
     assert float(mean(D.Normal(0.0, 1.0), lambda t: t**10, nodes=32)) == pytest.approx(945, rel=1e-8)
     assert float(mean(D.Uniform(-1.0, 1.0), lambda t: t**14, nodes=8)) == pytest.approx(1 / 15, rel=1e-12)
