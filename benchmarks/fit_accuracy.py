@@ -30,8 +30,8 @@ from sklearn.metrics import average_precision_score  # type: ignore[import-untyp
 from symloss import RobustClassifier
 from symloss.data.opening import open_data
 from symloss.environment import data_root, versions
-from symloss.fit.splits import Floats
-from symloss.fit.threads import one_thread
+from symloss.fit.networks import one_thread
+from symloss.fit.training_data import Floats
 from symloss.noise import parse
 from symloss.noise.labels import human_file, require_human_file
 from symloss.writing import write_whole

@@ -25,10 +25,9 @@ from sklearn.svm import SVC  # type: ignore[import-untyped]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped]
 from stopped_network import SETTINGS, StoppedNetwork, best_stopped_network
 
-from symloss.fit.held_out import probabilities, rows_held_out
-from symloss.fit.network_model import chosen_model
-from symloss.fit.scaled_table import Table
-from symloss.fit.splits import Floats, Rows, Split, folds, number_of_folds
+from symloss.fit.held_out import probabilities
+from symloss.fit.networks import chosen_model
+from symloss.fit.training_data import Floats, Rows, Split, TrainingData, folds, number_of_folds, rows_held_out
 
 Setting = dict[str, float]
 NETWORKS = ("ce", "gce")
@@ -107,7 +106,7 @@ class Tuning:
         self.noisy, self.classes, self.scaling = cell.noisy, cell.classes, cell.scaling
         # As RobustClassifier derives it, so that the folds are the same.
         self.seed = int(check_random_state(cell.seed).randint(2**31 - 1))
-        self.table = Table(_flat(cell.features), cell.classes, cell.features.shape[1:])
+        self.table = TrainingData(_flat(cell.features), cell.noisy, cell.classes, cell.features.shape[1:])
         self.network = chosen_model("auto", cell.features.shape[1:], cell.classes)
         self.large = cell.features.size > LARGE
         count = number_of_folds(int(np.bincount(cell.noisy).min()), "auto", len(cell.noisy))

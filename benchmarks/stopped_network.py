@@ -10,14 +10,12 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin  # type: ignore[import-untyped]
 
-from symloss.fit.candidates import Candidate
 from symloss.fit.choice import Epochs, Judged
-from symloss.fit.held_out import Networks, network_predictions, rows_held_out
-from symloss.fit.network_model import NetworkModel
-from symloss.fit.predictor import mean_of_networks
-from symloss.fit.single_networks import SingleNetworks
-from symloss.fit.splits import Judge, Rows, Split
-from symloss.fit.stacked import NetworkSchedule, StackedMember, StackedNetworks
+from symloss.fit.ensemble import mean_of_networks
+from symloss.fit.held_out import network_predictions
+from symloss.fit.learners import Candidate
+from symloss.fit.networks import NetworkMember, NetworkModel, Networks, NetworkSchedule
+from symloss.fit.training_data import Rows, Split, TrainingData, rows_held_out
 from symloss.noise.margins import margins
 
 SETTINGS = tuple((rate, decay) for rate in (3e-3, 1e-3) for decay in (0.1, 1.0))
@@ -60,7 +58,7 @@ class StoppedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, numbers = np.unique(y, return_inverse=True)
         rows, labels = torch.arange(len(numbers)), torch.from_numpy(numbers)
         network = None if self.model is None else NetworkModel(self.model, self.input_shape or (), len(self.classes_))
-        members = [StackedMember(self.loss, self.decay, rows, 0)]
+        members = [NetworkMember(self.loss, self.decay, rows, 0)]
         networks = _networks(network, X, numbers, len(self.classes_), members, self.rate, self.seed)
         total = torch.zeros(len(rows))
         for _ in range(self.epochs):
@@ -99,18 +97,19 @@ def best_stopped_network(
         model: of networks for images; None for the perceptron.
         settings: learning rates and weight decays to choose from.
     """
-    judge, rows = Judge.of(noisy), rows_held_out(splits)
+    classes, rows = int(noisy.max()) + 1, rows_held_out(splits)
+    data = TrainingData(features, noisy, classes)
     found = []
     for rate in dict.fromkeys(rate for rate, _ in settings):
         decays = [decay for one, decay in settings if one == rate]
         members = [
-            StackedMember(loss, decay, torch.from_numpy(split.train), fold)
+            NetworkMember(loss, decay, torch.from_numpy(split.train), fold)
             for decay in decays
             for fold, split in enumerate(splits)
         ]
-        networks = _networks(model, features, noisy, int(noisy.max()) + 1, members, rate, seed)
+        networks = _networks(model, features, noisy, classes, members, rate, seed)
         running = [
-            Epochs(Candidate("network", (("rate", rate), ("decay", decay)), loss=loss), judge, rows) for decay in decays
+            Epochs(Candidate("network", (("rate", rate), ("decay", decay)), loss=loss), data, rows) for decay in decays
         ]
         for _ in range(networks.schedule.epochs):
             networks.train_epoch()
@@ -125,7 +124,7 @@ def _networks(
     features: Any,
     labels: Rows,
     classes: int,
-    members: Sequence[StackedMember],
+    members: Sequence[NetworkMember],
     rate: float,
     seed: int,
 ) -> Networks:
@@ -133,10 +132,10 @@ def _networks(
     schedule = replace(NetworkSchedule.of(min(len(member.rows) for member in members)), rate=rate)
     y = torch.from_numpy(np.asarray(labels, np.int64))
     weights = torch.ones(len(y))
-    if model is None:
-        return StackedNetworks(_inputs(features, None), y, weights, classes, members, schedule, seed)
-    schedule = replace(schedule, epochs=max(1, round(SHARE_OF_EPOCHS * schedule.epochs)))
-    return SingleNetworks(model, _inputs(features, model.input_shape), y, weights, members, schedule, seed)
+    if model is not None:
+        schedule = replace(schedule, epochs=max(1, round(SHARE_OF_EPOCHS * schedule.epochs)))
+    inputs = _inputs(features, None if model is None else model.input_shape)
+    return Networks(inputs, y, weights, classes, members, schedule, seed, model)
 
 
 def _inputs(features: Any, input_shape: tuple[int, ...] | None) -> torch.Tensor:

@@ -28,8 +28,8 @@ from symloss.adapters.boosting import (
     gradient_and_hessian,
 )
 from symloss.fit import learners
-from symloss.fit.candidates import Shape
-from symloss.fit.saved_fit import load_predictor, save_predictor
+from symloss.fit.learners import Shape
+from symloss.fit.storage import load_predictor, save_predictor
 from symloss.losses.potentials import CEPotential
 from symloss.noise import corrupt
 

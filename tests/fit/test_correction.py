@@ -7,37 +7,40 @@ import pytest
 from noisy_cells import open_cell
 from scipy.stats import spearmanr
 
-from symloss.fit.candidate_search import within_budget
-from symloss.fit.candidates import Candidate, Shape
 from symloss.fit.choice import Judged, judged
-from symloss.fit.correction import BOLD, REPORTED, first_round, last_round
-from symloss.fit.correction_check import predictions_without
-from symloss.fit.explanation import explain
-from symloss.fit.held_out import Labels, classical_predictions, rows_held_out
-from symloss.fit.label_scores import OPEN, audit_margins, label_scores
-from symloss.fit.leaders import Material, learn
-from symloss.fit.scaled_table import Table
-from symloss.fit.splits import Judge, folds
+from symloss.fit.correction import (
+    BOLD,
+    OPEN,
+    REPORTED,
+    audit_margins,
+    explain,
+    first_round,
+    label_scores,
+    last_round,
+    predictions_without,
+)
+from symloss.fit.held_out import Trainer
+from symloss.fit.learners import Candidate, Shape
+from symloss.fit.search import within_budget
+from symloss.fit.training_data import TrainingData, folds, rows_held_out
 from symloss.noise import corrupt
 
 
 def start(features, noisy):
-    """The first round by two learners that take no time, and what they learn from."""
+    """The first round by two learners that take no time, what trains them, and the folds."""
     splits = folds(noisy, 5, seed=0)
-    material = Material(Table(features, int(noisy.max()) + 1), Labels(noisy), splits, Judge.of(noisy), seed=0)
+    trainer = Trainer(TrainingData(features, noisy, int(noisy.max()) + 1), seed=0)
     tried = [Candidate("k-nn", (("neighbours", many),), "raw") for many in (15, 30)]
+    predictions = trainer.predictions(tried, splits)
     rows = rows_held_out(splits)
-    members = [
-        judged(one, classical_predictions(one, material.table, material.labels, splits, 0), material.judge, rows)
-        for one in tried
-    ]
-    return first_round(members, material), material
+    members = [judged(one, found, trainer.data, rows) for one, found in zip(tried, predictions, strict=True)]
+    return first_round(members, trainer, splits), trainer, splits
 
 
 def rounds(features, noisy, count=3):
     """The first round and the last."""
-    first, material = start(features, noisy)
-    return first, last_round(first, count, material)
+    first, trainer, splits = start(features, noisy)
+    return first, last_round(first, count, trainer, splits)
 
 
 def accuracy(found, labels):
@@ -88,29 +91,31 @@ def test_one_round_corrects_nothing():
 def test_a_correction_is_checked_by_rows_that_it_has_not_seen():
     """Other labels for the rows of a split change nothing that is learnt where it is held out."""
     features, noisy = hardly_separable(rows=300, classes=3)
-    first, material = start(features, noisy)
-    held_out = material.splits[1].held_out
+    first, trainer, splits = start(features, noisy)
+    held_out = splits[1].held_out
     changed = noisy.copy()
     changed[held_out] = (noisy[held_out] + 1) % 3
-    before, after = (predictions_without(first.leaders, material.with_labels(labels), 2) for labels in (noisy, changed))
+    before, after = (
+        predictions_without(first.leaders, trainer.with_labels(labels), splits, 2) for labels in (noisy, changed)
+    )
     np.testing.assert_array_equal(before[1], after[1])
     assert (before[0] != after[0]).any()
     assert not before[1][held_out].any()
-    assert before[1][material.splits[1].train].any(1).all()
+    assert before[1][splits[1].train].any(1).all()
 
 
 def test_networks_of_each_split_can_have_their_own_labels():
     features, labels = hardly_separable(rows=200, classes=3)
-    _, material = start(features, labels)
+    _, trainer, splits = start(features, labels)
     other = (labels + 1) % 3
     member = Judged(Candidate("network", (("decay", 0.1),), "raw", "ce"), 2, 0.0, np.zeros(1), np.zeros((1, 3)))
     for model in (None, "mlp:hidden=8"):
         one = replace(member, candidate=replace(member.candidate, model=model))
         plain, turned, mixed = (
-            learn([one], material.with_labels(numbers), material.splits[:2])[0][0]
+            trainer.with_labels(numbers).learn([one], splits[:2])[0][0]
             for numbers in (labels, other, np.stack([labels, other]))
         )
-        half = len(material.splits[0].held_out)
+        half = len(splits[0].held_out)
         np.testing.assert_allclose(mixed[:half], plain[:half], rtol=1e-5)
         np.testing.assert_allclose(mixed[half:], turned[half:], rtol=1e-5)
         assert (plain[half:] != turned[half:]).any()
@@ -119,19 +124,19 @@ def test_networks_of_each_split_can_have_their_own_labels():
 def test_margins_rank_labels_where_features_tell_little():
     features, labels = hardly_separable(rows=300, classes=3)
     noisy = corrupt(labels, "sym:0.3", num_classes=3, seed=0).labels
-    first, material = start(features, noisy)
+    first, trainer, _ = start(features, noisy)
     found = first.explanation
     network = Candidate("network", (("decay", 0.1),), "raw", "ce")
     assert found.confidence < OPEN or not found.says_something
-    np.testing.assert_array_equal(label_scores(found, [], material), found.label_scores)
-    ranked = label_scores(found, [network], material)
+    np.testing.assert_array_equal(label_scores(found, [], trainer), found.label_scores)
+    ranked = label_scores(found, [network], trainer)
     np.testing.assert_array_equal(np.sort(ranked), np.sort(found.label_scores))
-    margins = audit_margins(network, material)
+    margins = audit_margins(network, trainer)
     assert spearmanr(ranked, margins)[0] > spearmanr(found.label_scores, margins)[0] + 0.1
     sure = explain(20 * np.eye(3)[labels], noisy, 0.0)
     assert sure.confidence > OPEN
     assert sure.says_something
-    np.testing.assert_array_equal(label_scores(sure, [network], material), sure.label_scores)
+    np.testing.assert_array_equal(label_scores(sure, [network], trainer), sure.label_scores)
 
 
 def test_large_data_have_fewer_leaders_and_rounds():

@@ -1,7 +1,6 @@
 """``symloss fit`` as it is used: a table with wrong labels, its files, predictions, and bad input."""
 
 import csv
-import dataclasses
 import json
 import re
 import shutil
@@ -16,7 +15,7 @@ from typer.testing import CliRunner
 
 from symloss.cli.application import app
 from symloss.cli.fit import default_folder
-from symloss.fit import fit_data
+from symloss.fit import training_data
 
 CLASSES = ("ant", "bee", "cat")
 
@@ -221,14 +220,16 @@ def test_bad_input(fitted, run_command, arguments, message):
 
 def test_the_truth_is_never_looked_at(tmp_path, monkeypatch):
     """With other true labels, which only the report may see, the choice is the same and the measured quality is not."""
-    real, found = fit_data.fit_data, []
+    real, found = training_data.noisy_labels, []
     for scrambled in (False, True):
 
-        def rows(*args, scrambled=scrambled):
-            kept = real(*args)
-            return dataclasses.replace(kept, truth=np.roll(kept.truth, 7)) if scrambled else kept
+        def noisy_labels(data, *args, scrambled=scrambled):
+            noisy, true = real(data, *args), data.train.labels
+            if scrambled:
+                true.copy_(true.roll(7))
+            return noisy
 
-        monkeypatch.setattr(fit_data, "fit_data", rows)
+        monkeypatch.setattr(training_data, "noisy_labels", noisy_labels)
         arguments = ["fit", "--data", "digits", "--noise", "sym:0.3", "--budget", "0.3", "--json", "--seed", "1"]
         done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / str(scrambled))])
         found.append(json.loads(done.stdout))

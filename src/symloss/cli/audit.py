@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from symloss.data.dataset import Inputs, Origin
     from symloss.fit import Audit, RunAudit
     from symloss.fit.audit.export import AuditDocument
-    from symloss.fit.saved_audit import LabelSource
+    from symloss.fit.folder import LabelSource
 
 READER = "symloss audit RUN --apply --decisions FILE"
 """What reads the CSV of decisions that the page writes."""
@@ -69,7 +69,7 @@ def audit(
     reject suggestions). A fit already has these files; its labels are listed. Your data is never changed.
     """
     from symloss.fit.audit.export import corrections, write_document
-    from symloss.training.fit_files import holds_fit
+    from symloss.fit.folder import holds_fit
 
     choice = {"--decisions": decisions is not None, "--above": above is not None, "--all": everything}
     refuse_choice([name for name, given in choice.items() if given], apply)
@@ -114,7 +114,7 @@ class Found(NamedTuple):
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
     from symloss.fit import audit_run
-    from symloss.fit.saved_audit import LabelSource
+    from symloss.fit.folder import LabelSource
 
     found = audit_run(run, model=model, skip_bad=options["skip_bad"])
     source = LabelSource(found.settings.source, found.settings.noise)
@@ -125,8 +125,7 @@ def _of_fit(folder: Path) -> Found:
     """The labels as they were when the fit learned from them; others are refused."""
     from symloss.data.opening import open_data
     from symloss.data.source import warn
-    from symloss.fit.saved_audit import OF_AUDITS, load_audit, load_source
-    from symloss.training.fit_files import finished_fit
+    from symloss.fit.folder import OF_AUDITS, finished_fit, load_audit, load_source
 
     _, result = finished_fit(folder, OF_AUDITS)
     source, audit = load_source(folder), load_audit(folder)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
     from symloss.fit import Audit, RobustClassifier
     from symloss.fit.audit.export import AuditDocument
-    from symloss.fit.fit_data import FitData
-    from symloss.fit.saved_audit import LabelSource
+    from symloss.fit.folder import LabelSource
+    from symloss.noise.manifest import Corruption
 
 SHOWN = 8
 """How many candidates are printed."""
@@ -62,7 +62,7 @@ def fit(
     is 3 if nothing was learned.
     """
     from symloss.fit.audit.export import FILES
-    from symloss.training.fit_files import is_saved_fit
+    from symloss.fit.folder import is_saved_fit
 
     folder = out or default_folder(options["data"], options["noise"], options["seed"])
     refuse_early(options["data"], options["noise"], options, folder)
@@ -94,8 +94,8 @@ def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -
     """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
     from symloss.data.source import DataSource
     from symloss.data.tables import check_source
+    from symloss.fit.folder import refuse_other_folder
     from symloss.noise.spec import parse
-    from symloss.training.fit_files import refuse_other_folder
 
     check_source(DataSource.of(options | {"data": data}))
     parse(noise)
@@ -107,8 +107,7 @@ def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -
 
 def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The result of a fit with the same settings, and of the same data."""
-    from symloss.fit.saved_audit import SOURCE, load_source
-    from symloss.training.fit_files import finished_fit
+    from symloss.fit.folder import SOURCE, finished_fit, load_source
 
     kept, result = finished_fit(folder, [SOURCE])
     other = sorted(name for name in settings if kept.get(name) != settings[name])
@@ -140,10 +139,12 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, ver
 
     from symloss.experiments.ray import joblib_on_ray
     from symloss.fit import RobustClassifier
-    from symloss.training.fit_files import WORK
+    from symloss.fit.folder import WORK
+    from symloss.fit.training_data import features_of
 
     started, ray = time.perf_counter(), options["ray"]
-    rows = _rows(opened, settings, options["data_dir"])
+    corruption = _corruption(opened, settings, options["data_dir"])
+    features = features_of(opened.train, opened.size)
     classifier = RobustClassifier(
         model=settings["model"],
         budget=settings["budget"],
@@ -159,27 +160,34 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, ver
         contextlib.nullcontext() if ray is None else joblib_on_ray(ray),
     ):
         warnings.filterwarnings("ignore", "Nothing was learnt", UserWarning)  # the verdict says it
-        classifier.fit(rows.features, rows.noisy)
-    return write(folder, classifier, rows, opened, settings, started)
+        classifier.fit(features, corruption.labels)
+    return write(folder, classifier, corruption, opened, settings, started)
 
 
 def write(
-    folder: Path, model: RobustClassifier, rows: FitData, opened: DataSet, settings: dict[str, Any], started: float
+    folder: Path,
+    model: RobustClassifier,
+    corruption: Corruption,
+    opened: DataSet,
+    settings: dict[str, Any],
+    started: float,
 ) -> dict[str, Any]:
     """Write the folder of a fit, wholly or not at all, and return the result."""
     from symloss.fit import audit_fit
     from symloss.fit.audit.export import write_document
-    from symloss.fit.fit_folder import save_fit
-    from symloss.training.fit_files import replaced_fit
+    from symloss.fit.folder import replaced_fit
+    from symloss.fit.storage import save_fit
 
-    audit = audit_fit(model, classes=opened.class_names, truth=rows.truth)
+    audit = audit_fit(
+        model, classes=opened.class_names, truth=opened.train.labels.numpy() if opened.labels_are_true else None
+    )
     source = _source(settings, opened)
     document = _document(folder, model, audit, opened, source)
     score = _test_accuracy(model, opened)
     result = _result(model, audit, document, score, time.perf_counter() - started)
     with replaced_fit(folder) as new:
         write_document(document, new)
-        save_fit(new, model, rows, opened, audit, source, settings=settings, result=result)
+        save_fit(new, model, corruption, opened, audit, source, settings=settings, result=result)
     return result
 
 
@@ -200,19 +208,19 @@ def _work_folder(path: Path) -> Iterator[None]:
         raise
 
 
-def _rows(opened: DataSet, settings: dict[str, Any], root: Path | None) -> FitData:
-    from symloss.fit.fit_data import fit_data
+def _corruption(opened: DataSet, settings: dict[str, Any], root: Path | None) -> Corruption:
+    from symloss.fit.training_data import noisy_labels
 
     noise = settings["noise"]
-    rows = fit_data(opened, noise, settings["seed"], root)
+    corruption = noisy_labels(opened, noise, settings["seed"], root)
     added = f"; noise {noise}" if noise != "clean" else ""
-    say(f"{len(rows.noisy):,} examples of {len(opened.class_names)} classes{added}", err=True)
-    return rows
+    say(f"{len(corruption.labels):,} examples of {len(opened.class_names)} classes{added}", err=True)
+    return corruption
 
 
 def _source(settings: dict[str, Any], opened: DataSet) -> LabelSource:
     from symloss.data.source import DataSource
-    from symloss.fit.saved_audit import LabelSource
+    from symloss.fit.folder import LabelSource
 
     source = DataSource.of(settings)
     return LabelSource(source, settings["noise"], None if source.is_published else opened.train.fingerprint())
@@ -257,11 +265,11 @@ def _model_in_words(model: RobustClassifier) -> str:
 
 
 def _test_accuracy(model: RobustClassifier, opened: DataSet) -> float | None:
-    from symloss.fit.fit_data import features_of
+    from symloss.fit.training_data import features_of
 
     if opened.test is None:
         return None
-    features = features_of(opened.test.inputs, opened.size, opened.test.positions)
+    features = features_of(opened.test, opened.size)
     return float(model.score(features, opened.test.labels.numpy()))
 
 

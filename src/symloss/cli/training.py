@@ -170,7 +170,7 @@ def predict(
 def _predictions(run: Path, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
     from symloss.data.source import DataSource
     from symloss.data.tables import check_source
-    from symloss.training.fit_files import holds_fit
+    from symloss.fit.folder import holds_fit
 
     where: dict[str, Any] = {"image": options["image"], "skip": options["skip_bad"]}
     data, fit = options["data"], holds_fit(run)
@@ -179,7 +179,7 @@ def _predictions(run: Path, best: bool | None, model: str | None, options: dict[
         from symloss.training.prediction import predict as predict_with
 
         return predict_with(run, data, best=best, model=model, **where)
-    from symloss.fit.fit_folder import predict_with_fit
+    from symloss.fit.storage import predict_with_fit
 
     if best is not None or model is not None:
         raise ValueError(f"`--best`, `--last` and `--model` do not apply to {run}, the folder of a `fit`.")

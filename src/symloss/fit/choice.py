@@ -9,10 +9,16 @@ from statistics import NormalDist
 
 import numpy as np
 
-from symloss.fit.candidates import Candidate
-from symloss.fit.held_out import Probabilities
-from symloss.fit.learners import SIMPLICITY
-from symloss.fit.splits import Floats, Judge, Rows, standard_error
+from symloss.fit.learners import SIMPLICITY, Candidate
+from symloss.fit.training_data import (
+    Floats,
+    Probabilities,
+    Rows,
+    TrainingData,
+    balanced_weights,
+    contributions,
+    standard_error,
+)
 from symloss.losses.spec import create_loss
 
 RARE = 0.02
@@ -57,9 +63,9 @@ class Judged:
         return other.score - self.score, standard_error(other.right - self.right)
 
 
-def judged(candidate: Candidate, predictions: Probabilities, judge: Judge, rows: Rows) -> Judged:
+def judged(candidate: Candidate, predictions: Probabilities, data: TrainingData, rows: Rows) -> Judged:
     """A candidate without epochs."""
-    right = judge.right(predictions, rows)
+    right = data.correct(predictions, rows)
     return Judged(candidate, None, float(right.mean()), right, predictions)
 
 
@@ -68,19 +74,19 @@ class Epochs:
 
     Args:
         candidate: the network.
-        judge: of the accuracy.
+        data: the noisy labels.
         rows: which rows are held out.
     """
 
-    def __init__(self, candidate: Candidate, judge: Judge, rows: Rows):
-        self.candidate, self.judge, self.rows = candidate, judge, rows
+    def __init__(self, candidate: Candidate, data: TrainingData, rows: Rows):
+        self.candidate, self.data, self.rows = candidate, data, rows
         self.accuracy: list[float] = []
         self.recent: deque[Probabilities] = deque(maxlen=WINDOW + 1)
         self.best: Judged | None = None
 
     def add(self, predictions: Probabilities) -> None:
-        """The predictions after one more epoch."""
-        self.accuracy.append(float(self.judge.right(predictions, self.rows).mean()))
+        """Take the predictions after one more epoch."""
+        self.accuracy.append(float(self.data.correct(predictions, self.rows).mean()))
         self.recent.append(predictions)
         if len(self.accuracy) > WINDOW:
             self._consider(len(self.accuracy) - 1 - WINDOW, self.recent[0])
@@ -97,7 +103,7 @@ class Epochs:
     def _consider(self, epoch: int, predictions: Probabilities) -> None:
         score = float(np.mean(self.accuracy[max(0, epoch - WINDOW) : epoch + WINDOW + 1]))
         if self.best is None or score > self.best.score:
-            right = self.judge.right(predictions, self.rows)
+            right = self.data.correct(predictions, self.rows)
             self.best = Judged(self.candidate, epoch + 1, score, right, predictions)
 
 
@@ -159,12 +165,12 @@ def told_from_majority(
             measures share the level.
     """
     errors = NormalDist().inv_cdf(1 - BY_CHANCE / (2 * tries))
-    classes = predictions.shape[1]
-    for balanced in (False, True):
-        judge = Judge.of(noisy, sample_weight, balanced=balanced)
-        majority = np.bincount(noisy[rows], judge.weights[rows], classes).argmax()
+    classes, given = predictions.shape[1], noisy[rows]
+    equal = np.ones(len(noisy)) if sample_weight is None else sample_weight
+    for weights in (equal[rows], balanced_weights(noisy, sample_weight)[rows]):
+        majority = np.bincount(given, weights, classes).argmax()
         always = np.eye(classes)[np.full(len(rows), majority)]
-        gain = judge.right(predictions, rows) - judge.right(always, rows)
+        gain = contributions(predictions, given, weights) - contributions(always, given, weights)
         if gain.mean() > max(errors * standard_error(gain), 0.0):
             return True
     return False

@@ -26,25 +26,14 @@ from torch import Tensor, nn
 from symloss import checks
 from symloss.data.table_encoder import TableEncoder
 from symloss.fit.audit.models import NOTHING_LEARNT, audit_fit
-from symloss.fit.candidate_search import LOSSES, Search, run, within_budget
-from symloss.fit.candidates import Candidate, Factory
 from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
-from symloss.fit.correction import Round, first_round, last_round
-from symloss.fit.explanation import Explanation, noise_explains_better
-from symloss.fit.held_out import Labels, rows_held_out
-from symloss.fit.input_array import as_array, refuse_gaps, refuse_missing_labels, refuse_texts
-from symloss.fit.label_scores import label_scores
-from symloss.fit.leaders import Material, log
-from symloss.fit.learners import KINDS, check_kinds
-from symloss.fit.memory import Memory
-from symloss.fit.mixed_table import is_mixed_table
-from symloss.fit.network_model import chosen_model
-from symloss.fit.network_plan import network_plan
-from symloss.fit.predictor import mean_predictor, single_predictor
-from symloss.fit.progress import NoProgress, ProgressLines
-from symloss.fit.scaled_table import Table
-from symloss.fit.splits import Judge, Rows, Split, folds, number_of_folds
-from symloss.fit.threads import one_thread
+from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round, noise_explains_better
+from symloss.fit.ensemble import ensemble, fitted_to_all, log, of_members
+from symloss.fit.held_out import ProgressLines, Trainer
+from symloss.fit.learners import KINDS, Candidate, check_kinds
+from symloss.fit.networks import Factory, chosen_model, one_thread
+from symloss.fit.search import LOSSES, Memory, Search, network_plan, run, within_budget
+from symloss.fit.training_data import Rows, Split, TrainingData, folds, number_of_folds, rows_held_out
 from symloss.fitting import all_or_nothing
 from symloss.losses.spec import create_loss
 from symloss.noise.calibration import noise_rate_interval
@@ -157,35 +146,33 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features, noisy = self._checked_rows(X, y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        table = Table(features, len(self.classes_), self.input_shape_)
-        judge = Judge.of(noisy, weights)
-        labels = Labels(noisy, judge.weights if judge.balanced or weights is not None else None)
-        progress = ProgressLines() if self.verbose else NoProgress()
-        found, failures = self._search(table, labels, judge, seed, progress)
+        data = TrainingData(features, noisy, len(self.classes_), self.input_shape_, weights)
+        trainer = Trainer(data, seed, self.n_jobs, ProgressLines(bool(self.verbose)))
+        found, failures = self._search(trainer)
         best = winner(found)
         lead, rounds = self._leaders_and_rounds(found)
-        material = Material(table, labels, self.folds_, judge, seed, self.n_jobs, progress)
-        first = first_round(lead if not self.simple or best in lead else [best, *lead], material)
+        first = first_round(lead if not self.simple or best in lead else [best, *lead], trainer, self.folds_)
         self.learned_ = self._told_from_majority(found, first, noisy, weights)
         if not self.learned_:
             warnings.warn(NOTHING_LEARNT, stacklevel=4)
-        last = self._last_round(first, rounds, material)
-        progress.phase("fitting the model to all rows")
-        used = last.leaders.members
+        last = self._last_round(first, rounds, trainer)
+        trainer.progress.phase("fitting the model to all rows")
+        used, corrected = last.leaders.members, trainer.with_labels(last.labels)
         if self.simple:
             best = best if best in used else winner(used)
-            temperature = last.leaders.temperatures[used.index(best)]
-            self.predictor_ = single_predictor(best.candidate, best.epoch, temperature, last, table, labels, seed)
+            member = fitted_to_all(corrected, best, last.leaders.temperatures[used.index(best)])
+            self.predictor_ = of_members(corrected, [member], 1.0)
         else:
             refit = self.plan_ is not None and self.plan_.refit
-            self.predictor_ = mean_predictor(last, table, labels, seed, refit=refit)
+            self.predictor_ = ensemble(corrected, last.leaders, last.explanation.temperature, refit=refit)
             # The budget may leave fewer than the leaders, and some cannot be fitted to all rows.
             fitted = [member.candidate for member in self.predictor_.members]
             used = tuple(one for one in used if one.candidate in fitted)
             best = winner(used)
-        self._keep_choice(best, judge)
+        self.learner_, self.loss_, self.epoch_ = best.candidate.learner, best.candidate.loss, best.epoch
+        self.measure_ = data.measure
         networks = [one.candidate for one in found if one.candidate.learner == "network"]
-        self.label_scores_ = label_scores(last.explanation, networks, material)
+        self.label_scores_ = label_scores(last.explanation, networks, trainer)
         self._keep_labels(last.explanation, noisy)
         self.classes_apart_ = last.explanation.certain and self._noise_explains_better(last.leaders.members, noisy)
         self.trained_labels_ = last.labels
@@ -235,26 +222,22 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must have fewer classes than rows; got {len(noisy)} labels that are all different")
         return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
 
-    def _search(
-        self, table: Table, labels: Labels, judge: Judge, seed: int, progress: ProgressLines
-    ) -> tuple[list[Judged], dict[Candidate, str]]:
+    def _search(self, trainer: Trainer) -> tuple[list[Judged], dict[Candidate, str]]:
         """The candidates, the best first, and those that could not be fitted, with the reason."""
-        noisy, learners = labels.numbers, self._learners()
-        wanted = "network" in learners and not sparse.issparse(table.features)
-        network = chosen_model(self.model, self.input_shape_, table.classes) if wanted else None
+        data, noisy, learners = trainer.data, trainer.data.given, self._learners()
+        wanted = "network" in learners and not sparse.issparse(data.features)
+        network = chosen_model(self.model, self.input_shape_, data.num_classes) if wanted else None
         cost = 0.0 if network is None else network.seconds(len(noisy))
         budget = max(BUDGET, ORDINARY_TRAININGS * cost) if self.budget is None else self.budget
         count = number_of_folds(int(np.bincount(noisy).min()), self.folds, len(noisy))
         self.plan_ = None if network is None else network_plan(cost, budget, count, fixed=self.folds != "auto")
-        splits = self._splits(noisy, count, seed)
-        progress.phase(f"fitting {len(noisy):,} rows takes up to about {budget:,.0f} s of one core")
-        about = [table.features, self.input_shape_, noisy, labels.weights, len(self.folds_), len(splits), seed]
+        splits = self._splits(noisy, count, trainer.seed)
+        trainer.progress.phase(f"fitting {len(noisy):,} rows takes up to about {budget:,.0f} s of one core")
+        sizes = [len(self.folds_), len(splits), trainer.seed]
+        about = [data.features, self.input_shape_, noisy, data.weights, *sizes]
         memory = Memory(None if callable(self.model) else self.memory, about)
         model = None if network is None else network.model
-        losses, plan = self._losses(), self.plan_
-        search = Search(
-            table, labels, splits, judge, learners, losses, budget, seed, self.n_jobs, progress, memory, model, plan
-        )
+        search = Search(trainer, splits, learners, self._losses(), budget, memory, model, self.plan_)
         self.shape_, self.budget_ = search.shape, budget
         found = run(search)
         if not found and search.failures:
@@ -289,23 +272,20 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             told_from_majority(predicted, of[: len(predicted)], noisy, weights, len(found)) for predicted, of in every
         )
 
-    def _last_round(self, first: Round, rounds: int, material: Material) -> Round:
+    def _last_round(self, first: Round, rounds: int, trainer: Trainer) -> Round:
         if not self.learned_:  # there is nothing to correct labels by
             return first
-        checked = 1 if len(material.labels.numbers) > FOLDS_UP_TO else len(self.folds_)
+        checked = 1 if len(trainer.data) > FOLDS_UP_TO else len(self.folds_)
         if self.plan_ is not None:
             checked = self.plan_.judged
         # Where classes are very unequal, every round would give more examples to the large ones.
-        return last_round(first, min(rounds, 2) if material.judge.balanced else rounds, material, checked)
+        rounds = min(rounds, 2) if trainer.data.balanced else rounds
+        return last_round(first, rounds, trainer, self.folds_, checked)
 
     def _noise_explains_better(self, members: Sequence[Judged], noisy: Rows) -> bool:
         rows = rows_held_out(self.folds_)[: len(members[0].predictions)]
         predictions = np.stack([one.predictions for one in members]).mean(0, dtype=np.float64)
         return noise_explains_better(log(predictions), noisy[rows])
-
-    def _keep_choice(self, best: Judged, judge: Judge) -> None:
-        self.learner_, self.loss_, self.epoch_ = best.candidate.learner, best.candidate.loss, best.epoch
-        self.measure_ = judge.measure
 
     def _keep_labels(self, explanation: Explanation, noisy: Rows) -> None:
         posterior = explanation.posterior
@@ -387,3 +367,77 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.input_tags.three_d_array = True
         return tags
+
+
+def as_array(values: Any) -> Any:
+    """Tensors, and lists of tensors or images, as one array. Everything else stays as it is.
+
+    >>> as_array([np.zeros((1, 8, 8)), np.zeros((1, 8, 8))]).shape
+    (2, 1, 8, 8)
+    """
+    if isinstance(values, Tensor):
+        return values.detach().cpu().numpy()
+    listed = isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype == object)
+    if not listed or not len(values) or not all(isinstance(one, Tensor | np.ndarray) and one.ndim for one in values):
+        return values
+    images = [as_array(one) for one in values]
+    other = next((one.shape for one in images if one.shape != images[0].shape), None)
+    if other is not None:
+        raise ValueError(f"X must hold images of one size; got {images[0].shape} and {other}: resize them first")
+    return np.stack(images)
+
+
+def refuse_gaps(features: Any) -> None:
+    """Raise ValueError if an array of features holds NaN or inf."""
+    if isinstance(features, np.ndarray) and features.dtype.kind == "f" and features.ndim:
+        rows = len(features)
+        bad = rows - int(np.isfinite(features).all(tuple(range(1, features.ndim))).sum())
+        if bad:
+            raise ValueError(
+                f"X must hold finite numbers; got NaN or inf in {bad:,} of {rows:,} rows: in a DataFrame missing "
+                "values are filled in"
+            )
+
+
+def refuse_texts(features: Any) -> None:
+    """Raise ValueError if features are texts, and no table with named columns."""
+    if sparse.issparse(features) or hasattr(features, "columns"):
+        return
+    first = np.asarray(features[:1] if hasattr(features, "__len__") else features, object).ravel()[:1]
+    if len(first) and isinstance(first[0], str):
+        raise ValueError(
+            f"X must hold numbers, or be a DataFrame; got texts such as {checks.brief(first[0])}: turn texts into "
+            "embeddings first (docs/text.md)"
+        )
+
+
+def refuse_missing_labels(labels: Any) -> None:
+    """Raise ValueError if labels are missing, or cannot be sorted, which would end in an error that names no row."""
+    found = np.asarray(labels, object) if isinstance(labels, list | tuple) else np.asarray(labels)
+    if found.ndim != 1 or found.dtype.kind != "O":
+        return
+    missing = [row for row, label in enumerate(found) if label is None or _is_nan(label)]
+    if missing:
+        raise ValueError(f"y must have a label in every row; got {found[missing[0]]} in row {missing[0]} (from 0)")
+    kinds = sorted({"text" if isinstance(label, str) else "number" for label in found})
+    if len(kinds) > 1:
+        raise ValueError("y must hold labels of one type; got numbers and texts")
+
+
+def _is_nan(label: object) -> bool:
+    return isinstance(label, float) and math.isnan(label)
+
+
+def is_mixed_table(features: Any) -> bool:
+    """Whether this is a table with named columns of which some are no numbers, or have gaps.
+
+    >>> is_mixed_table(np.eye(3))
+    False
+    """
+    if not hasattr(features, "columns") or not hasattr(features, "__getitem__"):
+        return False
+    return any(_is_mixed(np.asarray(features[name])) for name in features.columns)
+
+
+def _is_mixed(column: np.ndarray[Any, Any]) -> bool:
+    return column.dtype.kind not in "biuf" or (column.dtype.kind == "f" and bool(np.isnan(column).any()))

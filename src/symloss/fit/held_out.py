@@ -1,10 +1,12 @@
-"""Predictions for rows that a learner was not trained on."""
+"""Train candidates on some rows, and predict the rows that were held out."""
 
 from __future__ import annotations
 
+import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import joblib  # type: ignore[import-untyped]
@@ -13,18 +15,40 @@ import torch
 from scipy import special  # type: ignore[import-untyped]
 
 from symloss import checks
-from symloss.fit.candidates import Candidate
-from symloss.fit.learners import CLASSICAL
-from symloss.fit.network_model import NetworkModel
-from symloss.fit.scaled_table import Table
-from symloss.fit.single_networks import SingleNetworks
-from symloss.fit.splits import Floats, Rows, Split
-from symloss.fit.stacked import NetworkSchedule, StackedMember, StackedNetworks
+from symloss.fit.choice import Judged
+from symloss.fit.learners import CLASSICAL, Candidate
+from symloss.fit.networks import NetworkMember, NetworkModel, Networks, NetworkSchedule
+from symloss.fit.training_data import Floats, Probabilities, Rows, Split, TrainingData
 
-Networks = StackedNetworks | SingleNetworks
+EVERY = 2.0
+"""Seconds between two lines of progress."""
+Modules = dict[int, list[torch.nn.Module]]
+"""Trained networks by the number of the member, a list with one for each split."""
 
-Probabilities = Floats
-"""(n, C), one row for each row that was held out, in the order of the splits."""
+
+class ProgressLines:
+    """Writes lines to stderr, none of them twice: steps every two seconds at most, and every new phase.
+
+    Args:
+        verbose: whether anything is written.
+    """
+
+    def __init__(self, verbose: bool = False) -> None:
+        self.verbose, self.last, self.line = verbose, 0.0, ""
+
+    def step(self, line: str) -> None:
+        """Write a line, unless the last one is recent."""
+        now = time.monotonic()
+        if now - self.last >= EVERY:
+            self.last = now
+            self.phase(line)
+
+    def phase(self, line: str) -> None:
+        """Write a line. What it announces may take long."""
+        if self.verbose and line != self.line:
+            self.line = line
+            sys.stderr.write(f"[symloss] {line}\n")
+            sys.stderr.flush()
 
 
 @dataclass(frozen=True)
@@ -42,46 +66,125 @@ class LearnerFailed(ValueError):  # noqa: N818
         self.candidate = candidate
 
 
-@dataclass(frozen=True)
-class Labels:
-    """What learners are trained on.
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """Trains candidates.
 
     Args:
-        numbers: (N,), class numbers; or (splits, N) if each split has its own.
-        weights: (N,), what each row counts; None if all count the same.
+        data: the rows.
+        seed: everything random derives from it.
+        jobs: worker processes that share learners, and networks that are trained one by one.
+        progress: is told what is trained.
     """
 
-    numbers: Rows
-    weights: Floats | None = None
+    data: TrainingData
+    seed: int
+    jobs: int | None = None
+    progress: ProgressLines = field(default_factory=ProgressLines)
 
-    def of_split(self, place: int) -> Labels:
-        """The labels of one split."""
-        return self if self.numbers.ndim == 1 else replace(self, numbers=self.numbers[place])
+    def with_labels(self, labels: Rows) -> Trainer:
+        """The same with other labels to train on: (N,), or (splits, N) if each split has its own."""
+        return replace(self, data=self.data.with_labels(labels))
 
-    def counted(self, rows: Rows) -> Rows:
-        """Those of the rows whose weight is not zero."""
-        return rows if self.weights is None else rows[self.weights[rows] > 0]
+    def predictions(
+        self, candidates: Sequence[Candidate], splits: Sequence[Split]
+    ) -> Iterator[Probabilities | Failure]:
+        """The held-out predictions of candidates other than networks, in their order."""
+        if not candidates:
+            return iter(())
+        work = (joblib.delayed(_attempted)(one, self.data, splits, self.seed) for one in candidates)
+        # Ray's backend gives all results at once.
+        backend, _ = joblib.parallel.get_active_backend()
+        one_by_one = self.jobs is None or backend.supports_return_generator
+        return iter(joblib.Parallel(n_jobs=self.jobs, return_as="generator" if one_by_one else "list")(work))
+
+    def networks(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> Networks:
+        """Networks for all candidates, which share a model and a scaling, and all splits, candidate by candidate."""
+        data, first = self.data, candidates[0]
+        members = [
+            NetworkMember(str(candidate.loss), candidate["decay"], torch.from_numpy(split.train), fold)
+            for candidate in candidates
+            for fold, split in enumerate(splits)
+        ]
+        schedule = NetworkSchedule.of(min(len(split.train) for split in splits))
+        if "epochs" in dict(first.settings):
+            schedule = replace(schedule, epochs=int(first["epochs"]))
+        model = None
+        if first.model is not None:
+            model = NetworkModel(first.model, data.input_shape, data.num_classes)
+            schedule = replace(schedule, rate=model.learning_rate)
+        return Networks(
+            torch.from_numpy(data.scaled(first.scaling)).reshape(len(data), *(data.input_shape if model else (-1,))),
+            torch.from_numpy(data.labels),
+            torch.ones(len(data)) if data.weights is None else torch.tensor(data.weights).float(),
+            data.num_classes,
+            members,
+            schedule,
+            self.seed,
+            model,
+            self.jobs,
+        )
+
+    def learn(self, members: Sequence[Judged], splits: Sequence[Split]) -> tuple[list[Probabilities], Modules]:
+        """Train candidates on each of some splits, networks up to their epochs.
+
+        Returns:
+            The held-out predictions of each candidate, in the order of the splits; and the networks.
+
+        Raises:
+            LearnerFailed: if a candidate cannot be fitted to these labels.
+        """
+        classical = [k for k, member in enumerate(members) if member.epoch is None]
+        predictions: dict[int, Probabilities] = {}
+        for k, one in zip(classical, self.predictions([members[k].candidate for k in classical], splits), strict=True):
+            if isinstance(one, Failure):
+                raise LearnerFailed(members[k].candidate, one)
+            predictions[k] = one
+            self.progress.step(f"{len(predictions)} of {len(classical)} learners fitted again")
+        trained: Modules = {}
+        left = [k for k, one in enumerate(members) if one.epoch is not None]
+        left.sort(key=lambda k: str(members[k].candidate.loss))
+        networks = self.networks([members[k].candidate for k in left], splits) if left else None
+        while networks is not None and left:
+            networks.train_epoch()
+            self.progress.step(f"training the leaders' networks, epoch {networks.epoch}")
+            if all(members[k].epoch != networks.epoch for k in left):
+                continue
+            kept: list[int] = []
+            for place, (k, found) in enumerate(zip(left, network_predictions(networks, splits), strict=True)):
+                places = range(place * len(splits), (place + 1) * len(splits))
+                if members[k].epoch == networks.epoch:
+                    predictions[k], trained[k] = found, [networks.module(each) for each in places]
+                else:
+                    kept += places
+            left = [k for k in left if k not in trained]
+            networks.keep(kept)
+        return [predictions[k] for k in range(len(members))], trained
+
+    def fitted(self, candidate: Candidate) -> Any:
+        """A candidate other than a network, fitted to all rows."""
+        return fitted(candidate, self.data, self.data.labels, np.arange(len(self.data)), self.seed)
+
+    def network_on_all(self, candidate: Candidate) -> Networks:
+        """The network of a candidate, to be trained on all rows."""
+        rows = np.arange(len(self.data))
+        return self.networks([candidate], [Split(rows, rows[:0])])
 
 
-def rows_held_out(splits: Sequence[Split]) -> Rows:
-    """The rows that are held out, in the order of the splits."""
-    return np.concatenate([split.held_out for split in splits])
-
-
-def fitted(candidate: Candidate, table: Table, labels: Labels, rows: Rows, seed: int) -> Any:
+def fitted(candidate: Candidate, data: TrainingData, labels: Rows, rows: Rows, seed: int) -> Any:
     """The estimator of a candidate, fitted to some rows."""
-    features = table.scaled(candidate.scaling)
-    estimator = CLASSICAL[candidate.learner].make(candidate, table.kernel_width(candidate.scaling), seed)
+    learner = CLASSICAL[candidate.learner]
+    estimator = learner.type(**learner.options(candidate, data.kernel_width(candidate.scaling), seed))
     if candidate.learner == "k-nn":
         estimator.n_neighbors = min(estimator.n_neighbors, len(rows))
-    rows = labels.counted(rows)
+    rows = data.counted(rows)
     options = {}
-    if labels.weights is not None and candidate.learner != "k-nn":
-        options["sample_weight"] = labels.weights[rows]
+    if data.weights is not None and candidate.learner != "k-nn":
+        options["sample_weight"] = data.weights[rows]
     with warnings.catch_warnings():
-        # Of few rows for many classes. Whoever called fit knows, and there would be one for each of a hundred learners.
+        # Few rows for many classes: there would be a warning for each of a hundred learners.
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        return estimator.fit(features[rows], labels.numbers[rows], **options)
+        return estimator.fit(data.scaled(candidate.scaling)[rows], labels[rows], **options)
 
 
 def probabilities(estimator: Any, features: Any, classes: int) -> Floats:
@@ -96,76 +199,26 @@ def probabilities(estimator: Any, features: Any, classes: int) -> Floats:
     return every
 
 
-def classical_predictions(
-    candidate: Candidate, table: Table, labels: Labels, splits: Sequence[Split], seed: int
-) -> Probabilities:
-    """The predictions of a candidate that is no network, for all rows that are held out."""
-    features = table.scaled(candidate.scaling)
+def _attempted(candidate: Candidate, data: TrainingData, splits: Sequence[Split], seed: int) -> Probabilities | Failure:
+    """The held-out predictions of a candidate. Data that one learner cannot take must not end the search for others."""
     parts = []
-    for place, split in enumerate(splits):
-        given = labels.of_split(place)
-        known = np.unique(given.numbers[given.counted(split.train)])
-        if len(known) == 1:  # nothing to learn: the one class is certain
-            parts.append(np.eye(table.classes, dtype=np.float32)[np.repeat(known, len(split.held_out))])
-            continue
-        estimator = fitted(candidate, table, given, split.train, seed)
-        parts.append(probabilities(estimator, features[split.held_out], table.classes))
+    try:
+        for place, split in enumerate(splits):
+            labels = data.labels_of(place)
+            known = np.unique(labels[data.counted(split.train)])
+            if len(known) == 1:  # nothing to learn: the one class is certain
+                parts.append(np.eye(data.num_classes, dtype=np.float32)[np.repeat(known, len(split.held_out))])
+                continue
+            estimator = fitted(candidate, data, labels, split.train, seed)
+            features = data.scaled(candidate.scaling)[split.held_out]
+            parts.append(probabilities(estimator, features, data.num_classes))
+    except Exception as error:
+        return Failure(checks.brief(" ".join(str(error).split()) or type(error).__name__).strip("'\""))
     return np.concatenate(parts)
 
 
-def attempted(
-    candidate: Candidate, table: Table, labels: Labels, splits: Sequence[Split], seed: int
-) -> Probabilities | Failure:
-    """As :func:`classical_predictions`. Data that one learner cannot take must not end the search for others."""
-    try:
-        return classical_predictions(candidate, table, labels, splits, seed)
-    except Exception as error:
-        return Failure(checks.brief(" ".join(str(error).split()) or type(error).__name__).strip("'\""))
-
-
-def predictions_in_parallel(
-    candidates: Sequence[Candidate], table: Table, labels: Labels, splits: Sequence[Split], seed: int, jobs: int | None
-) -> Iterator[Probabilities | Failure]:
-    """The candidates' predictions, in their order, from as many processes as ``jobs`` says."""
-    work = (joblib.delayed(attempted)(c, table, labels, splits, seed) for c in candidates)
-    if not candidates:
-        return iter(())
-    # Ray's backend gives all results at once.
-    backend, _ = joblib.parallel.get_active_backend()
-    one_by_one = jobs is None or backend.supports_return_generator
-    return iter(joblib.Parallel(n_jobs=jobs, return_as="generator" if one_by_one else "list")(work))
-
-
-def stack(
-    candidates: Sequence[Candidate],
-    table: Table,
-    labels: Labels,
-    splits: Sequence[Split],
-    seed: int,
-    jobs: int | None = None,
-) -> Networks:
-    """Networks for all candidates, which have one model and scaling, and for all splits, candidate by candidate."""
-    members = [
-        StackedMember(str(candidate.loss), candidate["decay"], torch.from_numpy(split.train), fold)
-        for candidate in candidates
-        for fold, split in enumerate(splits)
-    ]
-    weights = torch.ones(labels.numbers.shape[-1]) if labels.weights is None else torch.tensor(labels.weights).float()
-    schedule = NetworkSchedule.of(min(len(split.train) for split in splits))
-    if "epochs" in dict(candidates[0].settings):
-        schedule = replace(schedule, epochs=int(candidates[0]["epochs"]))
-    features, numbers = torch.from_numpy(table.scaled(candidates[0].scaling)), torch.from_numpy(labels.numbers)
-    model = candidates[0].model
-    if model is None:
-        return StackedNetworks(features, numbers, weights, table.classes, members, schedule, seed)
-    built = NetworkModel(model, table.input_shape, table.classes)
-    inputs = features.reshape(-1, *table.input_shape)
-    schedule = replace(schedule, rate=built.learning_rate)
-    return SingleNetworks(built, inputs, numbers, weights, members, schedule, seed, jobs)
-
-
 def network_predictions(networks: Networks, splits: Sequence[Split]) -> list[Probabilities]:
-    """The predictions of the networks for the rows that are held out: one array for each candidate."""
+    """The held-out predictions of networks: one array for each candidate."""
     rows = [torch.from_numpy(splits[member.fold].held_out) for member in networks.members]
     scores = [score.softmax(1).numpy() for score in networks.scores(rows)]
     count = len(splits)

@@ -1,4 +1,4 @@
-"""The learners that are no networks: their settings, what a fit costs, and how they are made.
+"""Candidates: learners with their settings; and the learners other than networks, what a fit costs, how they are made.
 
 Costs are formulas, not measurements: the same data and budget must always give the same candidates. They are seconds of
 one core for a fit with predictions for a quarter as many rows. Their constants come from fits of 1,000 to 10,000 rows
@@ -15,9 +15,66 @@ from itertools import product
 from typing import Any
 
 from symloss import checks
-from symloss.fit.candidates import Candidate, Shape
+from symloss.fit.networks import Factory
 
 TREES = 100
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The size of the data.
+
+    Args:
+        rows: examples to train on.
+        features: numbers of each example.
+        classes: how many there are.
+        sparse: whether the features are a sparse matrix.
+    """
+
+    rows: int
+    features: int
+    classes: int
+    sparse: bool = False
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One learner with its settings.
+
+    Args:
+        learner: the name of the learner: "network", or one of :data:`symloss.fit.learners.CLASSICAL`.
+        settings: names and values, in the order in which they are shown.
+        scaling: "raw" for one factor for all features, "standard" for mean 0 and variance 1 of each.
+        loss: the loss of a network; None for other learners.
+        model: a name for :func:`symloss.training.models.create_model`, or a factory; None for the networks that are
+            trained stacked, and for other learners.
+
+    >>> Candidate("svc", (("C", 1.0), ("gamma", 0.5)), "standard").name
+    'svc C=1 gamma=0.5 (standard)'
+    """
+
+    learner: str
+    settings: tuple[tuple[str, float], ...] = ()
+    scaling: str = "raw"
+    loss: str | None = None
+    model: str | Factory | None = None
+
+    @property
+    def name(self) -> str:
+        """The candidate in words."""
+        head = " ".join(part for part in (self.learner, self.model_name, self.loss) if part is not None)
+        values = "".join(f" {name}={value:g}" for name, value in self.settings)
+        return f"{head}{values} ({self.scaling})"
+
+    @property
+    def model_name(self) -> str | None:
+        """The name of the model, or of its factory."""
+        if self.model is None or isinstance(self.model, str):
+            return self.model
+        return str(getattr(self.model, "__name__", type(self.model).__name__))
+
+    def __getitem__(self, setting: str) -> float:
+        return dict(self.settings)[setting]
 
 
 @dataclass(frozen=True)
@@ -55,10 +112,11 @@ class Learner:
             if all(value < shape.rows / 4 for key, value in settings if key in ("neighbours", "leaf")) or not settings:
                 yield Candidate(name, settings, "raw" if shape.sparse else scaling)
 
-    def make(self, candidate: Candidate, width: float, seed: int) -> Any:
-        """The estimator."""
+    @property
+    def type(self) -> Any:
+        """The class of the estimator."""
         module, name = self.estimator
-        return getattr(importlib.import_module(module), name)(**self.options(candidate, width, seed))
+        return getattr(importlib.import_module(module), name)
 
 
 def _values(name: str, *values: float) -> tuple[tuple[tuple[str, float], ...], ...]:

@@ -22,7 +22,7 @@ from symloss.writing import clear_write_errors, take_lock, unfinished, write_who
 
 SETTINGS, DATA, METRICS = "settings.json", "data.json", "metrics.jsonl"
 FIT = "model.json"
-"""What makes a folder that of a fit, see :mod:`symloss.training.fit_files`."""
+"""What makes a folder that of a fit, see :mod:`symloss.fit.folder`."""
 COLUMNS = "columns.json"
 """How the columns of a table became features. symloss.data.table_encoder knows its content."""
 RESULT, FAILURE, LOCK, CALIBRATION = "result.json", "failure.json", "lock", "calibration.json"

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from symloss import RobustClassifier
-from symloss.fit.scaled_table import SCALINGS, Scaler, Table
+from symloss.fit.training_data import SCALINGS, Scaler, TrainingData
 
 RNG = np.random.default_rng(0)
 ROWS, WIDTH = 50, 6
@@ -105,9 +105,9 @@ def test_small_columns_count(size):
 
 
 def test_kernel_widths_do_not_depend_on_the_size():
-    expected = Table(ORDINARY, 2).kernel_width("raw")
+    expected = TrainingData(ORDINARY, np.arange(ROWS) % 2, 2).kernel_width("raw")
     for power in FAR[1:]:
-        assert Table(np.ldexp(ORDINARY, power), 2).kernel_width("raw") == expected
+        assert TrainingData(np.ldexp(ORDINARY, power), np.arange(ROWS) % 2, 2).kernel_width("raw") == expected
 
 
 @pytest.mark.parametrize("power", [-996, 664])

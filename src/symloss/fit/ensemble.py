@@ -11,13 +11,43 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from symloss.fit.candidates import Candidate
-from symloss.fit.correction import Round
-from symloss.fit.held_out import Labels, fitted, probabilities, stack
-from symloss.fit.leaders import mean_scores
-from symloss.fit.scaled_table import Scaler, Table
-from symloss.fit.single_networks import rows_at_a_time
-from symloss.fit.splits import Floats, Split
+from symloss.fit.choice import Judged
+from symloss.fit.held_out import Modules, Trainer, probabilities
+from symloss.fit.learners import Candidate
+from symloss.fit.networks import rows_at_a_time
+from symloss.fit.training_data import Floats, Probabilities, Scaler
+
+TINY = 1e-6
+"""Added to probabilities before their logarithm is taken. A learner's zero is not a proof."""
+
+
+def log(probabilities: Probabilities) -> Floats:
+    """Logarithms of probabilities, none of them infinite."""
+    return np.log(np.asarray(probabilities, np.float64) + TINY)
+
+
+def mean_scores(predictions: Sequence[Probabilities], temperatures: Sequence[float]) -> Floats:
+    """The logarithms (n, C) of the mean over members of their calibrated probabilities."""
+    parts = [
+        (torch.from_numpy(log(one)) / temperature).softmax(1).numpy()
+        for one, temperature in zip(predictions, temperatures, strict=True)
+    ]
+    return log(np.mean(parts, 0))
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """The candidates that are averaged.
+
+    Args:
+        members: the candidates with the epochs at which they stop.
+        temperatures: what makes each one's predictions probabilities of the true class.
+        networks: the trained networks, by the number of the member.
+    """
+
+    members: tuple[Judged, ...]
+    temperatures: tuple[float, ...]
+    networks: Modules
 
 
 @dataclass(frozen=True)
@@ -27,9 +57,8 @@ class Member:
     Args:
         candidate: what it is.
         temperature: what makes its predictions probabilities of the true class.
-        estimator: of scikit-learn's kind; None for networks.
-        networks: their mean is the prediction; empty for other learners. They compute in float64, so that a prediction
-            does not depend on the other rows of a batch.
+        estimator: a scikit-learn estimator; None for networks.
+        networks: their mean is the prediction; empty for other learners.
     """
 
     candidate: Candidate
@@ -39,7 +68,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Predictor:
+class Ensemble:
     """The mean of some learners.
 
     Args:
@@ -65,19 +94,18 @@ class Predictor:
     def _of(self, member: Member, features: Any) -> Floats:
         if member.networks:
             return mean_of_networks(member.networks, torch.from_numpy(features).reshape(-1, *self.input_shape))
-        # In float64 for the same reason as the networks.
+        # In float64 for the same reason as the networks, see :func:`precise`.
         return probabilities(member.estimator, features.astype(np.float64), self.classes)
 
     def module(self) -> nn.Module | None:
-        """The first member that is a network, as a module for features that are not scaled; None if there is none."""
-        for member in self.members:
-            if member.networks:
-                return ScaledNetworks(self.scaler, member, self.temperature, self.input_shape)
-        return None
+        """The first member that is a network, as a module for unscaled features; None if there is none."""
+        networks = (member for member in self.members if member.networks)
+        member = next(networks, None)
+        return None if member is None else ScaledNetworks(self.scaler, member, self.temperature, self.input_shape)
 
 
 def precise(net: nn.Module, candidate: Candidate) -> nn.Module:
-    """The network in float64, so that no prediction depends on its neighbours; but users' networks stay as they are."""
+    """A perceptron in float64, so that no prediction depends on the other rows of its batch; others unchanged."""
     return net.double() if candidate.model is None else net
 
 
@@ -93,7 +121,7 @@ def mean_of_networks(networks: Sequence[nn.Module], features: Tensor) -> Floats:
 
 
 class ScaledNetworks(nn.Module):
-    """Networks with the scaling of their features. It returns logarithms of probabilities (n, C).
+    """Networks with the scaling of their features. Returns logarithms of probabilities (n, C).
 
     Args:
         scaler: of the features.
@@ -120,42 +148,42 @@ class ScaledNetworks(nn.Module):
         return mean.clamp_min(1e-6).log().div(self.temperature).log_softmax(1)
 
 
-def mean_predictor(last: Round, table: Table, labels: Labels, seed: int, *, refit: bool = False) -> Predictor:
-    """The leaders of the last round, fitted to all rows; but networks as the mean of their folds without ``refit``."""
-    corrected = Labels(last.labels, labels.weights)
+def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: bool = False) -> Ensemble:
+    """Fit the leaders to all rows; without ``refit`` networks are the mean of those of the folds.
+
+    Args:
+        trainer: with the labels to train on.
+        leaders: the learners.
+        temperature: of their mean.
+        refit: whether networks are trained on all rows.
+    """
     members: list[Member] = []
     failures: list[Exception] = []
-    for k, (one, temperature) in enumerate(zip(last.leaders.members, last.leaders.temperatures, strict=True)):
+    for k, (one, each) in enumerate(zip(leaders.members, leaders.temperatures, strict=True)):
         if one.epoch is None or refit:
             try:
-                members.append(_fitted_to_all(one.candidate, one.epoch, temperature, corrected, table, seed))
+                members.append(fitted_to_all(trainer, one, each))
             except ValueError as error:  # it could be fitted to every fold, and the others stand for it
                 failures.append(error)
         else:
-            networks = tuple(precise(net, one.candidate) for net in last.leaders.networks[k])
-            members.append(Member(one.candidate, temperature, networks=networks))
+            networks = tuple(precise(net, one.candidate) for net in leaders.networks[k])
+            members.append(Member(one.candidate, each, networks=networks))
     if not members:
         raise failures[0]
-    return Predictor(table.scaler, tuple(members), last.explanation.temperature, table.classes, table.input_shape)
+    return of_members(trainer, members, temperature)
 
 
-def single_predictor(
-    candidate: Candidate, epoch: int | None, temperature: float, last: Round, table: Table, labels: Labels, seed: int
-) -> Predictor:
-    """One learner, fitted to all rows with the labels of the last round."""
-    corrected = Labels(last.labels, labels.weights)
-    member = _fitted_to_all(candidate, epoch, temperature, corrected, table, seed)
-    return Predictor(table.scaler, (member,), 1.0, table.classes, table.input_shape)
+def of_members(trainer: Trainer, members: Sequence[Member], temperature: float) -> Ensemble:
+    """The mean of learners that were fitted to all rows."""
+    data = trainer.data
+    return Ensemble(data.scaler, tuple(members), temperature, data.num_classes, data.input_shape)
 
 
-def _fitted_to_all(
-    candidate: Candidate, epoch: int | None, temperature: float, labels: Labels, table: Table, seed: int
-) -> Member:
+def fitted_to_all(trainer: Trainer, one: Judged, temperature: float) -> Member:
     """One learner, fitted to all rows."""
-    rows = np.arange(len(labels.numbers))
-    if epoch is None:
-        return Member(candidate, temperature, fitted(candidate, table, labels, rows, seed))
-    networks = stack([candidate], table, labels, [Split(rows, rows[:0])], seed)
-    for _ in range(epoch):
+    if one.epoch is None:
+        return Member(one.candidate, temperature, trainer.fitted(one.candidate))
+    networks = trainer.network_on_all(one.candidate)
+    for _ in range(one.epoch):
         networks.train_epoch()
-    return Member(candidate, temperature, networks=(precise(networks.module(0), candidate),))
+    return Member(one.candidate, temperature, networks=(precise(networks.module(0), one.candidate),))

@@ -10,15 +10,13 @@ from sklearn.datasets import load_iris
 from torch import nn
 
 from symloss import RobustClassifier
-from symloss.fit.candidates import Candidate
 from symloss.fit.choice import Judged, leaders
-from symloss.fit.held_out import Labels, network_predictions, stack
-from symloss.fit.network_model import NetworkModel, chosen_model
-from symloss.fit.network_plan import PLANS, network_plan
-from symloss.fit.saved_fit import load_predictor, save_predictor
-from symloss.fit.scaled_table import Table
-from symloss.fit.splits import folds
-from symloss.fit.stacked import HIDDEN
+from symloss.fit.held_out import Trainer, network_predictions
+from symloss.fit.learners import Candidate
+from symloss.fit.networks import PERCEPTRON, NetworkModel, chosen_model
+from symloss.fit.search import PLANS, network_plan
+from symloss.fit.storage import load_predictor, save_predictor
+from symloss.fit.training_data import TrainingData, folds
 from symloss.noise import corrupt
 
 pytestmark = pytest.mark.filterwarnings("ignore:Nothing was learnt")  # from few images, in few epochs
@@ -123,13 +121,13 @@ def test_networks_alone_are_as_good_as_stacked_ones():
     rng = np.random.default_rng(0)
     true = np.arange(400) % 4
     features = (rng.normal(size=(400, 10)) + 3 * np.eye(10)[true]).astype(np.float32)
-    labels = Labels(corrupt(true, "sym:0.3", num_classes=4, seed=0).labels)
-    table, splits = Table(features, 4), folds(labels.numbers, 3, 0)
+    noisy = corrupt(true, "sym:0.3", num_classes=4, seed=0).labels
+    data, splits = TrainingData(features, noisy, 4), folds(noisy, 3, 0)
     rows = np.concatenate([split.held_out for split in splits])
     accuracies = {}
-    for model in (None, f"mlp:hidden={HIDDEN}"):
+    for model in (None, PERCEPTRON):
         tried = [Candidate("network", (("decay", 0.1),), "raw", loss, model) for loss in ("ce", "alpha-mae")]
-        trained = stack(tried, table, labels, splits, 0)
+        trained = Trainer(data, seed=0).networks(tried, splits)
         assert [(m.loss, m.fold) for m in trained.members] == [(c.loss, f) for c in tried for f in range(3)]
         for _ in range(4):
             trained.train_epoch()
@@ -137,7 +135,7 @@ def test_networks_alone_are_as_good_as_stacked_ones():
         trained.keep([3, 4, 5])
         module, held_out = trained.module(1), torch.from_numpy(splits[1].held_out)
         scores = trained.scores([held_out] * 3)[1]
-        inputs = torch.from_numpy(table.scaled("raw"))[held_out]
+        inputs = torch.from_numpy(data.scaled("raw"))[held_out]
         torch.testing.assert_close(module(inputs).detach(), scores, rtol=1e-4, atol=1e-4)
         trained.train_epoch()
         assert trained.epoch == 5
@@ -161,12 +159,12 @@ def test_lazy_layers_depend_on_the_seed_alone():
 
 
 def test_weight_decay_is_of_matrices_only():
-    table, labels = Table(np.ones((8, 2), np.float32), 2), Labels(np.arange(8) % 2, np.zeros(8))
-    tried = [Candidate("network", (("decay", 100.0),), "raw", "ce", lambda shape, count: nn.Linear(2, count))]
-    trained = stack(tried, table, labels, folds(labels.numbers, 2, 0), 0)
-    weight, bias = (p.detach().clone() for p in trained.networks[0].parameters())
+    data = TrainingData(np.ones((8, 2), np.float32), np.arange(8) % 2, 2, sample_weight=np.zeros(8))
+    tried = [Candidate("network", (("decay", 100.0),), "raw", "ce", lambda shape, classes: nn.Linear(2, classes))]
+    trained = Trainer(data, seed=0).networks(tried, folds(data.given, 2, 0))
+    weight, bias = (p.detach().clone() for p in trained.groups[0].net.parameters())
     trained.train_epoch()
-    after = trained.networks[0]
+    after = trained.groups[0].net
     torch.testing.assert_close(after.bias.detach(), bias)
     # One step or more of 1 - 0.003 * 100; the rows weigh nothing, so there is no gradient.
     assert after.weight.norm() <= 0.701 * weight.norm()
@@ -175,9 +173,9 @@ def test_weight_decay_is_of_matrices_only():
 @pytest.mark.parametrize("model", [None, tiny])
 def test_networks_stop_learning_after_the_epochs_of_their_candidate(model):
     features = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
-    table, labels = Table(features, 2), Labels(np.arange(40) % 2)
+    data = TrainingData(features, np.arange(40) % 2, 2)
     tried = [Candidate("network", (("decay", 0.1), ("epochs", 2)), "raw", "ce", model)]
-    trained = stack(tried, table, labels, folds(labels.numbers, 2, 0), 0)
+    trained = Trainer(data, seed=0).networks(tried, folds(data.given, 2, 0))
     weights = []
     for _ in range(4):
         trained.train_epoch()
@@ -291,7 +289,9 @@ def test_what_was_found_is_kept_for_names_only(tmp_path):
 def test_channels_are_scaled():
     images = np.random.default_rng(0).normal([[[5.0]], [[-1.0]]], [[[2.0]], [[0.1]]], size=(50, 2, 4, 4))
     images[:, :, 0, 0] = 0.0
-    scaled = Table(images.reshape(50, -1), 2, (2, 4, 4)).scaled("channels").reshape(images.shape)
+    scaled = (
+        TrainingData(images.reshape(50, -1), np.arange(50) % 2, 2, (2, 4, 4)).scaled("channels").reshape(images.shape)
+    )
     expected = (images - images.mean((0, 2, 3), keepdims=True)) / images.std((0, 2, 3), keepdims=True)
     np.testing.assert_allclose(scaled, expected, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""The model of a fit as files without code: fitted learners by skops, weights as tensors, the rest as JSON.
+"""Write and read the model of a fit without code: fitted learners by skops, weights as tensors, the rest as JSON.
 
 A file is read into a fixed list of types, whatever it names. Nothing is fitted again when a model is loaded, and the
 training rows are not kept, except those that k-NN, SVC and the kernel form of the unhinged loss predict with.
@@ -6,35 +6,131 @@ training rows are not kept, except those that k-NN, SVC and the kernel form of t
 
 from __future__ import annotations
 
-import importlib
 import io
 import math
 import warnings
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import sklearn  # type: ignore[import-untyped]
 import torch
 from sklearn.exceptions import InconsistentVersionWarning  # type: ignore[import-untyped]
 from torch import nn
 
-from symloss import checks
-from symloss.fit.candidates import Candidate
-from symloss.fit.learners import CLASSICAL, Learner
-from symloss.fit.predictor import Member, Predictor, precise
-from symloss.fit.scaled_table import SCALINGS, Scaler
-from symloss.fit.stacked import HIDDEN
+from symloss import __version__, checks
+from symloss.data.dataset import DataSet
+from symloss.data.opening import open_inputs
+from symloss.data.source import DataDescription, DataSource, warn
+from symloss.data.table_encoder import TableEncoder
+from symloss.fit.audit.scores import Audit
+from symloss.fit.ensemble import Ensemble, Member, precise
+from symloss.fit.folder import RESULT, LabelSource, finish_fit, open_fit, save_audit
+from symloss.fit.learners import CLASSICAL, Candidate
+from symloss.fit.networks import PERCEPTRON
+from symloss.fit.training_data import SCALINGS, Scaler, features_of
+from symloss.noise.manifest import Corruption
 from symloss.training.models import create_model, is_built_in, without_weights
+from symloss.training.prediction import Predictions
+from symloss.training.run_folder import COLUMNS, DATA, RunFolder
 from symloss.writing import write_whole
 
+if TYPE_CHECKING:
+    from symloss.fit.estimator import RobustClassifier
+
 LEARNERS, NETWORKS = "learners.skops", "networks.pt"
+OF_PREDICTIONS = (DATA, COLUMNS, LEARNERS, NETWORKS)
 TEMPERATURES = "[1e-6, 1e6]"
 """Beyond these no fit comes, and logarithms divided by a temperature would overflow."""
 _SCALER = f"{Scaler.__module__}.{Scaler.__qualname__}"
 
 
-def save_predictor(predictor: Predictor, folder: Path) -> dict[str, Any]:
+def save_fit(
+    folder: Path,
+    model: RobustClassifier,
+    corruption: Corruption,
+    data: DataSet,
+    audit: Audit,
+    source: LabelSource,
+    *,
+    settings: Mapping[str, Any],
+    result: Mapping[str, Any],
+) -> None:
+    """Write the model of a fit, its audit, and all that predictions on other data need.
+
+    Args:
+        folder: see :func:`symloss.fit.folder.replaced_fit`. Files in it become part of the fit.
+        model: the estimator after its fit.
+        corruption: of the labels that it was fitted to.
+        data: the data set.
+        audit: of its labels.
+        source: where they came from.
+        settings: of the command. The same command again prints the result again.
+        result: what the command prints.
+    """
+    run = RunFolder(folder)
+    run.write(DATA, asdict(data.description()))
+    if data.encoder is not None:
+        run.write(COLUMNS, data.encoder.to_document())
+    corruption.save(folder)
+    save_audit(audit, source, folder)
+    run.write(RESULT, dict(result))
+    description = save_predictor(model.predictor_, folder)
+    versions = {"symloss": __version__, "scikit-learn": sklearn.__version__, "torch": str(torch.__version__)}
+    finish_fit(folder, versions=versions, settings=dict(settings), model=description)
+
+
+def open_predictor(folder: Path) -> tuple[DataDescription, Ensemble]:
+    """The model of a fit, and what its data was like."""
+    document = open_fit(folder, OF_PREDICTIONS)
+    data = RunFolder(folder).data()
+    assert data is not None  # open_fit has seen it
+    try:
+        predictor = load_predictor(document["model"], folder)
+        if predictor.classes != len(data.class_names):
+            raise ValueError(f"the model has {predictor.classes} classes, and {DATA} {len(data.class_names)}")
+    except Exception as error:
+        if document["versions"].get("scikit-learn") != sklearn.__version__:
+            raise ValueError(
+                f"{folder} was fitted with scikit-learn {checks.brief(document['versions'].get('scikit-learn'))}, and "
+                f"{sklearn.__version__} cannot load it: install that version, or fit again"
+            ) from error
+        raise ValueError(f"{folder} is damaged: {checks.brief(str(error))[1:-1]}; fit again") from error
+    return data, predictor
+
+
+def predict_with_fit(
+    folder: Path, data: str, *, image: str | None = None, root: Path | None = None, skip: bool = False
+) -> Predictions:
+    """Predict on other data with a fit.
+
+    Args:
+        folder: of the fit.
+        data: a known data set, whose test part is taken; a folder of images; a table; or an ``.npz`` file.
+        image: the column of image paths in a table.
+        root: the folder of published data sets.
+        skip: leave out files that are no images.
+    """
+    known, predictor = open_predictor(folder)
+    document = RunFolder(folder).read(COLUMNS) if known.columns else None
+    encoder = None if document is None else TableEncoder.from_document(document, folder / COLUMNS)
+    source = DataSource(data, image=image, skip_bad=skip)
+    inputs = open_inputs(source, known, encoder, root=root, on_bad=warn)
+    features = features_of(inputs, known.size)
+    predicted = predictor.probabilities(features.reshape(len(features), -1))
+    if not np.isfinite(predicted).all():
+        raise ValueError(f"{folder} must hold a model that predicts probabilities; got NaN: fit again")
+
+    def rows() -> Iterator[tuple[str, list[float]]]:
+        yield from zip(inputs.origin.names(len(inputs)), predicted.tolist(), strict=True)
+
+    return Predictions(known.class_names, True, rows())
+
+
+def save_predictor(predictor: Ensemble, folder: Path) -> dict[str, Any]:
     """Write the learners of a model into a folder; return what else is needed to load it, for JSON."""
     # skops takes half a second to import.
     import skops.io  # type: ignore[import-untyped]  # noqa: PLC0415
@@ -67,7 +163,7 @@ def save_predictor(predictor: Predictor, folder: Path) -> dict[str, Any]:
     return description
 
 
-def load_predictor(description: dict[str, Any], folder: Path) -> Predictor:
+def load_predictor(description: dict[str, Any], folder: Path) -> Ensemble:
     """Read a model that :func:`save_predictor` wrote. The folder may be somebody else's: every value is checked.
 
     Args:
@@ -95,7 +191,7 @@ def load_predictor(description: dict[str, Any], folder: Path) -> Predictor:
         networks = tuple(_network(next(weights), row.candidate, shape, classes) for _ in range(row.networks))
         estimator = None if networks else _checked(next(fitted), row.candidate, math.prod(shape), classes)
         members.append(Member(row.candidate, row.temperature, estimator, networks))
-    return Predictor(scaler, tuple(members), temperature, classes, shape)
+    return Ensemble(scaler, tuple(members), temperature, classes, shape)
 
 
 class _Row:
@@ -136,17 +232,12 @@ def _learners(folder: Path, used: set[str]) -> dict[str, Any]:
 
 def _checked(estimator: Any, candidate: Candidate, features: int, classes: int) -> Any:
     """A learner of the kind that the candidate names, for these features and classes."""
-    if type(estimator) is not _class_of(CLASSICAL[candidate.learner]):
+    if type(estimator) is not CLASSICAL[candidate.learner].type:
         raise ValueError(f"{candidate.name} must be a {candidate.learner}; got a {type(estimator).__name__}")
     known = [int(number) for number in estimator.classes_]
     if estimator.n_features_in_ != features or not all(0 <= number < classes for number in known):
         raise ValueError(f"{candidate.name} must have {features} features and {classes} classes; got others")
     return estimator
-
-
-def _class_of(learner: Learner) -> Any:
-    module, name = learner.estimator
-    return getattr(importlib.import_module(module), name)
 
 
 def _model_name(candidate: Candidate) -> str | None:
@@ -161,7 +252,7 @@ def _known_model(model: object, name: object = None) -> str | None:
 
 
 def _network(state: dict[str, Any], candidate: Candidate, shape: Sequence[int], classes: int) -> nn.Module:
-    name = without_weights(_model_name(candidate) or f"mlp:hidden={HIDDEN}")
+    name = without_weights(_model_name(candidate) or PERCEPTRON)
     module = create_model(name, input_shape=tuple(shape), num_classes=classes, seed=0)
     module = precise(module, candidate)
     module.load_state_dict(state)

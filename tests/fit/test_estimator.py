@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import symloss
 from symloss import RobustClassifier
-from symloss.fit import candidate_search, held_out, predictor
+from symloss.fit import held_out, search
 from symloss.noise import corrupt
 
 WEIGHTS_ARE_NOT_REPEATED_ROWS = (
@@ -196,12 +196,8 @@ def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
     monkeypatch.undo()
     kept[0].write_bytes(b"damaged")
     tried = []
-    real = candidate_search.predictions_in_parallel
-    monkeypatch.setattr(
-        candidate_search,
-        "predictions_in_parallel",
-        lambda missing, *rest: tried.extend(missing) or real(missing, *rest),
-    )
+    real = search.Memory.keep
+    monkeypatch.setattr(search.Memory, "keep", lambda *args: tried.append(args) or real(*args))
     again = remembering.fit(features, labels)
     assert len(tried) <= 1
     assert np.array_equal(fresh.predict_proba(features), again.predict_proba(features))
@@ -212,8 +208,8 @@ def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
 
 def test_pipeline_grid_search_and_clone():
     features, labels, true = small()
-    search = GridSearchCV(make_pipeline(StandardScaler(), quick()), {"robustclassifier__rounds": [1, 2]}, cv=2)
-    assert search.fit(features, labels).score(features, true) > 0.8
+    tuned = GridSearchCV(make_pipeline(StandardScaler(), quick()), {"robustclassifier__rounds": [1, 2]}, cv=2)
+    assert tuned.fit(features, labels).score(features, true) > 0.8
     assert clone(quick(rounds=7)).rounds == 7
 
 
@@ -328,14 +324,13 @@ def test_a_leader_that_cannot_learn_from_corrected_labels_ends_no_fit(monkeypatc
     features, labels, true = small()
     real, calls = held_out.fitted, []
 
-    def fitted(candidate, table, given, rows, seed):
+    def fitted(candidate, data, given, rows, seed):
         calls.append(candidate.learner)
-        if candidate.learner == "k-nn" and (len(rows) == len(labels) or not np.array_equal(given.numbers, labels)):
+        if candidate.learner == "k-nn" and (len(rows) == len(labels) or not np.array_equal(given, labels)):
             raise ValueError("no neighbours today")
-        return real(candidate, table, given, rows, seed)
+        return real(candidate, data, given, rows, seed)
 
     monkeypatch.setattr(held_out, "fitted", fitted)
-    monkeypatch.setattr(predictor, "fitted", fitted)
     model = quick(learners=["k-nn", "logistic"], budget=5).fit(features, labels)
     assert "k-nn" in calls
     assert {member.candidate.learner for member in model.predictor_.members} == {"logistic"}

@@ -27,13 +27,11 @@ from symloss import RobustClassifier, writing
 from symloss.cli.audit import write_corrected
 from symloss.cli.fit import write
 from symloss.data import open_data
-from symloss.fit.fit_data import fit_data
-from symloss.fit.fit_folder import open_predictor
+from symloss.fit.folder import OF_AUDITS, RESULT, finished_fit, is_saved_fit, load_audit, load_source, open_fit
 from symloss.fit.learners import KINDS
-from symloss.fit.memory import Memory
-from symloss.fit.saved_audit import OF_AUDITS, load_audit, load_source
-from symloss.fit.saved_fit import load_predictor, save_predictor
-from symloss.training.fit_files import RESULT, finished_fit, is_saved_fit, open_fit
+from symloss.fit.search import Memory
+from symloss.fit.storage import load_predictor, open_predictor, save_predictor
+from symloss.fit.training_data import features_of, noisy_labels
 from symloss.writing import repair_folder
 
 OLD, NEW = ("ant", "bee", "cat"), ("ass", "mule", "zebra")
@@ -56,16 +54,16 @@ class Fit:
             text = text.replace(old, new)
         self.table.write_text(text)
         self.data = open_data(str(self.table))
-        self.rows = fit_data(self.data, "clean", 0)
+        self.corruption = noisy_labels(self.data, "clean", 0)
         learners = ["network", "closed-form", "logistic"]
         self.model = RobustClassifier(learners=learners, losses=["ce"], budget=0.3, rounds=1)
-        self.model.fit(self.rows.features, self.rows.noisy)
+        self.model.fit(features_of(self.data.train, self.data.size), self.corruption.labels)
         assert any(member.networks for member in self.model.predictor_.members)
         assert any(member.estimator for member in self.model.predictor_.members)
 
     def write(self, folder):
         settings = SETTINGS | {"data": str(self.table)}
-        write(folder, self.model, self.rows, self.data, settings, time.perf_counter())
+        write(folder, self.model, self.corruption, self.data, settings, time.perf_counter())
 
 
 @pytest.fixture(scope="module")
