@@ -31,7 +31,7 @@ MOST_CALLS, MOST_FILES_OF_A_LOSS, MOST_FILES_OF_A_RUN = 30, 8, 40
 
 
 def calls(action: Callable[[], object]) -> Counter[tuple[str, str]]:
-    """How often each function of ours, by (file, name), is called while the action runs."""
+    """Count the calls of each function of ours, by (file, name), while the action runs."""
     found: Counter[tuple[str, str]] = Counter()
 
     def note(frame: FrameType, event: str, _: object) -> None:

@@ -70,13 +70,13 @@ def logistic(cell: Cell) -> Found:
 
 
 def tuned_logistic(cell: Cell) -> Found:
-    """Of four strengths of regularisation the one with the best accuracy on noisy labels."""
+    """Choose among four strengths of regularisation by accuracy on noisy labels."""
     search = GridSearchCV(LogisticRegression(max_iter=300), STRENGTHS, cv=5).fit(cell.data.features, cell.data.noisy)
     return cell.clean_learning(search.best_estimator_)
 
 
 def plain_find_label_issues(cell: Cell) -> Found:
-    """The recipe of cleanlab's first page, without CleanLearning."""
+    """Follow the recipe of cleanlab's first page, without CleanLearning."""
     labels = cell.data.noisy
     chances = cross_val_predict(LogisticRegression(), cell.data.features, labels, cv=5, method="predict_proba")
     flags = find_label_issues(labels, chances, n_jobs=1)
@@ -88,7 +88,7 @@ def our_probabilities(cell: Cell) -> Found:
 
 
 def our_posterior(cell: Cell) -> Found:
-    """A mistake: these probabilities have seen the label."""
+    """Make a mistake: these probabilities have seen the label."""
     labels, chances = cell.data.noisy, cell.ours().posterior_
     flags = find_label_issues(labels, chances, n_jobs=1)
     return Found(cleanlab.audit_from_flags(flags, labels, chances, truth=cell.data.clean), None)
@@ -138,7 +138,7 @@ def row(found: Found, cell: Cell, seconds: float) -> tuple[float | None, ...]:
 
 
 def table(noise: str, seeds: int, methods: list[str]) -> Iterator[str]:
-    """The lines of one noise."""
+    """Yield the lines of one noise."""
     rows: dict[str, list[tuple[float | None, ...]]] = {method: [] for method in methods}
     for seed in range(seeds):
         cell = Cell(noise, seed)

@@ -116,7 +116,7 @@ Part = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def _noisy_digits(root: Path | None, examples: int) -> tuple[str, Part, Part]:
-    """The source, pixels and noisy labels to train on, and pixels and clean labels to test on."""
+    """Return the source, pixels and noisy labels to train on, and pixels and clean labels to test on."""
     try:
         data = open_data("mnist", root=root)
     except FileNotFoundError:

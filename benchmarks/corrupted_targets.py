@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 
 
 def minus_tanh(targets: Array) -> Array:
-    """The f of a linear loss f(y) z. It is odd, so its mean under both corruptions is 0."""
+    """Return f of a linear loss f(y) z. It is odd, so its mean under both corruptions is 0."""
     return -np.tanh(targets)
 
 

@@ -205,7 +205,7 @@ def count_compiled(names: list[str], size: Size) -> Iterator[Row]:
 
 
 def why(row: Row, base: Row) -> str:
-    """The reasons for what a loss needs beyond cross-entropy; empty if it needs no more."""
+    """Return the reasons why a loss needs more than cross-entropy; empty if it doesn't."""
     reasons = []
     for kind, key in (("raw", row["loss"]), ("l2", f"{row['loss']}/l2")):
         if row[kind]["multiple"] > base["raw"]["multiple"] + TOLERANCE:
@@ -216,7 +216,7 @@ def why(row: Row, base: Row) -> str:
 
 
 def compiled_table(rows: list[Row]) -> list[str]:
-    """Rows in Markdown, cross-entropy first."""
+    """Return rows in Markdown, cross-entropy first."""
     base, *losses = rows
     lines = [
         "| loss | raw bytes | raw launches | l2 bytes | l2 launches | why |",
@@ -231,7 +231,7 @@ def compiled_table(rows: list[Row]) -> list[str]:
 
 
 def eager_table(rows: list[Row], size: Size) -> list[str]:
-    """Rows in Markdown, with bytes as multiples of the scores' bytes."""
+    """Return rows in Markdown, with bytes as multiples of the scores' bytes."""
     scores = size[0] * size[1] * size[2].itemsize
     lines = ["| loss | way | bytes | launches | peak | kept |", "|---|---|---:|---:|---:|---:|"]
     for row in rows:

@@ -96,7 +96,7 @@ class CountedWork(TorchDispatchMode):
         return Counts(self.read, self.written, len(self.seen), self.peak)
 
     def live(self) -> int:
-        """The bytes that were taken inside ``with`` and are still in use."""
+        """Return the bytes that were allocated inside ``with`` and are still in use."""
         self._live = {storage: size for storage, size in self._live.items() if not storage.expired()}  # type: ignore[no-untyped-call]
         return sum(self._live.values())
 
@@ -150,7 +150,7 @@ def forward_and_backward(
 
 
 def extent(tensor: Tensor) -> int:
-    """The bytes of a tensor that are there: what is expanded counts once.
+    """Return the bytes of a tensor in memory: expanded dimensions count once.
 
     >>> extent(torch.zeros(3, 1).expand(3, 5))
     12
@@ -166,7 +166,7 @@ def _storage(tensor: Tensor) -> int:
 
 
 def _mutated(func: Any, args: Any, kwargs: Any) -> Iterable[Any]:
-    """The arguments that an operation writes to."""
+    """Yield the arguments that an operation writes to."""
     for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield args[position] if position < len(args) else kwargs.get(argument.name)

@@ -42,7 +42,7 @@ ROWS = Path("docs/results/fit")
 
 @dataclass(frozen=True)
 class Place:
-    """Which measurement a row is of."""
+    """The measurement that a row holds."""
 
     data: str
     noise: str

@@ -32,17 +32,17 @@ from symloss.fit.training_data import Floats, Rows, Split, TrainingData, folds, 
 Setting = dict[str, float]
 NETWORKS = ("ce", "gce")
 LARGE = 10**6
-"""Of so many numbers, rows times features, one fold chooses among fewer settings."""
+"""Data with more numbers than this, rows times features, use one fold and fewer settings."""
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A learner of scikit-learn.
+    """A scikit-learn estimator and the settings to choose from.
 
     Args:
-        settings: those to choose from.
-        make: an estimator. Called with a setting, the usual width of kernels, and a seed.
-        large: so many settings, the first ones, are tried where the data are large.
+        settings: the settings.
+        make: returns an estimator for a setting, the usual width of kernels, and a seed.
+        large: number of settings tried on large data, from the first.
     """
 
     settings: tuple[Setting, ...]
@@ -81,13 +81,13 @@ RIVALS = (*CLASSICAL, *NETWORKS)
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A rival with the setting that the noisy labels chose.
+    """A setting that the noisy labels chose.
 
     Args:
         setting: the setting.
-        noisy_accuracy: its accuracy on noisy labels that were held out.
-        held_out: (N, C), probabilities for each training row, by a learner that has not seen it. NaN where the data are
-            large, for rows that no fold held out.
+        noisy_accuracy: its accuracy on held-out noisy labels.
+        held_out: out-of-fold probabilities (N, C) of the training rows. NaN for rows that no fold held out, in large
+            data.
     """
 
     setting: Setting
@@ -99,7 +99,7 @@ class Tuning:
     """Chooses settings for the data of one cell.
 
     Args:
-        cell: the data. Its true labels are not looked at.
+        cell: the data. Its true labels are not used.
     """
 
     def __init__(self, cell: NoisyCell):
@@ -115,18 +115,18 @@ class Tuning:
         self._test = _flat(cell.test)
 
     def features(self, rival: str) -> Any:
-        """The training rows (N, d) as the rival gets them."""
+        """Return the training rows (N, d), scaled for the rival."""
         return self.table.scaled(self._scaling(rival))
 
     def test(self, rival: str) -> Any:
-        """The rows to test on."""
+        """Return the test rows, scaled for the rival."""
         return self.table.scaler(self._test, self._scaling(rival))
 
     def _scaling(self, rival: str) -> str:
         return "channels" if rival in NETWORKS and self.network is not None else self.scaling
 
     def estimator(self, rival: str, setting: Mapping[str, float]) -> Any:
-        """The estimator of a rival, not fitted."""
+        """Return the rival's estimator, not fitted."""
         if rival in NETWORKS:
             trained = (setting["rate"], setting["decay"], int(setting["epochs"]), self.seed)
             if self.network is None:
@@ -135,7 +135,7 @@ class Tuning:
         return CLASSICAL[rival].make(dict(setting), self.table.kernel_width(self.scaling), self.seed)
 
     def choose(self, rival: str) -> Chosen:
-        """The best setting of a rival."""
+        """Return the best setting of a rival."""
         if rival in NETWORKS:
             return self._choose_network(rival)
         rival_settings = CLASSICAL[rival].settings[: CLASSICAL[rival].large if self.large else None]
@@ -171,14 +171,14 @@ class Tuning:
 
 
 def with_probabilities(estimator: Any) -> Any:
-    """An estimator with probabilities: a support vector machine gets them by Platt's way."""
+    """Return an estimator with probabilities: a support vector machine gets Platt scaling."""
     if hasattr(estimator, "predict_proba"):
         return estimator
     return CalibratedClassifierCV(estimator, ensemble=False)
 
 
 def quietly_fitted(estimator: Any, features: Any, labels: Rows) -> Any:
-    """Fit without a word about the number of iterations, which is limited on purpose."""
+    """Fit without warnings of the number of iterations, which is limited on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return estimator.fit(features, labels)

@@ -1,4 +1,4 @@
-"""The tables of fit_accuracy.py, in Markdown, from rows that are finished."""
+"""The Markdown tables of fit_accuracy.py, from finished rows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import measure
 from scipy.stats import rankdata  # type: ignore[import-untyped]
 
 Row = dict[str, Any]
 OURS = "symloss"
 POINTS, ERRORS = 0.5, 2.0
-"""Behind is who is more than half a point and more than two paired standard errors below."""
+"""A method is behind if it is more than half a point and more than two paired standard errors below."""
 
 
 class Difference(NamedTuple):
-    """How far ours is above a rival, in points, on the same seeds."""
+    """How far symloss is above a rival, in points, on the same seeds."""
 
     rival: str
     mean: float
@@ -26,7 +27,7 @@ class Difference(NamedTuple):
 
     @property
     def behind(self) -> bool | None:
-        """Whether ours is clearly below the rival; None if one seed cannot tell."""
+        """Whether symloss is clearly below the rival; None with one seed."""
         if self.error is None:
             return None
         return self.mean < -POINTS and self.mean < -ERRORS * self.error
@@ -46,15 +47,15 @@ class Results:
         self._by_place = {(row["data"], row["noise"], row["method"], row["seed"]): row for row in rows}
 
     def of(self, cell: tuple[str, str], method: str) -> dict[int, Row]:
-        """The rows of one method, by seed."""
+        """Return the rows of one method, by seed."""
         return {key[3]: row for key, row in self._by_place.items() if key[:3] == (*cell, method)}
 
     def values(self, cell: tuple[str, str], method: str, column: str) -> list[float]:
-        """The numbers of a column that are known."""
+        """Return the values of a column that are not None."""
         return [row[column] for row in self.of(cell, method).values() if row.get(column) is not None]
 
     def best_on_shared_seeds(self, cell: tuple[str, str], column: str) -> list[str]:
-        """The methods with the highest mean on the seeds that all methods of the cell have; none if one is alone."""
+        """Return the methods with the highest mean on the seeds that all methods of the cell share."""
         found = {}
         for method in self.methods:
             known = {seed: row[column] for seed, row in self.of(cell, method).items() if row.get(column) is not None}
@@ -67,7 +68,7 @@ class Results:
         return [method for method, mean in means.items() if mean == max(means.values())]
 
     def mean_ranks(self) -> tuple[dict[str, float], int]:
-        """The mean rank of each method by accuracy, first over seeds and then over cells; and how many cells count.
+        """Return the mean rank of each method by accuracy, over seeds and then over cells, and the number of cells.
 
         A cell counts if every method has finished in it with some seed. Equal accuracies share their ranks.
         """
@@ -82,7 +83,7 @@ class Results:
         return dict(zip(self.methods, means, strict=False)), len(found)
 
     def against_best_rival(self, cell: tuple[str, str]) -> Difference | None:
-        """How far ours is above the rival that is best on the same seeds; None where nobody can be compared."""
+        """Return the difference to the best rival on the same seeds; None without a rival."""
         ours, found = self.of(cell, OURS), []
         for rival in self.methods:
             theirs = self.of(cell, rival)
@@ -94,7 +95,7 @@ class Results:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """All tables of some rows, and how they were made."""
+    """Return all tables of some rows, and how they were made."""
     results = Results(rows)
     return "\n\n".join(part for part in _parts(results) if part) + "\n"
 
@@ -140,8 +141,7 @@ def _parts(results: Results) -> Iterable[str]:
 
 
 def _table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---", *["--:"] * (len(head) - 1)], *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([measure.header(*head), *(measure.row(*line) for line in body)])
 
 
 def _name(cell: tuple[str, str]) -> str:
@@ -163,8 +163,7 @@ def _by_method(results: Results, column: str, shown: Callable[[list[float]], str
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{digits}f}{spread} ({len(values)})"
+    return f"{measure.spread(values, digits)} ({len(values)})"
 
 
 def _standard_error(values: Sequence[float]) -> float | None:
@@ -212,7 +211,7 @@ def _noise_rates(results: Results) -> str:
 
 
 def _provenance(results: Results) -> str:
-    """What all rows share in one line; what differs in a line for each, with the number of rows."""
+    """Return what all rows share in one line, and what differs in a line each, with the number of rows."""
     environments = [row["environment"] for row in results.rows]
     counts = {
         key: Counter(str(each.get(key, "-")) for each in environments)

@@ -54,7 +54,7 @@ MOST_SCORES = 200_000
 
 
 def _unit_unhinged(z: Tensor, y: Tensor) -> Tensor:
-    """The unhinged loss of unit scores in plain torch: normalise, mean, gather."""
+    """Return the unhinged loss of unit scores in plain torch: normalise, mean, gather."""
     z = F.normalize(z, dim=1, eps=1e-5)
     return (z.mean(1) - z.gather(1, y[:, None]).squeeze(1)).mean()
 

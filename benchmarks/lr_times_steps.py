@@ -31,7 +31,7 @@ LOSSES = ("ce", "gce", "mae", "unhinged", "sgce", "alpha-mae")
 
 
 def settings_of(data: str, loss: str, noise: str, seed: int, power: float) -> Settings:
-    """A run on the part of the data, with the learning rate of the whole times factor ** power."""
+    """Return a run on the part of the data, with the learning rate of the whole times factor ** power."""
     usual = resolve(data, loss)
     factor = FACTORS[data]
     return resolve(
@@ -40,7 +40,7 @@ def settings_of(data: str, loss: str, noise: str, seed: int, power: float) -> Se
 
 
 def trained(settings: Settings, data_dir: Path | None) -> Result:
-    """The result of a run, which is trained if it was not kept."""
+    """Return the kept result of a run, or train it."""
     kept = read_kept(KEPT).get(settings.key)
     if kept is not None:
         return kept
@@ -51,7 +51,7 @@ def trained(settings: Settings, data_dir: Path | None) -> Result:
 
 
 def lines(data: str, losses: Sequence[str], noises: Sequence[str], seeds: int, data_dir: Path | None) -> Iterator[str]:
-    """A line of a Markdown table for each loss and noise: the accuracy for each learning rate."""
+    """Yield a line of a Markdown table for each loss and noise: the accuracy for each learning rate."""
     factor = FACTORS[data]
     yield measure.header(
         f"{data}, 1/{factor}", "noise", "lr", f"lr x {math.sqrt(factor):.3g}", f"lr x {factor}", left=2

@@ -32,7 +32,7 @@ LOSSES = ("unhinged", "sgce", "alpha-mae", "alpha-mae:kappa=2")
 
 
 def size(loss: str, scores: Tensor, labels: Tensor, **options: Any) -> float:
-    """The mean norm of the gradient of an example."""
+    """Return the mean norm of the gradient of an example."""
     z = scores.clone().requires_grad_()
     symloss.create_loss(loss, reduction="sum", **options)(z, labels).backward()
     assert z.grad is not None
@@ -40,7 +40,7 @@ def size(loss: str, scores: Tensor, labels: Tensor, **options: Any) -> float:
 
 
 def ratios(classes: int) -> dict[tuple[str, str], float]:
-    """The size of each loss's gradient, in that of cross-entropy's."""
+    """Return the size of each loss's gradient as a multiple of cross-entropy's."""
     draw = torch.Generator().manual_seed(0)
     scores = torch.randn(EXAMPLES, classes, dtype=torch.float64, generator=draw)
     labels = torch.randint(classes, (EXAMPLES,), generator=draw)

@@ -1,4 +1,4 @@
-"""The data on which learning from wrong labels is measured: training rows with noise, and clean rows to test on."""
+"""Data with noisy labels to learn from and clean rows to test on, for fit_accuracy.py and cleanlab_audit.py."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ Part = tuple[Features, Labels]
 
 TABLE_ROWS, TABLE_TEST = 3000, 1000
 LEVELS = (4, 6, 8)
-"""How many values the three categories of a table have."""
+"""Number of values of a table's three categories."""
 MISSING = 0.05
 """The share of a table's numbers that is missing."""
 
 
 @dataclass(frozen=True)
 class NoisySource:
-    """A data set with the noise that is measured on it.
+    """A data set and the noise that is measured on it.
 
     Args:
-        open: called with a seed and the folder of published data. Gives clean rows to train and to test on.
-        noises: the noise that is measured by default.
-        seeds: how many seeds are measured by default.
-        scaling: what a rival gets: "raw" where features are pixels, "standard" where they have units of their own.
-        dataset: whose confusions asymmetric noise takes; None where there are none.
-        rows: so many training rows are kept, drawn by the seed; None for all.
+        open: returns clean training and test rows; called with a seed and the folder of published data.
+        noises: default specs of noise.
+        seeds: default number of seeds.
+        scaling: how rivals scale features: "raw" for pixels, "standard" for columns with different units.
+        dataset: data set whose confusions asymmetric noise takes; None if it has none.
+        rows: size of the random subset to train on; None for all rows.
     """
 
     open: Callable[[int, Path | None], tuple[Part, Part]]
@@ -52,16 +52,16 @@ class NoisySource:
 
 @dataclass(frozen=True, eq=False)
 class NoisyCell:
-    """What one measurement learns from, and what it is tested on.
+    """Training data with noisy labels, and clean test data.
 
     Args:
-        features: (N, ...), the training rows.
-        noisy: (N,), their labels, many of them wrong.
-        clean: (N,), the true ones. They are used to measure, never to learn.
-        test: (M, ...), the rows to test on.
-        test_labels: (M,), which are right.
-        scaling: what rivals get.
-        seed: of the learners.
+        features: training rows (N, ...).
+        noisy: their noisy labels (N,).
+        clean: their true labels (N,), used to measure and never to learn.
+        test: test rows (M, ...).
+        test_labels: their true labels (M,).
+        scaling: how rivals scale features.
+        seed: random seed of the learners.
     """
 
     features: Features
@@ -84,12 +84,12 @@ class NoisyCell:
 
 
 def open_cell(data: str, noise: str, seed: int, root: Path | None = None) -> NoisyCell:
-    """Open a data set and make labels wrong.
+    """Open a data set and corrupt its training labels.
 
     Args:
         data: one of ``SOURCES``.
         noise: a spec of :func:`symloss.noise.corrupt`; counts are exact.
-        seed: draws noise, the split where there is none, and the rows where only some are kept.
+        seed: random seed for noise, for the split of data without one, and for subsets.
         root: the folder of published data.
 
     >>> cell = open_cell("wine", "sym:0.3", seed=0)
@@ -100,7 +100,7 @@ def open_cell(data: str, noise: str, seed: int, root: Path | None = None) -> Noi
     source = SOURCES[data]
     (features, clean), (test, test_labels) = source.open(seed, root)
     kept = _kept(clean, source.rows, seed)
-    # People labelled all images, in the publisher's order. All other noise is drawn for the rows that are kept.
+    # Human labels are of all images, in the publisher's order. All other noise is drawn for the subset.
     drawn = slice(None) if noise.startswith("human") else kept
     corruption = corrupt(
         clean[drawn],
@@ -116,7 +116,7 @@ def open_cell(data: str, noise: str, seed: int, root: Path | None = None) -> Noi
 
 
 def _kept(labels: Labels, count: int | None, seed: int) -> Any:
-    """The places of the rows to keep, with the same share of each class."""
+    """Return the positions of the rows to keep, a stratified subset."""
     if count is None or count >= len(labels):
         return np.arange(len(labels))
     kept, _ = train_test_split(np.arange(len(labels)), train_size=count, random_state=seed, stratify=labels)
@@ -146,7 +146,7 @@ def _split(load: Callable[..., Any]) -> Callable[[int, Path | None], tuple[Part,
 
 
 def _table(seed: int, root: Path | None) -> tuple[Part, Part]:
-    """Twenty numbers with missing values, three categories, five classes."""
+    """Return a table with twenty numbers, some missing, three categories and five classes."""
     shape = {"n_features": 23, "n_informative": 12, "n_redundant": 4, "n_classes": 5}
     features, labels = make_classification(TABLE_ROWS + TABLE_TEST, **shape, class_sep=1.5, random_state=seed)
     rng = np.random.default_rng(seed)
@@ -176,4 +176,4 @@ SOURCES = {
     "cifar10n": NoisySource(_published("cifar10", flat=False), ("human:worst",), 3, "raw", "cifar10", 5000),
 }
 PUBLISHED = {"mnist": "mnist", "mnist-all": "mnist", "photos": "cifar10", "cifar10n": "cifar10"}
-"""The published data set that must be there for these."""
+"""The published data set that each of these needs."""

@@ -66,7 +66,7 @@ TINY = Plan(steps=2, clean_steps=2, width=16, layers=1, seeds=1, most=64)
 
 
 def text() -> np.ndarray:
-    """The source code of the package as bytes."""
+    """Return the source code of the package as bytes."""
     folder = Path(str(symloss.__file__)).parent
     whole = b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
     return np.frombuffer(whole, dtype=np.uint8)
@@ -79,7 +79,7 @@ def parts(whole: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def corrupted(examples: np.ndarray, alphabet: np.ndarray, seed: int) -> np.ndarray:
-    """The examples with 30 % of the bytes replaced by another byte of the alphabet."""
+    """Return the examples with 30 % of the bytes replaced by another byte of the alphabet."""
     random = np.random.default_rng(seed)
     places = np.searchsorted(alphabet, examples)
     shift = random.integers(1, len(alphabet), examples.shape)

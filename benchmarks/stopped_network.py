@@ -1,4 +1,4 @@
-"""A network that stops at a given epoch: what a person without robust choice would train."""
+"""A network with early stopping, chosen by noisy accuracy: what people train without a robust search."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ SHARE_OF_EPOCHS = 1 / 3
 
 
 class StoppedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The network of ``RobustClassifier``, trained with one loss for so many epochs.
+    """The network of ``RobustClassifier``, trained with one loss for a number of epochs.
 
     Args:
         loss: the spec of the loss.
-        rate: the learning rate at the start.
+        rate: the initial learning rate.
         decay: the weight decay.
-        epochs: when training stops. The learning rate falls as if it went on.
-        seed: of initial weights and of the order of rows.
+        epochs: when training stops. The learning rate schedule is that of the full training.
+        seed: random seed for initial weights and shuffling.
         model: the name of a network for images; None for the perceptron.
-        input_shape: of an image, which is a row of pixels in X; None for the perceptron.
+        input_shape: shape of an image, whose pixels are a row of X; None for the perceptron.
 
     Attributes:
-        margins_: (N,), the mean over epochs of the margin of each training row, also called AUM.
+        margins_: mean margin of each training row over the epochs (N,), also called AUM.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class StoppedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
-        """The softmax of the scores (n, C)."""
+        """Return the softmax of the scores (n, C)."""
         return mean_of_networks([self.module_], _inputs(X, self.input_shape))
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """The most probable class (n,)."""
+        """Return the most probable class (n,)."""
         return self.classes_[self.predict_proba(X).argmax(1)]
 
 
@@ -86,14 +86,14 @@ def best_stopped_network(
     model: NetworkModel | None = None,
     settings: Sequence[tuple[float, float]] = SETTINGS,
 ) -> Judged:
-    """The learning rate, weight decay and epoch with the best accuracy on noisy labels that were held out.
+    """Return the learning rate, weight decay and epoch with the best accuracy on held-out noisy labels.
 
     Args:
         loss: the spec of the loss.
         features: (N, d), scaled.
         noisy: (N,), the labels.
         splits: which rows are held out.
-        seed: of initial weights and of the order of rows.
+        seed: random seed for initial weights and shuffling.
         model: of networks for images; None for the perceptron.
         settings: learning rates and weight decays to choose from.
     """
@@ -128,7 +128,7 @@ def _networks(
     rate: float,
     seed: int,
 ) -> Networks:
-    """The networks of ``RobustClassifier`` with a learning rate of their own."""
+    """Return networks of ``RobustClassifier`` with another learning rate."""
     schedule = replace(NetworkSchedule.of(min(len(member.rows) for member in members)), rate=rate)
     y = torch.from_numpy(np.asarray(labels, np.int64))
     weights = torch.ones(len(y))

@@ -84,7 +84,7 @@ def _task(data: DataSet, settings: Settings, steps: int) -> Task:
 
 
 def _bare_step(settings: Settings, trainer: Trainer) -> Callable[[], None]:
-    """A step on one fixed batch: forward, backward, clipping, optimiser."""
+    """Return a step on one fixed batch: forward, backward, clipping, optimiser."""
     model = build_model(settings, trainer.task.data.input_shape, 10).train()
     optimizer, loss = build_optimizer(settings, model.parameters()), build_loss(settings)
     batch = next(trainer.train_batches.epoch(0))

@@ -58,7 +58,7 @@ def write_photos(path: Path, count: int, data_dir: Path | None) -> Path:
 
 
 def lines(plan: Plan, root: Path) -> Iterator[str]:
-    """A line for each loss and weight decay."""
+    """Yield a line for each loss and weight decay."""
     for loss in plan.losses:
         for decay in plan.decays:
             settings = [

@@ -28,7 +28,7 @@ ROWS, TESTED = 1500, 2000
 
 
 def measured(data: str, model: str, seed: int, root: Path | None) -> tuple[float, float]:
-    """The accuracy in per cent, and the seconds of the fit."""
+    """Return the accuracy in per cent, and the seconds of the fit."""
     opened = open_data(data, root=root)
     assert opened.test is not None
     parts: Any = opened.train.inputs, opened.train.labels, opened.test.inputs, opened.test.labels

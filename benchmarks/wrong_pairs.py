@@ -39,7 +39,7 @@ class Halves(nn.Module):
 
 
 def found(loss: str, noise: float, seed: int, epochs: int) -> float:
-    """The share of test digits, in per cent, whose lower half is among the ten most similar ones."""
+    """Return the share of test digits, in per cent, whose lower half is among the ten most similar ones."""
     torch.manual_seed(seed)
     upper, lower = (torch.tensor(load_digits().data, dtype=torch.float32) / 16).split(32, dim=1)  # type: ignore[no-untyped-call]
     order = torch.randperm(len(upper))

@@ -92,7 +92,7 @@ def test_one_method_alone_is_not_compared():
 def test_noise_rates_stand_beside_the_true_one():
     rows = [row("symloss", 0, 0.9, noise_rate_estimate=0.61), row("symloss", 1, 0.9, noise_rate_estimate=0.63)]
     text = markdown([*rows, row("svc", 0, 0.9)])
-    assert "| data and noise | true | symloss |\n| --- | --: | --: |" in text
+    assert "| data and noise | true | symloss |\n|---|---:|---:|" in text
     assert "| digits sym:0.6 | 0.600 | 0.620 ± 0.014 (2) |" in text
 
 
