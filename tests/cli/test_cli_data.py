@@ -185,7 +185,7 @@ def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):
     assert (tmp_path / "ran").exists()
     best = run_command("predict", "run", "--data", "digits", "--model", "theirs:model", "--best", cwd=tmp_path)
     assert (best.returncode, best.stdout) == (2, "")
-    assert "must have held examples out to have a best epoch; got no best.pt" in best.stderr
+    assert "has no best epoch, because no examples were held out" in best.stderr
 
 
 def test_predictions_cannot_replace_a_folder(run_command, tmp_path):

@@ -345,7 +345,7 @@ def test_one_folder_has_one_model(fitted, tmp_path, run_command):
     shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
     trained = run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "model", cwd=tmp_path)
     assert trained.returncode == 2
-    assert "model holds a model of `symloss fit`; train into another folder" in trained.stderr
+    assert "model holds a model of `symloss fit`. Train into another folder" in trained.stderr
     assert run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "run", cwd=tmp_path).returncode == 0
     done = run_command("fit", "--data", "bugs.csv", "--out", "run", cwd=tmp_path)
     assert done.returncode == 2

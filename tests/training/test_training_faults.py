@@ -125,7 +125,7 @@ def test_metrics_that_are_garbled_stop_the_run_in_one_sentence(begun):
 def test_another_number_of_threads_is_a_warning(begun):
     torch.set_num_threads(2)
     try:
-        with pytest.warns(UserWarning, match="begun with 1 threads and goes on with 2: its weights will differ"):
+        with pytest.warns(UserWarning, match="begun with 1 threads and is resumed with 2. Its weights will differ"):
             run(small(), begun)
     finally:
         torch.set_num_threads(1)
@@ -139,7 +139,7 @@ def test_a_run_whose_lock_is_removed_stops_and_is_gone_on_with(tmp_path, whole):
         with RunFolder(folder).alone():  # somebody else
             pass
 
-    with refused(Busy, folder / "lock", "was removed while the run was trained", "nothing more is written"):
+    with refused(Busy, folder / "lock", "was removed during training", "Nothing more is written"):
         run(small(), folder, on_epoch=removed)
     assert [row["epoch"] for row in metrics(folder)] == [1]
     run(small(), folder)
@@ -213,7 +213,7 @@ REFUSED_LATE = {
     "noise": (["--noise", "human:worst"], "human labels"),
     "model": (["--model", "lenet5"], "input_shape of lenet5 must be"),
     "scores": (["--model", "training_helpers:eleven"], "must return 10 scores for each example"),
-    "device": (["--accelerator", "cuda"], "accelerator and devices must be such as this machine has"),
+    "device": (["--accelerator", "cuda"], "This machine cannot train on 1 device(s) of accelerator"),
 }
 
 
@@ -226,7 +226,7 @@ def test_what_is_refused_late_leaves_nothing_behind(tmp_path, late):
 
 
 def test_a_run_that_was_begun_stays_when_it_is_refused(begun):
-    with refused(ValueError, "accelerator and devices must be such as this machine has"):
+    with refused(ValueError, "This machine cannot train on 1 device(s) of accelerator"):
         train(small(), begun, accelerator="cuda")
     assert (begun / "checkpoint.pt").exists()
     assert (begun / "settings.json").exists()
@@ -315,5 +315,5 @@ def _with_two_devices(folder, answer):
 def test_a_lock_that_is_removed_stops_several_processes_too(tmp_path):
     ours, theirs = multiprocessing.Pipe()
     assert in_a_process(_with_two_devices, tmp_path / "run", theirs) == 0
-    assert "was removed while the run was trained" in ours.recv()
+    assert "was removed during training" in ours.recv()
     assert [row["epoch"] for row in metrics(tmp_path / "run")] == [1]

@@ -175,7 +175,7 @@ def test_a_checkpoint_that_would_run_code_is_refused(folder, tmp_path, save):
 
 def test_a_run_with_other_settings_is_refused_and_kept(folder):
     folder.start(Settings(lr=0.1))
-    with refused(ValueError, folder.path, "other settings (lr)", "choose another folder"):
+    with refused(ValueError, folder.path, "other settings (lr)", "Choose another folder"):
         folder.start(Settings(lr=0.2))
     assert folder.settings() == Settings(lr=0.1)
 
@@ -248,7 +248,7 @@ def test_the_one_whose_lock_was_removed_writes_nothing_more(folder):
             lambda: save_state(folder, "best.pt", state(1)),
             lambda: folder.write("result.json", {}),
         ):
-            with refused(Busy, folder.path / "lock", "was removed", "nothing more is written"):
+            with refused(Busy, folder.path / "lock", "was removed", "Nothing more is written"):
                 write()
         assert sorted((path.name, path.read_bytes()) for path in folder.path.iterdir()) == before
 

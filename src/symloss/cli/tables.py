@@ -142,7 +142,7 @@ def _explained(resolved: Resolved) -> dict[str, Any]:
                 "value": value,
                 "source": resolved.source_of(name),
                 "layer": resolved.layer_of(name).name,
-                "overrides": [vars(each) for each in resolved.overridden(name)],
+                "overrides": resolved.overridden(name),
             }
             for name, value in values.items()
         }
@@ -176,8 +176,8 @@ def _print_explained(resolved: Resolved) -> None:
 def _overrides(resolved: Resolved, setting: str) -> str:
     """The overridden values with their sources. Defaults are left out. A loss is shown by its parameters instead."""
     defaults = [layer.name for layer in resolved.layers[:2]]
-    shown = [each for each in resolved.overridden(setting) if each.layer not in defaults and setting != "loss"]
-    return "; ".join(f"{each.value} ({each.source})" for each in shown)
+    shown = [each for each in resolved.overridden(setting) if each["layer"] not in defaults and setting != "loss"]
+    return "; ".join(f"{each['value']} ({each['source']})" for each in shown)
 
 
 @with_options(

@@ -76,7 +76,7 @@ def plan(
     seeds: int | None = None,
     profile: str = FULL,
 ) -> list[Cell]:
-    """The runs of a table, or of a part of it. Runs with the first seed come first, then those with the second ...
+    """Plan the runs of a table, or of a part of it, ordered by seed.
 
     Args:
         table: name of a table.
@@ -107,7 +107,7 @@ def plan(
 
 
 def find_cell(name: str, *, seed: int = 0, profile: str = FULL) -> Cell:
-    """A cell by its name.
+    """Return a cell by its name.
 
     Args:
         name: table, data set, row and noise, as in "table1/cifar10/sgce/sym:0.8".
@@ -128,7 +128,7 @@ def find_cell(name: str, *, seed: int = 0, profile: str = FULL) -> Cell:
 
 
 def cells_matching(settings: Settings) -> tuple[Cell, ...]:
-    """The cells, of all tables, whose run has these settings. The seed does not count.
+    """Return the cells, of all tables, whose run has these settings. The seed does not count.
 
     Only cells with the same data, noise, loss and profile are resolved, so that a report of one run is quick.
 
@@ -172,7 +172,7 @@ def _chosen(what: str, wanted: Iterable[str] | None, known: dict[str, Any], tabl
 
 
 def _columns(table: PublishedTable, datasets: Iterable[str] | None, profile: str) -> list[TableColumn]:
-    """The data sets of a table that are wanted, or else all those that the profile has a form of."""
+    """Return the data sets of a table that are wanted, or else all those that the profile has a form of."""
     chosen = _chosen("data set", datasets, {column.name: column for column in table.datasets}, table.name)
     if not chosen:
         raise ValueError(f"datasets must name at least one data set of {table.name}; got none")

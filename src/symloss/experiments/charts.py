@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from symloss.experiments.curves import Curve, Point, SensitivityMap
+from symloss.noise.heatmap import shaded_cell
 
 WIDTH, HEIGHT = 560, 310
 """The size in pixels, for two charts side by side on a desktop. A phone shows them smaller, with larger letters."""
@@ -37,7 +38,7 @@ def ticks(low: float, high: float, about: int = 4) -> list[float]:
 
 
 def extent(curves: Iterable[Curve]) -> tuple[float, float]:
-    """The smallest and the largest value of all curves, with their bands."""
+    """Return the smallest and the largest value of all curves, with their bands."""
     points = [point for curve in curves for point in curve.points]
     return min(point.low for point in points), max(point.high for point in points)
 
@@ -55,13 +56,13 @@ class _Frame:
         return math.log10(x) if self.logarithmic else x
 
     def x(self, value: float) -> float:
-        """The horizontal pixel of a value."""
+        """Return the horizontal pixel of a value."""
         wide = self.x_high - self.x_low
         share = (self._scaled(value) - self.x_low) / wide if wide else 0.5
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
     def y(self, value: float) -> float:
-        """The vertical pixel of a value."""
+        """Return the vertical pixel of a value."""
         share = (value - self.y_low) / (self.y_high - self.y_low)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
@@ -75,7 +76,7 @@ def line_chart(
     x_ticks: Sequence[float],
     markers: bool = False,
 ) -> str:
-    """A chart of lines with bands, as SVG.
+    """Return a chart of lines with bands, as SVG.
 
     Args:
         title: the text for a screen reader.
@@ -137,12 +138,12 @@ def _path(frame: _Frame, points: Iterable[tuple[float, float]]) -> str:
 
 
 def colour(series: int) -> str:
-    """The CSS classes of a line: its colour and its dashes."""
+    """Return the CSS classes of a line: its colour and its dashes."""
     return f"c{series % COLOURS} d{series // COLOURS % 4}"
 
 
 def breakable(text: str) -> str:
-    """A name as HTML in which a browser may break the line between parts, such as the parameters of a loss.
+    """Return a name as HTML in which a browser may break the line between parts, such as the parameters of a loss.
 
     >>> breakable("gce:q=0.7,<x>")
     'gce:<wbr>q=0.7,<wbr>&lt;x&gt;'
@@ -151,7 +152,7 @@ def breakable(text: str) -> str:
 
 
 def legend(entries: Sequence[tuple[int, str]]) -> str:
-    """A legend of buttons that show and hide lines. The entries are pairs of a series and its title."""
+    """Return a legend of buttons that show and hide lines. The entries are pairs of a series and its title."""
     buttons = "".join(
         f'<button type="button" aria-pressed="true" data-toggle="{series}"><svg viewBox="0 0 22 8" aria-hidden="true" '
         f'class="{colour(series)}"><path class="line" d="M1 4H21"/></svg><span>{breakable(title)}</span></button>'
@@ -161,7 +162,7 @@ def legend(entries: Sequence[tuple[int, str]]) -> str:
 
 
 def map_picture(shown: SensitivityMap) -> str:
-    """The map as SVG. The shade goes from the least accuracy of the map to the largest."""
+    """Return the map as SVG. The shade goes from the least accuracy of the map to the largest."""
     width, height = ROOM_LEFT + WIDE * len(shown.columns) + 2, ROOM_TOP + HIGH * len(shown.rows) + 2
     parts = [
         f'<svg class="heat" viewBox="0 0 {width} {height}" style="max-width:{1.4 * width:.0f}px" role="img" '
@@ -184,12 +185,6 @@ def _square(shown: SensitivityMap, i: int, j: int) -> str:
     assert figure is not None
     low, high = shown.extent
     shade = (figure.mean - low) / (high - low) if high > low else 1.0
-    x, y = ROOM_LEFT + WIDE * j, ROOM_TOP + HIGH * i
-    square = f'x="{x + 1}" y="{y + 1}" width="{WIDE - 2}" height="{HIGH - 2}" rx="3"'
     tip = f"{shown.down} {shown.rows[i]:g}, {shown.across} {shown.columns[j]:g}: {figure.text}, n = {figure.n}"
-    on = " on" if shade > 0.7 else ""
-    return (
-        f'<g><rect class="under" {square}/><rect {square} fill-opacity="{shade:.2f}"/>'
-        f'<text x="{x + WIDE / 2:g}" y="{y + HIGH / 2 + 4:g}" class="mid{on}">{figure.mean:.1f}</text>'
-        f"<title>{escape(tip)}</title></g>"
-    )
+    place = (ROOM_LEFT + WIDE * j, ROOM_TOP + HIGH * i, WIDE, HIGH)
+    return shaded_cell(place, shade, f"{figure.mean:.1f}", tip)

@@ -74,7 +74,7 @@ def quick_estimates(every: Iterable[Settings], data: DataSet) -> list[float]:
 
 
 def _decoding_seconds(data: DataSet) -> float:
-    """Seconds to decode an image file. In later epochs its pixels are in memory, unless they are too many."""
+    """Return seconds to decode an image file. In later epochs its pixels are in memory, unless they are too many."""
     if not isinstance(data.train.inputs, ImageFiles):
         return 0.0
     paths = data.train.inputs.paths
@@ -86,7 +86,7 @@ def _decoding_seconds(data: DataSet) -> float:
 
 
 def _alike(settings: Settings) -> Settings:
-    """The settings with defaults for all that hardly change the cost, such as the loss."""
+    """Return the settings with defaults for all that hardly change the cost, such as the loss."""
     usual = Settings()
     return dataclasses.replace(
         settings, noise="clean", counts=usual.counts, loss="ce", scores="loss", penalty=0.0, seed=0, noise_seed=None,
@@ -121,7 +121,7 @@ def _epoch_seconds(settings: Settings, data: DataSet) -> float:
 
 
 def _step_seconds(settings: Settings, data: DataSet) -> float:
-    """Seconds of the fastest of a few steps on random inputs."""
+    """Return seconds of the fastest of a few steps on random inputs."""
     shape, classes = data.input_shape, len(data.class_names)
     batch = max(2, min(settings.batch, PIXELS // math.prod(shape)))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

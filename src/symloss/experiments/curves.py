@@ -55,7 +55,7 @@ class Curve:
 
 
 def learning_curve(runs: Iterable[Run], metric: str) -> tuple[Point, ...]:
-    """A metric by epoch: mean, smallest and largest value over the runs, in per cent. At most ``POINTS`` epochs."""
+    """Return mean, smallest and largest value of a metric over runs by epoch, in percent; at most ``POINTS`` epochs."""
     values: dict[int, list[float]] = {}
     for run in runs:
         for row in run.epochs:
@@ -71,7 +71,7 @@ def _point(x: float, values: list[float]) -> Point:
 
 
 def thinned(values: list[Any], most: int) -> list[Any]:
-    """At most this many of the values, evenly chosen, with the first and the last.
+    """Return at most this many of the values, evenly chosen, with the first and the last.
 
     >>> thinned([1, 2, 3, 4, 5, 6, 7], 4)
     [1, 3, 5, 7]
@@ -82,7 +82,7 @@ def thinned(values: list[Any], most: int) -> list[Any]:
 
 
 def learning_curves(table: ReportTable, metric: str, lines: Iterable[int]) -> list[tuple[str, list[Curve]]]:
-    """The curves of a metric for each column of a table: the noise, and a curve for each of these rows."""
+    """Return the curves of a metric for each column of a table: the noise, and a curve for each of these rows."""
     by_noise = []
     for column, head in enumerate(table.heads):
         curves = []
@@ -107,7 +107,7 @@ class Sensitivity:
 
 
 def sensitivities(table: ReportTable) -> list[Sensitivity]:
-    """The accuracy by each parameter that has two values or more, with a curve for each noise.
+    """Return the accuracy by each parameter that has two values or more, with a curve for each noise.
 
     The parameters with the most values come first.
     """
@@ -141,7 +141,7 @@ def sensitivities(table: ReportTable) -> list[Sensitivity]:
 
 
 def parameters_of(table: ReportTable) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The name and the parameters of every loss of a table.
+    """Return the name and the parameters of every loss of a table.
 
     If two rows of a loss name different parameters, the defaults of the others are filled in.
     """
@@ -187,7 +187,7 @@ class SensitivityMap:
 
 
 def sensitivity_maps(table: ReportTable) -> list[SensitivityMap]:
-    """Every map that the rows of a table fill, in the order of losses and noises."""
+    """Return every map that the rows of a table fill, in the order of losses and noises."""
     return [
         _map(table, loss, pair, dict(rest), lines, column)
         for loss, pair, rest, lines in _grids(table)
@@ -197,7 +197,7 @@ def sensitivity_maps(table: ReportTable) -> list[SensitivityMap]:
 
 
 def rows_in_maps(table: ReportTable) -> set[int]:
-    """The numbers of the rows whose every figure is on a map."""
+    """Return the numbers of the rows whose every figure is on a map."""
     columns = range(len(table.heads))
     return {
         line
@@ -222,7 +222,7 @@ def _grids(table: ReportTable) -> Iterator[Grid]:
 
 
 def _full_grids(loss: str, pair: tuple[str, str], points: dict[int, dict[str, float]]) -> Iterator[Grid]:
-    """The grids over a pair of settings in which no combination is missing."""
+    """Yield the grids over a pair of settings in which no combination is missing."""
     groups: dict[Values, dict[tuple[float, float], int]] = {}
     for line, point in points.items():
         if all(name in point for name in pair):
@@ -235,7 +235,7 @@ def _full_grids(loss: str, pair: tuple[str, str], points: dict[int, dict[str, fl
 
 
 def _points(table: ReportTable) -> dict[int, tuple[Kind, Values]]:
-    """The kind of each row that was run, and its numbers: parameters of the loss first, then other settings."""
+    """Return the kind of each row that was run, and its numbers: parameters of the loss first, then other settings."""
     parameters = parameters_of(table)
     points = {}
     for number, row in enumerate(table.rows):

@@ -24,7 +24,7 @@ FAR, RARE = 2.0, 0.05
 
 
 def published_deviation(published: Published, spread: str, runs: int) -> float | None:
-    """The standard deviation of the published runs, from the printed spread; None if there is none.
+    """Return the standard deviation of the published runs, from the printed spread; None if there is none.
 
     Args:
         published: the published figure.
@@ -44,7 +44,7 @@ def published_deviation(published: Published, spread: str, runs: int) -> float |
 
 
 def signed(value: float) -> str:
-    """A number with one decimal and its sign. Zero has no sign.
+    """Return a number with one decimal and its sign. Zero has no sign.
 
     >>> signed(1.26), signed(-0.04)
     ('+1.3', '0.0')
@@ -70,7 +70,7 @@ def difference(ours: Spread, published: Published, spread: str, runs: int) -> fl
 
 
 def welch(ours: Spread, published: Published, spread: str, runs: int) -> float | None:
-    """The p-value of Welch's t-test: how often two equal means would differ as much as ours and the published one.
+    """Return the p-value of Welch's t-test of our mean against the published one.
 
     Args:
         ours: accuracies in per cent.
@@ -97,7 +97,7 @@ def welch(ours: Spread, published: Published, spread: str, runs: int) -> float |
 
 
 def is_far(difference: float | None, p: float | None) -> bool:
-    """Whether our figure is far from the published one.
+    """Return whether our figure is far from the published one.
 
     >>> is_far(2.5, None), is_far(2.5, 0.2), is_far(1.0, 0.01), is_far(None, None)
     (True, False, True, False)
@@ -108,7 +108,7 @@ def is_far(difference: float | None, p: float | None) -> bool:
 
 
 def in_words(difference: float | None, p: float | None) -> str:
-    """The difference and its p-value as a cell prints them.
+    """Return the difference and its p-value as a cell prints them.
 
     >>> in_words(-1.26, 0.034), in_words(0.5, None), in_words(3.0, 0.0002), in_words(None, None)
     ('-1.3 sd, p 0.03', '+0.5 sd', '+3.0 sd, p < 0.001', '-')
@@ -119,7 +119,7 @@ def in_words(difference: float | None, p: float | None) -> str:
 
 
 def chance(p: float) -> str:
-    """A p-value with as many digits as mean something.
+    """Return a p-value with as many digits as mean something.
 
     >>> chance(0.234), chance(0.0042), chance(1e-9)
     ('0.23', '0.004', '< 0.001')

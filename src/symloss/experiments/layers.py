@@ -36,15 +36,6 @@ _LOSS_TAKES_SCORES = {"l2": "divided by their norm", None: "as they are"}
 
 
 @dataclass(frozen=True)
-class Overridden:
-    """A value that a later layer replaced."""
-
-    layer: str
-    value: Any
-    source: str
-
-
-@dataclass(frozen=True)
 class Resolved:
     """The settings of a run, with the source of each and all layers."""
 
@@ -67,7 +58,7 @@ class Resolved:
         return {f"loss.{name}": value for name, value in _parameters(describe(self.loss), self.layers).items()}
 
     def source_of(self, setting: str) -> str:
-        """Where a setting, or a parameter of the loss, comes from.
+        """Return where a setting, or a parameter of the loss, comes from.
 
         >>> resolved = resolve_layers("cifar10", "cifar10", "sce:beta=2")
         >>> resolved.source_of("loss.beta"), resolved.source_of("weight_decay")
@@ -76,23 +67,23 @@ class Resolved:
         return self.sources[setting] if setting in self.sources else _source(self.layers, setting)
 
     def layer_of(self, setting: str) -> Layer:
-        """The layer that sets a setting, or a parameter of the loss.
+        """Return the layer that sets a setting, or a parameter of the loss.
 
         >>> resolve_layers("cifar10", "cifar10", "sgce").layer_of("weight_decay").name
         'protocol cifar10, for sgce'
         """
         return self.layers[_setters(self.layers, setting)[-1]]
 
-    def overridden(self, setting: str) -> list[Overridden]:
-        """The values of earlier layers, the last one first.
+    def overridden(self, setting: str) -> list[dict[str, Any]]:
+        """Return the values of earlier layers, the last one first.
 
-        >>> [(old.layer, old.value) for old in resolve_layers("cifar10", "cifar10", "sgce").overridden("weight_decay")]
-        [('protocol cifar10', 0.0001), ('defaults', 0.0)]
+        >>> [list(old.values())[:2] for old in resolve_layers("cifar10", "cifar10", "sgce").overridden("weight_decay")]
+        [['protocol cifar10', 0.0001], ['defaults', 0.0]]
         """
         found = []
         for at, following in itertools.pairwise(_setters(self.layers, setting)):
             layer, source = self.layers[at], _source(self.layers[at:following], setting)
-            found.append(Overridden(layer.name, self._value(layer, setting), source))
+            found.append({"layer": layer.name, "value": self._value(layer, setting), "source": source})
         return found[::-1]
 
     def _value(self, layer: Layer, setting: str) -> Any:
@@ -106,7 +97,7 @@ class Resolved:
 
 
 def resolve_layers(protocol: str, data: str, loss: str, *added: Layer, source: str = GIVEN) -> Resolved:
-    """Every setting of a run, each with its source.
+    """Return every setting of a run, each with its source.
 
     Args:
         protocol: a name of protocols.toml.
@@ -154,12 +145,12 @@ def resolve_layers(protocol: str, data: str, loss: str, *added: Layer, source: s
 
 
 def given_layer(values: Mapping[str, Any]) -> Layer:
-    """A layer of the caller's values. A value of None is left out."""
+    """Return a layer of the caller's values. A value of None is left out."""
     return Layer("given", {name: value for name, value in values.items() if value is not None}, GIVEN)
 
 
 def _preset_layer(record: Record, rules: TrainingProtocol) -> Layer | None:
-    """The preset of a loss for a data set, or one that is borrowed from another data set. The source says so."""
+    """Return the preset of a loss for a data set, or one that is borrowed from another data set. The source says so."""
     name = next((name for name in (*rules.presets, *rules.borrowed) if name in record.presets), None)
     if name is None:
         return None
@@ -185,17 +176,17 @@ def _default_parameters(record: Record) -> dict[str, Any]:
 
 
 def _setters(layers: Sequence[Layer], setting: str) -> list[int]:
-    """The numbers of the layers that set a setting. The value of the last one holds."""
+    """Return the numbers of the layers that set a setting. The value of the last one holds."""
     return [at for at, layer in enumerate(layers) if layer.sets(setting)]
 
 
 def _source(layers: Sequence[Layer], setting: str) -> str:
-    """The source of a setting: that of the last layer which names one."""
+    """Return the source of a setting: that of the last layer which names one."""
     return next(source for layer in reversed(layers) if (source := layer.source_of(setting)) is not None)
 
 
 def with_default_parameters(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a loss, with the defaults of the others; as they are for a name that is not in the catalogue.
+    """Add the defaults of the other parameters of a loss. Unknown losses are left as they are.
 
     >>> with_default_parameters("sgce", {"scale": "ce"})
     {'q': 0.7, 'scale': 'ce'}
@@ -272,7 +263,7 @@ def explain(
 
 
 def protocol_for(data: DataSet, model: str | None = None) -> str:
-    """The protocol of protocols.toml, and with it the network, that fits data of the user's own.
+    """Return the protocol of protocols.toml, and with it the network, that fits data of the user's own.
 
     - A table: ``table``, an MLP. So are images below 8 pixels.
     - Images of up to 48 pixels: ``images``, eight layers as for CIFAR-10; ``few-images``, half as wide, below 10,000.

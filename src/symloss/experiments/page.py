@@ -45,14 +45,14 @@ SENSITIVITIES = 12
 
 
 def render(report: Report) -> str:
-    """The report as the text of an HTML file."""
+    """Return the report as the text of an HTML file."""
     sections = [_section(section, alone=len(report.sections) == 1) for section in report.sections]
     body = "\n".join([*_header(report), *sections, *_missing(report)])
     return html_page(_title(report), body, packaged(PAGE_STYLE), packaged("experiments/page.js"))
 
 
 def _title(report: Report, plain: bool = False) -> str:
-    """The title of the page. A plain title does not say that the recipe was reduced."""
+    """Return the title of the page. A plain title does not say that the recipe was reduced."""
     if len(report.sections) == 1:
         return report.sections[0].title if plain else report.sections[0].full_title
     return f"{len(report.sections)} tables" if report.sections else "No run is finished yet"
@@ -107,12 +107,12 @@ class Block(NamedTuple):
 
 
 def _reduced(section: Section) -> str:
-    """A tag for headings, if the figures are not of the published protocol; else an empty text."""
+    """Return a tag for headings, if the figures are not of the published protocol; else an empty text."""
     return f' <span class="tag">{escape(section.reduced)}</span>' if section.reduced else ""
 
 
 def _best_lines(table: ReportTable) -> list[int]:
-    """The rows to draw: those with the largest mean accuracy, at most ``LINES``."""
+    """Return the rows to draw: those with the largest mean accuracy, at most ``LINES``."""
     means = [
         sum(e.last.mean for e in line.cells if e.last) / max(1, sum(e.last is not None for e in line.cells))
         for line in table.rows
@@ -139,7 +139,7 @@ def _curves(table: ReportTable) -> Block | None:
 
 
 def _differing_settings(table: ReportTable, line: int) -> str:
-    """The settings in which a row differs from other rows of the same loss."""
+    """Return the settings in which a row differs from other rows of the same loss."""
     row = table.rows[line]
     same = [other for other in table.rows if other.title == row.title]
     differing = [key for key in row.settings if len({other.settings[key] for other in same}) > 1]
@@ -151,7 +151,7 @@ def _multiples(figures: Iterable[Iterable[str]], wide: bool = False) -> str:
 
 
 def _figures(columns: list[tuple[str, list[Curve]]], what: str, before: str = "") -> list[str]:
-    """A chart for each noise. All have the same scale."""
+    """Return a chart for each noise. All have the same scale."""
     low, high = extent(curve for _, curves in columns for curve in curves)
     last = max(point.x for _, curves in columns for curve in curves for point in curve.points)
     shown = range(1, int(last) + 1) if last <= 6 else [1, *(tick for tick in ticks(0, last) if 1 < tick <= last)]
@@ -189,7 +189,7 @@ def _noise(table: ReportTable) -> Block | None:
 
 
 def realised(runs: Iterable[Run]) -> Transitions | None:
-    """The transitions of runs with the same noise; None if no run has a manifest of its noise.
+    """Return the transitions of runs with the same noise; None if no run has a manifest of its noise.
 
     Runs with the same labels count as one draw.
     """
@@ -253,7 +253,7 @@ def _missing(report: Report) -> Iterator[str]:
 
 
 def main_table(table: ReportTable, section: Section) -> str:
-    """The table of figures. Rows are losses, columns are data sets and noises. A click on a heading sorts the rows."""
+    """Return the table of figures: losses as rows, data sets and noises as columns. A click on a heading sorts it."""
     extra = list(table.rows[0].settings)
     several = len({head.dataset for head in table.heads}) > 1
     heads = [_sortable("loss"), *(_sortable(name, number=name != "scores", setting=True) for name in extra)]
@@ -269,14 +269,14 @@ def main_table(table: ReportTable, section: Section) -> str:
 
 
 def _row_head(line: LossRow) -> str:
-    """The heading of a row. On a narrow screen the settings stand below the loss, and their columns are hidden."""
+    """Return the heading of a row. On a narrow screen the settings stand below the loss, not in columns."""
     settings = ", ".join(f"{name} {value}" for name, value in line.settings.items())
     below = f'<div class="settings">{escape(settings)}</div>' if settings else ""
     return f'<th scope="row" data-value="{escape(line.title)}">{breakable(line.title)}{below}</th>'
 
 
 def _scrolling(label: str, kind: str, key: str, heads: Sequence[str], rows: Sequence[str]) -> str:
-    """A table that scrolls sideways if it is too wide. The key below it does not scroll."""
+    """Return a table that scrolls sideways if it is too wide. The key below it does not scroll."""
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}"><table class="{kind}">'
         f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
@@ -295,7 +295,7 @@ def _sortable(title: str, *, above: str = "", number: bool = False, setting: boo
 
 
 def _key(section: Section) -> str:
-    """The key: what the lines of a cell are."""
+    """Return the key: what the lines of a cell are."""
     parts = ['<span class="ours">ours</span>']
     if section.has_published:
         parts.append("published, as printed")
@@ -333,7 +333,7 @@ def _lines(cell: ReportCell, section: Section) -> Iterator[str]:
 
 
 def _shows_memorised(section: Section) -> bool:
-    """Whether cells show the memorised share. Beside published figures there is no room for it."""
+    """Return whether cells show the memorised share. Beside published figures there is no room for it."""
     return not section.has_published
 
 
@@ -352,7 +352,7 @@ def _difference(cell: ReportCell) -> str:
 
 
 def runs_table(section: Section) -> str:
-    """The settings that all runs of a section share, and a table of the others, run by run."""
+    """Return the settings that all runs of a section share, and a table of the others, run by run."""
     runs = section.runs
     settings = [_settings(run) for run in runs]
     shared = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}

@@ -69,13 +69,13 @@ class TrainingProtocol(Layer):
 
 
 def list_protocols() -> list[str]:
-    """The names of all protocols."""
+    """Return the names of all protocols."""
     return list(_protocols())
 
 
 @functools.cache
 def load_protocol(name: str) -> TrainingProtocol:
-    """A protocol by its name.
+    """Return a protocol by its name.
 
     >>> cifar10 = load_protocol("cifar10")
     >>> cifar10.values["epochs"], cifar10.losses["sgce"].values["weight_decay"]
@@ -107,7 +107,7 @@ def load_protocol(name: str) -> TrainingProtocol:
 
 
 def trained_as(data: str) -> str:
-    """The data set with the same training data, for data sets that differ only in their test data.
+    """Return the data set with the same training data, for data sets that differ only in their test data.
 
     >>> trained_as("webvision-mini-imagenet"), trained_as("cifar10")
     ('webvision-mini', 'cifar10')
@@ -121,7 +121,7 @@ def _protocols() -> dict[str, dict[str, Any]]:
 
 
 def _merged(name: str) -> dict[str, Any]:
-    """The entries of a protocol, merged with those of the protocol that it is like."""
+    """Return the entries of a protocol, merged with those of the protocol that it is like."""
     known = _protocols()
     if name not in known:
         raise ValueError(f"there is no protocol {name!r}; {checks.nearest(name, known)}")
@@ -132,7 +132,7 @@ def _merged(name: str) -> dict[str, Any]:
 
 @functools.cache
 def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """The settings that each profile changes, by protocol.
+    """Return the settings that each profile changes, by protocol.
 
     >>> profiles()["scale16"]["cifar10"]["subset"], profiles()["full"]
     (10000, {})
@@ -141,7 +141,7 @@ def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
 
 
 def changes(profile: str, protocol: str) -> Mapping[str, Any] | None:
-    """The settings that a profile changes in a protocol; None if it has no form of this protocol.
+    """Return the settings that a profile changes in a protocol; None if it has no form of this protocol.
 
     >>> changes("full", "cifar10"), changes("mini", "cifar10")
     ({}, None)

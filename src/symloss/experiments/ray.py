@@ -65,7 +65,7 @@ def joblib_on_ray(address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[Any]:
-    """The package ray, connected to a cluster. A connection that was there before stays."""
+    """Connect to a cluster, and yield the package ray. A connection that was there before stays."""
     ray = _ray()
     started_here = not ray.is_initialized()
     if started_here:

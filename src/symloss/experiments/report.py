@@ -82,11 +82,11 @@ class ReportTable:
         return list(by_name.values())
 
     def without(self, lines: Container[int]) -> ReportTable:
-        """The table without the rows of these numbers."""
+        """Return the table without the rows of these numbers."""
         return replace(self, rows=tuple(row for number, row in enumerate(self.rows) if number not in lines))
 
     def cells(self) -> Iterator[tuple[LossRow, ColumnHead, ReportCell]]:
-        """Every cell with its row and its column, row by row."""
+        """Yield every cell with its row and its column, row by row."""
         for row in self.rows:
             for head, cell in zip(self.heads, row.cells, strict=True):
                 yield row, head, cell

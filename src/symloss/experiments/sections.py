@@ -112,7 +112,7 @@ class TableRuns:
             self.runs.setdefault(Position(cell.dataset, cell.row, cell.noise), []).append((run, accuracy))
 
     def section(self) -> Section:
-        """The section of a report that shows these runs."""
+        """Return the section of a report that shows these runs."""
         recipe = self.table
         used = {position.dataset for position in self.runs}
         columns = [column for column in recipe.datasets if column.name in used]
@@ -135,7 +135,7 @@ class TableRuns:
         return (f"Published figures: {table.source}; {printed}.", *self._correlations())
 
     def _correlations(self) -> Iterator[str]:
-        """A sentence for each column that has enough figures on both sides."""
+        """Yield a sentence for each column that has enough figures on both sides."""
         for column in self.table.datasets:
             for noise in column.noise:
                 positions = [Position(column.name, row.name, noise) for row in self.table.rows]
@@ -149,7 +149,7 @@ class TableRuns:
                     )
 
     def _command(self) -> str:
-        """The command that runs the same cells again."""
+        """Return the command that runs the same cells again."""
         table, positions = self.table, set(self.runs)
         noises = list(dict.fromkeys(noise for column in table.datasets for noise in column.noise))
         options = {
@@ -167,7 +167,7 @@ class TableRuns:
         return " ".join(words)
 
     def _heads(self, columns: list[TableColumn], stacked: bool) -> tuple[ColumnHead, ...]:
-        """The columns that have a figure. Stacked tables share their columns: those that any of them needs."""
+        """Return the columns that have a figure. Stacked tables share their columns: those that any of them needs."""
         used = {(position.dataset, position.noise) for position in self.runs}
         noises = {noise for _, noise in used}
         return tuple(
@@ -204,7 +204,7 @@ class TableRuns:
 
 
 def gather(runs: Iterable[Run], tables: list[str]) -> list[TableRuns]:
-    """The runs of these tables, in the order of the tables. Runs of different profiles are never in one table."""
+    """Return the runs of these tables, in the order of the tables. Each profile has its own table."""
     gathered: dict[tuple[str, str], TableRuns] = {}
     for run in runs:
         for cell in cells_matching(run.settings):
@@ -215,14 +215,14 @@ def gather(runs: Iterable[Run], tables: list[str]) -> list[TableRuns]:
 
 
 def _common(run: Run) -> tuple[tuple[str, Any], ...]:
-    """What the runs of a table share: settings, and the metric that is reported as their accuracy."""
+    """Return what the runs of a table share: settings, and the metric that is reported as their accuracy."""
     settings = run.settings.to_dict()
     rest = [(name, value) for name, value in settings.items() if name not in OF_A_ROW + OF_A_CELL]
     return (*rest, ("measure", run.result.measure))
 
 
 def own_sections(runs: Iterable[Run]) -> list[Section]:
-    """A section for each group of runs that share all settings but those of rows and cells."""
+    """Return a section for each group of runs that share all settings but those of rows and cells."""
     groups: dict[tuple[tuple[str, Any], ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(_common(run), []).append(run)
@@ -234,7 +234,7 @@ def own_sections(runs: Iterable[Run]) -> list[Section]:
 
 
 def _told_apart(common: tuple[tuple[str, Any], ...], others: list[tuple[tuple[str, Any], ...]]) -> str:
-    """The settings in which a group differs from the others on the same data."""
+    """Return the settings in which a group differs from the others on the same data."""
     shared = dict(common)
     same_data = [dict(other) for other in others if dict(other)["data"] == shared["data"]]
     differing = [name for name in shared if len({str(other[name]) for other in same_data}) > 1 and name != "profile"]
@@ -251,7 +251,7 @@ def _own_section(name: str, runs: list[Run], told_apart: str) -> Section:
 
 
 def measured_on(run: Run) -> str:
-    """The data that the accuracy of a run is measured on, in words."""
+    """Return the data that the accuracy of a run is measured on, in words."""
     result = run.result
     if result.measure == "test_accuracy":
         return "the clean test set" if run.settings.data_is_published else "the test data"
@@ -315,7 +315,7 @@ def _own_cell(runs: list[Run]) -> ReportCell:
 
 
 def noise_key(text: str) -> tuple[int, float, str]:
-    """A key to sort noises: clean comes first, then each kind by its rate.
+    """Return a key to sort noises: clean comes first, then each kind by its rate.
 
     >>> sorted(["asym:0.4", "sym:0.8", "sym:0.4", "clean"], key=noise_key)
     ['clean', 'sym:0.4', 'sym:0.8', 'asym:0.4']
@@ -328,7 +328,7 @@ def noise_key(text: str) -> tuple[int, float, str]:
 
 
 def loss_parts(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of a loss, and the parameters in its text. A composed loss is a name without parameters.
+    """Return the name of a loss, and the parameters in its text. A composed loss is a name without parameters.
 
     This reads the text in a run's settings. :mod:`symloss.losses.spec` reads all that users may write, but needs torch.
 
@@ -352,7 +352,7 @@ def _number_or_text(text: str) -> float | str:
 
 
 def loss_key(text: str) -> tuple[int, str, tuple[tuple[str, float, str], ...]]:
-    """A key to sort losses: in the order of the paper's first table, then by name, then by parameters."""
+    """Return a key to sort losses: in the order of the paper's first table, then by name, then by parameters."""
     name, parameters = loss_parts(text)
     names = [row.loss for row in load_table("table1").rows]
     values = tuple(

@@ -228,7 +228,7 @@ def _of_loss(loss: str) -> Iterable[Dimension]:
 
 
 def _varied(loss: str, name: str, values: Sequence[Any]) -> Dimension:
-    """A dimension with the user's values. Its scale is that of search.toml."""
+    """Return a dimension with the user's values. Its scale is that of search.toml."""
     record = describe(parse(loss)[0])
     known = search_grids().loss.get(record.name, {}).get(name)
     whole = any(parameter.name == name and parameter.whole for parameter in record.parameters)

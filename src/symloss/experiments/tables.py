@@ -117,7 +117,7 @@ class PublishedTable:
     """Settings of all runs of the table that differ from the protocols."""
 
     def published(self, dataset: str, row: str, noise: str) -> Published | None:
-        """The published figure of a cell; None if there is none."""
+        """Return the published figure of a cell; None if there is none."""
         column = next(column for column in self.datasets if column.name == dataset)
         cells = column.published.get(row)
         return None if cells is None else cells[column.noise.index(noise)]
@@ -129,7 +129,7 @@ def _files() -> dict[str, Any]:
 
 
 def list_tables() -> list[str]:
-    """The names of all tables.
+    """Return the names of all tables.
 
     >>> list_tables()[:3]
     ['ablation', 'digits', 'mnist-lenet5']
@@ -139,7 +139,7 @@ def list_tables() -> list[str]:
 
 @functools.cache
 def load_table(name: str) -> PublishedTable:
-    """A table by its name.
+    """Return a table by its name.
 
     >>> load_table("table1").published("cifar10", "sgce", "sym:0.8").value
     61.06
@@ -206,7 +206,7 @@ def _row(name: str, variant: dict[str, Any]) -> TableRow:
 
 
 def _grid_rows(grids: dict[str, dict[str, Any]]) -> tuple[TableRow, ...]:
-    """A row for every combination of the values in a grid. A row that several grids share is there once.
+    """Return a row for every combination of the values in a grid. A row that several grids share is there once.
 
     >>> [row.name for row in _grid_rows({"a": {"loss": "sgce", "q": [0.5, 1], "weight_decay": [0]}})]
     ['sgce q=0.5 weight_decay=0', 'sgce q=1 weight_decay=0']

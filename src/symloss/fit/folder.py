@@ -28,7 +28,7 @@ RESULT, SOURCE, LABELS = "fit.json", "source.json", "audit.npz"
 OF_AUDITS = (DATA, SOURCE, LABELS)
 """The files of a fit that an audit is read from."""
 WORK = "unfinished"
-"""The folder, inside that of the fit, for what was found so far. The same command goes on with it after a kill."""
+"""The folder, inside that of the fit, for intermediate results. The same command resumes from it after a kill."""
 FORMAT = 2
 _ARRAYS = {
     "given": np.int64,
@@ -45,13 +45,13 @@ _STORED = {"given": "iu", "suggested": "iu", "flagged": "b"} | dict.fromkeys(
 
 
 def is_saved_fit(folder: Path | str) -> bool:
-    """Whether a folder holds a fit."""
+    """Return whether a folder holds a fit."""
     repair_folder(folder)
     return (Path(folder) / FIT).is_file()
 
 
 def holds_fit(folder: Path) -> bool:
-    """Whether a folder holds a fit, or else a run. Raise FileNotFoundError if it holds neither."""
+    """Return whether a folder holds a fit, or else a run. Raise FileNotFoundError if it holds neither."""
     if is_saved_fit(folder):
         return True
     if RunFolder(folder).settings() is None:
@@ -101,7 +101,7 @@ def _digest(file: Path) -> str:
 
 
 def open_fit(folder: Path, needed: Collection[str]) -> dict[str, Any]:
-    """The document of a fit, after a look at every file.
+    """Return the document of a fit, after a look at every file.
 
     Args:
         folder: of the fit.
@@ -143,7 +143,7 @@ def _document(folder: Path) -> dict[str, Any]:
 
 
 def finished_fit(folder: Path, needed: Collection[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings of a fit, and its result. Damage to one of the files ``needed`` is an error."""
+    """Return the settings of a fit, and its result. Damage to one of the files ``needed`` is an error."""
     settings = open_fit(folder, (RESULT, *needed))["settings"]
     result = RunFolder(folder).read(RESULT)
     assert result is not None  # open_fit has seen it

@@ -102,17 +102,30 @@ def _names(name: str, edge: int, middle: float, turned: bool) -> list[str]:
 
 
 def _cell(transitions: Transitions, i: int, j: int, rate: float, edge: int) -> str:
-    x, y = edge + j * SIZE, edge + i * SIZE
-    shade = rate**0.5
     classes, counts = transitions.classes, transitions.counts
     description = f"{classes[i]} → {classes[j]}: {100 * rate:.1f} % ({counts[i, j]} of {counts[i].sum()})"
     number = f"{100 * rate:.0f}"
-    shown = len(classes) <= NUMBERS and number != "0"
-    center = f'x="{x + SIZE / 2:g}" y="{y + SIZE / 2 + 4:g}"'
-    text = f'<text {center} class="mid{" on" if shade > 0.7 else ""}">{number}</text>' if shown else ""
-    square = f'x="{x + 1}" y="{y + 1}" width="{SIZE - 2}" height="{SIZE - 2}" rx="3"'
+    number = number if len(classes) <= NUMBERS and number != "0" else ""
+    place = (edge + j * SIZE, edge + i * SIZE, SIZE, SIZE)
+    return shaded_cell(place, rate**0.5, number, description, f' data-row="{i}" data-column="{j}"')
+
+
+def shaded_cell(place: tuple[int, int, int, int], shade: float, text: str, tip: str, attributes: str = "") -> str:
+    """Return a cell of a map as SVG.
+
+    Args:
+        place: x, y, width and height in pixels.
+        shade: from 0 to 1.
+        text: the text in the cell, which may be empty.
+        tip: what the cell says when it is pointed at.
+        attributes: of the group.
+    """
+    x, y, width, height = place
+    square = f'x="{x + 1}" y="{y + 1}" width="{width - 2}" height="{height - 2}" rx="3"'
+    center = f'x="{x + width / 2:g}" y="{y + height / 2 + 4:g}"'
+    label = f'<text {center} class="mid{" on" if shade > 0.7 else ""}">{text}</text>' if text else ""
     rects = f'<rect class="under" {square}/><rect {square} fill-opacity="{shade:.2f}"/>'
-    return f'<g data-row="{i}" data-column="{j}">{rects}{text}<title>{escape(description)}</title></g>'
+    return f"<g{attributes}>{rects}{label}<title>{escape(tip)}</title></g>"
 
 
 def _shortened(name: str) -> str:

@@ -50,7 +50,7 @@ class Tally:
         self.knows_clean = False
 
     def add_loss(self, loss: Tensor, examples: int) -> None:
-        """Take the mean loss of a batch of so many examples."""
+        """Add the mean loss of a batch with this number of examples."""
         self.sums[-1] += loss * examples
 
     def add(self, scores: Tensor, labels: Tensor, clean: Tensor | None) -> None:
@@ -71,12 +71,12 @@ class Tally:
         self.sums[: len(rows)] += torch.stack([row.to(self.sums.dtype) for row in rows])
 
     def accuracy(self) -> float:
-        """The share of examples whose label had the largest score."""
+        """Return the share of examples whose label had the largest score."""
         hits, count, *_ = self._totals()
         return hits / count
 
     def row(self, epoch: int, lr: float) -> EpochRow:
-        """The metrics of an epoch of training."""
+        """Return the metrics of an epoch of training."""
         hits, count, clean, wrong, memorised, loss = self._totals()
         return EpochRow(
             epoch=epoch,
@@ -255,7 +255,7 @@ class Trainer:
         return lr
 
     def evaluate(self, examples: Examples) -> float:
-        """The share of examples whose label has the largest score."""
+        """Return the share of examples whose label has the largest score."""
         self.forward.eval()
         labels, tally = examples.labels.to(self.fabric.device), Tally(self.fabric)
         with torch.inference_mode():
@@ -264,7 +264,7 @@ class Trainer:
         return tally.accuracy()
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: the weights of the model, the state of the optimiser, the sums of margins."""
+        """Return what a checkpoint keeps: the weights of the model, the state of the optimiser, the sums of margins."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -317,12 +317,12 @@ def fit(trainer: Trainer, folder: RunFolder, on_epoch: Callable[[EpochRow], None
 
 
 def _warn_of_other_threads(before: int | None, fabric: Fabric) -> None:
-    """Sums are split among them, so each number of threads rounds in its own way."""
+    """Warn of another number of threads: sums are split among them, which changes their rounding."""
     now = torch.get_num_threads()
     if before not in (None, now) and fabric.device.type == "cpu":
         warnings.warn(
-            f"the run was begun with {before} threads and goes on with {now}: its weights will differ in their last "
-            "digits from those of a run that was not cut off",
+            f"The run was begun with {before} threads and is resumed with {now}. Its weights will differ in their last "
+            "digits from those of an uninterrupted run.",
             stacklevel=2,
         )
 

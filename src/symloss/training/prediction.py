@@ -48,7 +48,7 @@ class Trained:
     encoder: TableEncoder | None = None
 
     def scores(self, examples: Examples, device: torch.device | str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
-        """The numbers of some examples, and the scores that the loss would see of them, batch by batch."""
+        """Yield the numbers of some examples, and the scores that the loss would see of them, batch by batch."""
         batches = Batches(
             examples, batch=EVALUATION_BATCH, scaling=Scaling(self.data.mean, self.data.std),
             shuffle=False, seed=0, device=device, size=self.data.size,
@@ -62,12 +62,12 @@ class Trained:
                 yield part.index, scores if self.score_map is None else self.score_map(scores)
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """The softmax of scores (N, C), with the temperature if one was fitted."""
+        """Return the softmax of scores (N, C), with the temperature if one was fitted."""
         return scores.softmax(1) if self.temperature is None else (scores.double() / self.temperature).softmax(1)
 
 
 def trained(run: Path | str, best: bool | None = None, model: str | None = None) -> Trained:
-    """The model of a run, with the weights of its best or its last epoch.
+    """Return the model of a run, with the weights of its best or its last epoch.
 
     Args:
         run: the folder of the run.
@@ -84,16 +84,14 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
     if data is None:
         raise FileNotFoundError(f"The run in {str(run)!r} has no {DATA}. Rerun the command that began it.")
     if not is_built_in(settings.model) and model != settings.model:
-        raise ValueError(
-            f"model must be {settings.model!r}, as {run} says, if you trust that code of your own; got {model!r}"
-        )
+        raise ValueError(f"model must be {settings.model!r}, as {run} says, if you trust that code; got {model!r}")
     held_out = (folder.path / BEST).exists()
     if best and not held_out:
-        raise FileNotFoundError(f"{run} must have held examples out to have a best epoch; got no {BEST}")
+        raise FileNotFoundError(f"{run} has no best epoch, because no examples were held out.")
     best = held_out if best is None else best
     state = load_best(folder) if best else load_checkpoint(folder)
     if state is None:
-        raise FileNotFoundError(f"{run} has no checkpoint yet; let it train for an epoch")
+        raise FileNotFoundError(f"{run} has no checkpoint yet. Train it for at least one epoch.")
     # The checkpoint holds all weights.
     untrained = replace(settings, model=without_weights(settings.model))
     network = build_model(untrained, data.input_shape, len(data.class_names))
@@ -125,7 +123,7 @@ class Predictions:
     rows: Iterator[tuple[str, list[float]]]
 
     def most_likely(self) -> Iterator[tuple[str, str, float]]:
-        """The name of each example, its predicted class and that class's probability."""
+        """Yield the name of each example, its predicted class and that class's probability."""
         for name, values in self.rows:
             largest = max(values)
             yield name, self.classes[values.index(largest)], largest
@@ -152,7 +150,7 @@ def predict(
         best, model: as in :func:`trained`.
         image: the column of the image files, in a table.
         root: where known data sets are.
-        skip: leave out files that are no images instead of refusing them.
+        skip: skip unreadable images instead of refusing them.
     """
     found = trained(run, best, model)
     source = DataSource(data, image=image, skip_bad=skip)
@@ -168,15 +166,15 @@ def predict(
 
 
 def predictions(run: Path | str, data: str, **options: Any) -> Iterator[tuple[str, str, float]]:
-    """The name of each example, its predicted class and that class's probability; options as in :func:`predict`."""
+    """Yield each example's name, predicted class and its probability; options as in :func:`predict`."""
     yield from predict(run, data, **options).most_likely()
 
 
 def accuracy_on(run: Path | str, data: str, *, model: str | None = None, root: Path | None = None) -> dict[str, Any]:
-    """How often the model of the last epoch is right on the test examples of another data set with the same classes."""
+    """Return the accuracy of the last epoch on the test examples of another data set with the same classes."""
     found, other = trained(run, best=False, model=model), open_data(data, root=root)
     if other.test is None or other.class_names != found.data.class_names:
-        raise ValueError(f"{data} must have test examples of the classes that {run} was trained on; it has others")
+        raise ValueError(f"{data} must have test examples of the classes that {run} was trained on; got others")
     right = sum(int((scores.argmax(1) == other.test.labels[index]).sum()) for index, scores in found.scores(other.test))
     return {"data": data, "accuracy": right / len(other.test), "examples": len(other.test)}
 
@@ -212,7 +210,7 @@ def keep_calibration(
 
 
 def _temperature(network: Trained, held_out: Examples, clean: bool, device: torch.device) -> dict[str, Any]:
-    """What is kept of a calibration; nothing if the scores are infinite."""
+    """Return what is kept of a calibration; nothing if the scores are infinite."""
     parts = list(network.scores(held_out, device))
     scores = torch.cat([scores.float().cpu() for _, scores in parts])
     labels = held_out.labels[torch.cat([index.cpu() for index, _ in parts])]

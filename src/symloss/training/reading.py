@@ -20,7 +20,7 @@ from symloss.training.settings import Settings
 from symloss.writing import alone, clear_write_errors, write_whole
 
 SUFFIX = ".jsonl"
-"""Of a file with a result a line. A result is a few hundred bytes, and all that a table needs."""
+"""The suffix of a file of results, one a line. A result is a few hundred bytes, and all that a table needs."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Run:
         return self.outcome
 
     def accuracy(self, evaluated_on: str | None) -> float | None:
-        """The accuracy in the last epoch on the test set, or that on another data set; None if there is none yet."""
+        """Return the accuracy after the last epoch, on the test set or another data set; None if there is none."""
         return self.result.last.test_accuracy if evaluated_on is None else self.evaluation(evaluated_on)
 
     @functools.cached_property
@@ -90,7 +90,7 @@ class Run:
         return draw, counts
 
     def evaluation(self, data: str) -> float | None:
-        """The accuracy on another data set; None if the model was not tested on it yet."""
+        """Return the accuracy on another data set; None if the model was not tested on it yet."""
         return RunFolder(self.folder).evaluation(data)
 
     @property
@@ -119,9 +119,9 @@ class Runs:
 
 
 def read_runs(folder: Path | str) -> Runs:
-    """Every run below a folder, or in it, or every result in a file of kept results (``.jsonl``).
+    """Return every run below a folder, or in it, or every result in a file of kept results (``.jsonl``).
 
-    A damaged run, or one of a newer version, is refused in one sentence.
+    A damaged run, or one of a newer version, raises an error of one sentence.
     """
     folder = Path(folder)
     if folder.is_file() and folder.suffix == SUFFIX:
@@ -149,7 +149,7 @@ def read_runs(folder: Path | str) -> Runs:
 
 
 def _kept_run(result: Result, file: Path) -> Run:
-    """A run of which only the result is left. Nobody makes a folder of its name, so that it has no curves."""
+    """Return a run of which only the result is left. Nobody makes a folder of its name, so that it has no curves."""
     try:
         name = folder_name(result.settings)
     except ValueError as error:
@@ -158,11 +158,11 @@ def _kept_run(result: Result, file: Path) -> Run:
 
 
 def read_run(folder: Path, root: Path | None = None) -> Run:
-    """The run in a folder. Its name is the folder's path relative to ``root``, or the last part of it."""
+    """Return the run in a folder. Its name is the folder's path relative to ``root``, or the last part of it."""
     files = RunFolder(folder)
     settings = files.settings()
     if settings is None:
-        raise ValueError(f"{folder / SETTINGS} must be there; it was removed while the runs were read")
+        raise ValueError(f"{folder / SETTINGS} was removed while the runs were being read.")
     failure = files.read(FAILURE)
     reason = None if failure is None else str(failure.get("error", "for an unknown reason"))
     name = folder.name if root is None or folder == root else folder.relative_to(root).as_posix()
@@ -170,7 +170,7 @@ def read_run(folder: Path, root: Path | None = None) -> Run:
 
 
 def read_kept(path: Path) -> dict[str, Result]:
-    """The results in a file, by the key of their settings; none if there is no such file.
+    """Return the results in a file, by the key of their settings; none if there is no such file.
 
     A damaged line is refused in one sentence. Of two results with the same settings the first one counts.
     """
@@ -179,7 +179,7 @@ def read_kept(path: Path) -> dict[str, Result]:
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
-        raise ValueError(f"{path} must hold results as JSON, a line each; got bytes that are no text") from None
+        raise ValueError(f"{path} must hold results as JSON, a line each; got bytes that are not text") from None
     results = [_result(line, f"{path}, line {number},") for number, line in enumerate(lines, 1) if line.strip()]
     return {result.settings.key: result for result in reversed(results)}
 
@@ -195,14 +195,14 @@ def _result(line: str, place: str) -> Result:
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before hours are spent on what it is to hold."""
+    """Raise ValueError if a file cannot be written, before hours are spent on its content."""
     existing = next(each for each in (path, *path.absolute().parents) if each.exists())
     if path.suffix != SUFFIX or path.is_dir() or not os.access(existing, os.W_OK):
         raise ValueError(f"`--results` must be a writable file that ends in {SUFFIX}; got {str(path)!r}")
 
 
 def keep(path: Path, results: Iterable[Result]) -> None:
-    """Add results to a file, which is made if need be. A result whose settings are there already is left out.
+    """Add results to a file, which is created if necessary. Results whose settings are there already are skipped.
 
     Several processes may do so at the same time.
 

@@ -9,7 +9,7 @@ import dataclasses
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -130,15 +130,7 @@ class Result:
             for metric in (*MEASURES, "memorised"):
                 if row.get(metric) is not None:
                     checked_share(path, f"{metric} of the {name} epoch", row[metric])
-        kinds = {each.name: str(each.type) for each in dataclasses.fields(cls)}
-        values = {
-            name: _checked(document[name], kind, f"{path} must hold {name} as")
-            for name, kind in kinds.items()
-            if name in document
-        }
-        for name in kinds:
-            if name not in values and name not in _OPTIONAL:
-                raise ValueError(f"{path} is damaged: it must hold {name!r}; got {checks.brief(sorted(document))}")
+        values = checked_fields(cls, document, path)
         try:
             values["settings"] = Settings.from_dict(document["settings"])
         except (TypeError, ValueError) as error:
@@ -150,24 +142,47 @@ class Result:
         return cls(**values)
 
 
-_OPTIONAL = ("versions", "smoothed")
-"""Parts of a result that need not be there."""
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     "int": ("a whole number", (int,)),
+    "int | None": ("a number or nothing", (int, NoneType)),
     "float": ("a number", (int, float)),
     "float | None": ("a number or nothing", (int, float, NoneType)),
     "str": ("a text", (str,)),
+    "str | None": ("a text or nothing", (str, NoneType)),
     "Mapping[str, Any]": ("a JSON object", (dict,)),
+    "tuple[str, ...]": ("a list of texts", (str,)),
+    "tuple[int, ...]": ("a list of numbers", (int,)),
+    "tuple[float, ...]": ("a list of numbers", (int, float)),
 }
-"""What the fields of a result hold, by their types."""
+"""What a field holds, by its type. Fields of other types are not checked."""
 
 
-def _checked(value: Any, kind: str, allowed: str) -> Any:
-    """Return a value of a result, or raise ValueError if it is of another kind or a number beyond all bounds."""
-    wanted, kinds = _KINDS.get(kind, ("anything", (type(value),)))
-    if type(value) not in kinds or (type(value) in (int, float) and not abs(value) <= sys.float_info.max):
-        raise ValueError(f"{allowed} {wanted}; got {checks.brief(value)}")
-    return value
+def checked_fields(cls: type, document: Mapping[str, Any], path: Path | str) -> dict[str, Any]:
+    """Return the fields of a dataclass that a JSON object holds, with tuples for lists.
+
+    Raises:
+        ValueError: names ``path`` and the first field of another type, or one without a default that is missing.
+    """
+    fields = dataclasses.fields(cls)
+    values = {each.name: document[each.name] for each in fields if each.name in document}
+    for each in fields:
+        wanted, kinds = _KINDS.get(str(each.type), ("", ()))
+        if each.name not in values or not kinds:
+            continue
+        value, several = values[each.name], str(each.type).startswith("tuple")
+        parts = value if several and isinstance(value, list) else [value]
+        if several != isinstance(value, list) or not all(type(part) in kinds and _is_bounded(part) for part in parts):
+            raise ValueError(f"{path} must hold {each.name} as {wanted}; got {checks.brief(value)}")
+        values[each.name] = tuple(value) if several else value
+    for each in fields:
+        is_optional = each.default is not MISSING or each.default_factory is not MISSING
+        if each.name not in values and not is_optional:
+            raise ValueError(f"{path} is damaged: it must hold {each.name!r}; got {checks.brief(sorted(document))}")
+    return values
+
+
+def _is_bounded(value: object) -> bool:
+    return not isinstance(value, (int, float)) or abs(value) <= sys.float_info.max
 
 
 def checked_share(path: Path | str, name: str, value: object) -> float:

@@ -1,4 +1,4 @@
-"""A run from beginning to end: in its own folder, on one device or many, from wherever it was left."""
+"""A run from beginning to end: in its own folder, on one device or many, from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def train(
     on_step: OnStep | None = None,
     on_start: Callable[[], None] | None = None,
 ) -> Result:
-    """Train, or go on where a run was cut off, or return the result of one that is done.
+    """Train a run, resume it from its last checkpoint, or return its result if it is finished.
 
     Args:
         settings: what decides the result.
-        folder: of this run alone; made if need be.
+        folder: of this run alone; created if necessary.
         root: where data sets are; see :func:`symloss.data.data_root`.
-        skip_bad: leave out files that are no images instead of refusing them.
+        skip_bad: skip unreadable images instead of refusing them.
         accelerator, devices, nodes: as in Lightning Fabric. On more than one node start the same command on each, with
             MASTER_ADDR, MASTER_PORT and NODE_RANK set, or by torchrun.
         workers: processes that decode images which do not fit into memory.
@@ -81,7 +81,7 @@ def train(
 
 @contextlib.contextmanager
 def _alone(run: RunFolder) -> Iterator[None]:
-    """The run is this process's; one that is refused before its first epoch is over leaves nothing behind."""
+    """Hold the run for this process, and remove it if it fails before its first epoch is over."""
     with run.alone():
         try:
             yield
@@ -93,7 +93,7 @@ def _alone(run: RunFolder) -> Iterator[None]:
 
 
 def is_first() -> bool:
-    """Whether this is the process that stands for all, where the same command was started many times."""
+    """Return whether this is the process that stands for all, where the same command was started many times."""
     return int(os.environ.get("RANK", os.environ.get("NODE_RANK", "0"))) == 0
 
 
@@ -110,7 +110,7 @@ def _fabric(settings: Settings, accelerator: str, devices: int, nodes: int) -> F
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"accelerator and devices must be such as this machine has; got {accelerator!r} and {devices} ({reason})"
+            f"This machine cannot train on {devices} device(s) of accelerator {accelerator!r} ({reason})."
         ) from None
 
 
@@ -130,7 +130,7 @@ def _launched(fabric: Fabric, work: _Work) -> Result:
 
 
 def _retold(error: ProcessRaisedException) -> Exception:
-    """What went wrong in another process, without its traceback if it is a sentence of ours."""
+    """Return what went wrong in another process, without its traceback if it is a sentence of ours."""
     if note_of(error) is not None:
         return error
     kind, _, sentence = str(error).strip().splitlines()[-1].partition(": ")
@@ -155,7 +155,7 @@ class _Work:
     on_start: Callable[[], None] | None = None
 
     def as_json(self, fabric: Fabric) -> dict[str, Any]:
-        """The result as a document: Fabric brings no frozen records back from another process."""
+        """Return the result as a document: Fabric brings no frozen records back from another process."""
         return self(fabric).to_json()
 
     def __call__(self, fabric: Fabric) -> Result:
@@ -212,12 +212,12 @@ def _hear_the_end_of_the_parent() -> None:
 
 
 def _refuse_other_labels(folder: RunFolder, task: Task) -> None:
-    """A run goes on with the labels that it began with."""
+    """Raise ValueError unless a run continues with the labels that it was begun with."""
     kept = folder.read(MANIFEST_FILE) if folder.has_checkpoint() else None
     if kept is not None and kept.get("noisy_sha256") != task.corruption.manifest.noisy_sha256:
         raise ValueError(
-            f"{folder.path} must go on with the labels of {task.data.name} that it began with; got others, so choose "
-            "another folder, or the data as they were"
+            f"The labels of {task.data.name} have changed since {folder.path} was begun. Choose another folder, or "
+            "restore the data."
         )
 
 

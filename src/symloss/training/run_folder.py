@@ -16,7 +16,7 @@ from typing import Any
 from symloss import checks
 from symloss.data.source import DataDescription
 from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
-from symloss.training.results import EpochRow, Result, checked_share
+from symloss.training.results import EpochRow, Result, checked_fields, checked_share
 from symloss.training.settings import Settings, displayed_noise
 from symloss.writing import clear_write_errors, take_lock, unfinished, write_whole
 
@@ -39,23 +39,6 @@ class Busy(ValueError):  # noqa: N818
     """Another process trains this run, or may do so."""
 
 
-_LISTS: dict[str, Any] = {
-    "class_names": str,
-    "input_shape": int,
-    "columns": str,
-    "mean": (int, float),
-    "std": (int, float),
-    "augmentation": str,
-}
-"""Lists in ``data.json``, and what each is a list of. The last may be missing: no prediction needs it."""
-_SINGLE: dict[str, tuple[Any, str]] = {
-    "name": (str, "a text"),
-    "size": (int | None, "a number or nothing"),
-    "image": (str | None, "a text or nothing"),
-}
-"""The other entries of ``data.json``, and what each must be."""
-
-
 class RunFolder:
     """The folder of one run.
 
@@ -72,7 +55,7 @@ class RunFolder:
     def start(self, settings: Settings) -> None:
         """Make the folder, or refuse one that belongs to another run, or to a fit."""
         if (self.path / FIT).exists():
-            raise ValueError(f"{self.path} holds a model of `symloss fit`; train into another folder")
+            raise ValueError(f"{self.path} holds a model of `symloss fit`. Train into another folder.")
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with clear_write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -86,11 +69,11 @@ class RunFolder:
             ours, theirs = settings.to_dict(), written.to_dict()
             other = ", ".join(sorted(name for name in ours if theirs[name] != ours[name]))
             raise ValueError(
-                f"{self.path} holds a run with other settings ({other}); choose another folder, or remove it"
+                f"{self.path} holds a run with other settings ({other}). Choose another folder, or remove it."
             )
 
     def settings(self) -> Settings | None:
-        """The settings that the run was started with; None if there is no run."""
+        """Return the settings that the run was started with; None if there is no run."""
         document = self.read(SETTINGS)
         if document is None:
             return None
@@ -100,7 +83,7 @@ class RunFolder:
         if version > FORMAT:
             raise ValueError(
                 f"{self.path} was written by a newer version of symloss (format {version}, this one "
-                f"knows {FORMAT}); update symloss, or choose another folder"
+                f"knows {FORMAT}). Update symloss, or choose another folder."
             )
         try:
             return Settings.from_dict(document)
@@ -109,9 +92,9 @@ class RunFolder:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Only one process at a time; the lock goes with the process, however that ends.
+        """Hold the run for this process. The lock ends with the process.
 
-        Whoever removes the lock file lets another process in. The one that was there stops before its next write.
+        If the lock file is removed, another process can take the run; this one stops before its next write.
         """
         lock = take_lock(self.path / LOCK)
         if lock is None:
@@ -125,22 +108,22 @@ class RunFolder:
             lock.release()
 
     def require_lock(self) -> None:
-        """Where the run is ours alone, refuse to write once it is so no more."""
+        """Raise Busy if this process held the run and its lock was removed."""
         if self._lock is None:
             return
         if _identity(self.path / LOCK) == self._lock != GONE:
             return
         raise Busy(
-            f"{self.path / LOCK} was removed while the run was trained, so another process may train it now; nothing "
-            "more is written, and the same command goes on after the last epoch that was finished"
+            f"{self.path / LOCK} was removed during training, so another process may train this run now. Nothing more "
+            "is written. Rerun the same command to resume after the last finished epoch."
         )
 
     def has_checkpoint(self) -> bool:
-        """Whether the run has finished an epoch."""
+        """Return whether the run has finished an epoch."""
         return any((self.path / name).exists() for name in (CHECKPOINT, PREVIOUS))
 
     def forget(self) -> None:
-        """Remove a run that never came to its first checkpoint; what others put into the folder stays."""
+        """Remove a run without a checkpoint. Other files in the folder stay."""
         if self.has_checkpoint():
             return
         for name in BEFORE_AN_EPOCH:
@@ -151,34 +134,25 @@ class RunFolder:
                 folder.rmdir()
 
     def result(self) -> Result | None:
-        """The result of the run; None while it is not finished."""
+        """Return the result of the run; None while it is not finished."""
         document = self.read(RESULT)
         return None if document is None else Result.from_json(document, self.path / RESULT)
 
     def data(self) -> DataDescription | None:
-        """What the run trained on, checked: the folder may be somebody else's. None if it was not written yet."""
-        document = self.read(DATA, needs=(*(name for name in _LISTS if name != "augmentation"), "size"))
-        if document is None:
-            return None
-        lists: dict[str, Any] = {name: document.get(name, []) for name in _LISTS}
-        for name, values in lists.items():
-            if not isinstance(values, list) or not all(isinstance(each, _LISTS[name]) for each in values):
-                wanted = f"a list of {'texts' if _LISTS[name] is str else 'numbers'}"
-                raise ValueError(f"{self.path / DATA} must hold {name} as {wanted}; got {checks.brief(values)}")
-        single: dict[str, Any] = {"name": ""} | {name: document.get(name) for name in _SINGLE if name in document}
-        for name, (kind, wanted) in _SINGLE.items():
-            if not isinstance(single.get(name), kind):
-                raise ValueError(f"{self.path / DATA} must hold {name} as {wanted}; got {checks.brief(single[name])}")
-        return DataDescription(**single | {name: tuple(values) for name, values in lists.items()})
+        """Return what the run trained on, checked, as the folder may be from elsewhere; None if not written yet."""
+        document = self.read(DATA)
+        return (
+            None if document is None else DataDescription(**checked_fields(DataDescription, document, self.path / DATA))
+        )
 
     def evaluation(self, data: str) -> float | None:
-        """The accuracy on another data set; None if the model was not tested on it yet."""
+        """Return the accuracy on another data set; None if the model was not tested on it yet."""
         name = evaluation_file(data)
         document = self.read(name)
         return None if document is None else checked_share(self.path / name, "accuracy", document.get("accuracy"))
 
     def temperature(self, which: str, epoch: int) -> float | None:
-        """What scores are divided by to get probabilities of the true classes; None if it was not fitted.
+        """Return what scores are divided by to get probabilities of the true classes; None if it was not fitted.
 
         Args:
             which: "best" or "last".
@@ -191,7 +165,7 @@ class RunFolder:
         return checks.number(name, kept.get("temperature"), "(0, inf)")
 
     def read(self, name: str, needs: Iterable[str] = ()) -> dict[str, Any] | None:
-        """The JSON object in a file; None if there is no such file, or the path of the run is no folder."""
+        """Return the JSON object in a file; None if there is no such file, or the path of the run is not a folder."""
         try:
             document = json.loads((self.path / name).read_text())
         except (FileNotFoundError, NotADirectoryError):
@@ -224,11 +198,11 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def metrics(self) -> list[EpochRow]:
-        """The metrics of every epoch. A last line that a kill cut off does not count."""
+        """Return the metrics of every epoch. A last line that a kill cut off does not count."""
         return [row for row, _ in self._metric_lines()]
 
     def _metric_lines(self) -> list[tuple[EpochRow, str]]:
-        """Each epoch, and its line as it was written."""
+        """Return each epoch, and its line as it was written."""
         path = self.path / METRICS
         try:
             lines = path.read_bytes().split(b"\n")
@@ -240,7 +214,7 @@ class RunFolder:
                 content = checks.brief(line.decode(errors="replace"))
                 raise ValueError(
                     f"{path} is damaged: line {number} must hold the metrics of an epoch, as JSON; got {content} "
-                    "(without that line, or the file, the run goes on)"
+                    "(remove that line, or the file, to resume)"
                 )
         return [(row, line.decode() + "\n") for row, line in zip(rows, lines, strict=True) if row is not None]
 
@@ -258,7 +232,7 @@ class RunFolder:
         if lost:
             warnings.warn(
                 f"{self.path / METRICS} has lost {len(lost)} of the {epochs} epochs before the checkpoint, the first "
-                f"of them epoch {lost[0]}; the run goes on without their metrics",
+                f"of them epoch {lost[0]}; it is resumed without their metrics",
                 stacklevel=2,
             )
         self.require_lock()
@@ -289,7 +263,7 @@ def run_path(runs: Path, settings: Settings) -> Path:
 
 
 def no_run(path: Path | str) -> str:
-    """The message for a path where a run was expected.
+    """Return the message for a path where a run was expected.
 
     >>> no_run("x")
     "No run found in 'x', which does not exist. Expected the folder of a finished `symloss train` or `symloss fit`."
@@ -300,12 +274,12 @@ def no_run(path: Path | str) -> str:
 
 
 def evaluation_file(data: str) -> str:
-    """The file, in a run's folder, with the accuracy on another data set."""
+    """Return the file, in a run's folder, with the accuracy on another data set."""
     return f"evaluation-{data}.json"
 
 
 def _identity(file: Path) -> tuple[int, int]:
-    """The device and inode of a file."""
+    """Return the device and inode of a file."""
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -318,7 +292,7 @@ def _line(row: EpochRow) -> str:
 
 
 def _row(line: bytes) -> EpochRow | None:
-    """The metrics of an epoch; None if the line holds something else."""
+    """Return the metrics of an epoch; None if the line holds something else."""
     try:
         return EpochRow.from_json(json.loads(line))
     except (ValueError, RecursionError):

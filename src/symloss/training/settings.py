@@ -17,8 +17,8 @@ from symloss.noise.spec import parse
 from symloss.noise.transition import METHODS
 
 SCHEDULES = (
-    "'constant', 'cosine', 'step:190' or 'step:190,0.1' (factor every so many epochs), 'exponential:0.1/10000' (factor "
-    "every so many steps, at every step) or 'epochs:0.97' (factor every epoch)"
+    "'constant', 'cosine', 'step:190' or 'step:190,0.1' (a factor every 190 epochs), 'exponential:0.1/10000' "
+    "(a factor every 10000 steps, applied at every step) or 'epochs:0.97' (a factor every epoch)"
 )
 
 
@@ -55,7 +55,7 @@ class Schedule:
         raise ValueError(f"schedule must be {SCHEDULES}; got {checks.brief(text)}")
 
     def factor(self, *, epoch: int, epochs: int, step: int) -> float:
-        """The factor at a step (counted from the start of training) of an epoch. Both count from 0."""
+        """Return the factor at a step (counted from the start of training) of an epoch. Both count from 0."""
         if self.kind == "cosine":
             return (1 + math.cos(math.pi * epoch / epochs)) / 2
         if self.kind == "step":
@@ -100,12 +100,12 @@ class Settings:
         lr: the learning rate at the start.
         momentum: of "sgd" and "nesterov".
         weight_decay: weight of the squared parameters, as the optimiser applies it.
-        schedule: how the learning rate changes: "constant", "cosine", "step:190", "step:190,0.1" (a factor every so
-            many epochs), "exponential:0.1/10000" (a factor every so many steps) or "epochs:0.97" (one every epoch).
+        schedule: how the learning rate changes: "constant", "cosine", "step:190", "step:190,0.1" (a factor every
+            190 epochs), "exponential:0.1/10000" (a factor every 10000 steps) or "epochs:0.97" (one every epoch).
         clip: the largest norm of the gradient; 0 and None are no limit.
         augment: random changes of training images: all that the data set has (True), none (False), or "crop", which
             never flips.
-        subset: only so many training examples, the same for every seed; None for all.
+        subset: train on a random subset of this size, the same for every seed; None for all.
         validation: the share of the training data that is held out.
         clean_validation: whether the examples that are held out have their true labels.
         seed: of the initial weights, the order of examples, augmentation, noise, and the choice of what is held out.
@@ -187,7 +187,7 @@ class Settings:
         Schedule.parse(self.schedule)
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings by name, for JSON."""
+        """Return the settings by name, for JSON."""
         return dataclasses.asdict(self)
 
     def used(self) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Settings:
-        """Settings by name, as ``to_dict`` returns them. A name that is no setting is refused."""
+        """Return settings by name, as ``to_dict`` returns them. An unknown name raises ValueError."""
         if not isinstance(values, Mapping):
             raise TypeError(f"settings must be a JSON object; got {checks.brief(values)}")
         known = {field.name for field in dataclasses.fields(cls)}
@@ -224,7 +224,7 @@ class Settings:
 
 
 def with_seeds(settings: Settings, seeds: int) -> list[Settings]:
-    """The same settings with several seeds, from that of ``settings`` upwards."""
+    """Return the same settings with several seeds, from that of ``settings`` upwards."""
     return [dataclasses.replace(settings, seed=settings.seed + i) for i in range(seeds)]
 
 
@@ -232,7 +232,7 @@ AS_GIVEN = "as given"
 
 
 def displayed_noise(data: str, noise: str) -> str:
-    """The noise as people read it. Labels of unknown quality are "as given", not "clean".
+    """Return the noise as people read it. Labels of unknown quality are "as given", not "clean".
 
     >>> displayed_noise("digits", "clean"), displayed_noise("photos/", "clean"), displayed_noise("photos/", "sym:0.4")
     ('clean', 'as given', 'sym:0.4')
@@ -241,7 +241,7 @@ def displayed_noise(data: str, noise: str) -> str:
 
 
 def displayed_profile(profile: str) -> str:
-    """The profile as people read it. A reduced one says that it is reduced.
+    """Return the profile as people read it. A reduced one says that it is reduced.
 
     >>> displayed_profile("full"), displayed_profile("mini")
     ('full', 'mini (reduced: not the published protocol)')

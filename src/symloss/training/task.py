@@ -51,7 +51,7 @@ class Task:
     corruption: Corruption
 
     def to(self, device: torch.device) -> Task:
-        """Small data sets live on the device, once: training and validation examples share their memory."""
+        """Move small data sets to the device. Training and validation examples share their memory."""
         train = self.train.to(device)
         shared = None if self.validation is None else replace(self.validation, inputs=train.inputs)
         return replace(self, train=train, validation=shared, test=None if self.test is None else self.test.to(device))
@@ -63,7 +63,7 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
     Args:
         settings: of the run.
         root: the folder of known data sets.
-        skip_bad: leave out files that are no images instead of refusing them.
+        skip_bad: skip unreadable images instead of refusing them.
         data: the data set of these settings, if it is open already; else it is opened.
     """
     if data is None:
@@ -99,14 +99,14 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
 
 
 def augmentation(settings: Settings, data: DataSet) -> tuple[str, ...]:
-    """The random changes of training images: all steps of the data set, its crops alone, or none."""
+    """Return the random changes of training images: all steps of the data set, its crops alone, or none."""
     if isinstance(settings.augment, bool):
         return data.augmentation if settings.augment else ()
     return crops_of(data.augmentation, data.input_shape)
 
 
 def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | None) -> str | None:
-    """A checksum of the files that may change while their name stays the same.
+    """Return a checksum of the files that may change while their name stays the same.
 
     These are the user's own data, files of a known data set that are not the publisher's, and a noise matrix in a file.
 
@@ -136,14 +136,14 @@ def _refuse_changed(settings: Settings, data: DataSet, root: Path | None) -> Non
     current = fingerprint(settings.data, users_data, settings.noise, root)
     if settings.fingerprint != current:
         raise ValueError(
-            f"{settings.data} with noise {settings.noise} must be as it was when these settings were made, with the "
-            f"fingerprint {settings.fingerprint}; it has changed, and has {current}"
+            f"{settings.data} with noise {settings.noise} has changed since these settings were made (fingerprint "
+            f"{settings.fingerprint}, now {current})."
         )
 
 
 def _refuse_what_data_lacks(settings: Settings, data: DataSet, clean_is_known: bool) -> None:
     if settings.clean_validation and not clean_is_known:
-        raise ValueError(f"clean_validation must be left out for {settings.data}: nobody knows which labels are true")
+        raise ValueError(f"clean_validation must be left out for {settings.data}: the true labels are unknown")
     if data.streamed and parse(settings.noise).kind == "instance":
         raise ValueError(
             f"noise must be of a kind that needs no inputs, as images stay in files; got {settings.noise!r}"
@@ -151,7 +151,7 @@ def _refuse_what_data_lacks(settings: Settings, data: DataSet, clean_is_known: b
 
 
 def _subset(count: int, size: int | None) -> Tensor:
-    """All examples, or so many of them: the same for every seed."""
+    """Return the indices of all examples, or of a random subset, the same for every seed."""
     if size is None:
         return torch.arange(count)
     if size > count:
@@ -161,7 +161,7 @@ def _subset(count: int, size: int | None) -> Tensor:
 
 
 def _split(used: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """The examples that are held out, and the others, both in order."""
+    """Return the indices of the held-out examples, and of the others, both in order."""
     cut = round(share * len(used))
     if share > 0 and not 0 < cut < len(used):
         raise ValueError(f"validation must leave examples on both sides; got {share} of {len(used)} examples")
@@ -170,7 +170,7 @@ def _split(used: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def build_model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The untrained model, with a layer of batch normalisation on the scores if the settings ask for one.
+    """Return the untrained model, with a layer of batch normalisation on the scores if the settings ask for one.
 
     Args:
         settings: of the run.
@@ -193,7 +193,7 @@ def require_scores(scores: Tensor, classes: int, model: str) -> None:
 
 
 def build_loss(settings: Settings) -> Criterion:
-    """The loss, with the normalisation of scores that the settings ask for.
+    """Return the loss, with the normalisation of scores that the settings ask for.
 
     >>> build_loss(Settings(loss="gce:q=0.5", scores="l2")).loss
     GCE(q=0.5)
@@ -204,14 +204,14 @@ def build_loss(settings: Settings) -> Criterion:
 
 
 def build_score_map(settings: Settings) -> ScoreMap | None:
-    """How the loss changes the scores; None if it takes them as they are. No code of the user's is imported for it."""
+    """Return how the loss changes the scores; None if it does not. The user's own code is not imported."""
     name, options = parse_loss(settings.loss)
     loss = settings.loss if name in RECORDS else write("ce", options)
     return build_loss(replace(settings, loss=loss)).score_map
 
 
 def build_optimizer(settings: Settings, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimiser that the settings name, for these parameters."""
+    """Return the optimiser that the settings name, for these parameters."""
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer in ("adam", "adamw"):
         adam = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
