@@ -77,7 +77,7 @@ def test_data_of_ones_own_is_opened_to_find_its_protocol(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("sgce",), "there is no table 'sgce'"),
+        (("sgce",), "No table 'sgce'"),
         (("--data", "cifar10"), "--data must come with a loss"),
         (("sgec", "--data", "cifar10"), "did you mean 'sgce'?"),
         (("sgce", "--data", "cifar10", "--profile", "mini"), "--profile must be left out with --data"),
