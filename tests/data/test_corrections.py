@@ -10,9 +10,9 @@ from data_helpers import random_bytes, save_image
 from PIL import Image
 from refusals import refused
 
-from symloss.data.corrected import corrected_table, image_moves, rows_of_table
 from symloss.data.dataset import ImageFiles
-from symloss.data.images import SIDE, thumbnail
+from symloss.data.images import SIDE, image_moves, thumbnail
+from symloss.data.tables import open_table
 
 TEXT = 'id,label ,note\r\n1,cat,"a, b"\r\n2, dog ,"two\nlines"\r\n\r\n3,cat,"say ""no"""\r\n'
 
@@ -21,7 +21,7 @@ TEXT = 'id,label ,note\r\n1,cat,"a, b"\r\n2, dog ,"two\nlines"\r\n\r\n3,cat,"say
 def test_only_the_label_of_a_row_changes(tmp_path, mark):
     path = tmp_path / "table.csv"
     path.write_bytes(mark + TEXT.encode())
-    changed = corrected_table(path, "label", {1: "cat", 2: 'a "dog", maybe'})
+    changed = open_table(path).relabelled("label", {1: "cat", 2: 'a "dog", maybe'})
     assert changed.startswith(mark + b"id,label ,note\r\n")
     before, after = (
         list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
@@ -36,33 +36,33 @@ def test_only_the_label_of_a_row_changes(tmp_path, mark):
 def test_lines_may_end_as_on_other_systems(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,label\n1,x\n2,y\n")
-    assert corrected_table(path, "label", {1: "x"}) == b"a,label\n1,x\n2,x\n"
+    assert open_table(path).relabelled("label", {1: "x"}) == b"a,label\n1,x\n2,x\n"
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
 def test_the_delimiter_stays(tmp_path, delimiter):
     path, text = tmp_path / "table.csv", "a|label\n1,5|x\n2,5|y\n"
     path.write_text(text.replace("|", delimiter))
-    assert corrected_table(path, "label", {1: "x"}).decode() == text.replace("y", "x").replace("|", delimiter)
-    assert rows_of_table(path, ["a"], [1]) == {1: ("2,5",)}
+    assert open_table(path).relabelled("label", {1: "x"}).decode() == text.replace("y", "x").replace("|", delimiter)
+    assert open_table(path).rows(["a"], [1]) == {1: ("2,5",)}
 
 
 def test_a_parquet_table_keeps_its_types(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "table.parquet"
     pq.write_table(pa.table({"a": [0.5, 1.5, None], "label": pa.array([7, 8, 7], pa.int16())}), path)
-    changed = pq.read_table(io.BytesIO(corrected_table(path, "label", {0: "8"})))
+    changed = pq.read_table(io.BytesIO(open_table(path).relabelled("label", {0: "8"})))
     assert changed.schema == pq.read_table(path).schema
     assert changed.to_pydict() == {"a": [0.5, 1.5, None], "label": [8, 8, 7]}
-    assert rows_of_table(path, ["label", "a"], [2, 0]) == {2: ("7", ""), 0: ("7", "0.5")}
+    assert open_table(path).rows(["label", "a"], [2, 0]) == {2: ("7", ""), 0: ("7", "0.5")}
     with refused(ValueError, "labels must be such as", path, "got '9'"):
-        corrected_table(path, "label", {0: "9"})
+        open_table(path).relabelled("label", {0: "9"})
 
 
 def test_cells_of_some_rows(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text(TEXT, newline="")
-    assert rows_of_table(path, ["note", "id"], [1, 2]) == {1: ("two\nlines", "2"), 2: ('say "no"', "3")}
+    assert open_table(path).rows(["note", "id"], [1, 2]) == {1: ("two\nlines", "2"), 2: ('say "no"', "3")}
 
 
 @pytest.mark.parametrize("part", ["", "train/"])

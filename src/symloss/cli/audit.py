@@ -279,13 +279,12 @@ def _picture(inputs: Inputs, position: int) -> bytes | None:
 
 def _cells(table: Path, label: str, rows: list[int]) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
     """The names of the first columns beside the label, and the cells of some rows."""
-    from symloss.data.corrected import rows_of_table
     from symloss.data.tables import open_table
     from symloss.fit.audit.export import shortened
 
-    columns = [column for column in open_table(table).columns if column != label][:COLUMNS]
-    found = rows_of_table(table, columns, rows)
-    return tuple(columns), {row: shortened(cells) for row, cells in found.items()}
+    opened = open_table(table)
+    columns = [column for column in opened.columns if column != label][:COLUMNS]
+    return tuple(columns), {row: shortened(cells) for row, cells in opened.rows(columns, rows).items()}
 
 
 def refuse_choice(chosen: list[str], apply: bool) -> None:
@@ -341,7 +340,8 @@ def write_corrected(source: LabelSource, origin: Origin, labels: dict[int, str],
         labels: the new label of each example to change, by its position in the data set.
         path: see :func:`target`.
     """
-    from symloss.data.corrected import corrected_table, image_moves
+    from symloss.data.images import image_moves
+    from symloss.data.tables import open_table
     from symloss.writing import clear_write_errors, without_formula, write_whole
 
     with clear_write_errors(path):
@@ -349,7 +349,7 @@ def write_corrected(source: LabelSource, origin: Origin, labels: dict[int, str],
     data = Path(source.source.data)
     if origin.rows is not None:
         rows = {origin.rows[position]: label for position, label in labels.items()}
-        write_whole(path, corrected_table(data, source.source.label, rows))
+        write_whole(path, open_table(data).relabelled(source.source.label, rows))
         return
     assert origin.files is not None
     text = io.StringIO()

@@ -189,8 +189,8 @@ class Table(ABC):
     def _header(self) -> list[str]: ...
 
     @abstractmethod
-    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
-        """The cells of a column as text, each with the number of its line or row."""
+    def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
+        """The cells of columns as text, row by row, each with the number of its line or row."""
 
     @abstractmethod
     def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
@@ -237,7 +237,7 @@ class Table(ABC):
         return Cells(self.columns, tuple(numbers), found, self.texts(texts, leave_out))
 
     def _mistake(self, column: str) -> ValueError:
-        cells = ((place, cell) for place, cell in self._cells(column) if not is_gap(cell))
+        cells = ((place, cell) for place, (cell,) in self._cells(column) if not is_gap(cell))
         place, cell = next((place, cell) for place, cell in cells if number(cell) is None)
         return self.wrong_cell(
             column, NUMBER, cell, place, f"(--settings categorical={column}, or categorical=, takes it as text)"
@@ -246,17 +246,22 @@ class Table(ABC):
     def text(self, column: str) -> list[str]:
         """The cells of a column as text; none may be empty."""
         found = []
-        for place, cell in self._cells(column):
+        for place, (cell,) in self._cells(column):
             if not cell:
                 raise self.wrong_cell(column, "a value", cell, place)
             found.append(cell)
         return found
 
+    def rows(self, columns: Sequence[str], rows: Collection[int]) -> dict[int, tuple[str, ...]]:
+        """The cells of some rows as text, by the number of the row, from 0."""
+        wanted = frozenset(rows)
+        return {row: tuple(cells) for row, (_, cells) in enumerate(self._cells(*columns)) if row in wanted}
+
     def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:
         """The labels of all rows that have one, and the numbers, from 0, of the rows that were left out."""
         labels: list[str] = []
         without: dict[int, tuple[int, str]] = {}
-        for row, (place, cell) in enumerate(self._cells(column)):
+        for row, (place, (cell,)) in enumerate(self._cells(column)):
             if is_missing(cell):
                 without[row] = place, cell
             else:
@@ -317,8 +322,9 @@ class FrameTable(Table):
     def _header(self) -> list[str]:
         return [str(name) for name in self._names]  # those of pandas may be numbers
 
-    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
-        return ((row, cell.strip()) for row, cell in enumerate(self._spelled(column), 1))
+    def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
+        rows = zip(*map(self._spelled, columns), strict=True)
+        return ((row, [cell.strip() for cell in cells]) for row, cells in enumerate(rows, 1))
 
     def _spelled(self, column: str) -> list[str]:
         """The cells of a column as text. Whole numbers keep all their digits."""
@@ -350,7 +356,7 @@ class FrameTable(Table):
         for name in columns:
             values = self._numbers(name)
             if values is None:
-                texts = [cell for _, cell in self._cells(name)]
+                texts = [cell for _, (cell,) in self._cells(name)]
                 spelled = [math.nan if is_gap(text) else number(text) for text in texts]
                 if None in spelled:
                     row = spelled.index(None)

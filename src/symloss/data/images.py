@@ -6,9 +6,9 @@ import functools
 import io
 import statistics
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import numpy as np
@@ -222,11 +222,6 @@ def open_folder(folder: Path, test: Path | None, bad: BadFiles, size: int | None
     return open_images(folder.resolve().name, _list_folder(train, folder, bad), clean, bad, size)
 
 
-def training_part(folder: Path) -> Path:
-    """The folder itself, or the ``train`` in it."""
-    return _parts(folder)[0]
-
-
 def _parts(folder: Path) -> tuple[Path, Path | None]:
     train = folder / "train"
     # A folder of locomotives may be called "train" too: it holds images, no folders.
@@ -315,6 +310,33 @@ def list_table(table: TableFile, label: str, image: str, bad: BadFiles) -> Liste
     named = {row: name for row, name in enumerate(table.text(image)) if row not in without}
     origin = Origin(list(named), list(named.values()))
     return Listed([table.path.parent / name for name in named.values()], labels, origin, table.path)
+
+
+def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -> list[tuple[str, str]]:
+    """The path of each file to move, and its new path. No two files get the same one.
+
+    Args:
+        folder: a folder with a subfolder for each class, or with ``train`` in it.
+        files: the paths of all images, relative to the folder.
+        labels: the new class of each file to move, by its place in ``files``.
+    """
+    depth = len(_parts(folder)[0].relative_to(folder).parts)
+    taken, moves = set(files), []
+    for place, label in labels.items():
+        parts = PurePath(files[place]).parts
+        new = _free(PurePath(*parts[:depth], label, *parts[depth + 1 :]), taken)
+        taken.add(new)
+        moves.append((files[place], new))
+    return moves
+
+
+def _free(path: PurePath, taken: set[str]) -> str:
+    """The path, or the first of path-1, path-2, ... that no file has."""
+    new, number = path, 0
+    while str(new) in taken:
+        number += 1
+        new = path.with_stem(f"{path.stem}-{number}")
+    return str(new)
 
 
 SIDE = 96

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
+import io
 import itertools
 import math
 import re
+from abc import abstractmethod
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,15 @@ class TableFile(Table):
     def __init__(self, path: Path) -> None:
         self.path = path
         super().__init__(path)
+
+    @abstractmethod
+    def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
+        """The content of a copy of the file with other labels in some rows. Everything else in it stays.
+
+        Args:
+            label: the column of the labels.
+            labels: the new label of each row to change, by its number from 0. It must be a label that the table has.
+        """
 
     def _no_rows(self) -> ValueError:
         return ValueError(f"{self.path} must have at least one row below its column names; got none")
@@ -100,20 +112,27 @@ class CsvTable(TableFile):
         if not number:
             raise self._no_rows()
 
-    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
-        place = self.places[column]
-        return ((line, cells[place].strip()) for line, cells in self._rows())
+    def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
+        places = [self.places[column] for column in columns]
+        return ((line, [cells[place].strip() for place in places]) for line, cells in self._rows())
 
     def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
         if not columns:
             return {}
         places = [self.places[column] for column in columns]
-        found: list[list[str]] = [[] for _ in columns]
-        for row, (_, cells) in enumerate(self._rows()):
-            if row not in leave_out:
-                for place, cell_texts in zip(places, found, strict=True):
-                    cell_texts.append(cells[place])
-        return {column: categories(texts) for column, texts in zip(columns, found, strict=True)}
+        rows = [[cells[k] for k in places] for row, (_, cells) in enumerate(self._rows()) if row not in leave_out]
+        return {column: categories(texts) for column, texts in zip(columns, zip(*rows, strict=True), strict=True)}
+
+    def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
+        with self.path.open("rb") as file:
+            start = file.read(2**16)
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\r\n" if b"\r\n" in start else "\n", delimiter=self.delimiter)
+        for row, (_, cells) in enumerate(self._lines(self.delimiter), -1):
+            if row in labels:
+                cells[self.places[label]] = labels[row]
+            writer.writerow(cells)
+        return (codecs.BOM_UTF8 if start.startswith(codecs.BOM_UTF8) else b"") + text.getvalue().encode()
 
     def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
         return self._block(columns, leave_out)
@@ -188,7 +207,7 @@ class ParquetTable(TableFile):
 
     def _header(self) -> list[str]:
         with self._open() as file:
-            self.rows: int = file.metadata.num_rows
+            self._count: int = file.metadata.num_rows
             # pandas writes its index as a column, which is not part of the user's table.
             fields = [field for field in file.schema_arrow if not field.name.startswith("__index_level_")]
         self.types = {field.name: str(field.type) for field in fields}
@@ -215,9 +234,9 @@ class ParquetTable(TableFile):
 
     def _read(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Read some columns at a time. The file is opened only once, since its header names every column."""
-        if not self.rows:
+        if not self._count:
             raise self._no_rows()
-        width = max(1, _CELLS // self.rows)
+        width = max(1, _CELLS // self._count)
         with self._open() as file:
             for start in range(0, len(columns), width):
                 names = list(columns[start : start + width])
@@ -225,9 +244,10 @@ class ParquetTable(TableFile):
                     part = file.read(columns=names)
                 yield {name: part.column(name) for name in names}
 
-    def _cells(self, column: str) -> Iterator[tuple[int, str]]:
-        (part,) = self._read([column])
-        return ((row, cell.strip()) for row, cell in enumerate(self._spelled(part[column]), 1))
+    def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
+        spelled = [self._spelled(cells) for part in self._read(columns) for cells in part.values()]
+        rows = zip(*spelled, strict=True)
+        return ((row, [cell.strip() for cell in cells]) for row, cells in enumerate(rows, 1))
 
     def _spelled(self, cells: Any) -> list[str]:
         """The cells of a column as text. An empty one is an empty text."""
@@ -244,7 +264,7 @@ class ParquetTable(TableFile):
         }
 
     def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
-        kept = np.delete(np.arange(self.rows), list(leave_out))
+        kept = np.delete(np.arange(self._count), list(leave_out))
         found, done = np.empty((len(kept), len(columns)), dtype=np.float32), 0
         for part in self._read(columns):
             # Side by side first: a column that is written into the table by itself touches as many cache lines as rows.
@@ -262,6 +282,26 @@ class ParquetTable(TableFile):
                 )
         names = [column for column in columns if self.types[column].startswith(_NUMBERS)]
         return names, self.numbers(names, leave_out)
+
+    def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        with self._open() as file:
+            table = file.read()
+        place = table.column_names.index(label)
+        cells = table.column(place).to_pylist()
+        # A label is known by its text; the table may hold it as a number.
+        values = {str(cell).strip(): cell for cell in cells}
+        unknown = sorted(set(labels.values()) - set(values))
+        if unknown:
+            raise ValueError(f"labels must be such as {self.path} has; got {brief(unknown[0])}")
+        for row, text in labels.items():
+            cells[row] = values[text]
+        field = table.schema.field(place)
+        content = io.BytesIO()
+        pq.write_table(table.set_column(place, field, pa.array(cells, type=field.type)), content)
+        return content.getvalue()
 
     def _numbers(self, column: str, cells: Any, kept: NDArray[np.int64]) -> Matrix:
         kind = str(cells.type)
