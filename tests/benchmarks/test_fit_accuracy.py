@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 import torch
 from fit_accuracy import METHODS, Place, calibration_error, measure_all, planned, read_rows
-from fit_rivals import RIVALS, Tuning, with_probabilities
+from fit_rivals import RIVALS, StoppedNetwork, Tuning, best_stopped_network, with_probabilities
 from noisy_cells import SOURCES, NoisyCell, open_cell
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
-from stopped_network import StoppedNetwork, best_stopped_network
 
 from symloss.fit import RobustClassifier
 from symloss.noise import corrupt
