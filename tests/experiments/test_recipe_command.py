@@ -78,9 +78,9 @@ def test_data_of_ones_own_is_opened_to_find_its_protocol(tmp_path):
     ("words", "said"),
     [
         (("sgce",), "No table 'sgce'"),
-        (("--data", "cifar10"), "--data must come with a loss"),
+        (("--data", "cifar10"), "`--data` requires a loss"),
         (("sgec", "--data", "cifar10"), "did you mean 'sgce'?"),
-        (("sgce", "--data", "cifar10", "--profile", "mini"), "--profile must be left out with --data"),
+        (("sgce", "--data", "cifar10", "--profile", "mini"), "`--profile mini` applies to tables only"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(words, said):
