@@ -137,8 +137,10 @@ def test_an_audit_that_does_not_belong_to_the_data_is_refused(fitted, run_comman
     (tmp_path / "bugs.csv").write_text("\n".join([head, *rows]) + "\n")
     assert other in refusal(tmp_path, run_command)
     (tmp_path / "bugs.csv").write_text(table)
-    assert "--model do not apply to model, a fit" in refusal(tmp_path, run_command, "--model", "mlp")
-    assert "--out must come with --apply for a fit" in refusal(tmp_path, run_command, "--out", "elsewhere")
+    assert "`--model` does not apply to model, the folder of a `fit`." in refusal(
+        tmp_path, run_command, "--model", "mlp"
+    )
+    assert "`--out` requires `--apply` for a fit" in refusal(tmp_path, run_command, "--out", "elsewhere")
     whole = (tmp_path / "model" / "audit.npz").read_bytes()
     kept = dict(np.load(tmp_path / "model" / "audit.npz"))
     for damage in ({"label_scores": np.full(len(kept["given"]), np.nan)}, {"interval": [5, -3]}):

@@ -75,9 +75,9 @@ def audit(
     refuse_choice([name for name, given in choice.items() if given], apply)
     fit = holds_fit(run)
     if fit and model is not None:
-        raise ValueError(f"--model must be left out for {run}, a fit; got {model!r}")
+        raise ValueError(f"`--model` does not apply to {run}, the folder of a `fit`.")
     if fit and out is not None and not apply:
-        raise ValueError("--out must come with --apply for a fit, whose other files are there already; got it alone")
+        raise ValueError("`--out` requires `--apply` for a fit, whose other files exist already.")
     found = _of_fit(run) if fit else _of_run(run, model, options)
     if apply and found.document.notice and not force:
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions all the same, add --force.")
