@@ -111,7 +111,7 @@ def test_a_table_that_changed_is_another_run(tmp_path):
     assert folder_name(second) != folder_name(first)
     with refused(ValueError, "holds a run with other settings (fingerprint)"):
         train(second, tmp_path / folder_name(first))
-    with refused(ValueError, "mine.csv with noise clean must be as it was", second.fingerprint):
+    with refused(ValueError, "mine.csv with noise clean has changed", second.fingerprint):
         train(first, tmp_path / "again")
     assert train(first, tmp_path / folder_name(first)) == found, "what is done needs no data"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from symloss.experiments.cells import Cell, cells_matching
 from symloss.experiments.difference import difference, rank_correlation, welch
 from symloss.experiments.protocols import profiles
 from symloss.experiments.report import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section, marked
-from symloss.experiments.tables import SPREADS, PublishedTable, TableColumn, list_tables, load_table
+from symloss.experiments.tables import LOSS_NAME, SPREADS, PublishedTable, TableColumn, list_tables, load_table
 from symloss.noise.spec import KINDS
 from symloss.noise.spec import parse as parse_noise
 from symloss.training.reading import Run, Runs
@@ -28,7 +27,6 @@ OF_A_ROW = ("loss", "weight_decay", "lr", "scores", "penalty")
 OF_A_CELL = ("noise", "seed")
 """Settings that may differ between the runs of a row."""
 TITLES = {"weight_decay": "weight decay", "lr": "lr", "scores": "scores", "penalty": "L1 penalty"}
-_NAME = re.compile(r"[a-z0-9+-]+")
 
 
 def compose(runs: Runs, tables: Iterable[str] | None = None, command: str = "symloss report RUNS") -> Report:
@@ -153,7 +151,7 @@ class TableRuns:
         table, positions = self.table, set(self.runs)
         noises = list(dict.fromkeys(noise for column in table.datasets for noise in column.noise))
         options = {
-            "dataset": ([column.name for column in table.datasets], {position.dataset for position in positions}),
+            "data": ([column.name for column in table.datasets], {position.dataset for position in positions}),
             "losses": ([row.name for row in table.rows], {position.row for position in positions}),
             "noise": (noises, {position.noise for position in positions}),
         }
@@ -214,40 +212,29 @@ def gather(runs: Iterable[Run], tables: list[str]) -> list[TableRuns]:
     return [gathered[key] for key in sorted(gathered)]
 
 
-def _common(run: Run) -> tuple[tuple[str, Any], ...]:
-    """Return what the runs of a table share: settings, and the metric that is reported as their accuracy."""
-    settings = run.settings.to_dict()
-    rest = [(name, value) for name, value in settings.items() if name not in OF_A_ROW + OF_A_CELL]
-    return (*rest, ("measure", run.result.measure))
-
-
 def own_sections(runs: Iterable[Run]) -> list[Section]:
     """Return a section for each group of runs that share all settings but those of rows and cells."""
     groups: dict[tuple[tuple[str, Any], ...], list[Run]] = {}
     for run in runs:
-        groups.setdefault(_common(run), []).append(run)
-    ordered = sorted(groups, key=str)
-    return [
-        _own_section(f"runs-{number}", groups[common], _told_apart(common, ordered))
-        for number, common in enumerate(ordered, start=1)
-    ]
-
-
-def _told_apart(common: tuple[tuple[str, Any], ...], others: list[tuple[tuple[str, Any], ...]]) -> str:
-    """Return the settings in which a group differs from the others on the same data."""
-    shared = dict(common)
-    same_data = [dict(other) for other in others if dict(other)["data"] == shared["data"]]
-    differing = [name for name in shared if len({str(other[name]) for other in same_data}) > 1 and name != "profile"]
-    return ", ".join(f"{name.replace('_', ' ')} {shared[name]}" for name in differing)
-
-
-def _own_section(name: str, runs: list[Run], told_apart: str) -> Section:
-    first = runs[0]
-    title = f"{first.settings.data}, {told_apart}" if told_apart else first.settings.data
-    return Section(
-        name=name, title=title, profile=first.settings.profile, measure=measured_on(first), facts=_own_facts(first),
-        tables=(_own_table(runs),),
-    )  # fmt: skip
+        shared = {name: value for name, value in run.settings.to_dict().items() if name not in OF_A_ROW + OF_A_CELL}
+        groups.setdefault((*shared.items(), ("measure", run.result.measure)), []).append(run)
+    sections = []
+    for number, common in enumerate(sorted(groups, key=str), start=1):
+        first, shared = groups[common][0], dict(common)
+        same_data = [dict(other) for other in groups if dict(other)["data"] == shared["data"]]
+        differing = [name for name in shared if len({str(other[name]) for other in same_data}) > 1]
+        told_apart = [f"{name.replace('_', ' ')} {shared[name]}" for name in differing if name != "profile"]
+        sections.append(
+            Section(
+                name=f"runs-{number}",
+                title=", ".join([first.settings.data, *told_apart]),
+                profile=first.settings.profile,
+                measure=measured_on(first),
+                facts=_own_facts(first),
+                tables=(_own_table(groups[common]),),
+            )
+        )
+    return sections
 
 
 def measured_on(run: Run) -> str:
@@ -337,7 +324,7 @@ def loss_parts(text: str) -> tuple[str, dict[str, Any]]:
     """
     name, _, rest = text.partition(":")
     pairs = [pair.partition("=") for pair in rest.split(",")] if rest else []
-    if not _NAME.fullmatch(name) or not all(equals for _, equals, _ in pairs):
+    if not LOSS_NAME.fullmatch(name) or not all(equals for _, equals, _ in pairs):
         return text, {}
     return name, {key.strip(): _number_or_text(value.strip()) for key, _, value in pairs}
 

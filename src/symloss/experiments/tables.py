@@ -20,7 +20,7 @@ SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
 """The kinds of the number in brackets, each with its short name."""
 TITLES = {"alpha-mae": "alpha-MAE", "unhinged": "Unhinged", "phuber-ce": "PHuber-CE", "phuber-gce": "PHuber-GCE"}
 """The titles of losses that are not written in capitals."""
-_NAME = re.compile(r"[a-z0-9+-]+")
+LOSS_NAME = re.compile(r"[a-z0-9+-]+")
 """The name of a loss of the catalogue. A composed loss does not match."""
 _FIGURE = re.compile(r"(?P<bold>\*?)(?P<value>\d+\.\d+)(\((?P<spread>\d+\.\d+)\))?")
 
@@ -79,7 +79,7 @@ class TableRow:
     def simple_loss(self) -> str | None:
         """The name of the loss in the catalogue; None if the loss is composed."""
         name = self.loss.partition(":")[0]
-        return name if _NAME.fullmatch(name) else None
+        return name if LOSS_NAME.fullmatch(name) else None
 
 
 @dataclass(frozen=True)
