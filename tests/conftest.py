@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 import torch
+from in_turn import in_turn
 from torch import Tensor
 from warm_python import WarmPython
 
@@ -23,7 +24,7 @@ from symloss.theory.certificates import Certificate
 LOSSES = symloss.list_losses()
 CLASSES = 4
 
-every_loss = pytest.mark.parametrize("name", LOSSES)
+every_loss = in_turn("name", LOSSES)
 """Marks a test that must hold for each loss of the catalogue."""
 
 # No test asks a hub for anything, or tells it.

@@ -7,7 +7,7 @@ by the formula of a loss. So they are tested on these losses. Whatever is about 
 
 from __future__ import annotations
 
-import pytest
+from in_turn import in_turn
 
 from symloss.losses.base import Loss
 from symloss.losses.catalogue import RECORDS
@@ -52,5 +52,5 @@ REPRESENTATIVES = NAMED | _with_a_leaf_of_their_own()
 WITHOUT_SLOPE = ("cosine", "symmetrized-cosine")
 """Losses that ``scale="ce"`` refuses: they have no slope at equal scores."""
 
-every_path = pytest.mark.parametrize("name", REPRESENTATIVES)
+every_path = in_turn("name", REPRESENTATIVES)
 """Marks a test of options: one loss for each way of evaluation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 from scipy import sparse
 
 from symloss import RobustClassifier
@@ -28,19 +29,19 @@ def plainly(features, scaling, channels=1):
     return ((features - mean) / deviation).astype(np.float32)
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
-@pytest.mark.parametrize("channels", [1, 2, 3])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("order", ["C", "F"])
+@in_turn("scaling", SCALINGS)
+@in_turn("channels", [1, 2, 3])
+@in_turn("dtype", [np.float32, np.float64])
+@in_turn("order", ["C", "F"])
 def test_ordinary_features_are_scaled_by_the_formulas_bit_for_bit(scaling, channels, dtype, order):
     features = np.asarray(ORDINARY, dtype=dtype, order=order)
     found = Scaler(features, channels)(features, scaling)
     assert found.tobytes() == plainly(features, scaling, channels).tobytes()
 
 
-@pytest.mark.parametrize("power", FAR[1:])
-@pytest.mark.parametrize("scaling", SCALINGS)
-@pytest.mark.parametrize("channels", [1, 3])
+@in_turn("power", FAR[1:])
+@in_turn("scaling", SCALINGS)
+@in_turn("channels", [1, 3])
 def test_tiny_and_huge_features_are_scaled_like_ordinary_ones(power, scaling, channels):
     features = np.ldexp(ORDINARY, power)
     assert Scaler(features, channels)(features, scaling).tobytes() == plainly(ORDINARY, scaling, channels).tobytes()
@@ -81,7 +82,7 @@ def test_sparse_features(power):
     assert Scaler(nothing)(nothing, "raw").nnz == 0
 
 
-@pytest.mark.parametrize("value", [0.0, 0.1, 5.3, -1e5 / 3, 1e-13, 1e-300, 1e-310, 1e200, -1.7e308])
+@in_turn("value", [0.0, 0.1, 5.3, -1e5 / 3, 1e-13, 1e-300, 1e-310, 1e200, -1.7e308])
 def test_constant_columns_are_zero(value):
     """Of so many rows that the mean is not exactly the value."""
     features = np.full((100_000, 2), value)

@@ -606,8 +606,8 @@ OPERATORS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("given", [3, None, nn.CrossEntropyLoss], ids=["number", "None", "class"])
+@in_turn("operator", OPERATORS)
+@in_turn("given", [3, None, nn.CrossEntropyLoss])
 def test_operators_take_losses(operator, given):
     """It must not fail at the first batch, or deep inside."""
     with refused(TypeError, "loss must be", "got"):

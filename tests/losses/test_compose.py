@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from conftest import assert_close, random_labels, random_scores
+from in_turn import in_turn
 from refusals import refused
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -85,8 +86,8 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("kind", KINDS)
+@in_turn("operator", OPERATORS)
+@in_turn("kind", KINDS)
 def test_operators_take_losses_of_every_kind(kind, operator):
     apply, formula = OPERATORS[operator]
     every = every_label(symloss.GCE(q=0.5, reduction="none"))
@@ -173,7 +174,7 @@ def test_the_repr_is_the_expression_that_makes_the_loss(text):
     assert torch.equal(again(SCORES, LABELS), loss(SCORES, LABELS))
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@in_turn("name", RECORDS)
 def test_the_repr_of_every_loss_and_of_its_formula_makes_it_again(name):
     loss = symloss.create_loss(name, normalize=None)
     assert torch.equal(eval(repr(loss), NAMES)(SCORES, LABELS), loss(SCORES, LABELS))

@@ -97,7 +97,7 @@ def test_every_loss(name, plain):
             agree(fast, slow, dtype)
 
 
-@pytest.mark.parametrize("name", OWN)
+@in_turn("name", OWN)
 def test_losses_of_ones_own(name, plain):
     z, y = batch((40, 6), torch.float64)
     assert dispatch.kernel_for(OWN[name], 6) is not None
@@ -151,7 +151,7 @@ LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
     [(None, torch.float64), (symloss.losses.UnitScores(0.3), torch.float32)],
     ids=["float64", "float32, unit scores"],
 )
-@pytest.mark.parametrize("name", LOSSES)
+@in_turn("name", LOSSES)
 def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeypatch):
     """In every kernel and block: as by the plain formula of the scores without them, down to a single class."""
     monkeypatch.setattr(batches, "BLOCK", 2 * 7)

@@ -65,7 +65,7 @@ def test_l2_of_zero_scores_is_finite(name):
     assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
+@in_turn("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
 @in_turn("classes", [2, 10])
 def test_scale_ce_starts_with_the_gradient_of_cross_entropy(name, classes):
     scores, labels = torch.full((3, classes), 0.3, dtype=torch.float64), random_labels(3, classes=classes)
@@ -80,7 +80,7 @@ def test_scale_ce_starts_with_the_gradient_of_cross_entropy(name, classes):
     assert_close(value_and_grad(function, scores, labels, scale="ce", normalize=None, **values)[1], expected)
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
+@in_turn("name", [name for name in LOSSES if name not in WITHOUT_SLOPE])
 def test_scale_ce_is_one_factor(name):
     scores, labels = random_scores(5, CLASSES), random_labels(5)
     raw = symloss.create_loss(name, normalize=None)
@@ -121,8 +121,8 @@ def test_eps_softmax_leaves_masked_classes_out():
     assert (gradient[~MASK] == 0).all()
 
 
-@pytest.mark.parametrize("m", [0.0, 1e-30, 1.0, 1e300])
-@pytest.mark.parametrize("lead", [50.0, 104.0, 1000.0])
+@in_turn("m", [0.0, 1e-30, 1.0, 1e300])
+@in_turn("lead", [50.0, 104.0, 1000.0])
 def test_eps_softmax_of_classes_whose_probability_is_no_number(lead, m):
     """In float32 e^-104 is 0, of which the logarithm has no slope. With p = 1 at the leader its entry is log(1 + m)."""
     scores = torch.tensor([lead, 0.0, -1.0], requires_grad=True)
@@ -132,7 +132,7 @@ def test_eps_softmax_of_classes_whose_probability_is_no_number(lead, m):
     assert_close(gradient, torch.tensor([-2.0, 1.0, 1.0]))
 
 
-@pytest.mark.parametrize("spec", SYMMETRIC)
+@in_turn("spec", SYMMETRIC)
 @in_turn("normalize", ["l2", symloss.losses.EpsSoftmax(1.0), nn.BatchNorm1d(CLASSES, dtype=torch.float64)])
 def test_maps_of_the_scores_keep_symmetry(spec, normalize):
     """The guarantee survives any map that does not see the label."""

@@ -32,7 +32,7 @@ NEED_MORE = {
 }
 
 
-@pytest.mark.parametrize("spec", OF_THE_LABEL)
+@in_turn("spec", OF_THE_LABEL)
 def test_it_is_the_loss_of_the_scores(spec):
     """Value and gradient, through a log-softmax, are those of the loss itself."""
     scores, labels = random_scores(6, 5, spread=3.0), random_labels(6, classes=5)
@@ -142,7 +142,7 @@ def test_shapes_and_types(dtype):
         torch.testing.assert_close(value, (1 - logp.to(value.dtype).exp().sqrt()) / 0.5)
 
 
-@pytest.mark.parametrize("spec", OF_THE_LABEL)
+@in_turn("spec", OF_THE_LABEL)
 def test_first_and_second_derivatives(spec):
     loss = symloss.of_logp(spec)
     logp = torch.tensor([-0.02, -0.7, -2.0, -5.0], dtype=torch.float64, requires_grad=True)
@@ -153,7 +153,7 @@ def test_first_and_second_derivatives(spec):
         assert torch.autograd.gradgradcheck(loss, (logp,))
 
 
-@pytest.mark.parametrize("spec", OF_THE_LABEL)
+@in_turn("spec", OF_THE_LABEL)
 @in_turn("dtype", [torch.float32, torch.float64])
 def test_at_the_ends(spec, dtype):
     """At p = 1, just above it by rounding, and at p = 0 the values and slopes are those of the limits."""

@@ -13,6 +13,7 @@ import pytest
 import reference
 import torch
 from conftest import every_loss
+from in_turn import in_turn
 from interesting_parameters import interesting_specs
 from torch import Tensor
 
@@ -85,7 +86,7 @@ def test_value_and_gradient(name: str) -> None:
 
 
 @all_classes
-@pytest.mark.parametrize("name", PAPER)
+@in_turn("name", PAPER)
 def test_value_and_gradient_of_unit_scores(name: str, classes: int) -> None:
     check(name, *rows(classes), normalize="l2")
 
@@ -141,7 +142,7 @@ def test_golden_figures_are_all_here() -> None:
     assert len(GOLDEN["cases"]) == 116
 
 
-@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["id"].replace('"', ""))
+@in_turn("case", GOLDEN["cases"])
 def test_golden(case: dict[str, Any]) -> None:
     """Figures of public implementations and of the paper's formulas, printed with ten digits."""
     given = GOLDEN["inputs"][case["inputs"]]

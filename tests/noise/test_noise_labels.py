@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from in_turn import in_turn
 from noise_helpers import some_labels, transitions
 from refusals import refused
 from sklearn.datasets import load_digits
@@ -30,7 +31,7 @@ def balanced(size: int, classes: int) -> np.ndarray:
 # --- Counts --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@in_turn("text", TEXTS)
 def test_floor(text):
     seed = 1
     clean = some_labels(777, 10, seed)
@@ -44,7 +45,7 @@ def test_floor(text):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("size", [31, 777])
+@in_turn("size", [31, 777])
 def test_exact(text, size):
     seed = 2
     clean = some_labels(size, 10, seed)
@@ -59,8 +60,8 @@ def test_exact(text, size):
     assert (table[matrix == 0] == 0).all()
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.4, 0.8])
-@pytest.mark.parametrize(("size", "classes"), [(5000, 10), (500, 100), (450, 100), (7, 3), (20, 2)])
+@in_turn("rate", [0.1, 0.4, 0.8])
+@in_turn(("size", "classes"), [(5000, 10), (500, 100), (450, 100), (7, 3), (20, 2)])
 def test_exact_gives_the_rate_asked_for(rate, size, classes):
     rate *= 1 - 1 / classes
     manifest = corrupt(balanced(size, classes), f"sym:{rate}", num_classes=classes, seed=3).manifest
@@ -119,7 +120,7 @@ def test_sampled_draws_independently():
     assert set(exact) == {200}
 
 
-@pytest.mark.parametrize("counts", METHODS)
+@in_turn("counts", METHODS)
 def test_which_labels_are_flipped_is_uniform(counts):
     """Over many seeds, each example is flipped equally often: position must not matter."""
     clean = balanced(10, 4)
@@ -177,14 +178,14 @@ def test_a_matrix():
     assert corruption.manifest.spec == "matrix"
 
 
-@pytest.mark.parametrize("counts", METHODS)
+@in_turn("counts", METHODS)
 def test_a_class_without_examples(counts):
     corruption = corrupt([0, 2, 2, 0] * 50, "sym:0.5", num_classes=4, seed=0, counts=counts)
     assert corruption.manifest.class_counts.tolist() == [100, 0, 100, 0]
     assert corruption.manifest.rates[1].tolist() == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("text", ["clean", "sym:0", "sym-any:0", "pair:0", "prior:0"])
+@in_turn("text", ["clean", "sym:0", "sym-any:0", "pair:0", "prior:0"])
 @pytest.mark.parametrize("counts", METHODS)
 def test_no_noise(text, counts):
     clean = some_labels(100, 5)
@@ -201,7 +202,7 @@ def random_states() -> list[object]:
     return [random.getstate(), name, keys.tolist(), rest, torch.get_rng_state().tolist()]
 
 
-@pytest.mark.parametrize("text", [*TEXTS, "instance:0.4"])
+@in_turn("text", [*TEXTS, "instance:0.4"])
 @pytest.mark.parametrize("counts", METHODS)
 def test_the_seed_alone_decides(text, counts):
     clean = some_labels(300, 10)

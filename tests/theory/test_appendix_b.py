@@ -46,7 +46,7 @@ def sum_is_constant(phi, z=Z):
     return float(total.max() - total.min()) < 1e-9
 
 
-@pytest.mark.parametrize("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
+@in_turn("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
 def test_decomposition_into_odd_and_even_part(name):
     phi = margin_function(ANALYTIC.get(name, name))
     odd, even = decompose_margin(phi)
@@ -59,7 +59,7 @@ def test_decomposition_into_odd_and_even_part(name):
     assert_close(symmetrize_margin(lambda z: phi(z) + z.cos() * z**2)(Z), odd(Z), 1e-12)
 
 
-@pytest.mark.parametrize("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
+@in_turn("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
 def test_the_binary_case_of_the_multi_class_symmetrization(name):
     """Scores (z/2, -z/2): the label is the sign of the margin, and symloss.symmetrize finds the odd part."""
     phi = margin_function(ANALYTIC.get(name, name))
@@ -72,7 +72,7 @@ def test_the_binary_case_of_the_multi_class_symmetrization(name):
     assert_close(found[:, 0], symmetrize_margin(phi)(Z), 1e-12)
 
 
-@pytest.mark.parametrize("name", ANALYTIC)
+@in_turn("name", ANALYTIC)
 def test_proposition_b_1_symmetric_iff_even_derivatives_vanish(name):
     phi = margin_function(ANALYTIC[name])
     even = derivatives_at_zero(phi, 8)[2::2]
@@ -110,7 +110,7 @@ def test_truncations_of_the_original_are_not_symmetric():
 
 
 @in_turn("radius", [0.5, 3.0])
-@pytest.mark.parametrize("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
+@in_turn("name", {**MARGIN_FUNCTIONS, **ANALYTIC})
 def test_lipschitz_and_smoothness_cannot_get_worse(name, radius):
     constants = margin_constants(ANALYTIC.get(name, name), radius)
     assert constants.lipschitz_sym <= constants.lipschitz * (1 + 1e-9)
@@ -183,8 +183,8 @@ def test_known_constants(name):
     assert values == pytest.approx(KNOWN[name], rel=1e-7, abs=1e-12)
 
 
-@pytest.mark.parametrize("radius", [1.0, 4.0])
-@pytest.mark.parametrize("name", CONVEX)
+@in_turn("radius", [1.0, 4.0])
+@in_turn("name", CONVEX)
 def test_surrogate_bounds_the_zero_one_loss(name, radius):
     phi = anchored(CONVEX[name], radius)
     found = surrogate(phi, radius)

@@ -7,6 +7,7 @@ import pytest
 import reference
 import torch
 from conftest import certified, generator
+from in_turn import in_turn
 
 import symloss
 from symloss.losses import potentials as phi
@@ -123,7 +124,7 @@ UNGROUPED = ("cosine", "symmetrized-cosine", "ldr-kl")
 """Losses of raw scores, for which ``largest_derivatives`` has no search."""
 
 
-@pytest.mark.parametrize("name", [name for name in symloss.list_losses() if name not in UNGROUPED])
+@in_turn("name", [name for name in symloss.list_losses() if name not in UNGROUPED])
 def test_groups_stand_for_their_classes(name):
     """A column for n classes of equal scores: the label's loss is that of all scores written out."""
     sizes = torch.tensor([[1.0, 1.0, 3.0, 5.0]] * 40, dtype=torch.float64)

@@ -181,8 +181,8 @@ def test_theorem_5_1_needs_invariance_to_permutations():
         symloss.losses.blend(symloss.symmetrize(cyclic_difference), 0.5).per_class(torch.zeros(1, 3))
 
 
-@pytest.mark.parametrize("level", [0.0, 8.0])
-@pytest.mark.parametrize("name", [name for name in SYMMETRIC if name != "symmetrized-cosine"])
+@in_turn("level", [0.0, 8.0])
+@in_turn("name", [name for name in SYMMETRIC if name != "symmetrized-cosine"])
 def test_proposition_5_2_linear_approximation_at_equal_scores(name, level):
     loss = RECORDS[name].loss()
     found = gradients(loss, torch.full((5,), level, dtype=torch.float64))
@@ -387,8 +387,8 @@ def test_example_d_4_linear_approximation_of_mae_away_from_equal_scores():
 # Appendix E: Dirichlet priors.
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10])
-@pytest.mark.parametrize("name", ["ce", "gce", "mae", "nce"])
+@in_turn("classes", [2, 3, 10])
+@in_turn("name", ["ce", "gce", "mae", "nce"])
 def test_lemma_e_1_symmetric_iff_alpha(name, classes):
     """Measured by the sum over labels at random scores."""
     loss = RECORDS[name].loss()
@@ -444,7 +444,7 @@ def test_label_smoothing_towards_minus_infinity_is_unhinged(points):
     assert torch.allclose(loss.per_class(points), UNHINGED.per_class(points), atol=1e-5)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("name", "values", "limit", "factor"),
     [
         ("gce", {"q": 1.0}, "mae", 1),
