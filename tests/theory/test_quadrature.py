@@ -81,6 +81,13 @@ def test_a_side_without_mass_adds_nothing():
     assert float(mean(Onesided(1.5), torch.square)) == pytest.approx(1.5**2, rel=1e-7)
 
 
+def test_a_density_without_a_mean_that_is_highest_at_its_end_is_one_side():
+    """E 1 / (1 + T^2) is a half. The ends are where terms that do not vanish show that a mean does not exist."""
+    assert float(mean(D.HalfCauchy(1.0), lambda t: 1 / (1 + t**2))) == pytest.approx(0.5, abs=1e-9)
+    found = rule(D.HalfCauchy(1.0), 64)
+    assert sorted(found.points[list(found.ends)].tolist()) == [float(found.points.min()), float(found.points.max())]
+
+
 def test_polynomials():
     assert float(mean(D.Normal(0.0, 1.0), lambda t: t**10, nodes=32)) == pytest.approx(945, rel=1e-8)
     assert float(mean(D.Uniform(-1.0, 1.0), lambda t: t**14, nodes=8)) == pytest.approx(1 / 15, rel=1e-12)
