@@ -108,7 +108,7 @@ def test_names_of_files_are_one_line_in_errors_and_warnings(command, tmp_path):
 
 def test_what_a_server_says_is_shown_as_it_is(command, monkeypatch, tmp_path):
     def answer(*_: object, **__: object) -> None:
-        raise ConnectionError(f"http://x/ must be there to be fetched; got 404 {EVIL}")
+        raise ConnectionError(f"Could not download http://x/: HTTP 404 {EVIL}")
 
     monkeypatch.setattr("symloss.data.download._fetch", answer)
     code, _, said = command("data", "get", "mnist", "--data-dir", tmp_path)

@@ -206,7 +206,7 @@ def test_predictions_cannot_replace_a_folder(run_command, tmp_path):
         (("audit", "table.csv"), "No run found in 'table.csv', which is a file. Expected the folder of a finished"),
         (("predict", "table.csv", "--data", "digits"), "No run found in 'table.csv', which is a file."),
         (("data", "show", "--data", "digitz"), "did you mean 'digits'?"),
-        (("data", "get", "webvision-mini"), "webvision-mini cannot be fetched from here"),
+        (("data", "get", "webvision-mini"), "webvision-mini cannot be downloaded from here"),
         (("data", "show", "--data", ""), "got an empty text"),
         (("data", "show", "--data", "no/such/folder"), "data must be an existing folder or file"),
     ],

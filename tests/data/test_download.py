@@ -276,7 +276,7 @@ def test_a_file_that_is_not_there(tmp_path, blob):
 def test_a_full_disk_keeps_what_arrived(tmp_path, blob):
     with (
         largest_file(600_000),
-        pytest.raises(OSError, match=r"must have room for blob; got .*\(what has arrived is kept"),
+        pytest.raises(OSError, match=r"has no room for blob: .* What has arrived is kept"),
     ):
         get("blob", tmp_path)
     assert part(tmp_path) == CONTENT[:600_000]
@@ -353,10 +353,10 @@ def test_an_unpacked_archive_is_verified_and_not_fetched_again(tmp_path, shop, m
     get("cifar10", tmp_path)
     assert len(shop.asked) == 1
     (folder / "test_batch").write_bytes(b"damaged")
-    with refused(ValueError, folder / "test_batch", "changed or missing", f"delete {folder}"):
+    with refused(ValueError, folder / "test_batch", "missing or has changed", f"Delete {folder}"):
         get("cifar10", tmp_path)
     (folder / "test_batch").unlink()
-    with refused(ValueError, folder / "test_batch", "changed or missing"):
+    with refused(ValueError, folder / "test_batch", "missing or has changed"):
         get("cifar10", tmp_path)
 
 
@@ -389,7 +389,7 @@ def test_an_archive_that_would_write_elsewhere(tmp_path, shop, monkeypatch):
     ],
 )
 def test_what_must_be_fetched_by_hand(tmp_path, name, ingredients):
-    with refused(ValueError, f"{name} cannot be fetched", *(text.format(root=tmp_path) for text in ingredients)):
+    with refused(ValueError, f"{name} cannot be downloaded", *(text.format(root=tmp_path) for text in ingredients)):
         get(name, tmp_path)
 
 

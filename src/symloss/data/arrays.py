@@ -33,7 +33,7 @@ Part = tuple[Tensor, list[str]]
 
 
 def open_arrays(path: Path, test: Path | None, bad: BadFiles) -> DataSet:
-    """A data set in an .npz file: uint8 images or features (N, d).
+    """Open a data set in an .npz file: uint8 images or features (N, d).
 
     Images have shape (N, height, width), (N, channels, height, width) or (N, height, width, channels).
     """
@@ -103,7 +103,7 @@ def _part(path: Path, pairs: tuple[tuple[str, str], ...], bad: BadFiles) -> Part
 
 
 def open_inputs_array(path: Path) -> Tensor:
-    """The inputs alone, without labels. Test inputs are taken rather than training inputs."""
+    """Read the inputs alone, without labels: test inputs if there are any, else training inputs."""
     names = (TEST_PAIR[0], *(pair[0] for pair in PAIRS))
     with _open(path) as file:
         name = next((name for name in names if name in file.files), None)

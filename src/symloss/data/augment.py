@@ -190,7 +190,7 @@ def _one_by_one(images: Tensor, uniform: Tensor, change: Callable[[Image.Image, 
 
 
 def pixels(image: Image.Image) -> Tensor:
-    """A picture in RGB as uint8 (3, height, width)."""
+    """Return a picture in RGB as uint8 (3, height, width)."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
@@ -266,7 +266,7 @@ CROPS = ("crop", "resized-crop")
 
 
 def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """The augmentation of a user's images: that of CIFAR-10, with a frame in proportion. Features have none.
+    """Return the augmentation of a user's images: that of CIFAR-10, with a frame in proportion. Features have none.
 
     >>> usual((3, 32, 32)), usual((1, 5, 7)), usual((20,))
     (('crop:4', 'flip'), ('flip',), ())
@@ -278,7 +278,7 @@ def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def crops_of(steps: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """The crops among a data set's steps, for images that must not be flipped.
+    """Return the crops among a data set's steps, for images that must not be flipped.
 
     Args:
         steps: the steps of the data set; without any, those that are usual for such images.

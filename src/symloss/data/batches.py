@@ -97,11 +97,11 @@ class Batches:
         self._normalise = Normaliser(scaling, self._source.shape, self._source.dtype, self.device, channels_last)
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """Return how many batches an epoch has."""
         return math.ceil(self.count / self.batch)
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of an epoch. Every call with the same number gives the same batches."""
+        """Yield the batches of an epoch. Every call with the same number gives the same batches."""
         number = int(checks.number("epoch", number, "[0, inf)", whole=True))
         shares = [self._share(start) for start in range(0, self.count, self.batch)]
         order = self._order(number).to(self.device)
@@ -123,7 +123,7 @@ class Batches:
 
 
 def generator(seed: int, *key: int) -> torch.Generator:
-    """A generator of random numbers for a seed and a key. The global random state is not used."""
+    """Return a random generator for a seed and a key. The global random state is not used."""
     state = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
     return torch.Generator().manual_seed(int(state[0]))
 
@@ -168,7 +168,7 @@ class Resident:
         self.shape, self.dtype = tuple(inputs.shape[1:]), inputs.dtype
 
     def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
-        """The augmented inputs of each share of an epoch."""
+        """Yield the augmented inputs of each share of an epoch."""
         steps = self.augmentation
         # Copies, which the normaliser may write to.
         raw = (self.inputs.index_select(0, order[share.positions]) for share in shares)
@@ -196,7 +196,7 @@ class Streamed:
         self.shape = (3, self.size, self.size)
 
     def _resized(self) -> dict[tuple[int, int], Tensor] | None:
-        """Where images are kept that were decoded in an earlier epoch; None if they do not fit into memory.
+        """Return the images that were decoded in an earlier epoch; None if they do not fit into memory.
 
         Processes that decode images share no memory with this one, so they keep none.
         """
@@ -204,7 +204,7 @@ class Streamed:
         return self.files.resized if fit_into_memory and not self.workers else None
 
     def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
-        """The augmented inputs of each share of an epoch."""
+        """Yield the augmented inputs of each share of an epoch."""
         chosen = [tuple(order[share.positions].tolist()) for share in shares]
         decoded = _Decoded(self.files.paths, chosen, self.augmentation, self.size, (seed, epoch), self._resized())
         loader = DataLoader(
@@ -236,7 +236,7 @@ class _Decoded(Dataset[Tensor | ValueError]):
         return len(self.shares)
 
     def __getitem__(self, number: int) -> Tensor | ValueError:
-        """An error is returned: raised in a worker, it would arrive wrapped in a traceback of many lines."""
+        """Return a share. An error is returned too: raised in a worker, it would bring a traceback of many lines."""
         images = torch.empty(len(self.shares[number]), 3, self.size, self.size, dtype=torch.uint8)
         try:
             for place, index in enumerate(self.shares[number]):
@@ -254,7 +254,7 @@ class _Decoded(Dataset[Tensor | ValueError]):
         return steps.apply(image[None], drawn)[0]
 
     def _fitted(self, index: int) -> Tensor:
-        """The pixels of an image, resized. Decoding takes longer than all else, so it is done once if memory allows."""
+        """Return the pixels of an image, resized. Decoding is slow, so it is done once if memory allows."""
         kept = None if self.resized is None else self.resized.get((self.size, index))
         if kept is not None:
             return kept

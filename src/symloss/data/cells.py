@@ -57,7 +57,7 @@ class Cells:
 
 
 def is_gap(text: str) -> bool:
-    """Whether a cell means that there is no value.
+    """Return whether a cell means that there is no value.
 
     >>> is_gap("NA"), is_gap(""), is_gap("0")
     (True, True, False)
@@ -66,7 +66,7 @@ def is_gap(text: str) -> bool:
 
 
 def category(text: str) -> str | None:
-    """The name of a category; None for a missing value. A number has one name, however it is written.
+    """Return the name of a category; None for a missing value. A number has one name, however it is written.
 
     Programs write whole numbers as 1.0 where other rows are empty. Codes such as 007 stay as they are.
 
@@ -81,7 +81,7 @@ def category(text: str) -> str | None:
 
 
 def number_name(value: float) -> str:
-    """The name of a number as a category.
+    """Return the name of a number as a category.
 
     >>> number_name(3.0), number_name(0.5)
     ('3', '0.5')
@@ -91,25 +91,25 @@ def number_name(value: float) -> str:
 
 
 def categories(texts: Sequence[str]) -> Text:
-    """The categories of a column (N,), as :func:`category` names them."""
+    """Return the categories of a column (N,), as :func:`category` names them."""
     names = {text: category(text) for text in set(texts)}
     return text_array([names[text] for text in texts])
 
 
 def text_array(texts: Sequence[str | None]) -> Text:
-    """Texts as an array (N,) of objects."""
+    """Return texts as an array (N,) of objects."""
     array: Text = np.empty(len(texts), dtype=object)
     array[:] = texts
     return array
 
 
 def is_whole(texts: Text) -> bool:
-    """Whether every text is a whole number, written in digits."""
+    """Return whether every text is a whole number, written in digits."""
     return all(text is not None and _CODE.fullmatch(text) for text in texts)
 
 
 def _large_whole(names: Sequence[str], numbers: NDArray[np.float32]) -> list[str]:
-    """The columns whose numbers may be whole ones that float32 does not tell apart."""
+    """Return the columns whose numbers may be whole ones that float32 does not tell apart."""
     if not len(numbers):
         return []
     large = np.flatnonzero((numbers.max(axis=0) >= EXACT) | (numbers.min(axis=0) <= -EXACT)).tolist()
@@ -117,7 +117,7 @@ def _large_whole(names: Sequence[str], numbers: NDArray[np.float32]) -> list[str
 
 
 def _is_mistaken(texts: Text) -> bool:
-    """Whether a column is one of numbers with mistakes, not one of text."""
+    """Return whether a column is one of numbers with mistakes, not one of text."""
     filled = [text for text in texts if text is not None]
     numbers = sum(number(text) is not None for text in filled)
     return _MOSTLY * len(filled) <= numbers < len(filled)
@@ -131,7 +131,7 @@ def require_columns(names: Iterable[str], known: Collection[str], argument: str,
 
 
 def is_missing(text: str) -> bool:
-    """Whether a cell of a table means that there is no label. (The name of a folder may be nan.)"""
+    """Return whether a cell of a table means that there is no label. (The name of a folder may be nan.)"""
     return not text or text.lstrip("+-").lower() == "nan"
 
 
@@ -190,22 +190,22 @@ class Table(ABC):
 
     @abstractmethod
     def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
-        """The cells of columns as text, row by row, each with the number of its line or row."""
+        """Yield the cells of columns as text, row by row, each with the number of its line or row."""
 
     @abstractmethod
     def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
-        """The cells of several columns (rows, columns); all must be finite numbers, or missing, which is NaN.
+        """Read several columns (rows, columns). All cells must be finite numbers, or missing, which is NaN.
 
         Rows whose numbers, from 0, are in ``leave_out`` are not read.
         """
 
     @abstractmethod
     def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
-        """The cells of several columns as categories. None is a missing value."""
+        """Read several columns as categories. None is a missing value."""
 
     @abstractmethod
     def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
-        """Those of the columns that hold numbers, and their cells. NaN is a missing value."""
+        """Read those of the columns that hold numbers. NaN is a missing value."""
 
     def _declared(self, columns: Iterable[str]) -> frozenset[str]:
         """Those of the columns that are declared to be categories."""
@@ -244,7 +244,7 @@ class Table(ABC):
         )
 
     def text(self, column: str) -> list[str]:
-        """The cells of a column as text; none may be empty."""
+        """Read a column as text. No cell may be empty."""
         found = []
         for place, (cell,) in self._cells(column):
             if not cell:
@@ -253,12 +253,12 @@ class Table(ABC):
         return found
 
     def rows(self, columns: Sequence[str], rows: Collection[int]) -> dict[int, tuple[str, ...]]:
-        """The cells of some rows as text, by the number of the row, from 0."""
+        """Read some rows as text, by the number of the row, from 0."""
         wanted = frozenset(rows)
         return {row: tuple(cells) for row, (_, cells) in enumerate(self._cells(*columns)) if row in wanted}
 
     def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:
-        """The labels of all rows that have one, and the numbers, from 0, of the rows that were left out."""
+        """Read the labels of all rows that have one, and find the numbers, from 0, of the rows without."""
         labels: list[str] = []
         without: dict[int, tuple[int, str]] = {}
         for row, (place, (cell,)) in enumerate(self._cells(column)):
@@ -281,12 +281,12 @@ class Table(ABC):
             raise ValueError(f"{self.where} must have the {what} column {column!r}; {got}")
 
     def named(self) -> str:
-        """The columns, for a message."""
+        """List the columns, for a message."""
         shown, more = ", ".join(self.columns[:_NAMED]) or "none", len(self.columns) - _NAMED
         return shown if more <= 0 else f"{shown} and {more} more"
 
     def wrong_cell(self, column: str, wanted: str, cell: object, row: int, hint: str = "") -> ValueError:
-        """The error for a cell that cannot be read. ``row`` counts from 1."""
+        """Make the error for a cell that cannot be read. ``row`` counts from 1."""
         given = "an empty cell" if cell in ("", None) else brief(cell)
         return ValueError(
             f"column {column!r} of {self.where} must hold {wanted} in every row; got {given} in {self.unit} {row}"
@@ -327,12 +327,12 @@ class FrameTable(Table):
         return ((row, [cell.strip() for cell in cells]) for row, cells in enumerate(rows, 1))
 
     def _spelled(self, column: str) -> list[str]:
-        """The cells of a column as text. Whole numbers keep all their digits."""
+        """Return the cells of a column as text. Whole numbers keep all their digits."""
         cells = (self._value(value, column) for value in np.asarray(self._values[column]).tolist())
         return ["" if cell is None else number_name(cell) if isinstance(cell, float) else str(cell) for cell in cells]
 
     def _value(self, value: Any, column: str) -> str | int | float | None:
-        """A cell of a column of objects: a text, a number, or None."""
+        """Read a cell of a column of objects: a text, a number, or None."""
         if isinstance(value, str):
             return None if is_gap(value.strip()) else value
         if value is None or type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked:
@@ -370,7 +370,7 @@ class FrameTable(Table):
         return list(found), self._block(found, leave_out)
 
     def _numbers(self, column: str) -> NDArray[np.float64] | None:
-        """The numbers of a column (N,), NaN where one is missing; None for text."""
+        """Return the numbers of a column (N,), NaN where one is missing; None for text."""
         if self._declared([column]):
             return None
         given = self._values[column]

@@ -130,7 +130,7 @@ def _describe_numbers(cells: Cells, keep: Collection[str]) -> dict[str, Column]:
 
 
 def _only_numbers(columns: Iterable[Column]) -> dict[str, Column]:
-    """Numbers that look like ids, but are not called so, are features where there are no others."""
+    """Return numbers that look like ids, but are not called so: features where there are no others."""
     unnamed = [column.name for column in columns if column.reason == _ID and not _named_like_an_id(column.name)]
     reason = "whole numbers, all different, but there are no other features"
     return {name: Column(name, "number", reason, True) for name in unnamed}
@@ -145,7 +145,7 @@ def _of_an_id(name: str, sure: bool, kept: bool) -> Column:
 
 
 def _whole_and_different(cells: Cells) -> list[int]:
-    """The places of columns of whole numbers that are all different, where that may mean something."""
+    """Find columns of whole numbers that are all different, where that may mean something."""
     # The first rows tell most columns apart from these. A missing value is not equal to itself.
     first = cells.numbers[:100]
     likely = np.flatnonzero((first == np.floor(first)).all(axis=0)).tolist() if len(first) > 1 else []
@@ -170,7 +170,7 @@ def _all_different(values: NDArray[np.float32]) -> bool:
 
 
 def _no_accident(values: NDArray[np.float32]) -> bool:
-    """Whether so many random numbers from the same range would hardly be all different (the birthday problem)."""
+    """Return whether as many random numbers would hardly all be different (the birthday problem)."""
     width = float(values.max()) - float(values.min()) + 1
     return len(values) ** 2 / (2 * width) >= -float(np.log(CHANCE))
 
@@ -221,14 +221,14 @@ def _is_free_text(values: Collection[str], filled: int) -> bool:
 
 
 def _words(text: str) -> int:
-    """How many words a text has. Numbers and codes are none."""
+    """Count the words of a text, without numbers and codes."""
     words = text[:_START].split()
     named = sum(any(map(str.isalpha, word)) and not any(map(str.isdigit, word)) for word in words)
     return named + len(_UNSPACED.findall(text[:_START])) // 2
 
 
 def share(part: int, whole: int) -> str:
-    """A share in percent, for people.
+    """Write a share in percent, for people.
 
     >>> share(1, 8), share(1, 1000)
     ('12 %', 'less than 1 %')

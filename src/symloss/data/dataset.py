@@ -56,13 +56,13 @@ class Origin:
     files: Sequence[str] | None = None
 
     def take(self, places: Iterable[int]) -> Origin:
-        """The origin of the inputs at these places."""
+        """Return the origin of the inputs at these places."""
         places = list(places)
         rows = None if self.rows is None else [self.rows[place] for place in places]
         return Origin(rows, None if self.files is None else [self.files[place] for place in places])
 
     def names(self, count: int) -> Sequence[str]:
-        """What ``count`` inputs are found by: their file, their row as a spreadsheet counts it, or a number from 0."""
+        """Name ``count`` inputs: by file, by row as a spreadsheet counts it, or by a number from 0."""
         if self.files is not None:
             return self.files
         return [str(number) for number in (range(count) if self.rows is None else map(spreadsheet_row, self.rows))]
@@ -101,16 +101,16 @@ class Examples:
         return len(self.labels)
 
     def take(self, index: Tensor) -> Examples:
-        """The examples at these positions."""
+        """Return the examples at these positions."""
         positions = index if self.positions is None else self.positions[index]
         return replace(self, labels=self.labels[index], positions=positions)
 
     def to(self, device: torch.device | str) -> Examples:
-        """The same examples with inputs on a device. Files and labels stay as they are."""
+        """Move the inputs to a device. Files and labels stay as they are."""
         return self if isinstance(self.inputs, ImageFiles) else replace(self, inputs=self.inputs.to(device))
 
     def relabel(self, labels: Tensor) -> Examples:
-        """The same inputs with other labels."""
+        """Return the same inputs with other labels."""
         return replace(self, labels=labels)
 
     def fingerprint(self) -> str:
@@ -188,7 +188,7 @@ class DataSet:
         return isinstance(self.train.inputs, ImageFiles)
 
     def description(self, augmentation: tuple[str, ...] = ()) -> DataDescription:
-        """What a run or a fit keeps of the data; ``augmentation`` is what was done to its images."""
+        """Describe the data for a run or a fit; ``augmentation`` is what was done to its images."""
         same = {
             name: getattr(self, name) for name in ("name", "class_names", "input_shape", "size", "columns", "image")
         }
@@ -244,7 +244,7 @@ def _scaling(mean: Tensor, std: Tensor) -> Scaling:
 
 
 def find_class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
-    """The distinct labels in order: numbers by value, names by alphabet.
+    """Return the distinct labels in order: numbers by value, names by alphabet.
 
     >>> find_class_names(["10", "9", "10"], "x.csv"), find_class_names(["dog", "cat"], "x.csv")
     (('9', '10'), ('cat', 'dog'))
@@ -265,7 +265,7 @@ def find_class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
 
 
 def class_numbers(labels: Sequence[str], class_names: Sequence[str], where: object) -> Tensor:
-    """The class number of each label (N,)."""
+    """Return the class number of each label (N,)."""
     place = {name: number for number, name in enumerate(class_names)}
     unknown = sorted(set(labels) - set(class_names))
     if unknown:

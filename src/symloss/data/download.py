@@ -51,11 +51,11 @@ def get(name: str, root: Path | None = None, *, progress: Progress | None = None
 
     >>> get("digits")
     Traceback (most recent call last):
-    ValueError: digits cannot be fetched from here: it is part of scikit-learn and always there
+    ValueError: digits cannot be downloaded from here: it is part of scikit-learn and always there
     """
     root = data_root() if root is None else root
     if name in BY_HAND:
-        raise ValueError(f"{name} cannot be fetched from here: {by_hand(name, root)}")
+        raise ValueError(f"{name} cannot be downloaded from here: {by_hand(name, root)}")
     if name not in SOURCES:
         raise ValueError(f"no data set is called {name!r}; {nearest(name, [*SOURCES, *BY_HAND])}")
     source = SOURCES[name]
@@ -93,11 +93,13 @@ def _verify_folder(folder: Path) -> None:
         wanted, _, name = line.partition("  ")
         path = folder / name
         if not path.is_file() or checksum(path, "sha256") != wanted:
-            raise ValueError(f"{path} must be as it was unpacked; got a changed or missing file: delete {folder} first")
+            raise ValueError(
+                f"{path} is missing or has changed since it was unpacked. Delete {folder} and download it again."
+            )
 
 
 def checksum(path: Path, method: str) -> str:
-    """The checksum of a file, in hexadecimal, by a method of ``hashlib``."""
+    """Compute the checksum of a file, in hexadecimal, by a method of ``hashlib``."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(method, usedforsecurity=False)).hexdigest()
 
@@ -112,7 +114,7 @@ def _fetch(url: str, remote: Remote, target: Path, progress: Progress | None) ->
     if found != remote.md5:
         part.unlink()
         raise ValueError(
-            f"{url} must have the MD5 {remote.md5}; got {found}: the file was damaged on its way or has changed, "
+            f"{url} must have the MD5 {remote.md5}; got {found}: the file was damaged in transit or has changed, "
             "and what had arrived is deleted"
         )
     part.replace(target)
@@ -129,7 +131,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             error.close()
             if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
                 return  # nothing is missing
-            raise ConnectionError(f"{url} must be there to be fetched; got {error.code} {error.reason}") from error
+            raise ConnectionError(f"Could not download {url}: HTTP {error.code} {error.reason}.") from error
         except DiskFull:
             raise
         except _FileTooLarge as error:
@@ -139,7 +141,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             problem = str(getattr(error, "reason", error)) or type(error).__name__
     have = part.stat().st_size if part.exists() else 0
     raise ConnectionError(
-        f"{url} must be within reach; got {problem} ({have} bytes are kept, and the next try continues there)"
+        f"Could not download {url}: {problem}. {have} bytes are kept; rerun the same command to resume."
     )
 
 
@@ -206,8 +208,8 @@ def _write(file: BinaryIO, block: bytes, part: Path) -> None:
     except OSError as error:
         if disk_is_full(error):
             raise DiskFull(
-                f"{part.parent} must have room for {part.name.removesuffix('.part')}; got {error.strerror} "
-                "(what has arrived is kept, and the next try continues there)",
+                f"{part.parent} has no room for {part.name.removesuffix('.part')}: {error.strerror}. What has "
+                "arrived is kept; rerun the same command to resume.",
             ) from error
         raise
 
@@ -290,7 +292,7 @@ BY_HAND = {
 
 
 def by_hand(name: str, root: object) -> str:
-    """What to do to get a data set that cannot be downloaded from here, into this folder."""
+    """Say how to get a data set that cannot be downloaded from here, into this folder."""
     return BY_HAND[name].format(root=root)
 
 

@@ -60,7 +60,7 @@ class Listed:
     where: Path
 
     def take(self, places: Collection[int]) -> Listed:
-        """The files at these places."""
+        """Return the files at these places."""
         paths, labels = ([part[k] for k in places] for part in (self.paths, self.labels))
         return Listed(paths, labels, self.origin.take(places), self.where)  # type: ignore[arg-type]
 
@@ -110,7 +110,7 @@ def _with_image(path: Path, use: Callable[[Image.Image], Result]) -> Result:
 
 @functools.cache
 def _formats() -> tuple[str, ...]:
-    """Those of ``FORMATS`` that the installed Pillow can read."""
+    """Return those of ``FORMATS`` that the installed Pillow can read."""
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
@@ -142,7 +142,7 @@ def _upright(image: Image.Image, grey: bool) -> Image.Image:
 
 
 def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, size: int | None = None) -> DataSet:
-    """A data set of images: in memory if all have one size and fit, or else files that are decoded when needed."""
+    """Open a data set of images: in memory if all have one size and fit, else files that are decoded when needed."""
     parts: list[Listed] = []
     looks: list[Look] = []
     for listed in (train, test):
@@ -177,7 +177,7 @@ def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, si
 
 
 def stack_images(paths: Sequence[Path], shape: tuple[int, ...]) -> Tensor:
-    """The pixels of image files in one tensor (N, *shape), filled image by image. All must have the shape."""
+    """Decode image files into one tensor (N, *shape), image by image. All must have the shape."""
     images = torch.empty(len(paths), *shape, dtype=torch.uint8)
     rows = images.numpy()
     for row, path in enumerate(paths):
@@ -213,7 +213,7 @@ _LITTER = {"thumbs.db", "desktop.ini"}
 
 
 def open_folder(folder: Path, test: Path | None, bad: BadFiles, size: int | None = None) -> DataSet:
-    """A data set in a folder.
+    """Open a data set in a folder.
 
     The folder holds a subfolder for each class; or ``train/`` and ``test/`` (or ``val/``), which hold these.
     """
@@ -231,7 +231,7 @@ def _parts(folder: Path) -> tuple[Path, Path | None]:
 
 
 def _list_folder(folder: Path, below: Path, bad: BadFiles) -> Listed:
-    """All files below each class's folder, sorted by name. A class without files counts as a bad file."""
+    """List the files below each class's folder, sorted by name. A class without files counts as a bad file."""
     if not folder.is_dir():
         raise ValueError(f"test data for a folder of images must be a folder of images too; got {folder}")
     classes = _subfolders(folder)
@@ -253,7 +253,7 @@ def _list_folder(folder: Path, below: Path, bad: BadFiles) -> Listed:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """All files below a folder, sorted by name. Hidden files and those of file managers are left out."""
+    """List the files below a folder, sorted by name, without hidden files and those of file managers."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and not _litter(path, folder))
 
 
@@ -271,7 +271,7 @@ LARGEST = 224
 
 
 def chosen_size(size: int | None, sides: Sequence[tuple[int, int]], fits_into_memory: bool) -> int | None:
-    """The size that images are resized to; None where they stay as they are.
+    """Choose the size that images are resized to; None where they stay as they are.
 
     - Images of one size stay as they are if they fit into memory and their shorter side is at most ``LARGEST``.
     - Others are resized to the shorter side of the median image, or to ``LARGEST`` if that is less.
@@ -296,7 +296,7 @@ IMAGE_COLUMNS = ("image", "path", "file")
 
 
 def image_column(table: TableFile, image: str | None) -> str | None:
-    """The column of image paths: the one that is named, or the first of ``IMAGE_COLUMNS``; None if there is none."""
+    """Find the column of image paths: the one that is named, or the first of ``IMAGE_COLUMNS``; None without one."""
     if image is not None:
         table.require(image, "image")
         return image
@@ -304,7 +304,7 @@ def image_column(table: TableFile, image: str | None) -> str | None:
 
 
 def list_table(table: TableFile, label: str, image: str, bad: BadFiles) -> Listed:
-    """The images of a table. Column ``image`` holds their paths, and column ``label`` their labels."""
+    """List the images of a table. Column ``image`` holds their paths, and column ``label`` their labels."""
     table.require(image, "image")
     labels, without = table.labels(label, bad)
     named = {row: name for row, name in enumerate(table.text(image)) if row not in without}
@@ -313,7 +313,7 @@ def list_table(table: TableFile, label: str, image: str, bad: BadFiles) -> Liste
 
 
 def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -> list[tuple[str, str]]:
-    """The path of each file to move, and its new path. No two files get the same one.
+    """Plan where files belong once their labels are corrected: old and new paths. No two new ones are equal.
 
     Args:
         folder: a folder with a subfolder for each class, or with ``train`` in it.
@@ -331,7 +331,7 @@ def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -
 
 
 def _free(path: PurePath, taken: set[str]) -> str:
-    """The path, or the first of path-1, path-2, ... that no file has."""
+    """Return the path, or the first of path-1, path-2, ... that no file has."""
     new, number = path, 0
     while str(new) in taken:
         number += 1
@@ -344,7 +344,7 @@ SIDE = 96
 
 
 def thumbnail(inputs: Inputs, position: int) -> bytes | None:
-    """The image at a position as a PNG file; None if the inputs are no images."""
+    """Return the image at a position as a PNG file; None if the inputs are no images."""
     if isinstance(inputs, ImageFiles):
         image = picture(inputs.paths[position])
     elif inputs.dim() == 4 and not inputs.is_floating_point():

@@ -125,7 +125,7 @@ def _open_table(source: DataSource, train: TableFile, test: TableFile | None, ba
 
 
 def _open_features(source: DataSource, train: TableFile, test: TableFile | None, bad: BadFiles) -> DataSet:
-    """A data set of float32 features. All columns but the label's are features."""
+    """Open a data set of float32 features. All columns but the label's are features."""
     columns = [column for column in train.columns if column != source.label]
     if not columns:
         raise ValueError(f"{train.path} must have a column of features beside {source.label!r}; got none")
@@ -153,7 +153,7 @@ def _open_features(source: DataSource, train: TableFile, test: TableFile | None,
 
 
 def _rows_of(features: Tensor, labels: Tensor, without: frozenset[int] = frozenset()) -> Examples:
-    """Rows of a table as examples, ``without`` some of them."""
+    """Make examples of the rows of a table, ``without`` some of them."""
     rows = [row for row in range(len(labels) + len(without)) if row not in without]
     return Examples(features, labels, origin=Origin(rows=rows))
 
@@ -241,7 +241,7 @@ def _want_images(like: DataDescription) -> None:
 
 
 def _no_features(table: TableFile, like: DataDescription) -> ValueError:
-    """A run on images, or on an array, knows no columns of features."""
+    """Make the error for a run on images or on an array, which knows no columns of features."""
     if len(like.input_shape) == 3:
         usual = " or ".join(dict.fromkeys(name for name in (like.image, *IMAGE_COLUMNS) if name is not None))
         return ValueError(

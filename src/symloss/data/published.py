@@ -65,7 +65,7 @@ _BLOCKS = 256
 
 
 def deviation(name: str, root: Path) -> str | None:
-    """A checksum of files that are not the publisher's.
+    """Return a checksum of files that are not the publisher's.
 
     None if they are the publisher's. None also for files that cannot be read, since opening them raises an error, and
     for data sets without published checksums (WebVision).
@@ -88,7 +88,7 @@ def _files(name: str, root: Path) -> list[Path]:
 
 @functools.lru_cache(maxsize=64)
 def _md5(path: Path, changed: int) -> str:
-    """The MD5 of a file's content, unpacked; cached until the file changes."""
+    """Compute the MD5 of a file's content, unpacked; cached until the file changes."""
     digest = hashlib.md5(usedforsecurity=False)
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         for _ in range(_BLOCKS):
@@ -174,7 +174,7 @@ def open_cifar(name: str, root: Path) -> DataSet:
 
 
 def cifar_files(name: str, root: Path) -> list[Path]:
-    """The paths of the data set's files, whether they exist or not. The test file comes last."""
+    """Return the paths of the data set's files, whether they exist or not. The test file comes last."""
     kind, folder = CIFAR[name], _cifar_folder(name, root)
     suffix = ".bin" if folder.name == kind.binary_folder else ""
     return [folder / f"{part}{suffix}" for part in (*kind.train, kind.test)]
@@ -193,7 +193,7 @@ def _cifar_folder(name: str, root: Path) -> Path:
 
 
 def _cifar_examples(kind: _Cifar, paths: list[Path], read: Callable[[Path], Batch]) -> Examples:
-    """All batches in one array, filled batch by batch, so that there is never a second copy."""
+    """Read all batches into one array, batch by batch, so that there is never a second copy."""
     images = np.empty((0, PIXELS), dtype=np.uint8)
     labels: list[int] = []
     for number, path in enumerate(paths):
@@ -270,7 +270,7 @@ def open_idx(name: str, root: Path) -> DataSet:
 
 
 def idx_files(name: str, root: Path) -> list[Path]:
-    """The paths of the data set's four files."""
+    """Return the paths of the data set's four files."""
     folder = _idx_folder(name, root)
     return [_existing(folder, f"{part}-{kind}-ubyte") for part in _IDX_PARTS for kind in ("images-idx3", "labels-idx1")]
 
@@ -347,7 +347,7 @@ def _read(stream: BinaryIO, size: int) -> bytearray:
 
 
 def open_digits() -> DataSet:
-    """The handwritten digits of scikit-learn, which need no download.
+    """Open the handwritten digits of scikit-learn, which need no download.
 
     1,437 training and 360 test images (1, 8, 8), always the same: a stratified split with scikit-learn's seed 0.
 
@@ -436,7 +436,7 @@ _BLOCK = 4096
 
 
 def shrunk(data: DataSet, size: int) -> DataSet:
-    """The data set with every image brought to ``size`` x ``size`` pixels, and the frame of its crops in proportion.
+    """Shrink every image to ``size`` x ``size`` pixels, and the frame of crops in proportion.
 
     A pixel is the mean of a square of pixels, rounded. So the size must divide the side of the images.
 
@@ -476,7 +476,7 @@ def _shrunk(examples: Examples, factor: int) -> Examples:
 
 
 def _in_proportion(step: str, factor: int) -> str | None:
-    """The step for images that are smaller by a factor; None for a crop whose frame would vanish."""
+    """Return the step for images that are smaller by a factor; None for a crop whose frame would vanish."""
     (parsed,) = Augmentation.parse([step]).steps
     if not isinstance(parsed, Crop):
         return step

@@ -58,7 +58,7 @@ class DataSource:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DataSource:
-        """The source that options or settings describe. They may hold other names, which are ignored.
+        """Make the source that options or settings describe. Other names among them are ignored.
 
         Columns may be a text, separated by commas. None stands for the default.
 
@@ -72,7 +72,7 @@ size=None, skip_bad=False)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], where: object) -> DataSource:
-        """The source that :meth:`to_document` described. ``where`` is what messages call the document."""
+        """Read what :meth:`to_document` wrote. ``where`` is what messages call the document."""
         for field in fields(cls):
             value = document.get(field.name, field.default)
             right, words = _KINDS[str(field.type)]
@@ -81,7 +81,7 @@ size=None, skip_bad=False)
         return cls.of(document)
 
     def to_document(self) -> dict[str, Any]:
-        """The fields by name, for JSON."""
+        """Return the fields by name, for JSON."""
         return asdict(self) | {"test": None if self.test is None else str(self.test)}
 
     @property
@@ -90,7 +90,7 @@ size=None, skip_bad=False)
         return self.data in KNOWN
 
     def paths(self) -> tuple[Path, Path | None]:
-        """The paths of the user's own training and test data, which must exist and be of the same kind."""
+        """Return the paths of the user's own training and test data, which must exist and be of the same kind."""
         path = existing(self.data)
         return path, None if self.test is None else _existing_test(self.test, path)
 
@@ -134,7 +134,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def split_names(text: str | None) -> tuple[str, ...]:
-    """The names of columns, separated by commas. A name that holds a comma is quoted, as in a CSV file.
+    """Split names of columns at commas. A name that holds a comma is quoted, as in a CSV file.
 
     >>> split_names('id, "size, cm"'), split_names(None)
     (('id', 'size, cm'), ())
@@ -145,7 +145,7 @@ def split_names(text: str | None) -> tuple[str, ...]:
 
 
 def existing(spec: str) -> Path:
-    """The path of the user's own data. Anything else is treated as a misspelt data set name."""
+    """Return the path of the user's own data. Anything else is treated as a misspelt data set name."""
     if not spec:  # as a path it would be the current folder
         raise ValueError("data must be a known name or an existing folder or file; got an empty text")
     path = Path(spec)
@@ -206,7 +206,7 @@ class BadFiles:
 
 
 def refusal(path: Path, reason: str) -> ValueError | FileNotFoundError:
-    """The error for a file that is no image or does not exist."""
+    """Make the error for a file that is no image or does not exist."""
     kind = ValueError if path.exists() else FileNotFoundError
     return kind(f"{path} must be an image that can be read; got {reason} {HINT}")
 

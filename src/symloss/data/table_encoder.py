@@ -64,7 +64,7 @@ class Category:
     others: tuple[str | None, ...] = ()
 
     def features(self, texts: Text) -> Matrix:
-        """A feature for each value, and one for all others (N, features). Texts that training had not are all 0."""
+        """Return a feature for each value, and one for all others (N, features). Unseen texts are all 0."""
         places = {value: place for place, value in enumerate(self.values)}
         places |= dict.fromkeys(self.others, len(self.values))
         codes = np.fromiter((places.get(text, _UNSEEN) for text in texts), np.int64, len(texts))
@@ -149,7 +149,7 @@ class TableEncoder:
         return (*self._numbers.names, *self._numbers.marks, *named)
 
     def transform(self, frame: Any) -> Matrix:
-        """The features (N, d) of a DataFrame, or of a mapping of names to columns."""
+        """Return the features (N, d) of a DataFrame, or of a mapping of names to columns."""
         return self.transform_cells(FrameTable(frame).cells_as(self.number_names, self.category_names))
 
     def fit_transform(self, frame: Any) -> Matrix:
@@ -158,7 +158,7 @@ class TableEncoder:
         return self._fit_frame(cells).transform_cells(cells)
 
     def transform_cells(self, cells: Cells) -> Matrix:
-        """The features (N, d) of cells that were read already."""
+        """Return the features (N, d) of cells that were read already."""
         numbers = _select(cells, self.number_names)
         gaps = np.isnan(numbers)
         marks = gaps[:, self._numbers.marked].astype(np.float32)
@@ -168,7 +168,7 @@ class TableEncoder:
         return np.concatenate([numbers, *parts], axis=1) if sum(part.shape[1] for part in parts) else numbers
 
     def to_document(self) -> dict[str, Any]:
-        """All that was learnt, for JSON."""
+        """Return all that was learnt, for JSON."""
         numbers = self._numbers
         learnt: dict[str, dict[str, Any]] = {
             name: {"median": median, "marked": marked}
@@ -186,7 +186,7 @@ class TableEncoder:
 
     @classmethod
     def from_document(cls, document: Any, where: object = "the document") -> TableEncoder:
-        """The encoder that :meth:`to_document` described. ``where`` is what messages call the document."""
+        """Read what :meth:`to_document` wrote. ``where`` is what messages call the document."""
         _check_format(document, where)
         encoder = cls()
         entries = document["columns"]
@@ -200,7 +200,7 @@ class TableEncoder:
 
 
 def _named(columns: Sequence[Column]) -> str:
-    """Columns with their reasons, for a message."""
+    """List columns with their reasons, for a message."""
     named = ", ".join(f"{column.name!r} ({column.reason})" for column in columns[:_NAMED])
     return named if len(columns) <= _NAMED else f"{named} and {len(columns) - _NAMED} more"
 
@@ -220,7 +220,7 @@ def _warn_of_left_out(columns: Sequence[Column]) -> None:
 
 
 def _select(cells: Cells, names: tuple[str, ...]) -> Matrix:
-    """Some columns of numbers. All of them in their order are not copied."""
+    """Return some columns of numbers. All of them in their order are not copied."""
     if names == cells.number_names:
         return cells.numbers
     places = {name: place for place, name in enumerate(cells.number_names)}
@@ -238,7 +238,7 @@ def _learn_numbers(names: tuple[str, ...], values: Matrix) -> Numbers:
 
 
 def _learn_category(name: str, texts: Text) -> Category:
-    """The categories of a column by alphabet, None at the end. Where they are too many, the rare ones are others."""
+    """Learn the categories of a column, by alphabet, None last. Where they are too many, the rare ones are others."""
     counts = Counter(texts)
     values = sorted(counts, key=lambda value: (value is None, value or ""))
     if len(values) <= MOST_CATEGORIES:
@@ -250,7 +250,7 @@ def _learn_category(name: str, texts: Text) -> Category:
 
 
 def _medians(values: Matrix) -> NDArray[np.float64]:
-    """The median of each column, some columns at a time."""
+    """Compute the median of each column, some columns at a time."""
     step = max(1, _BLOCK // max(1, len(values)))
     blocks = (values[:, start : start + step] for start in range(0, values.shape[1], step))
     found = [np.median(block.T.astype(np.float64), axis=1, overwrite_input=True) for block in blocks]

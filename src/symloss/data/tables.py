@@ -41,7 +41,7 @@ class TableFile(Table):
 
     @abstractmethod
     def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
-        """The content of a copy of the file with other labels in some rows. Everything else in it stays.
+        """Return a copy of the file with other labels in some rows. Everything else in it stays.
 
         Args:
             label: the column of the labels.
@@ -69,7 +69,7 @@ class CsvTable(TableFile):
         return names
 
     def _find_delimiter(self) -> str:
-        """The first one that cuts all of the first lines into as many cells, two at least; or the comma."""
+        """Return the first delimiter that cuts the first lines into as many cells, two at least; or the comma."""
         for delimiter in DELIMITERS:
             try:
                 lengths = {len(cells) for _, cells in itertools.islice(self._lines(delimiter), _LOOKED_AT)}
@@ -80,7 +80,7 @@ class CsvTable(TableFile):
         return self._most_columns()
 
     def _most_columns(self) -> str:
-        """Where a line is too long or too short: the delimiter that makes the most of the first line."""
+        """Return the delimiter that makes the most of the first line, where a line is too long or too short."""
 
         def columns(delimiter: str) -> int:
             return len(next(self._lines(delimiter), (0, []))[1])
@@ -88,7 +88,7 @@ class CsvTable(TableFile):
         return max(DELIMITERS, key=columns)
 
     def _lines(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-        """Each line that is not empty, with its number."""
+        """Yield each line that is not empty, with its number."""
         try:
             with self.path.open(newline="", encoding="utf-8-sig") as file:
                 reader = csv.reader(file, strict=True, delimiter=delimiter)
@@ -146,7 +146,7 @@ class CsvTable(TableFile):
         return [columns[place] for place in kept], block[:, kept]
 
     def _block(self, columns: Sequence[str], leave_out: Collection[int], texts: set[int] | None = None) -> Matrix:
-        """The numbers of all rows. Places of columns of text are added to ``texts``; without it, text is refused."""
+        """Read the numbers of all rows. Columns of text are added to ``texts``; without it, text is refused."""
         places = [self.places[column] for column in columns]
         found, rows = array("f"), 0
         for row, (line, cells) in enumerate(self._rows()):
@@ -165,7 +165,7 @@ class CsvTable(TableFile):
         return np.frombuffer(found, dtype=np.float32).reshape(rows, len(columns))
 
     def _plain(self, cell: str) -> str:
-        """A cell as Python writes numbers, if it is a number or missing."""
+        """Spell a cell as Python writes numbers, if it is a number or missing."""
         cell = cell.strip()
         if is_gap(cell):
             return "nan"
@@ -183,7 +183,7 @@ class CsvTable(TableFile):
 
 
 def _plain_numbers(cells: list[str]) -> NDArray[np.float64] | None:
-    """All cells of a row as numbers or NaN; None if one of them has to be read by itself."""
+    """Read all cells of a row as numbers or NaN; None if one of them has to be read by itself."""
     text = "".join(cells)
     if not text.isascii() or "_" in text:
         return None
@@ -250,7 +250,7 @@ class ParquetTable(TableFile):
         return ((row, [cell.strip() for cell in cells]) for row, cells in enumerate(rows, 1))
 
     def _spelled(self, cells: Any) -> list[str]:
-        """The cells of a column as text. An empty one is an empty text."""
+        """Return the cells of a column as text. An empty one is an empty text."""
         with self._damage_said():
             return ["" if cell is None else str(cell) for cell in cells.to_pylist()]
 
@@ -316,7 +316,7 @@ class ParquetTable(TableFile):
 
 
 def spreadsheet_row(place: int) -> int:
-    """The number of a row as a spreadsheet counts it: row 1 has the column names. All commands print it so.
+    """Return the number of a row as a spreadsheet counts it: row 1 has the column names.
 
     Args:
         place: of the row below the column names, from 0.
@@ -345,5 +345,5 @@ def require_labels(tables: Sequence[TableFile], label: str) -> None:
 
 
 def open_table(path: Path) -> TableFile:
-    """A Parquet file by its ending, or else a text file with separated values."""
+    """Open a Parquet file, by its ending, or else a text file with separated values."""
     return ParquetTable(path) if path.suffix.lower() == ".parquet" else CsvTable(path)

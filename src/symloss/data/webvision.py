@@ -57,7 +57,7 @@ def open_webvision(root: Path, *, imagenet: bool = False, bad: BadFiles | None =
 
 
 def _from_list(listing: Path, folder: Path, help_: str, bad: BadFiles) -> Examples:
-    """The images of the first classes, in the order of the list."""
+    """Return the images of the first classes, in the order of the list."""
     if not listing.is_file():
         raise FileNotFoundError(f"mini WebVision must have the list {listing}; got no such file: {help_}")
     paths, labels = [], []
@@ -102,7 +102,7 @@ def _examples(paths: Sequence[Path], labels: Sequence[int], where: Path, help_: 
 
 
 def _names(synsets: Path) -> tuple[str, ...]:
-    """The first name of each class where the publisher's list is there, else its number."""
+    """Return the first name of each class where the publisher's list is there, else its number."""
     lines = synsets.read_text(encoding="utf-8").splitlines()[:CLASSES] if synsets.is_file() else []
     if len(lines) < CLASSES:
         return tuple(str(label) for label in range(CLASSES))

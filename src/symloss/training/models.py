@@ -38,7 +38,7 @@ class ModelEntry:
 
 
 def _number(text: str) -> object:
-    """The text as a number, or as it is. The builder checks what is allowed."""
+    """Read a text as a number, or leave it. The builder checks what is allowed."""
     try:
         return float(text)
     except ValueError:
@@ -65,7 +65,7 @@ MODELS = {
 
 
 def list_models() -> dict[str, str]:
-    """The names that ``create_model`` takes, each with a description.
+    """List the names that ``create_model`` takes, each with a description.
 
     >>> list(list_models())
     ['cnn4', 'cnn8', 'lenet5', 'mlp', 'resnet18', 'resnet34', 'resnet50']
@@ -74,7 +74,7 @@ def list_models() -> dict[str, str]:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a model is one of this package or of timm, so that no code of the user's is imported.
+    """Return whether a model is one of this package or of timm, so that no user code is imported.
 
     >>> is_built_in("cnn8:width=0.25"), is_built_in("timm:resnet18"), is_built_in("mine:model")
     (True, True, False)
@@ -206,7 +206,7 @@ PREFIX, PRETRAINED = "timm", "pretrained"
 
 
 def is_timm(name: str) -> bool:
-    """Whether a model is one of timm's.
+    """Return whether a model is one of timm's.
 
     >>> is_timm("timm:resnet18"), is_timm("resnet18")
     (True, False)
@@ -215,7 +215,7 @@ def is_timm(name: str) -> bool:
 
 
 def has_pretrained_weights(name: str) -> bool:
-    """Whether a model begins with weights that somebody trained before.
+    """Return whether a model starts from pretrained weights.
 
     >>> has_pretrained_weights("timm:resnet18:pretrained"), has_pretrained_weights("timm:resnet18")
     (True, False)
@@ -224,7 +224,7 @@ def has_pretrained_weights(name: str) -> bool:
 
 
 def without_weights(name: str) -> str:
-    """The same model with random weights, for a checkpoint that is loaded into it.
+    """Name the same model with random weights, for a checkpoint that is loaded into it.
 
     >>> without_weights("timm:resnet18:pretrained")
     'timm:resnet18'
@@ -233,7 +233,7 @@ def without_weights(name: str) -> str:
 
 
 def timm_model(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """Build a model of timm for images of this shape.
+    """Build a timm model for images of this shape.
 
     Args:
         name: ``timm:NAME``, with ``:pretrained`` for the weights that timm has or downloads.

@@ -13,7 +13,7 @@ from symloss import checks
 def mlp(
     input_shape: tuple[int, ...], num_classes: int, hidden: Sequence[int] = (256, 256), norm: str = "batch"
 ) -> nn.Module:
-    """Linear layers with ReLU between them, and batch normalisation unless ``norm`` is "none"."""
+    """Build linear layers with ReLU between them, and batch normalisation unless ``norm`` is "none"."""
     checks.choice("norm", norm, ("batch", "none"))
     layers: list[nn.Module] = [nn.Flatten()]
     features = math.prod(input_shape)
@@ -27,7 +27,7 @@ def mlp(
 
 
 def lenet5(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """LeNet-5 with average pools and ReLU. Weights are normal with sigma 0.1, truncated at two sigmas.
+    """Build LeNet-5 with average pools and ReLU. Weights are normal with sigma 0.1, truncated at two sigmas.
 
     As in the replication of Menon et al. 2020 (ReScience C, 2021).
     """
@@ -65,18 +65,18 @@ class AveragePool(nn.Module):
 
 
 def _side(size: int) -> int:
-    """The side of the last feature map: halved, four less, halved."""
+    """Return the side of the last feature map: halved, four less, halved."""
     return (size // 2 - 4) // 2
 
 
 def cnn4(input_shape: tuple[int, ...], num_classes: int, width: float = 1.0) -> nn.Module:
-    """Two convolutions, each followed by a pool, and two linear layers (for MNIST)."""
+    """Build two convolutions, each followed by a pool, and two linear layers (for MNIST)."""
     shape = image_shape("cnn4", input_shape, smallest=4)
     return _cnn(shape, num_classes, stages=((32,), (64,)), hidden=128, width=width)
 
 
 def cnn8(input_shape: tuple[int, ...], num_classes: int, width: float = 1.0) -> nn.Module:
-    """Six convolutions with a pool after every second, and two linear layers (for CIFAR-10)."""
+    """Build six convolutions with a pool after every second, and two linear layers (for CIFAR-10)."""
     shape = image_shape("cnn8", input_shape, smallest=8)
     return _cnn(shape, num_classes, stages=((64, 64), (128, 128), (196, 196)), hidden=256, width=width)
 
@@ -84,7 +84,7 @@ def cnn8(input_shape: tuple[int, ...], num_classes: int, width: float = 1.0) -> 
 def _cnn(
     shape: tuple[int, int, int], num_classes: int, *, stages: Sequence[Sequence[int]], hidden: int, width: float
 ) -> nn.Module:
-    """A pool ends each stage. ``width`` scales the channels and the hidden linear layer."""
+    """Build a network in which a pool ends each stage. ``width`` scales the channels and the hidden linear layer."""
     width = checks.number("width", width, "(0, 8]")
     channels, height, across = shape
     layers: list[nn.Module] = []
@@ -181,19 +181,19 @@ class Bottleneck(ResidualBlock):
 
 
 def resnet34(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """A 3x3 stem with stride 1 and no max-pool; the last map, 4 by 4 for CIFAR, is averaged."""
+    """Build a ResNet-34 for small images: a 3x3 stem with stride 1, no max-pool, the mean of the last map."""
     channels, _, _ = image_shape("resnet34", input_shape)
     stem = nn.Sequential(*_conv_norm(channels, 64, 3), nn.ReLU(inplace=True))
     return initialise(_resnet(stem, Basic, num_classes))
 
 
 def resnet18(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """The small one for ImageNet: a 7x7 stem with stride 2, then a max-pool."""
+    """Build a ResNet-18 for large images: a 7x7 stem with stride 2, then a max-pool."""
     return _for_large_images("resnet18", input_shape, Basic, num_classes, FEWER)
 
 
 def resnet50(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """The ImageNet one: a 7x7 stem with stride 2, then a max-pool."""
+    """Build a ResNet-50 for large images: a 7x7 stem with stride 2, then a max-pool."""
     return _for_large_images("resnet50", input_shape, Bottleneck, num_classes, STAGES)
 
 
