@@ -11,7 +11,7 @@ from symloss.experiments.layers import resolve_layers
 from symloss.experiments.protocols import load_protocol, profiles
 from symloss.experiments.tables import read_table
 
-# Of all cells in printed order (loss, then its row), read from the LaTeX of the paper by tests/recipes/tex_tables.py.
+# Of all cells in printed order (loss, then its row), read from the LaTeX of the paper by tex_tables.py.
 DIGESTS = {
     ("table1", "cifar10"): "96dade727baaa416",
     ("table1", "cifar100"): "5298cd402ff035ac",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lab_helpers import kinds, results, work
 from refusals import refused
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sweep_helpers import kinds, results, work
 
 from symloss.experiments.ray import Resources, joblib_on_ray, run_on_ray
 from symloss.experiments.run import Event

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from forked_processes import forked_processes
-from lab_helpers import LOSSES, kinds, results, small, work
 from refusals import refused
+from sweep_helpers import LOSSES, kinds, results, small, work
 from training.training_helpers import command as forked_command
 from training.training_helpers import ended, one_sentence, start
 from typer.testing import CliRunner
