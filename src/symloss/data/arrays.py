@@ -13,23 +13,14 @@ import torch
 from torch import Tensor
 
 from symloss.checks import brief
-from symloss.data.augment import usual
 from symloss.data.cells import check_spelling, is_missing
-from symloss.data.dataset import (
-    DataSet,
-    Examples,
-    class_numbers,
-    find_class_names,
-    scaling_of_features,
-    scaling_of_images,
-)
+from symloss.data.dataset import DataSet, Part, assemble
 from symloss.data.source import ROWS_HINT, BadFiles
 
 PAIRS = (("x", "y"), ("x_train", "y_train"), ("inputs", "labels"))
 TEST_PAIR = ("x_test", "y_test")
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Part = tuple[Tensor, list[str]]
 
 
 def open_arrays(path: Path, test: Path | None, bad: BadFiles) -> DataSet:
@@ -37,32 +28,23 @@ def open_arrays(path: Path, test: Path | None, bad: BadFiles) -> DataSet:
 
     Images have shape (N, height, width), (N, channels, height, width) or (N, height, width, channels).
     """
-    inputs, labels = _part(path, PAIRS, bad)
-    test_part = _part(test, PAIRS, bad) if test is not None else _own_test(path, bad)
-    classes = find_class_names(labels, path)
-    where = test or path
-    if test_part is not None and (test_part[0].shape[1:], test_part[0].dtype) != (inputs.shape[1:], inputs.dtype):
+    train, clean = _part(path, PAIRS, bad), None
+    if test is not None:
+        clean = _part(test, PAIRS, bad)
+    else:
+        with _open(path) as file:
+            has_test = any(name in file.files for name in TEST_PAIR)
+        clean = _part(path, (TEST_PAIR,), bad) if has_test else None
+    if clean is not None and _kind(clean) != _kind(train):
         raise ValueError(
-            f"the test inputs of {where} must be like the training inputs, {_kind(inputs)}; got {_kind(test_part[0])}"
+            f"the test inputs of {clean.where} must be like the training inputs, {_kind(train)}; got {_kind(clean)}"
         )
-    return DataSet(
-        name=path.stem,
-        train=Examples(inputs, class_numbers(labels, classes, path)),
-        test=Examples(test_part[0], class_numbers(test_part[1], classes, where)) if test_part is not None else None,
-        class_names=classes,
-        scaling=scaling_of_images(inputs) if inputs.dtype == torch.uint8 else scaling_of_features(inputs),
-        augmentation=usual(tuple(inputs.shape[1:])),
-    )
+    return assemble(path.stem, train, clean)
 
 
-def _kind(inputs: Tensor) -> str:
-    return f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape[1:])} each"
-
-
-def _own_test(path: Path, bad: BadFiles) -> Part | None:
-    with _open(path) as file:
-        there = any(name in file.files for name in TEST_PAIR)
-    return _part(path, (TEST_PAIR,), bad) if there else None
+def _kind(part: Part) -> str:
+    assert isinstance(part.inputs, Tensor)
+    return f"{str(part.inputs.dtype).removeprefix('torch.')} of shape {tuple(part.inputs.shape[1:])} each"
 
 
 @contextlib.contextmanager
@@ -99,7 +81,7 @@ def _part(path: Path, pairs: tuple[tuple[str, str], ...], bad: BadFiles) -> Part
         bad.leave_out(path, f"no label in row {without[0]}{more} of {pair[1]}", wrong)
         x, labels = np.delete(x, without, axis=0), np.delete(labels, without).tolist()
     check_spelling(labels, where)
-    return _inputs(x, f"{pair[0]} of {path}"), labels
+    return Part(_inputs(x, f"{pair[0]} of {path}"), labels, path)
 
 
 def open_inputs_array(path: Path) -> Tensor:

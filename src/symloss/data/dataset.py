@@ -7,12 +7,13 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from symloss.checks import brief
+from symloss.data.augment import usual
 from symloss.data.cells import number
 from symloss.data.source import DataDescription
 from symloss.data.tables import spreadsheet_row
@@ -277,3 +278,44 @@ def class_numbers(labels: Sequence[str], class_names: Sequence[str], where: obje
             + ("" if same is None else f", which is the number of {same!r}, written in another way")
         )
     return labels_tensor([place[label] for label in labels])
+
+
+@dataclass(frozen=True)
+class Part:
+    """Inputs and their labels as people write them: the training or the test part of the user's own data.
+
+    Args:
+        inputs: as in :class:`Examples`.
+        labels: one for each input.
+        where: what messages call the part.
+        origin: where the inputs came from.
+    """
+
+    inputs: Inputs
+    labels: Sequence[str]
+    where: object
+    origin: Origin = NOWHERE
+
+    def examples(self, class_names: Sequence[str]) -> Examples:
+        """Return the part as examples of these classes."""
+        return Examples(self.inputs, class_numbers(self.labels, class_names, self.where), origin=self.origin)
+
+
+def assemble(name: str, train: Part, test: Part | None, **facts: Any) -> DataSet:
+    """Make a data set of the user's own: find its classes, its scaling and the usual augmentation.
+
+    Args:
+        name: of the data set.
+        train, test: its parts.
+        facts: other fields of the data set.
+    """
+    names = find_class_names(train.labels, train.where)
+    clean = None if test is None else test.examples(names)
+    found = DataSet(name, train.examples(names), clean, names, _scaling_of(train.inputs), **facts)
+    return replace(found, augmentation=usual(found.input_shape))
+
+
+def _scaling_of(inputs: Inputs) -> Scaling:
+    if isinstance(inputs, ImageFiles):
+        return IMAGENET
+    return scaling_of_images(inputs) if inputs.dtype == torch.uint8 else scaling_of_features(inputs)

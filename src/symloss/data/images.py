@@ -6,8 +6,8 @@ import functools
 import io
 import statistics
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
@@ -16,18 +16,7 @@ import torch
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from symloss.data.augment import usual
-from symloss.data.dataset import (
-    IMAGENET,
-    DataSet,
-    Examples,
-    ImageFiles,
-    Inputs,
-    Origin,
-    class_numbers,
-    find_class_names,
-    scaling_of_images,
-)
+from symloss.data.dataset import DataSet, ImageFiles, Inputs, Origin, Part, assemble
 from symloss.data.source import HINT, BadFiles, refusal
 from symloss.data.tables import TableFile
 
@@ -48,21 +37,6 @@ class Look:
     height: int
     width: int
     grey: bool
-
-
-@dataclass(frozen=True)
-class Listed:
-    """Image files that have not been opened yet: their paths, labels and origins, and what lists them."""
-
-    paths: Sequence[Path]
-    labels: Sequence[str]
-    origin: Origin
-    where: Path
-
-    def take(self, places: Collection[int]) -> Listed:
-        """Return the files at these places."""
-        paths, labels = ([part[k] for k in places] for part in (self.paths, self.labels))
-        return Listed(paths, labels, self.origin.take(places), self.where)  # type: ignore[arg-type]
 
 
 class NotAnImage(ValueError):  # noqa: N818 (says what is wrong)
@@ -141,39 +115,33 @@ def _upright(image: Image.Image, grey: bool) -> Image.Image:
     return image.convert("L" if grey else "RGB")
 
 
-def open_images(name: str, train: Listed, test: Listed | None, bad: BadFiles, size: int | None = None) -> DataSet:
-    """Open a data set of images: in memory if all have one size and fit, else files that are decoded when needed."""
-    parts: list[Listed] = []
+def open_images(name: str, train: Part, test: Part | None, bad: BadFiles, size: int | None = None) -> DataSet:
+    """Open a data set of image files: in memory if all have one size and fit, else decoded when needed."""
     looks: list[Look] = []
-    for listed in (train, test):
-        if listed is not None:
-            seen = readable(listed.paths, listed.where, bad)
-            parts.append(listed.take(seen))
-            looks += seen.values()
+    train = _readable_part(train, bad, looks)
+    test = None if test is None else _readable_part(test, bad, looks)
     channels = 1 if all(found.grey for found in looks) else 3
     sides = [(found.height, found.width) for found in looks]
     in_memory = len(sides) * channels * max(h * w for h, w in sides) <= RESIDENT_BYTES
     side = chosen_size(size, sides, in_memory)
-    shape = (channels, *sides[0]) if side is None else (3, side, side)
-    classes = find_class_names(parts[0].labels, train.where)
-    examples = [
-        Examples(
-            ImageFiles(tuple(part.paths)) if side is not None else stack_images(part.paths, shape),
-            class_numbers(part.labels, classes, part.where),
-            origin=part.origin,
-        )
-        for part in parts
-    ]
-    inputs = examples[0].inputs
-    return DataSet(
-        name=name,
-        train=examples[0],
-        test=examples[1] if test is not None else None,
-        class_names=classes,
-        scaling=scaling_of_images(inputs) if isinstance(inputs, Tensor) else IMAGENET,
-        augmentation=usual(shape),
-        size=side,
-    )
+    if side is None:
+        shape = (channels, *sides[0])
+        train, test = _decoded(train, shape), None if test is None else _decoded(test, shape)
+    return assemble(name, train, test, size=side)
+
+
+def _readable_part(part: Part, bad: BadFiles, looks: list[Look]) -> Part:
+    """Return the files of a part that are images, and add what they look like to ``looks``."""
+    assert isinstance(part.inputs, ImageFiles)
+    seen = readable(part.inputs.paths, part.where, bad)
+    looks += seen.values()
+    files = ImageFiles(tuple(part.inputs.paths[place] for place in seen))
+    return Part(files, [part.labels[place] for place in seen], part.where, part.origin.take(seen))
+
+
+def _decoded(part: Part, shape: tuple[int, ...]) -> Part:
+    assert isinstance(part.inputs, ImageFiles)
+    return replace(part, inputs=stack_images(part.inputs.paths, shape))
 
 
 def stack_images(paths: Sequence[Path], shape: tuple[int, ...]) -> Tensor:
@@ -191,7 +159,7 @@ def stack_images(paths: Sequence[Path], shape: tuple[int, ...]) -> Tensor:
     return images
 
 
-def readable(paths: Sequence[Path], where: Path, bad: BadFiles) -> dict[int, Look]:
+def readable(paths: Sequence[Path], where: object, bad: BadFiles) -> dict[int, Look]:
     """Size and kind of each file that is an image, by its position in ``paths``."""
     looks: dict[int, Look] = {}
     for place, path in enumerate(paths):
@@ -230,14 +198,15 @@ def _parts(folder: Path) -> tuple[Path, Path | None]:
     return train, next((part for part in (folder / "test", folder / "val") if part.is_dir()), None)
 
 
-def _list_folder(folder: Path, below: Path, bad: BadFiles) -> Listed:
+def _list_folder(folder: Path, below: Path, bad: BadFiles) -> Part:
     """List the files below each class's folder, sorted by name. A class without files counts as a bad file."""
     if not folder.is_dir():
         raise ValueError(f"test data for a folder of images must be a folder of images too; got {folder}")
     classes = _subfolders(folder)
     if not classes:
         raise ValueError(f"{folder} must hold a folder of images for each class; got no folder in it")
-    paths, labels = [], []
+    paths: list[Path] = []
+    labels: list[str] = []
     for place in classes:
         files = list_files(place)
         if not files and not bad.skip:
@@ -249,7 +218,8 @@ def _list_folder(folder: Path, below: Path, bad: BadFiles) -> Listed:
             bad.report(place, "a folder without images")
         paths += files
         labels += [place.name] * len(files)
-    return Listed(paths, labels, Origin(files=[str(path.relative_to(below)) for path in paths]), folder)
+    origin = Origin(files=[str(path.relative_to(below)) for path in paths])
+    return Part(ImageFiles(tuple(paths)), labels, folder, origin)
 
 
 def list_files(folder: Path) -> list[Path]:
@@ -303,13 +273,13 @@ def image_column(table: TableFile, image: str | None) -> str | None:
     return next((column for column in IMAGE_COLUMNS if column in table.places), None)
 
 
-def list_table(table: TableFile, label: str, image: str, bad: BadFiles) -> Listed:
+def list_table(table: TableFile, label: str, image: str, bad: BadFiles) -> Part:
     """List the images of a table. Column ``image`` holds their paths, and column ``label`` their labels."""
     table.require(image, "image")
     labels, without = table.labels(label, bad)
     named = {row: name for row, name in enumerate(table.text(image)) if row not in without}
-    origin = Origin(list(named), list(named.values()))
-    return Listed([table.path.parent / name for name in named.values()], labels, origin, table.path)
+    files = ImageFiles(tuple(table.path.parent / name for name in named.values()))
+    return Part(files, labels, table.path, Origin(list(named), list(named.values())))
 
 
 def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,7 @@ from torch import Tensor
 from symloss import checks
 from symloss.data.arrays import open_arrays, open_inputs_array
 from symloss.data.columns import check_choice
-from symloss.data.dataset import (
-    NOWHERE,
-    UNKNOWN,
-    DataSet,
-    Examples,
-    ImageFiles,
-    Inputs,
-    Origin,
-    class_numbers,
-    find_class_names,
-    scaling_of_features,
-)
+from symloss.data.dataset import NOWHERE, UNKNOWN, DataSet, Examples, ImageFiles, Inputs, Origin, Part, assemble
 from symloss.data.images import (
     IMAGE_COLUMNS,
     image_column,
@@ -135,30 +124,21 @@ def _open_features(source: DataSource, train: TableFile, test: TableFile | None,
     dropped = frozenset(source.drop)
     cells = train.cells([name for name in columns if name not in dropped], source.categorical, without)
     features = torch.from_numpy(encoder.fit_cells(cells, train.path, _KEEP).transform_cells(cells))
-    classes = find_class_names(labels, train.path)
     clean = None
     if test is not None:
-        test_labels, test_without = test.labels(source.label, bad)
-        test_features = _encoded(test, encoder, test_without)
-        clean = _rows_of(test_features, class_numbers(test_labels, classes, test.path), test_without)
-    return DataSet(
-        name=train.path.stem,
-        train=_rows_of(features, class_numbers(labels, classes, train.path), without),
-        test=clean,
-        class_names=classes,
-        scaling=scaling_of_features(features),
-        columns=encoder.feature_names_,
-        encoder=encoder,
-    )
+        clean_labels, clean_without = test.labels(source.label, bad)
+        clean = _rows_of(test, _encoded(test, encoder, clean_without), clean_labels, clean_without)
+    rows = _rows_of(train, features, labels, without)
+    return assemble(train.path.stem, rows, clean, columns=encoder.feature_names_, encoder=encoder)
 
 
-def _rows_of(features: Tensor, labels: Tensor, without: frozenset[int] = frozenset()) -> Examples:
-    """Make examples of the rows of a table, ``without`` some of them."""
+def _rows_of(table: TableFile, features: Tensor, labels: Sequence[str], without: Collection[int]) -> Part:
+    """Make a part of the rows of a table, ``without`` some of them."""
     rows = [row for row in range(len(labels) + len(without)) if row not in without]
-    return Examples(features, labels, origin=Origin(rows=rows))
+    return Part(features, labels, table.path, Origin(rows=rows))
 
 
-def _encoded(table: TableFile, encoder: TableEncoder, without: frozenset[int] = frozenset()) -> Tensor:
+def _encoded(table: TableFile, encoder: TableEncoder, without: Collection[int] = ()) -> Tensor:
     return torch.from_numpy(
         encoder.transform_cells(table.cells_as(encoder.number_names, encoder.category_names, without))
     )
