@@ -58,7 +58,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
         for path in (source / "symloss").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert {Path(name).suffix for name in wanted} == {".py", ".pyi", ".typed", ".toml", ".css", ".js"}
+    assert {Path(name).suffix for name in wanted} == {".py", ".pyi", ".typed", ".toml", ".bib", ".html", ".css", ".js"}
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packed == wanted
 

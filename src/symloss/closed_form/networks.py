@@ -71,9 +71,12 @@ def _pass(model: nn.Module, candidates: dict[str, nn.Linear], loader: Iterable[A
     head: nn.Linear | None = None
     totals: ClassSums | None = None
     device = next(model.parameters()).device
-    with _watched(candidates) as calls, _evaluating(model), torch.no_grad():
+    with _observed(model, candidates) as calls:
         for batch in loader:
-            inputs, labels = _pair(batch)
+            is_pair = isinstance(batch, (tuple, list)) and len(batch) >= 2
+            if not is_pair or not all(isinstance(part, Tensor) for part in batch[:2]):
+                raise TypeError(f"loader must give batches (inputs, labels) of tensors; got {type(batch).__name__}")
+            inputs, labels = batch[:2]
             calls.clear()
             model(inputs.to(device))
             if not calls:
@@ -90,41 +93,25 @@ def _pass(model: nn.Module, candidates: dict[str, nn.Linear], loader: Iterable[A
 
 
 @contextlib.contextmanager
-def _watched(candidates: dict[str, nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor]]]:
-    """The layer that ran last, and its input."""
+def _observed(model: nn.Module, candidates: dict[str, nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor]]]:
+    """Put the model into evaluation mode, and yield a list of the layer that ran last and its input."""
     calls: list[tuple[nn.Linear, Tensor]] = []
 
     def remember(module: nn.Module, inputs: tuple[Any, ...]) -> None:
         assert isinstance(module, nn.Linear)
         calls[:] = [(module, inputs[0])]  # only the last call is kept, to free memory
 
+    modes = [(module, module.training) for module in model.modules()]
     hooks = [module.register_forward_pre_hook(remember) for module in candidates.values()]
+    model.eval()
     try:
-        yield calls
+        with torch.no_grad():
+            yield calls
     finally:
         for hook in hooks:
             hook.remove()
-
-
-@contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
         for module, training in modes:
             module.training = training
-
-
-def _pair(batch: Any) -> tuple[Tensor, Tensor]:
-    if (
-        not isinstance(batch, (tuple, list))
-        or len(batch) < 2
-        or not all(isinstance(part, Tensor) for part in batch[:2])
-    ):
-        raise TypeError(f"loader must give batches (inputs, labels) of tensors; got {type(batch).__name__}")
-    return batch[0], batch[1]
 
 
 def _sums(features: Tensor, labels: Tensor, num_classes: int) -> ClassSums:

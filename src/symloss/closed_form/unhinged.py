@@ -40,16 +40,19 @@ from symloss.fitting import all_or_nothing
 Labels = NDArray[Any]
 
 
+def checked_examples(
+    estimator: Any, features: Any, labels: Any, weights: Any, *, reset: bool = True
+) -> tuple[Any, Labels, Floats | None]:
+    """Check features, labels and weights of examples to fit. Infinite features are refused by their sums."""
+    features = checked_features(estimator, features, reset=reset, finite=False)
+    return features, checked_labels(labels, features), checked_weights(weights, features)
+
+
 def checked_features(estimator: Any, features: Any, *, reset: bool, finite: bool = True) -> Any:
     """Check features (N, d) and return an array, a CSR matrix or a tensor. Unless ``reset``, d must be as before."""
-    if isinstance(features, Tensor):
-        return _checked_tensor(estimator, features, reset)
-    return validate_data(
-        estimator, features, reset=reset, accept_sparse="csr", dtype="numeric", ensure_all_finite=finite
-    )
-
-
-def _checked_tensor(estimator: Any, features: Tensor, reset: bool) -> Tensor:
+    if not isinstance(features, Tensor):
+        options = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": finite}
+        return validate_data(estimator, features, reset=reset, **options)
     if features.dim() != 2 or 0 in features.shape:
         raise ValueError(f"X must have shape (N, d) with N and d at least 1; got {tuple(features.shape)}")
     if features.is_complex():
@@ -102,7 +105,7 @@ def refuse_infinite_scores(scores: Any) -> None:
 
 
 def encode(labels: Labels, classes: Labels) -> Codes:
-    """The positions of labels in the sorted classes. An unknown label is refused."""
+    """Return the positions of labels in the sorted classes. An unknown label is refused."""
     unseen = np.setdiff1d(labels, classes)
     if len(unseen):
         raise ValueError(
@@ -132,17 +135,17 @@ class ByScores(ClassifierMixin):  # type: ignore[misc]
         raise NotImplementedError
 
     def decision_function(self, X: Any) -> Any:  # noqa: N803
-        """The scores (N, C). For two classes their difference z_1 - z_0 (N,), as in scikit-learn."""
+        """Return the scores (N, C). For two classes their difference z_1 - z_0 (N,), as in scikit-learn."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
-        """The softmax of the scores (N, C). It is not calibrated."""
+        """Return the softmax of the scores (N, C). It is not calibrated."""
         scores = self._scores(X)
         return scores.softmax(1) if isinstance(scores, Tensor) else softmax(scores, copy=True)
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """The class of the largest score (N,): a tensor if X is one and classes are numbers, or else an array."""
+        """Return the class of the largest score (N,): a tensor if X is one and classes are numbers, else an array."""
         best = self._scores(X).argmax(1)
         if not isinstance(best, Tensor):
             return self.classes_[best]
@@ -201,9 +204,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
         """Fit to examples (N, d) with labels (N,) and weights (N,), or None for equal weights."""
-        features = checked_features(self, X, reset=True, finite=False)
-        labels = checked_labels(y, features)
-        weights = checked_weights(sample_weight, features)
+        features, labels, weights = checked_examples(self, X, y, sample_weight)
         classes, codes = np.unique(labels, return_inverse=True)
         two_classes(classes)
         totals = class_sums(features, codes, len(classes), weights)
@@ -218,9 +219,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         centroid is zero, as before a second class has come, there are no weights and prediction is refused.
         """
         first = not hasattr(self, "sums_")
-        features = checked_features(self, X, reset=first, finite=False)
-        labels = checked_labels(y, features)
-        weights = checked_weights(sample_weight, features)
+        features, labels, weights = checked_examples(self, X, y, sample_weight, reset=first)
         known = self._known_classes(classes, labels)
         totals = class_sums(features, encode(labels, known), len(known), weights)
         return self.solve(totals if first else self.sums_ + totals, known, refuse=False)
@@ -345,61 +344,38 @@ def fit_distributed(
 def _fit_together(
     estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any, group: Any
 ) -> UnhingedClassifier:
-    part = _Part(estimator, features, labels, weights)
-    classes = _agreed(part.summary(), group)
-    totals = part.totals(classes)
-    numbers = np.concatenate([totals.sums.ravel(), totals.weights])
-    numbers = _reduced(numbers, dist.ReduceOp.SUM, group)
+    error, found, part = None, np.empty(0), ClassSums.nothing(0, 0)
+    try:
+        found, part = _local_sums(estimator, features, labels, weights)
+    except (TypeError, ValueError) as refused:
+        error = " ".join(str(refused).split())
+    classes = _agreed((error, found.tolist(), part.sums.shape[1]), group)
+    whole = ClassSums.nothing(len(classes), part.sums.shape[1])
+    if len(found):
+        rows = encode(found, classes)
+        whole.sums[rows], whole.weights[rows] = part.sums, part.weights
+    numbers = _reduced(np.concatenate([whole.sums.ravel(), whole.weights]), dist.ReduceOp.SUM, group)
     # The largest rounding and, as 1 for float64, the widest precision.
-    rounding, double = _reduced(np.array([totals.rounding, totals.dtype == np.float64]), dist.ReduceOp.MAX, group)
-    sums = numbers[: totals.sums.size].reshape(totals.sums.shape)
-    counts = numbers[totals.sums.size :]
-    dtype = np.dtype(np.float64 if double else np.float32)
+    rounding, double = _reduced(np.array([part.rounding, part.dtype == np.float64]), dist.ReduceOp.MAX, group)
+    sums, counts = numbers[: whole.sums.size].reshape(whole.sums.shape), numbers[whole.sums.size :]
     two_classes(classes[counts > 0], "the part of y with positive sample_weight")
-    estimator.n_features_in_ = totals.sums.shape[1]
+    estimator.n_features_in_ = sums.shape[1]
+    dtype = np.dtype(np.float64 if double else np.float32)
     return estimator.solve(ClassSums(sums, counts, float(rounding), dtype), classes)
 
 
-class _Part:
-    """The data of this process, or the error that they raise."""
-
-    def __init__(self, estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any) -> None:
-        self.error: str | None = None
-        self.classes: list[Any] = []
-        self.width = 0
-        self.local: ClassSums | None = None
-        try:
-            self._take(estimator, features, labels, weights)
-        except (TypeError, ValueError) as error:
-            self.error = " ".join(str(error).split())
-
-    def _take(self, estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any) -> None:
-        shape = tuple(getattr(features, "shape", ()))
-        if len(shape) == 2 and shape[0] == 0:
-            self.width = shape[1]
-            return
-        features = checked_features(estimator, features, reset=True, finite=False)
-        vector = checked_labels(labels, features)
-        found = np.unique(vector)
-        self.width = features.shape[1]
-        self.local = class_sums(features, encode(vector, found), len(found), checked_weights(weights, features))
-        self.classes = found.tolist()
-
-    def summary(self) -> tuple[str | None, list[Any], int]:
-        return self.error, self.classes, self.width
-
-    def totals(self, classes: Any) -> ClassSums:
-        """The sums of this process, with a row for each class of all processes."""
-        whole = ClassSums.nothing(len(classes), self.width)
-        if self.local is None:
-            return whole
-        rows = encode(np.asarray(self.classes), classes)
-        whole.sums[rows], whole.weights[rows] = self.local.sums, self.local.weights
-        return ClassSums(whole.sums, whole.weights, self.local.rounding, self.local.dtype)
+def _local_sums(estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any) -> tuple[Labels, ClassSums]:
+    """Return the classes of this process, and their sums."""
+    shape = tuple(getattr(features, "shape", ()))
+    if len(shape) == 2 and shape[0] == 0:
+        return np.empty(0), ClassSums.nothing(0, shape[1])
+    features, vector, weights = checked_examples(estimator, features, labels, weights)
+    found = np.unique(vector)
+    return found, class_sums(features, encode(vector, found), len(found), weights)
 
 
 def _agreed(summary: tuple[str | None, list[Any], int], group: Any) -> Any:
-    """The classes of all processes. If the data of one process are refused, or do not fit, all raise the same error."""
+    """Return the classes of all processes. If one process refuses its data, or they do not fit, all raise the error."""
     told: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(told, summary, group=group)
     for rank, (error, _, _) in enumerate(told):
