@@ -276,7 +276,7 @@ def test_lightgbm_stops_early_by_the_loss():
         ("gze:q=0.7", ValueError, ["there is no loss named 'gze'"]),
         ("sgce:normalize=l2", ValueError, ["loss must have normalize=None", "'l2'"]),
         (symloss.SGCE(), ValueError, ["loss must have normalize=None", "symmetrize(GCE(q=0.7))"]),
-        (0.7, TypeError, ["loss must be a text such as", "0.7"]),
+        (0.7, TypeError, ["loss must be a spec such as", "0.7"]),
     ],
 )
 def test_a_loss_that_cannot_be_boosted(loss, error, ingredients):

@@ -149,7 +149,7 @@ def test_a_wrong_plug_gets_one_sentence(make, message):
 
 
 def test_what_is_no_loss_is_refused():
-    with pytest.raises(TypeError, match=r"loss must be a text such as .*; got <function"):
+    with pytest.raises(TypeError, match=r"loss must be a spec such as .*; got <function"):
         hf.loss(torch.nn.functional.cross_entropy)
 
 

@@ -162,7 +162,7 @@ def test_two_processes_have_the_gradient_of_one(tmp_path):
         ({"loss": symloss.SGCE()}, ValueError, ["must have normalize=None here", "divides the scale", "symmetrize"]),
         ({"loss": "gce:normalize=l2"}, ValueError, ["must have normalize=None here", "GCE(q=0.7)"]),
         ({"loss": "mae:reduction=none"}, ValueError, ["reduction='mean' or 'sum'", "got reduction='none'"]),
-        ({"loss": nn.L1Loss()}, TypeError, ["loss must be a text such as 'gce:q=0.5'", "L1Loss()"]),
+        ({"loss": nn.L1Loss()}, TypeError, ["loss must be a spec such as 'gce:q=0.5'", "L1Loss()"]),
         ({"loss": "ce", "scale": 0}, ValueError, ["scale must be a number in (0, inf)", "got 0"]),
     ],
 )

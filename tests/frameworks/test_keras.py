@@ -84,7 +84,7 @@ def test_a_model_is_saved_and_loaded_with_its_loss(tmp_path):
 
 
 def test_what_is_refused():
-    with refused(TypeError, "loss must be a text such as 'gce:q=0.7'", "GCE"):
+    with refused(TypeError, "loss must be a spec such as 'gce:q=0.7'", "GCE"):
         KerasLoss(symloss.GCE(q=0.7))
     with refused(ValueError, "y_true must have shape (3,) or (3, 1)", "(3, 4)", "got (3, 2)"):
         KerasLoss("ce")(torch.zeros(3, 2), torch.zeros(3, 4))

@@ -73,7 +73,7 @@ def test_bad_texts(text, ingredients):
 
 
 def test_bad_specs():
-    with refused(TypeError, "noise must be a text such as 'sym:0.6'", "got 0.4"):
+    with refused(TypeError, "noise must be a spec such as 'sym:0.6'", "got 0.4"):
         parse(0.4)
     with refused(TypeError, "rate of sym noise", "got None"):
         Spec("sym")

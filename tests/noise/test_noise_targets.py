@@ -193,7 +193,7 @@ def test_bad_input():
             corrupt_targets(bad, 0.5, q, seed=0)
     with refused(ValueError, "y", "finite"):
         corrupt_targets([1.0, np.nan], 0.5, q, seed=0)
-    with refused(TypeError, "distribution must be a distribution of torch", "'normal'"):
+    with refused(TypeError, "distribution must be a torch distribution", "'normal'"):
         corrupt_targets(Y, 0.5, "normal", seed=0)
     with refused(TypeError, "x must be given"):
         corrupt_targets(Y, 0.5, q_of_x, seed=0)

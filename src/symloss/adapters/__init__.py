@@ -1,15 +1,15 @@
-"""Losses and learners of this package inside other libraries, one module for each.
+"""Use symloss inside other libraries, with one module for each.
 
-A module is imported when it is used, and imports its own library only:
+Modules are imported on first use, and each imports its own library only:
 
-- ``boosting``: classifiers of XGBoost and LightGBM with any loss
-- ``cleanlab``: the audit of a fit for cleanlab, and what cleanlab found as an audit
-- ``hf``: a loss for the Trainer of Hugging Face, and for models that call ``self.loss_function``
-- ``hf_causal``: a Trainer of language models that never holds all scores
-- ``keras``: a loss for Keras 3 on torch, which is saved and loaded with the model
-- ``lightning``: a callback that keeps the mean margin of each training example, to find wrong labels
-- ``openmmlab``: a loss for configurations of OpenMMLab, such as those of MMPretrain
-- ``sentence_transformers``: a contrastive loss of pairs of texts, with any loss in the place of cross-entropy
+- ``boosting``: XGBoost and LightGBM classifiers with any loss
+- ``cleanlab``: exchange audits with cleanlab, in both directions
+- ``hf``: a loss for the Hugging Face Trainer, and for models that call ``self.loss_function``
+- ``hf_causal``: a Trainer for language models that never holds all scores
+- ``keras``: a loss for Keras 3 on torch, saved and loaded with the model
+- ``lightning``: a callback that tracks the mean margin of each training example, to find mislabelled ones
+- ``openmmlab``: a loss for OpenMMLab configurations, such as those of MMPretrain
+- ``sentence_transformers``: a contrastive loss of text pairs, with any loss in place of cross-entropy
 - ``trl``: supervised fine-tuning with any loss of the label's log-probability
 """
 

@@ -33,10 +33,10 @@ OF_BUILT_IN_LOSSES = ("objective", "num_class", "scale_pos_weight", "is_unbalanc
 
 
 class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """What both estimators share.
+    """Base of both estimators.
 
     Args:
-        loss: a text such as ``"gce:q=0.7"``, or a loss of symloss with ``normalize=None``.
+        loss: a spec such as ``"gce:q=0.7"``, or a symloss loss with ``normalize=None``.
         parameters: those of the library's own classifier, such as ``n_estimators`` and ``max_depth``.
 
     Attributes:
@@ -51,7 +51,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self.parameters = parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The loss, and those parameters of the library that were passed."""
+        """Return the loss, and those parameters of the library that were passed."""
         return {"loss": self.loss, **self.parameters}
 
     def set_params(self, **parameters: Any) -> Self:
@@ -67,7 +67,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         Args:
             X: (N, d), in a form that the library takes; missing values are allowed.
             y: (N,), any labels.
-            sample_weight: (N,), what each row counts.
+            sample_weight: (N,), the weight of each row.
             eval_set: pairs (rows, labels). Their mean loss is computed after each round.
             options: those of the library's own ``fit``.
         """
@@ -89,7 +89,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return self
 
     def _weights(self, X: Any, y: Any, given: Any) -> Any:  # noqa: N803
-        """What each row counts, class weights included; None if all count the same."""
+        """Return the weight of each row, class weights included; None for equal weights."""
         weights = None if given is None else _check_sample_weight(given, X, ensure_non_negative=True)
         if (class_weight := self.parameters.get("class_weight")) is None:
             return weights
@@ -98,14 +98,14 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     @abstractmethod
     def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:  # noqa: N803
-        """The estimator of the library, after its ``fit`` with these options."""
+        """Return the estimator of the library, after its ``fit`` with these options."""
 
     @abstractmethod
     def _scores(self, X: Any, options: dict[str, Any]) -> Floats:  # noqa: N803
-        """The scores (n, C), or (n,) for two classes."""
+        """Return the scores (n, C), or (n,) for two classes."""
 
     def predict_proba(self, X: Any, **options: Any) -> Floats:  # noqa: N803
-        """The probabilities (n, C): the softmax of the scores.
+        """Return the probabilities (n, C): the softmax of the scores.
 
         Args:
             X: (n, d).
@@ -117,7 +117,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return probabilities
 
     def predict(self, X: Any, **options: Any) -> Any:  # noqa: N803
-        """The most probable class (n,). The arguments are those of ``predict_proba``."""
+        """Return the most probable class (n,). The arguments are those of ``predict_proba``."""
         best = self.predict_proba(X, **options).argmax(1)
         return self.classes_[best]
 
@@ -133,7 +133,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return tags
 
     def _parameters(self) -> dict[str, Any]:
-        """Those of the library. Class weights are a part of the row's weights by now."""
+        """Return the library's parameters. Class weights are already part of the row weights."""
         return {name: value for name, value in self.parameters.items() if name != "class_weight"}
 
     def _library(self) -> Any:
@@ -152,7 +152,7 @@ class RobustXGBClassifier(BoostedClassifier):
     All scores start equal. With ``loss="ce"`` the trees are those of XGBoost's own loss with ``base_score=0.5``.
 
     Args:
-        loss: a text such as ``"gce:q=0.7"``, or a loss of symloss with ``normalize=None``.
+        loss: a spec such as ``"gce:q=0.7"``, or a symloss loss with ``normalize=None``.
         parameters: those of ``xgboost.XGBClassifier``, without ``objective``; and ``class_weight`` as in scikit-learn.
 
     Attributes:
@@ -185,7 +185,7 @@ class RobustLGBMClassifier(BoostedClassifier):
     ``boost_from_average=False`` and ``feature_pre_filter=False``.
 
     Args:
-        loss: a text such as ``"gce:q=0.7"``, or a loss of symloss with ``normalize=None``.
+        loss: a spec such as ``"gce:q=0.7"``, or a symloss loss with ``normalize=None``.
         parameters: those of ``lightgbm.LGBMClassifier``, without ``objective``.
 
     Attributes:
@@ -236,10 +236,10 @@ FLOOR = 1e-16
 
 
 def criterion_of_trees(loss: AnyCriterion) -> Criterion:
-    """The criterion that adds up the losses of all examples.
+    """Return the criterion that adds up the losses of all examples.
 
     Args:
-        loss: what the user has passed. A text means raw scores, also where the loss divides scores by their norm
+        loss: what the user passed. A spec means raw scores, also where the loss divides scores by their norm
             elsewhere.
 
     >>> criterion_of_trees("sgce").normalize is None
@@ -253,7 +253,7 @@ def criterion_of_trees(loss: AnyCriterion) -> Criterion:
 def gradient_and_hessian(
     criterion: Criterion, scores: Tensor, labels: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The gradient of a loss in the scores, and a positive stand-in for the diagonal of its Hessian.
+    """Return the gradient of a loss in the scores, and a positive stand-in for the diagonal of its Hessian.
 
     Near the scores, a loss acts as cross-entropy with a weight for each example: w = -g_y / (1 - p_y), where g is the
     gradient, p the softmax and y the label. The diagonal is that of the weighted cross-entropy, w p (1 - p). It is
@@ -263,7 +263,7 @@ def gradient_and_hessian(
         criterion: of raw scores, the sum over all examples.
         scores: (N, C).
         labels: (N,), class numbers.
-        weights: (N,), what each example counts; None if all count the same.
+        weights: (N,), the weight of each example; None for equal weights.
 
     >>> scores = torch.tensor([[0.0, 0.0]])
     >>> gradient_and_hessian(criterion_of_trees("ce"), scores, torch.tensor([1]))
@@ -300,14 +300,14 @@ class Objective:
         Args:
             y_true: (N,), class numbers.
             y_pred: (N, C), the scores; or (N,) for two classes.
-            sample_weight: (N,), what each example counts.
+            sample_weight: (N,), the weight of each example.
         """
         pair = gradient_and_hessian(self.criterion, *_tensors(y_true, y_pred, sample_weight))
         gradient, hessian = (each.numpy() if y_pred.ndim == 2 else each[:, 1].numpy() for each in pair)
         return gradient, self.curvature * hessian
 
     def loss(self, y_true: Floats, y_pred: Floats, sample_weight: Floats | None = None) -> float:
-        """The mean loss, a metric for data that trees are not trained on. The arguments are those of a call."""
+        """Return the mean loss, a metric for data that trees are not trained on. The arguments are those of a call."""
         scores, labels, weights = _tensors(y_true, y_pred, sample_weight)
         each = copy.copy(self.criterion)
         each.reduction = "none"
@@ -317,12 +317,12 @@ class Objective:
     def named_loss(
         self, y_true: Floats, y_pred: Floats, sample_weight: Floats | None = None
     ) -> tuple[str, float, bool]:
-        """The mean loss as LightGBM wants it: name, value, and whether higher is better."""
+        """Return the mean loss as LightGBM wants it: name, value, and whether higher is better."""
         return "loss", self.loss(y_true, y_pred, sample_weight), False
 
 
 def columns(scores: Floats) -> Floats:
-    """Scores (N, C). Of two classes the first has score 0.
+    """Return scores (N, C). Of two classes the first has score 0.
 
     Args:
         scores: (N, C), or (N,) for two classes.

@@ -1,4 +1,4 @@
-"""cleanlab and the audit of this package: each reads what the other one has found.
+"""Exchange audits with cleanlab, in both directions.
 
 Labels are class numbers from 0 here, as cleanlab wants them. ``CleanLearning`` takes our estimators as they are.
 """
@@ -47,7 +47,7 @@ def find_label_issues(found: RobustClassifier | Audit, **options: Any) -> Audit:
 
 
 def issues_frame(audit: Audit) -> pd.DataFrame:
-    """An audit as cleanlab's table of label issues, for ``CleanLearning(...).fit(X, y, label_issues=...)``.
+    """Return an audit as cleanlab's table of label issues, for ``CleanLearning(...).fit(X, y, label_issues=...)``.
 
     Args:
         audit: of N labels.
@@ -79,7 +79,7 @@ def audit_from_flags(
     class_names: Sequence[str] | None = None,
     truth: ArrayLike | None = None,
 ) -> Audit:
-    """An audit of what ``cleanlab.filter.find_label_issues`` returned.
+    """Return an audit of what ``cleanlab.filter.find_label_issues`` returned.
 
     Args:
         flags: (N,), true where a label looks wrong; or the numbers of these labels.
@@ -103,7 +103,7 @@ def audit_from_issues(
     class_names: Sequence[str] | None = None,
     truth: ArrayLike | None = None,
 ) -> Audit:
-    """An audit of ``CleanLearning.get_label_issues()`` or ``Datalab.get_issues("label")``.
+    """Return an audit of ``CleanLearning.get_label_issues()`` or ``Datalab.get_issues("label")``.
 
     Args:
         issues: N rows: ``is_label_issue``, ``label_quality`` or ``label_score``, ``given_label``, ``predicted_label``.
@@ -148,7 +148,7 @@ def _names(labels: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _numbers(labels: pd.Series, names: Sequence[str]) -> NDArray[np.int64]:
-    """The class numbers of labels."""
+    """Return the class numbers of labels."""
     if labels.dtype.kind == "f":
         raise ValueError(f"{labels.name} must be classes; got {labels.dtype}, as of a regression")
     whole = labels.dtype.kind in "iu"

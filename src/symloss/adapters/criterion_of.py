@@ -1,4 +1,4 @@
-"""What a user passes as a loss becomes a criterion, or an error of one sentence."""
+"""Turn what a user passes as a loss into a criterion, or refuse it in one sentence."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from symloss.losses.layers import UnitScores
 from symloss.losses.spec import create_loss, parse
 
 AnyCriterion = str | Loss | Criterion
-"""A text such as ``"gce:q=0.5"``, an expression of the algebra, or a criterion."""
+"""A spec such as ``"gce:q=0.5"``, an expression of the algebra, or a criterion."""
 
 
 def criterion_of(loss: AnyCriterion) -> Criterion:
-    """The criterion of a text such as ``"gce:q=0.5"``, of an expression of the algebra, or the criterion itself.
+    """Return the criterion of a spec such as ``"gce:q=0.5"``, of an expression of the algebra, or the criterion itself.
 
     Args:
-        loss: what the user has passed.
+        loss: what the user passed.
 
     >>> criterion_of("mae").loss
     MAE()
     """
     if isinstance(loss, (str, Criterion, Loss)):
         return as_criterion(loss)
-    raise TypeError(f"loss must be a text such as 'gce:q=0.5', or a loss of symloss; got {checks.brief(loss)}")
+    raise TypeError(f"loss must be a spec such as 'gce:q=0.5', or a symloss loss; got {checks.brief(loss)}")
 
 
 def criterion_of_raw_scores(loss: AnyCriterion, because: str) -> Criterion:
-    """The criterion for scores that must not be divided by their norm. A text such as ``"sgce"`` means raw ones here.
+    """Return the criterion for raw scores, which must not be divided by their norm. A spec means raw scores here.
 
     Args:
-        loss: what the user has passed.
-        because: why not, for the message.
+        loss: what the user passed.
+        because: the reason, for the message.
 
     >>> criterion_of_raw_scores("sgce", "trees start at 0").normalize is None
     True
@@ -51,7 +51,7 @@ def refuse_flat_scores(criterion: Criterion, num_classes: int) -> None:
 
     Args:
         criterion: the loss.
-        num_classes: how many there are.
+        num_classes: the number of classes.
     """
     scores = criterion.score_map
     if num_classes <= MANY or not isinstance(scores, UnitScores):

@@ -25,14 +25,14 @@ CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 
 
 def loss(loss: AnyCriterion, *, shift: bool | None = None) -> TrainerLoss:
-    """A loss as ``compute_loss_func`` of ``transformers.Trainer``.
+    """Return a loss as ``compute_loss_func`` of ``transformers.Trainer``.
 
     It is exact under gradient accumulation and on several devices: the values are added up and divided by the number of
     labels of the whole batch, which the Trainer counts. A plain mean would be divided by nobody, and with 8 steps of
     accumulation train with gradients that are 8 times too large.
 
     Args:
-        loss: a text such as ``"gce:q=0.7"``, or a loss of this package with ``reduction="mean"``.
+        loss: a spec such as ``"gce:q=0.7"``, or a symloss loss with ``reduction="mean"``.
         shift: whether the scores at a position are those of the next label. None decides by the type of the model's
             outputs: yes for language models that are causal, no for classifiers of sequences and of tokens.
 
@@ -81,7 +81,7 @@ class TrainerLoss:
 
 
 def install(model: Any, loss: AnyCriterion) -> Any:
-    """Make a model of transformers compute a loss when it gets labels, in any training loop. Returns the model.
+    """Make a transformers model compute a loss when it gets labels, in any training loop. Returns the model.
 
     It sets ``model.loss_function``. A model that does not call it is refused: it would go on with cross-entropy.
 
@@ -141,7 +141,7 @@ class ModelLoss:
 
 
 def next_labels(labels: Tensor) -> Tensor:
-    """The label (N, T) that follows each position, as causal models predict it. None follows the last one.
+    """Return the label (N, T) that follows each position, as causal models predict it. None follows the last one.
 
     >>> next_labels(torch.tensor([[4, 5, 6]]))
     tensor([[   5,    6, -100]])
@@ -150,15 +150,15 @@ def next_labels(labels: Tensor) -> Tensor:
 
 
 def number_of(labels: Tensor) -> Tensor:
-    """How many labels count, and 1 if none does, so that a sum can be divided by it."""
+    """Return how many labels count, and 1 if none does, so that a sum can be divided by it."""
     return (labels != IGNORED).sum().clamp(min=1)
 
 
 def summed(loss: AnyCriterion) -> Criterion:
-    """A copy of the loss that adds up. An error if it would not count as Hugging Face does.
+    """Return a copy of the loss that adds up. Refuse one that does not count labels as Hugging Face does.
 
     Args:
-        loss: what the user has passed.
+        loss: what the user passed.
     """
     criterion = copy.copy(criterion_of(loss))
     if criterion.reduction != "mean":
@@ -173,7 +173,7 @@ def summed(loss: AnyCriterion) -> Criterion:
 
 
 def mean_over(criterion: Criterion, scores: Tensor, labels: Tensor, num_items: Any) -> Tensor:
-    """The sum of the loss divided by a number of labels.
+    """Return the sum of the loss divided by a number of labels.
 
     Args:
         criterion: with ``reduction="sum"``.
@@ -201,7 +201,7 @@ def mean_over(criterion: Criterion, scores: Tensor, labels: Tensor, num_items: A
 FACTORS = ("logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 """Names under which configurations keep a factor of the scores, or what they are divided by."""
 TOKENS = 4
-"""So many are tried to see that the scores are understood."""
+"""How many tokens are tried, to verify that the scores are understood."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,7 @@ class LanguageHead:
     """How a language model computes scores from its last hidden states. :meth:`of` finds it out.
 
     Args:
-        model: a causal model of transformers.
+        model: a causal transformers model.
         factor: the scores are multiplied by it.
         softcap: then they are bounded by it, as Gemma does; None if they are not.
     """
@@ -220,10 +220,10 @@ class LanguageHead:
 
     @classmethod
     def of(cls, model: Any) -> LanguageHead:
-        """The head of a model. An error if its scores are not those of a linear layer with a factor and a soft cap.
+        """Return the head of a model. Refuse scores other than those of a linear layer with a factor and a soft cap.
 
         Args:
-            model: a causal model of transformers, perhaps in an adapter of PEFT.
+            model: a causal transformers model, perhaps in a PEFT adapter.
         """
         inner = without_adapter(model)
         layer, name = inner.get_output_embeddings(), type(inner).__name__
@@ -253,28 +253,28 @@ class LanguageHead:
         )
 
     def parameters(self) -> tuple[Tensor, Tensor | None]:
-        """The weights (C, d) and the bias (C,) of the layer. Sharded ones are put together."""
+        """Return the weights (C, d) and the bias (C,) of the layer. Sharded ones are put together."""
         layer = self.model.get_output_embeddings()
         weight, bias = (_whole(p) if isinstance(p, DTensor) else p for p in (layer.weight, layer.bias))
         return weight, bias
 
     def scaled(self, values: Tensor) -> Tensor:
-        """The values times the factor. Most models have none, and need no second tensor."""
+        """Return the values times the factor. Most models have none, and need no second tensor."""
         return values if self.factor == 1 else self.factor * values
 
     def scores(self, states: Tensor) -> Tensor:
-        """The scores (..., C) of hidden states (..., d)."""
+        """Return the scores (..., C) of hidden states (..., d)."""
         weight, bias = self.parameters()
         scores = self.scaled(F.linear(states.to(weight.dtype), weight, bias))
         return scores if self.softcap is None else SoftCap(self.softcap)(scores)
 
 
 def without_adapter(model: Any) -> Any:
-    """The model itself, if it is inside an adapter of PEFT."""
+    """Return the model inside a PEFT adapter, or the model itself."""
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def _whole(parameter: DTensor) -> Tensor:
-    """A sharded parameter in one piece. Its gradient is the mean over processes, as FSDP takes it of all others."""
+    """Return a sharded parameter in one piece. Its gradient is the mean over processes, as in FSDP."""
     whole: Tensor = parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
     return whole

@@ -1,4 +1,4 @@
-"""Language models of transformers that learn by any loss without holding the scores of all tokens."""
+"""Train causal transformers models with any loss, without holding the scores of all tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CausalTrainer(Trainer):  # type: ignore[misc]
 
     Args:
         args: those of ``transformers.Trainer``, and its keywords.
-        loss: a text such as ``"gce:q=0.5"``, or a loss of this package.
+        loss: a spec such as ``"gce:q=0.5"``, or a symloss loss.
         block_bytes: how many bytes the scores of a block may take, as in ``linear_loss``.
         accumulate: ``torch.float32`` adds up the gradient of the output layer in float32.
         kwargs: the keywords of ``transformers.Trainer``. ``compute_metrics`` is refused: it needs the scores.
@@ -68,7 +68,7 @@ def without_scores(
     Without labels the model works as before, so that it can generate.
 
     Args:
-        model: a causal model of transformers, perhaps in an adapter of PEFT.
+        model: a causal transformers model, perhaps in a PEFT adapter.
         loss: as in :class:`CausalTrainer`.
         block_bytes: as in :class:`CausalTrainer`.
         accumulate: as in :class:`CausalTrainer`.

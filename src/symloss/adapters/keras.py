@@ -1,4 +1,4 @@
-"""A loss for Keras 3 with torch as its backend. Keras saves and loads it with the model."""
+"""A loss for Keras 3 on torch. Keras saves and loads it with the model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from symloss.losses.spec import create_loss
 
 @keras.saving.register_keras_serializable(package="symloss")  # type: ignore[untyped-decorator, unused-ignore]
 class KerasLoss(keras.losses.Loss):  # type: ignore[misc]  # Keras is not read by mypy
-    """A loss of this package for ``model.compile(loss=...)``, from the scores of the last layer, without a softmax.
+    """A symloss loss for ``model.compile(loss=...)``, from the scores of the last layer, without a softmax.
 
     Args:
-        loss: a text such as ``"gce:q=0.7"``. Its ``reduction`` is left to Keras.
+        loss: a spec such as ``"gce:q=0.7"``. Its ``reduction`` is left to Keras.
         options: those of ``keras.losses.Loss``: name, reduction and dtype.
 
     Shapes: ``y_pred`` is (N, ..., C), the scores. ``y_true`` is (N, ...) or (N, ..., 1) for labels, or (N, ..., C) for
@@ -31,13 +31,13 @@ class KerasLoss(keras.losses.Loss):  # type: ignore[misc]  # Keras is not read b
         if keras.backend.backend() != "torch":
             raise ValueError(f"Keras must run on torch (KERAS_BACKEND=torch); got {keras.backend.backend()!r}")
         if not isinstance(loss, str):
-            raise TypeError(f"loss must be a text such as 'gce:q=0.7', which Keras can save; got {checks.brief(loss)}")
+            raise TypeError(f"loss must be a spec such as 'gce:q=0.7', which Keras can save; got {checks.brief(loss)}")
         super().__init__(**{"name": "symloss", **options})
         self.loss = loss
         self.criterion = create_loss(loss, reduction="none")
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """One value for each example. Keras calls this, with labels that it has turned into floating-point numbers."""
+        """Return one value for each example. Keras calls this with labels as floating-point numbers."""
         *rows, classes = y_pred.shape
         if y_true.shape == y_pred.shape:
             target = y_true.reshape(-1, classes)
@@ -52,5 +52,5 @@ class KerasLoss(keras.losses.Loss):  # type: ignore[misc]  # Keras is not read b
         return values.reshape(rows)
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras saves."""
+        """Return what Keras saves."""
         return {**super().get_config(), "loss": self.loss}

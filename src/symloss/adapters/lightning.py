@@ -1,4 +1,4 @@
-"""A callback for Lightning that keeps the mean margin of each training example, to find wrong labels."""
+"""A Lightning callback that tracks the mean margin of each training example, to find mislabelled ones."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
         self._share = torch.zeros(3, self.examples)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Take the margins of a batch. Lightning calls this."""
+        """Add the margins of a batch. Lightning calls this."""
         if isinstance(outputs, Mapping) and not outputs:
             return  # training_step has returned None to skip the batch
         index, scores, labels = self._checked(outputs)
@@ -114,7 +114,7 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
         self._share = torch.zeros_like(self._joined)
 
     def means(self) -> MeanMargins:
-        """The mean margins of all examples that were seen; ``positions`` says which ones they are."""
+        """Return the mean margins of all examples seen; ``positions`` says which ones."""
         total = self._joined + self._share.cpu()
         seen = total[2] > 0
         margin, unit_margin = (total[:2, seen] / total[2, seen]).numpy()
@@ -123,7 +123,7 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
     def audit(
         self, labels: ArrayLike, probabilities: ArrayLike, *, truth: ArrayLike | None = None, **options: Any
     ) -> Audit:
-        """Which labels look wrong, how many, and which ones would be right. Examples never seen are left out.
+        """Find mislabelled examples, their number and the labels they should have. Examples never seen are left out.
 
         Args:
             labels: (N,), of all examples, as class numbers.
@@ -155,7 +155,7 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
         return array[rows]
 
     def _join(self, trainer: Any) -> None:
-        """Examples of other processes are 0 in this one's share."""
+        """Add up the shares of all processes. Examples of other processes are 0 in this one's share."""
         share = self._share.to(trainer.strategy.root_device)
         self._share = torch.zeros_like(share)
         self._joined = self._joined + trainer.strategy.reduce(share, reduce_op="sum").cpu()

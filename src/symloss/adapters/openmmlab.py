@@ -1,4 +1,4 @@
-"""A loss for configurations of OpenMMLab, such as those of MMPretrain: ``dict(type="SymLoss", loss="gce:q=0.7")``."""
+"""A loss for OpenMMLab configurations, such as those of MMPretrain: ``dict(type="SymLoss", loss="gce:q=0.7")``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from symloss.adapters.criterion_of import AnyCriterion, criterion_of
 
 @MODELS.register_module()  # type: ignore[untyped-decorator, unused-ignore]
 class SymLoss(nn.Module):
-    """A loss of this package, which the heads of OpenMMLab can call with ``avg_factor``.
+    """A symloss loss, which the heads of OpenMMLab can call with ``avg_factor``.
 
     Args:
-        loss: a text such as ``"gce:q=0.7"``, or a loss of this package with ``reduction="mean"``.
+        loss: a spec such as ``"gce:q=0.7"``, or a symloss loss with ``reduction="mean"``.
         loss_weight: what the loss is multiplied by.
 
     Shapes: scores (N, C) with labels (N,), or with probabilities (N, C). Weights of examples are (N,). The weighted sum

@@ -1,4 +1,4 @@
-"""A contrastive loss of pairs of texts for sentence-transformers, with any loss in the place of cross-entropy."""
+"""A contrastive loss of text pairs for sentence-transformers, with any loss in place of cross-entropy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from symloss.losses.criterion import Criterion
 
 
 class RobustInfoNCE(nn.Module):
-    """InfoNCE with a loss of this package: pairs of texts that do not belong together do less harm.
+    """InfoNCE with a symloss loss: mismatched text pairs do less harm.
 
     The texts of a batch are classes. The scores of an anchor are its similarities to all candidates of the batch, times
     ``scale``, and its label is its own positive. With ``loss="ce"`` this is ``MultipleNegativesRankingLoss`` of
@@ -23,7 +23,7 @@ class RobustInfoNCE(nn.Module):
 
     Args:
         model: a ``SentenceTransformer``.
-        loss: a text such as ``"gce:q=0.5"``, or a loss of this package. A text has ``normalize=None`` here. The norm of
+        loss: a spec such as ``"gce:q=0.5"``, or a symloss loss. A text has ``normalize=None`` here. The norm of
             the similarities would divide the scale away, so ``normalize="l2"`` is refused.
         scale: what the similarities are multiplied by, above 0. It is the inverse of a temperature.
         similarity_fct: from embeddings (N, d) and (M, d) to similarities (N, M).
@@ -67,7 +67,7 @@ class RobustInfoNCE(nn.Module):
         return self.criterion(scores, own)  # type: ignore[no-any-return]
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What the model card shows."""
+        """Return what the model card shows."""
         similarity = getattr(self.similarity_fct, "__name__", type(self.similarity_fct).__name__)
         config = {"loss": repr(self.criterion.loss), "scale": self.scale, "similarity_fct": similarity}
         return config | {"gather_across_devices": self.gather_across_devices}

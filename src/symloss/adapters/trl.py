@@ -19,7 +19,7 @@ from symloss.adapters.hf import LanguageHead
 from symloss.losses.of_logp import of_logp
 
 IMPROBABLE, SLOW = 0.1, 0.3
-"""Below this mean probability of the tokens, a loss that learns so much slower than cross-entropy gets a warning."""
+"""Warn below this mean probability of the tokens, if the loss learns this much slower than cross-entropy."""
 OF_THE_HEAD = {"fused_lm_head", "labels", "shift_labels", "num_items_in_batch", "output_router_logits", "use_cache"}
 """Arguments of a language model that its backbone does not take, or that :class:`KLAnchor` sets."""
 
@@ -35,8 +35,8 @@ class SFTTrainer(trl.SFTTrainer):  # type: ignore[misc]
         model: as in ``trl.SFTTrainer``.
         args: as in ``trl.SFTTrainer``, with ``loss_type="nll"``.
         more: further arguments of ``trl.SFTTrainer``.
-        loss: a text such as ``"gce:q=0.5"``, or a loss that :func:`symloss.of_logp` takes.
-        kl_anchor: adds so much of KL(start || model) at each token, which keeps what the model knew; 0 adds nothing.
+        loss: a spec such as ``"gce:q=0.5"``, or a loss that :func:`symloss.of_logp` takes.
+        kl_anchor: the weight of KL(start || model) at each token, which preserves what the model knew; 0 for none.
         kwargs: the keywords of ``trl.SFTTrainer``. ``compute_loss_func`` is refused.
 
     Reference: Wu et al.: On the generalization of SFT (2025), whose dynamic fine-tuning is MAE. Zhu et al.: Anchored
@@ -67,7 +67,7 @@ class SFTTrainer(trl.SFTTrainer):  # type: ignore[misc]
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """TRL's own, by a model whose log-probabilities are replaced by the negative loss of each token."""
+        """Call TRL's own, with a model whose log-probabilities are the negative losses of the tokens."""
 
         def forward(**arguments: Any) -> Any:
             outputs = model(**arguments)
@@ -78,7 +78,7 @@ class SFTTrainer(trl.SFTTrainer):  # type: ignore[misc]
         return super().compute_loss(forward, inputs, return_outputs, num_items_in_batch)
 
     def _token_losses(self, outputs: Any, inputs: dict[str, Any]) -> Tensor:
-        """The loss of each token, 0 where there is no label."""
+        """Return the loss of each token, 0 where there is no label."""
         mask, metrics = outputs.label_mask, self._metrics["train" if self.model.training else "eval"]
         losses = self.loss_of_logp(outputs.log_probs)
         if self.anchor is not None:
@@ -91,7 +91,7 @@ class SFTTrainer(trl.SFTTrainer):  # type: ignore[misc]
         return torch.where(mask, losses, 0.0)
 
     def _mean(self, values: Tensor, mask: Tensor) -> float:
-        """The mean over the tokens of all processes that count; 0 if there is none."""
+        """Return the mean over the tokens of all processes that count; 0 if there is none."""
         sums = torch.stack([torch.where(mask, values.detach(), 0.0).sum(), mask.sum()])
         total, count = self.accelerator.gather_for_metrics(sums[None]).sum(0).tolist()
         return float(total / max(count, 1))
@@ -111,17 +111,17 @@ class SFTTrainer(trl.SFTTrainer):  # type: ignore[misc]
 
 
 BLOCK = 2**26
-"""So many scores of a block are held at a time."""
+"""Number of scores that a block holds at a time."""
 
 
 class KLAnchor:
     """The divergence of a model from the one that it started as, for each token.
 
-    With an adapter of PEFT the start is the model with the adapter switched off. Otherwise it is a copy, which takes
+    With a PEFT adapter the start is the model with the adapter switched off. Otherwise it is a copy, which takes
     the memory of the weights once more.
 
     Args:
-        model: a causal model of transformers, perhaps in an adapter of PEFT, before training.
+        model: a causal transformers model, perhaps in a PEFT adapter, before training.
     """
 
     def __init__(self, model: Any):

@@ -30,7 +30,7 @@ class LossCurves(NamedTuple):
 
 @functools.cache
 def margins(classes: int) -> Tensor:
-    """Where curves are sampled: the label's score less that of the others.
+    """Return where curves are sampled: the label's score less that of the others.
 
     The points are dense enough for a chart against the margin, and for one against the label's probability.
     """
@@ -42,19 +42,19 @@ def margins(classes: int) -> Tensor:
 
 
 def probabilities(classes: int) -> Tensor:
-    """The label's probability at each of the margins."""
+    """Return the label's probability at each of the margins."""
     return torch.sigmoid(margins(classes) - math.log(classes - 1))
 
 
 def scores(classes: int) -> Tensor:
-    """The scores at each of the margins, (points, C). The label is class 0. The scores are log p."""
+    """Return the scores at each of the margins, (points, C). The label is class 0. The scores are log p."""
     raw = torch.zeros(len(margins(classes)), classes, dtype=torch.float64)
     raw[:, 0] = margins(classes)
     return raw.log_softmax(-1)
 
 
 def loss_curves(loss: Loss, classes: int) -> LossCurves:
-    """Value, gradient weight and sum over labels along the line."""
+    """Return value, gradient weight and sum over labels along the line."""
     z = scores(classes).requires_grad_()
     values = loss.per_class(z)
     (gradient,) = torch.autograd.grad(values[:, 0].sum(), z)
@@ -78,13 +78,13 @@ class SimplexMap(NamedTuple):
 
 @functools.cache
 def simplex_points() -> Tensor:
-    """The points of the triangle, (points, 3), row by row: p of the first class falls from row to row."""
+    """Return the points of the triangle, (points, 3), row by row: p of the first class falls from row to row."""
     counts = [(STEPS - row, row - k, k) for row in range(STEPS + 1) for k in range(row + 1)]
     return EDGE + (1 - 3 * EDGE) * torch.tensor(counts, dtype=torch.float64) / STEPS
 
 
 def simplex_map(loss: Loss) -> SimplexMap:
-    """The value for the first class, and the sum over labels. The scores are log p."""
+    """Return the value for the first class, and the sum over labels. The scores are log p."""
     values = loss.per_class(simplex_points().log())
     return SimplexMap(values[:, 0], values.sum(-1))
 
@@ -121,14 +121,14 @@ class NoisyRisk(NamedTuple):
 
 
 def threshold_scores(difference: Tensor) -> Tensor:
-    """The scores (..., C) where x - theta is ``difference``."""
+    """Return the scores (..., C) where x - theta is ``difference``."""
     z = torch.full((*difference.shape, THRESHOLD_CLASSES), -HEIGHT, dtype=torch.float64)
     z[..., 0], z[..., 1] = -HEIGHT * difference.tanh(), HEIGHT * difference.tanh()
     return z
 
 
 def noisy_risk(loss: Loss) -> NoisyRisk:
-    """The expected loss at each theta: over x by quadrature, over labels by the transition matrix."""
+    """Return the expected loss at each theta: over x by quadrature, over labels by the transition matrix."""
     values = loss.per_class(threshold_scores(DIFFERENCES))
     expected = torch.einsum("jk,rck->cjr", values, _transitions())  # of an example of A and of one of B
     risks = torch.einsum("cij,cjr->ri", _weights(), expected)
@@ -137,20 +137,20 @@ def noisy_risk(loss: Loss) -> NoisyRisk:
 
 @functools.cache
 def _transitions() -> Tensor:
-    """What becomes of the labels of A and B, at each rate: (rates, 2, C)."""
+    """Return what becomes of the labels of A and B, at each rate: (rates, 2, C)."""
     return torch.stack([torch.from_numpy(symmetric(THRESHOLD_CLASSES, rate))[:2] for rate in NOISE])
 
 
 @functools.cache
 def _weights() -> Tensor:
-    """The share of the examples of each class at each difference, for each theta: (2, thetas, differences)."""
+    """Return the share of the examples of each class at each difference, for each theta: (2, thetas, differences)."""
     x = THETAS[:, None] + DIFFERENCES
     density = torch.stack([(-0.5 * ((x - centre) / DEVIATION) ** 2).exp() for centre in CENTRES])
     return SHARES.reshape(2, 1, 1) * density / density.sum(-1, keepdim=True)
 
 
 def _argmin(risk: Tensor) -> Tensor:
-    """The theta with the least risk: the lowest point of the grid, moved to the bottom of the parabola around it."""
+    """Return the theta with the least risk: the bottom of the parabola around the lowest point of the grid."""
     lowest = int(risk.argmin())
     if lowest in (0, len(risk) - 1):
         return THETAS[lowest]
@@ -160,17 +160,17 @@ def _argmin(risk: Tensor) -> Tensor:
 
 
 def accuracy() -> Tensor:
-    """The share of examples on the right side of each theta, by their true classes."""
+    """Return the share of examples on the right side of each theta, by their true classes."""
     left, right = ((THETAS - centre) / DEVIATION for centre in CENTRES)
     return SHARES @ torch.stack([_normal(left), _normal(-right)])
 
 
 def _normal(x: Tensor) -> Tensor:
-    """The distribution function of the standard normal distribution."""
+    """Return the standard normal distribution function."""
     return 0.5 * torch.erfc(-x / math.sqrt(2))
 
 
 def densities() -> Tensor:
-    """How frequent the examples of A and of B are at each x of ``THETAS``, (2, thetas)."""
+    """Return how frequent the examples of A and of B are at each x of ``THETAS``, (2, thetas)."""
     x = torch.stack([(THETAS - centre) / DEVIATION for centre in CENTRES])
     return SHARES[:, None] * (-0.5 * x**2).exp()

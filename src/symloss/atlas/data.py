@@ -25,7 +25,7 @@ FACTS = ("symmetric", "non_increasing", "convex", "bounded")
 
 
 def known_losses(names: Iterable[str] | None) -> list[Record]:
-    """The records of these losses, in the order of the catalogue; of all losses if ``names`` is None."""
+    """Return the records of these losses, in the order of the catalogue; of all losses if ``names`` is None."""
     wanted = list(RECORDS) if names is None else list(names)
     for name in wanted:
         if name not in RECORDS:
@@ -38,7 +38,7 @@ def known_losses(names: Iterable[str] | None) -> list[Record]:
 
 
 def arrays(loss: Loss) -> dict[str, Array]:
-    """The numbers of one loss at one position of its sliders, by the name of the field."""
+    """Return the numbers of one loss at one position of its sliders, by the name of the field."""
     tensors: dict[str, Tensor] = {}
     for classes in curves.CLASSES:
         along = curves.loss_curves(loss, classes)
@@ -50,11 +50,11 @@ def arrays(loss: Loss) -> dict[str, Array]:
 
 
 def atlas_data(records: Sequence[Record], done: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """The data of the page, ready for JSON.
+    """Return the data of the page, ready for JSON.
 
     Args:
         records: the losses.
-        done: called after each loss with the number of losses that are done.
+        done: called after each loss with the number of finished losses.
     """
     entries: list[dict[str, Any]] = []
     packed: list[Array] = []
@@ -118,7 +118,7 @@ def _slider(slider: Slider) -> dict[str, Any]:
 
 
 def _fact_digits(record: Record, place: tuple[int, ...]) -> str:
-    """One hexadecimal digit for each number of classes."""
+    """Return one hexadecimal digit for each number of classes."""
     digits = []
     for classes in curves.CLASSES:
         facts = record.facts.at(classes, **values_at(record, place))
@@ -127,7 +127,7 @@ def _fact_digits(record: Record, place: tuple[int, ...]) -> str:
 
 
 def _slopes(loss: Loss) -> list[float | None] | None:
-    """The slope at equal scores, for each number of classes; None where there is none to divide by."""
+    """Return the slope at equal scores, for each number of classes; None where there is none to divide by."""
     try:
         slopes = [loss.slope(classes) for classes in curves.CLASSES]
     except NoSlopeError:
@@ -136,7 +136,7 @@ def _slopes(loss: Loss) -> list[float | None] | None:
 
 
 def _short(numbers: Tensor) -> list[float]:
-    """Numbers with eight digits."""
+    """Return numbers with eight digits."""
     return [float(f"{number:.8g}") for number in np.asarray(numbers)]
 
 
@@ -181,14 +181,14 @@ class Slider:
 
 
 def sliders(record: Record) -> tuple[Slider, ...]:
-    """The sliders of a loss."""
+    """Return the sliders of a loss."""
     every = tuple(Slider(p, _points(record, p)) for p in record.parameters)
     several = len(every) > 1 and moves_together(record)
     return tuple(Slider(each.parameter, _thinned(each)) for each in every) if several else every
 
 
 def moves_together(record: Record) -> bool:
-    """Whether every combination of values is shown.
+    """Return whether every combination of values is shown.
 
     Else one parameter moves at a time, and the others are at their defaults.
     """
@@ -196,7 +196,7 @@ def moves_together(record: Record) -> bool:
 
 
 def positions(record: Record) -> list[tuple[int, ...]]:
-    """Every combination of values that is shown, as one index for each slider."""
+    """Return every combination of values that is shown, as one index for each slider."""
     own = sliders(record)
     if moves_together(record):
         return list(itertools.product(*(range(len(each.points)) for each in own)))
@@ -206,7 +206,7 @@ def positions(record: Record) -> list[tuple[int, ...]]:
 
 
 def values_at(record: Record, position: Sequence[int]) -> dict[str, Position]:
-    """The parameters at a position. One that replaces another leaves None there."""
+    """Return the parameters at a position. One that replaces another leaves None there."""
     values = {each.parameter.name: each.points[i] for each, i in zip(sliders(record), position, strict=True)}
     for p in record.parameters:
         if p.instead_of is not None and values[p.name] is not None:
@@ -226,7 +226,7 @@ def _points(record: Record, p: Parameter) -> tuple[Position, ...]:
 
 
 def _thinned(slider: Slider) -> tuple[Position, ...]:
-    """At most ``TOGETHER`` values, evenly taken from all of them, with the ends, the default and 1."""
+    """Return at most ``TOGETHER`` values, evenly taken from all of them, with the ends, the default and 1."""
     points = slider.points
     if len(points) <= TOGETHER:
         return points
@@ -244,7 +244,7 @@ Array = NDArray[np.float64]
 
 
 def pack(arrays: Sequence[Array]) -> tuple[str, str]:
-    """The scales and the codes of all arrays, in order, compressed by zlib, as base64.
+    """Return the scales and the codes of all arrays, in order, compressed by zlib, as base64.
 
     Neighbours are alike, so each code is stored as the difference to the one before it, modulo 65536. All low bytes
     come first, then all high bytes.

@@ -25,7 +25,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
     alpha_ik = (1[y_i = k] - q_k) / N. Only |mu|^2 = sum_ij <alpha_i, alpha_j> k(x_i, x_j) needs all pairs of examples.
     They are computed in blocks: time is O(N^2), memory beyond the data O(block_size^2 + N C). For many examples, use an
     explicit feature map instead: ``make_pipeline(RBFSampler(gamma=g, n_components=3000),
-    UnhingedClassifier(fit_intercept=False))`` or ``Nystroem``, both of scikit-learn.
+    UnhingedClassifier(fit_intercept=False))`` or ``Nystroem``, both from scikit-learn.
 
     Args:
         kernel: a name known to ``sklearn.metrics.pairwise.pairwise_kernels``, ``"precomputed"``, or a function of two
@@ -109,13 +109,13 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _unit(self, features: Any, *others: Floats) -> float:
-        """The number that features are divided by, so that a linear kernel neither overflows nor vanishes."""
+        """Return the number that features are divided by, so that a linear kernel neither overflows nor vanishes."""
         if self.kernel != "linear":
             return 1.0
         return magnitude(features.data if scipy.sparse.issparse(features) else features, *others)
 
     def _all_pairs(self, features: Any, unit: float, alpha: Floats, share: Floats) -> tuple[float, Floats, float]:
-        """|mu|^2 without the constant, the scores of the mean of the examples, and the kernel's largest entry."""
+        """Return |mu|^2 without the constant, the scores of the mean example, and the kernel's largest entry."""
         square, offset, largest = 0.0, np.zeros(alpha.shape[1]), 0.0
         for rows in self._blocks(features.shape[0]):
             for columns in self._blocks(features.shape[0]):
@@ -139,7 +139,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
     def _kernel(
         self, left: Any, right: Any, rows: slice, columns: slice, left_unit: float, right_unit: float
     ) -> Floats:
-        """A block of the kernel matrix of the features divided by their units."""
+        """Return a block of the kernel matrix of the features divided by their units."""
         if self.kernel == "precomputed":
             block = left[rows, columns]
             return np.asarray(block.toarray() if hasattr(block, "toarray") else block, dtype=np.float64)
@@ -176,7 +176,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
 
 
 def _signed_shares(codes: Codes, weights: Floats, prior: Floats) -> Floats:
-    """Row i is w_i c_{y_i} / sum w, with c_y = e_y - prior."""
+    """Return w_i c_{y_i} / sum w in row i, with c_y = e_y - prior."""
     found: Floats = np.tile(-prior, (len(codes), 1))
     found[np.arange(len(codes)), codes] += 1
     found *= (weights / weights.sum())[:, None]
@@ -201,7 +201,7 @@ def _largest(block: Floats) -> float:
 
 
 def _norm(square: float, constant: Floats, spread: float) -> float:
-    """|mu|. A negative |mu|^2 is refused, and one that may be rounding of its bound ``spread``."""
+    """Return |mu|. Refuse a negative |mu|^2, and one that may be rounding of its bound ``spread``."""
     rounding = 64 * float(np.finfo(np.float64).eps) * spread
     if square < -rounding:
         raise ValueError(f"kernel must be positive semi-definite; got one with |mu|^2 = {square:g}")
@@ -211,7 +211,7 @@ def _norm(square: float, constant: Floats, spread: float) -> float:
 
 
 def _rounded(dual: Floats, intercept: Floats, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The weights in the precision of the features. Overflow and loss of digits are refused."""
+    """Return the weights in the precision of the features. Overflow and loss of digits are refused."""
     with np.errstate(over="ignore"):
         found = dual.astype(dtype), intercept.astype(dtype)
     largest = float(np.abs(dual).max())

@@ -147,7 +147,7 @@ def _set(head: nn.Linear, weight: Any, bias: Any, center: bool) -> None:
 
 
 def squared_error_centroid(features: Tensor, labels: Tensor, num_classes: int | None = None) -> Tensor:
-    """mu^sq = 1/N sum_i e_{y_i} f_i^T, of shape (C, d): the part of the squared error that depends on the labels.
+    """Return mu^sq = 1/N sum_i e_{y_i} f_i^T, (C, d): the part of the squared error that depends on the labels.
 
     It is differentiable, in time O(N d + C d). See Ding et al. 2022.
 
@@ -171,7 +171,7 @@ def squared_error_centroid(features: Tensor, labels: Tensor, num_classes: int | 
 
 
 def unhinged_centroid(features: Tensor, labels: Tensor, num_classes: int | None = None) -> Tensor:
-    """mu^unh = 1/N sum_i (e_{y_i} - 1/C) f_i^T, of shape (C, d): minus the gradient of the unhinged loss (appendix C).
+    """Return mu^unh = 1/N sum_i (e_{y_i} - 1/C) f_i^T, (C, d): minus the gradient of the unhinged loss (appendix C).
 
     That gradient is the same at all weights. mu^unh is :func:`squared_error_centroid` minus the mean of its rows, which
     is 1/C times the mean of the features. The weights of norm r with the least unhinged loss are r mu^unh / |mu^unh|.
@@ -189,7 +189,7 @@ def unhinged_centroid(features: Tensor, labels: Tensor, num_classes: int | None 
 
 
 def centroid_alignment(features: Tensor, labels: Tensor, num_classes: int | None = None) -> Tensor:
-    r"""|mu|^2 = 1/N^2 sum_ij a_ij <f_i, f_j>, with a_ij = (C-1)/C for equal labels and -1/C for others (prop. C.1).
+    r"""Return |mu|^2 = 1/N^2 sum_ij a_ij <f_i, f_j>, a_ij = (C-1)/C for equal labels and -1/C for others (prop. C.1).
 
     ``-centroid_alignment(model(x), y)`` is a loss for a feature map. It pulls features of one class together and pushes
     those of different classes apart. The best last layer then has a closed form. The value grows with the scale of the

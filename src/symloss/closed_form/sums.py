@@ -60,7 +60,7 @@ class ClassSums:
 
     @classmethod
     def nothing(cls, num_classes: int, features: int) -> ClassSums:
-        """The sums of no examples."""
+        """Return the sums of no examples."""
         return cls(np.zeros((num_classes, features)), np.zeros(num_classes), 0.0, np.dtype(np.float32))
 
 
@@ -88,7 +88,7 @@ def class_sums(features: Any, codes: Codes, num_classes: int, weights: Floats | 
 
 
 def precision(features: Any) -> np.dtype[Any]:
-    """The precision of the solution: float32 for features of float32 and less, else float64."""
+    """Return the precision of the solution: float32 for features of float32 and less, else float64."""
     if isinstance(features, Tensor):
         single = features.is_floating_point() and features.dtype != torch.float64
     else:
@@ -97,7 +97,7 @@ def precision(features: Any) -> np.dtype[Any]:
 
 
 def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
-    """The sums of the features of each class, and the rounding error of their means."""
+    """Return the sums of the features of each class, and the rounding error of their means."""
     if isinstance(features, Tensor):
         if features.device.type != "cpu":
             return device_sums(features, codes, len(counts), weights)
@@ -123,7 +123,7 @@ def _in_float64(features: Any, codes: Codes, counts: Floats, weights: Floats | N
 
 
 def _array(features: Any) -> NDArray[Any]:
-    """The features as an array, without a copy if numpy has their type."""
+    """Return the features as an array, without a copy if numpy has their type."""
     if not isinstance(features, Tensor):
         return np.asarray(features)
     tensor = features.detach().cpu()
@@ -132,7 +132,7 @@ def _array(features: Any) -> NDArray[Any]:
 
 
 def _shift(features: NDArray[Any]) -> NDArray[np.float32] | None:
-    """The mean of the first rows, if they are far from zero compared to their spread; else None."""
+    """Return the mean of the first rows, if they are far from zero compared to their spread; else None."""
     some = features[: 4 * SAMPLED].astype(np.float64)
     mean = some.mean(0)
     return mean.astype(np.float32) if (np.abs(mean) > FAR * some.std(0)).any() else None
@@ -146,7 +146,7 @@ def _block_by_block(
     wide: np.dtype[Any],
     shift: NDArray[np.float32] | None,
 ) -> tuple[Floats, float]:
-    """The sums of features minus ``shift``, in blocks of precision ``wide``; and the largest feature of a sample."""
+    """Sum features minus ``shift``, in blocks of precision ``wide``; and find the largest feature of a sample."""
     # The product with a sparse indicator runs in one thread. On a busy machine the small products of BLAS's threads
     # take many times longer.
     count, width = features.shape
@@ -163,7 +163,7 @@ def _block_by_block(
 
 
 def _classes_of(codes: Codes, num_classes: int) -> tuple[Codes, Codes]:
-    """Classes to sum over, and the position of each label among them.
+    """Return the classes to sum over, and the position of each label among them.
 
     If there are more classes than labels, only those that occur: else a block would add to every class each time.
     """
@@ -174,13 +174,13 @@ def _classes_of(codes: Codes, num_classes: int) -> tuple[Codes, Codes]:
 
 
 def _indicator(codes: Codes, num_classes: int, weights: Floats | None, wide: np.dtype[Any]) -> Any:
-    """A matrix with a row for each class, which holds the weights of its examples."""
+    """Return a matrix with a row for each class, which holds the weights of its examples."""
     values = np.ones(len(codes), wide) if weights is None else weights
     return scipy.sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=(num_classes, len(codes)))
 
 
 def device_sums(features: Tensor, codes: Codes, num_classes: int, weights: Floats | None) -> tuple[Floats, float]:
-    """The sums and the rounding error of their means, computed on the device of the features."""
+    """Return the sums and the rounding error of their means, computed on the device of the features."""
     features = features.detach()
     # Apple's GPUs have no float64.
     wide = torch.float32 if features.device.type == "mps" else torch.float64
@@ -237,7 +237,7 @@ class Centroid:
         return not self.constant.any() and self.norm <= self.rounding
 
     def solution(self, radius: float, dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Weights (C, d) of norm ``radius`` and intercepts (C,), for features that are not centred."""
+        """Return weights (C, d) of norm ``radius`` and intercepts (C,), for features that are not centred."""
         if self.zero:
             raise ValueError(ZERO)
         unit = magnitude(self.features, self.constant)
@@ -267,7 +267,7 @@ ZERO = (
 
 @np.errstate(over="ignore", invalid="ignore")
 def centroid(totals: ClassSums, prior: Prior, fit_intercept: bool, center: bool) -> Centroid:
-    """The data centroid from the sums of each class.
+    """Return the data centroid from the sums of each class.
 
     Row k is (S_k - q_k sum_j S_j) / N with the sums S_k and the prior q. Of centred features it is (S_k - n_k m) / N
     with the mean m. The extended column is n_k / N - q_k. Sums are divided by N first, so that nothing overflows.
@@ -285,14 +285,14 @@ def centroid(totals: ClassSums, prior: Prior, fit_intercept: bool, center: bool)
 
 
 def constant_column(shares: Floats, prior: Floats, fit_intercept: bool) -> Floats:
-    """The extended column of the centroid. Rounding is set to zero, since it may outweigh small features."""
+    """Return the extended column of the centroid. Rounding is set to zero, since it may outweigh small features."""
     column = shares - prior
     nothing = not fit_intercept or np.linalg.norm(column) <= ROUNDING[np.dtype(np.float64)]
     return np.zeros_like(shares) if nothing else column
 
 
 def prior_vector(prior: Prior, shares: Floats) -> Floats:
-    """The prior q (C,): uniform for None, the shares of the classes for ``"frequencies"``, or the vector itself."""
+    """Return the prior q (C,): uniform for None, the class shares for ``"frequencies"``, or the vector itself."""
     num_classes = len(shares)
     if prior is None:
         return np.full(num_classes, 1 / num_classes)

@@ -1,4 +1,4 @@
-"""Probabilities of the true class, and how labels were corrupted, learnt from scores and noisy labels.
+"""Estimate probabilities of the true class and the transition matrix, from scores and noisy labels.
 
 A temperature that is fitted to noisy labels as they are reproduces the noise: the most certain prediction under 40 %
 noise is 0.6. Here softmax(z / T) is the probability of the *true* class. Times a transition matrix it is the
@@ -18,11 +18,11 @@ from torch import Tensor
 from symloss import checks
 
 ROUNDS, SETTLED = 60, 1e-5
-"""Rounds of expectation and maximisation for the transition matrix, and the change of an entry that ends them."""
+"""Rounds of EM for the transition matrix, and the change of an entry that ends them."""
 EXAMPLES, ENTRIES = 10_000, 10**6
-"""As many examples, or as many scores of them, choose the temperature. More would move it by less than a hundredth."""
+"""The most examples, and scores of them, that choose the temperature. More would move it by less than a hundredth."""
 EXAMPLES_PER_ENTRY = 4
-"""So many examples for each entry of the transition matrix, or it is a symmetric one with a single rate."""
+"""Examples for each entry of the transition matrix; with fewer it is symmetric, with a single rate."""
 TEMPERATURES = 10
 """How many temperatures are tried before the best is refined."""
 
@@ -53,11 +53,11 @@ class Calibration:
         return 1 - float(self.prior @ self.transition.diagonal())
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """The probabilities of the true classes (N, C), in float64, from the scores (N, C) of a model."""
+        """Return the probabilities of the true classes (N, C), in float64, from the scores (N, C) of a model."""
         return (scores.double() / self.temperature).softmax(1)
 
     def posterior(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """The probabilities of the true classes (N, C) where the noisy labels (N,) are known too."""
+        """Return the probabilities of the true classes (N, C) where the noisy labels (N,) are known too."""
         return _posterior(self.probabilities(scores), self.transition[:, labels].T)
 
 
@@ -95,7 +95,7 @@ def calibrate(
 def noise_rate_interval(
     calibration: Calibration, scores: Tensor, labels: Tensor, *, level: float = 0.95, draws: int = 100, seed: int = 0
 ) -> tuple[float, float]:
-    """An interval for the share of wrong labels, by the bootstrap: the transition matrix of examples drawn anew.
+    """Return a bootstrap interval for the share of wrong labels.
 
     The model and its temperature stay as they are, so that the interval knows nothing of their errors.
 
@@ -104,8 +104,8 @@ def noise_rate_interval(
         scores: (N, C).
         labels: (N,).
         level: the probability that the interval covers the rate.
-        draws: how many samples are drawn.
-        seed: of the draws.
+        draws: the number of bootstrap samples.
+        seed: the seed of the draws.
     """
     scores, labels = _checked(scores, labels)
     checks.number("level", level, "(0, 1)")
@@ -143,7 +143,7 @@ def _checked(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _best_temperature(scores: Tensor, labels: Tensor, transition: Tensor | None, separation: float) -> float:
-    """The most likely temperature: a grid of a factor of 1000 around the scores' own size, and a golden section."""
+    """Return the most likely temperature: a grid over a factor of 1000, then a golden-section search."""
     size = float((scores.amax(1) - scores.mean(1)).mean())
     if size == 0:
         return 1.0
@@ -160,13 +160,13 @@ def _best_temperature(scores: Tensor, labels: Tensor, transition: Tensor | None,
 
 
 def _entropy(scores: Tensor) -> float:
-    """The mean entropy of softmax(scores)."""
+    """Return the mean entropy of softmax(scores)."""
     logs = scores.log_softmax(1)
     return -float((logs.exp() * logs).sum(1).mean())
 
 
 def _golden_section(badness: Callable[[float], float], low: float, high: float, steps: int = 10) -> float:
-    """The place of the least value between two ends."""
+    """Return the place of the least value between two ends."""
     ratio = (math.sqrt(5) - 1) / 2
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = badness(left), badness(right)
@@ -185,7 +185,7 @@ def _golden_section(badness: Callable[[float], float], low: float, high: float, 
 def _explain(
     scores: Tensor, labels: Tensor, temperature: float, transition: Tensor | None, rounds: int = ROUNDS
 ) -> Calibration:
-    """The most likely transition matrix at this temperature, unless it is known."""
+    """Return the most likely transition matrix at this temperature, unless it is known."""
     true = (scores / temperature).softmax(1)
     if transition is None:
         transition = _symmetric(true, labels)
@@ -196,7 +196,7 @@ def _explain(
 
 
 def _symmetric(true: Tensor, labels: Tensor, rounds: int = ROUNDS) -> Tensor:
-    """One rate of noise, and all wrong classes equally likely."""
+    """Fit symmetric noise: one rate, and all wrong classes equally likely."""
     num_classes = true.shape[1]
     right = true.gather(1, labels[:, None]).squeeze(1)
     rate = 0.3
@@ -213,7 +213,7 @@ def _symmetric(true: Tensor, labels: Tensor, rounds: int = ROUNDS) -> Tensor:
 
 
 def _any_matrix(true: Tensor, labels: Tensor, start: Tensor, rounds: int) -> Tensor:
-    """Expectation and maximisation from the symmetric matrix, which also counts as C further examples of each class."""
+    """Run EM from the symmetric matrix, which also counts as C further examples of each class."""
     num_classes = true.shape[1]
     transition = start
     for _ in range(rounds):

@@ -40,7 +40,7 @@ class Transitions:
         return 1 - float(np.trace(self.counts)) / max(int(self.counts.sum()), 1)
 
     def largest(self, most: int) -> list[tuple[str, str, float]]:
-        """The most frequent wrong labels: true class, label and rate."""
+        """Return the most frequent wrong labels: true class, label and rate."""
         rates = self.rates.copy()
         np.fill_diagonal(rates, 0)
         order = np.argsort(-rates, axis=None, kind="stable")[:most]
@@ -62,7 +62,7 @@ NOISE = Words("true class", "label", "Transition matrix", "are wrong")
 
 
 def heat_map(transitions: Transitions, words: Words = NOISE) -> str:
-    """A heat map as HTML. Rows are true classes, columns are labels, unless other words say otherwise.
+    """Return a heat map as HTML. Rows are true classes, columns are labels, unless other words say otherwise.
 
     The shade is the square root of the rate, so that small rates are visible too.
     """
@@ -88,12 +88,12 @@ def _cells(transitions: Transitions, words: Words) -> str:
 
 
 def _edge(transitions: Transitions) -> int:
-    """The room for the names of the classes and the title of the axis, in pixels."""
+    """Return the room for the names of the classes and the title of the axis, in pixels."""
     return 28 + round(6.4 * max(len(_shortened(name)) for name in transitions.classes))
 
 
 def _names(name: str, edge: int, middle: float, turned: bool) -> list[str]:
-    """The name of a class beside its row and above its column."""
+    """Return the name of a class beside its row and above its column."""
     shown = f"<title>{escape(name)}</title>{escape(_shortened(name))}"
     row = f'<text x="{edge - 6}" y="{middle + 4:g}" class="end">{shown}</text>'
     if turned:
@@ -148,7 +148,7 @@ def _bitmap(transitions: Transitions, words: Words) -> str:
 
 
 def _png(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
-    """A PNG file of pixels (height, width, 4): red, green, blue and alpha."""
+    """Return a PNG file of pixels (height, width, 4): red, green, blue and alpha."""
     height, width = pixels.shape[:2]
     lines = b"".join(b"\x00" + line.tobytes() for line in pixels)
     header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)

@@ -39,7 +39,7 @@ def corrupt(
         labels: the clean ones, 0 to num_classes - 1; a numpy array, a tensor or a list.
         noise: a text (see :func:`symloss.noise.parse`), a Spec, or a transition matrix with a row for each true class.
         num_classes: the number of classes.
-        seed: of the noise alone.
+        seed: the seed of the noise.
         counts: how many of the n_c labels of class c become class k, with the transition matrix T.
             ``exact``: less than one away from T[c, k] n_c, and the total number of flips is the expected one, rounded
             (largest remainders, ties at random).
@@ -140,7 +140,7 @@ def human_labels(path: str | Path, name: str, clean_labels: object) -> Labels:
 
 
 def human_file(spec: Spec, root: str | Path | None) -> Path:
-    """The path of the file: the one in the spec, or the publisher's in the folder ``root``."""
+    """Return the path of the file: the one in the spec, or the publisher's in the folder ``root``."""
     if spec.path is not None:
         return Path(spec.path)
     assert spec.name is not None
@@ -191,7 +191,7 @@ Inputs = NDArray[np.generic] | Tensor
 def relabel_by_input(
     clean: Labels, inputs: object, rate: float, num_classes: int, method: str, rng: np.random.Generator
 ) -> Labels:
-    """Instance-dependent noise after Xia et al. 2020 (part-dependent label noise).
+    """Add instance-dependent noise after Xia et al. 2020 (part-dependent label noise).
 
     Each example gets its own flip rate, from a normal distribution around the rate with standard deviation 0.1. The
     distribution is truncated at equal distances on both sides, inside [0, 1], so that its mean stays the rate. A random
@@ -214,7 +214,7 @@ def relabel_by_input(
 
 
 def flip_rates(size: int, rate: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A flip rate for each example: normal around the rate, truncated symmetrically inside [0, 1]."""
+    """Return a flip rate for each example: normal around the rate, truncated symmetrically inside [0, 1]."""
     reach = torch.tensor(min(rate, 1 - rate) / SPREAD, dtype=torch.float64)
     low, high = (float(torch.special.ndtr(end)) for end in (-reach, reach))
     levels = torch.from_numpy(low + (high - low) * rng.random(size))
@@ -223,7 +223,7 @@ def flip_rates(size: int, rate: float, rng: np.random.Generator) -> NDArray[np.f
 
 
 def _mistakes(clean: Labels, features: Inputs, num_classes: int, rng: np.random.Generator) -> Labels:
-    """The wrong class of each example, if it is flipped."""
+    """Return the wrong class of each example, if it is flipped."""
     mean, scale = _moments(features)
     wrong = np.empty_like(clean)
     for label, group in enumerate(by_class(clean, num_classes)):
@@ -237,7 +237,7 @@ def _mistakes(clean: Labels, features: Inputs, num_classes: int, rng: np.random.
 
 
 def _moments(features: Inputs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and 1 / standard deviation of each feature; a constant feature counts for nothing."""
+    """Return mean and 1 / standard deviation of each feature; a constant feature counts for nothing."""
     everything = np.arange(len(features))
     mean = sum(chunk.sum(0) for _, chunk in _chunks(features, everything)) / len(features)
     variance = sum(((chunk - mean) ** 2).sum(0) for _, chunk in _chunks(features, everything)) / len(features)

@@ -75,7 +75,7 @@ class Manifest:
         return self.flipped / self.size
 
     def document(self) -> dict[str, Any]:
-        """The manifest for JSON, with rates that follow from the counts, and with a checksum."""
+        """Return the manifest for JSON, with rates that follow from the counts, and with a checksum."""
         fields = asdict(self) | {"transitions": self.counts.tolist()}
         derived = {
             "class_counts": self.class_counts.tolist(),
@@ -87,7 +87,7 @@ class Manifest:
 
 
 def describe(clean: Labels, noisy: Labels, **settings: Any) -> Manifest:
-    """The manifest of a corruption; settings are its first fields."""
+    """Return the manifest of a corruption; settings are its first fields."""
     num_classes = settings["num_classes"]
     pairs = np.bincount(clean * num_classes + noisy, minlength=num_classes * num_classes).reshape(
         num_classes, num_classes
@@ -168,7 +168,7 @@ def label_array(argument: str, value: Any, num_classes: int | None = None) -> La
 
 
 def sha256(labels: Labels) -> str:
-    """Of the labels as little-endian 64-bit integers, the same on every machine.
+    """Return the SHA-256 of labels as little-endian 64-bit integers, the same on every machine.
 
     >>> sha256(np.array([0]))[:8], hashlib.sha256(bytes(8)).hexdigest()[:8]
     ('af5570f5', 'af5570f5')
@@ -177,7 +177,7 @@ def sha256(labels: Labels) -> str:
 
 
 def with_checksum(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the SHA-256 of everything else in it."""
+    """Return the document with the SHA-256 of everything else in it."""
     rest = {name: value for name, value in document.items() if name != "sha256"}
     return rest | {"sha256": hashlib.sha256(_text(rest).encode()).hexdigest()}
 
@@ -195,7 +195,7 @@ def write_document(path: Path, document: dict[str, Any]) -> None:
 
 
 def read_document(path: Path, required: Iterable[str]) -> dict[str, Any]:
-    """What ``write_document`` wrote, with the required fields and a checksum that is right."""
+    """Return what ``write_document`` wrote, with the required fields and a checksum that is right."""
     try:
         text = _existing(path).read_text()
         document = json.loads(text)
@@ -209,7 +209,7 @@ def read_document(path: Path, required: Iterable[str]) -> dict[str, Any]:
 
 
 def read_arrays(path: Path, *names: str) -> list[NDArray[Any]]:
-    """What ``write_arrays`` wrote; no code is run, whatever the file holds."""
+    """Return what ``write_arrays`` wrote; no code is run, whatever the file holds."""
     content = io.BytesIO(_existing(path).read_bytes())
     try:
         with np.load(content, allow_pickle=False) as arrays:

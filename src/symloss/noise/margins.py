@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def margins(scores: Tensor, labels: Tensor) -> Tensor:
-    """The margin of scores, and that of the scores divided by their norm.
+    """Return the margin of scores, and that of the scores divided by their norm.
 
     Args:
         scores: (N, C), by a model.
@@ -31,7 +31,7 @@ class RunningMargins:
     """The mean margin of each example over the batches that a model was trained on, for several models.
 
     Args:
-        models: how many there are.
+        models: the number of models.
         examples: the number of examples N.
 
     >>> running = RunningMargins(1, 3)
@@ -44,7 +44,7 @@ class RunningMargins:
         self.sums, self.visits = torch.zeros(models, examples), torch.zeros(models, examples)
 
     def add(self, model: int | slice, rows: Tensor, found: Tensor) -> None:
-        """Take the margins of a batch.
+        """Add the margins of a batch.
 
         Args:
             model: the number of the model, or a slice of all.
@@ -55,5 +55,5 @@ class RunningMargins:
         self.visits[model].scatter_add_(-1, rows, torch.ones_like(found))
 
     def means(self, model: int) -> Tensor:
-        """(N,), the mean margin over all visits of a model. Examples that were never seen have 0."""
+        """Return the mean margin (N,) over all visits of a model; 0 for examples never seen."""
         return self.sums[model] / self.visits[model].clamp_min(1)

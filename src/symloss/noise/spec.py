@@ -1,4 +1,4 @@
-"""Which noise to add, as a short text: ``sym:0.6``, ``pair:0.3``, ``human:worst``, ..."""
+"""Specs of label noise: ``sym:0.6``, ``pair:0.3``, ``human:worst``, ..."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def known_human(name: object) -> None:
 
 
 def parse(text: str) -> Spec:
-    """The noise that a text asks for.
+    """Parse a noise spec.
 
     - ``clean``: none.
     - ``sym:0.6``: symmetric, to each of the other classes alike, with probability 0.6 in total.
@@ -112,7 +112,7 @@ def parse(text: str) -> Spec:
     'sym-any:0.5'
     """
     if not isinstance(text, str):
-        raise TypeError(f"noise must be a text such as 'sym:0.6'; got {checks.brief(text)}")
+        raise TypeError(f"noise must be a spec such as 'sym:0.6'; got {checks.brief(text)}")
     kind, colon, detail = text.strip().partition(":")
     kind = kind.strip().lower()
     known_kind(kind)

@@ -62,7 +62,7 @@ class TargetManifest:
         return self.replaced / int(np.prod(self.shape))
 
     def document(self) -> dict[str, Any]:
-        """The manifest for JSON, with the share of replaced targets, and with a checksum."""
+        """Return the manifest for JSON, with the share of replaced targets, and with a checksum."""
         return with_checksum(asdict(self) | {"shape": list(self.shape), "share": self.share})
 
 
@@ -115,11 +115,11 @@ def corrupt_targets(
     Args:
         y: the clean targets, of shape (N,) or (N, ...); a numpy array, a tensor or a list. They become float64.
         rate: p, in [0, 1).
-        distribution: q, as in :func:`symloss.theory.regression.symmetrize_regression`: a distribution of torch (a
+        distribution: q, as in :func:`symloss.theory.regression.symmetrize_regression`: a torch distribution (a
             batch of them differs from example to example), a sample of corrupted targets (M,), or a function of x that
             returns either.
         x: the features, handed to a distribution that is a function of x.
-        seed: of the corruption alone.
+        seed: the seed of the corruption.
 
     >>> from torch.distributions import Normal
     >>> noisy = corrupt_targets([1.0, 2.0, 3.0, 4.0], 0.5, Normal(0.0, 1.0), seed=0)
@@ -155,7 +155,7 @@ def _sha256(targets: Targets) -> str:
 
 
 def _target_array(argument: str, value: object) -> Targets:
-    """A copy in float64, refused unless it holds finite real numbers."""
+    """Return a copy in float64, refused unless it holds finite real numbers."""
     if isinstance(value, Tensor):
         value = value.detach().cpu().to(torch.float64 if value.is_floating_point() else value.dtype).numpy()
     try:
@@ -173,7 +173,7 @@ def _target_array(argument: str, value: object) -> Targets:
 
 
 def _distribution(given: AnyTargetDistribution, x: Any) -> tuple[TargetDistribution, str]:
-    """What targets are drawn from, at x where it is a function of x; and its name."""
+    """Return what targets are drawn from, at x where it is a function of x; and its name."""
     if not callable(given) or isinstance(given, Distribution):
         q = target_distribution(given, "distribution")
         return q, _text(q)
@@ -188,7 +188,7 @@ def _text(q: TargetDistribution) -> str:
 
 
 def _draws(q: TargetDistribution, shape: tuple[int, ...], rng: np.random.Generator) -> Targets:
-    """One draw for each target, also for those that stay clean, so that draws do not depend on the rate."""
+    """Return one draw for each target, also for those that stay clean, so that draws do not depend on the rate."""
     with _torch_seeded(int(rng.integers(2**63))):
         try:
             drawn = q.draw(shape)
@@ -214,7 +214,7 @@ def _torch_seeded(seed: int) -> Iterator[None]:
 Fixed: TypeAlias = Distribution | Tensor | np.ndarray[Any, Any] | Sequence[float]
 AnyTargetDistribution: TypeAlias = Fixed | Callable[[Any], Fixed]
 
-WANTED = "must be a distribution of torch, a sample of corrupted targets or a function of x giving one"
+WANTED = "must be a torch distribution, a sample of corrupted targets or a function of x giving one"
 
 
 class TargetDistribution:
@@ -245,10 +245,10 @@ class TargetDistribution:
 
 
 def target_distribution(given: object, argument: str = "corruption") -> TargetDistribution:
-    """Turn a distribution of torch or a sample into a :class:`TargetDistribution`; refuse anything else.
+    """Turn a torch distribution or a sample into a :class:`TargetDistribution`; refuse anything else.
 
     Args:
-        given: a distribution of torch, or a sample (M,) as a tensor, an array or a list.
+        given: a torch distribution, or a sample (M,) as a tensor, an array or a list.
         argument: what the messages call it.
 
     >>> target_distribution([1.0, 2.0])

@@ -25,7 +25,7 @@ METHODS = ("floor", "exact", "sampled")
 def transition_matrix(
     spec: Spec, num_classes: int, *, dataset: str | None = None, prior: ArrayLike | None = None
 ) -> Matrix:
-    """The transition matrix (C, C) of a noise. Instance noise and human labels have none.
+    """Return the transition matrix (C, C) of a noise. Instance noise and human labels have none.
 
     Args:
         spec: the noise, from :func:`symloss.noise.parse`.
@@ -70,7 +70,7 @@ def flip_rate(rate: float, num_classes: int) -> float:
 
 
 def symmetric(num_classes: int, rate: float) -> Matrix:
-    """The true class is kept with probability 1 - rate, every other one has rate / (C - 1).
+    """Return the matrix of symmetric noise: 1 - rate for the true class, rate / (C - 1) for every other one.
 
     >>> symmetric(3, 0.5)
     array([[0.5 , 0.25, 0.25],
@@ -84,7 +84,7 @@ def symmetric(num_classes: int, rate: float) -> Matrix:
 
 
 def symmetric_any(num_classes: int, weight: float) -> Matrix:
-    """With probability p, the weight, a uniform draw from all classes: the flip rate is (C - 1) p / C.
+    """Return the matrix of a uniform draw from all classes with probability p, the weight: (C - 1) p / C flip.
 
     >>> symmetric_any(4, 0.4)[0].round(3)
     array([0.7, 0.1, 0.1, 0.1])
@@ -93,7 +93,7 @@ def symmetric_any(num_classes: int, weight: float) -> Matrix:
 
 
 def prior_weighted(prior: Matrix, weight: float) -> Matrix:
-    """With probability p, the weight, a draw from the prior q, which may be the true class: (1 - p) I + p 1 q^T.
+    """Return (1 - p) I + p 1 q^T: with probability p, the weight, a draw from the prior q, perhaps the true class.
 
     The weight is that of the mixture, not the flip rate: a label of class c is moved with probability p (1 - q_c).
 
@@ -106,7 +106,7 @@ def prior_weighted(prior: Matrix, weight: float) -> Matrix:
 
 
 def mistaken(num_classes: int, rate: float, targets: Mapping[int, int]) -> Matrix:
-    """Each class that has a target moves to it at the given rate; the others keep their labels.
+    """Return the matrix by which each class with a target moves to it at a rate; the others keep their labels.
 
     >>> mistaken(3, 0.25, {0: 2})[0]
     array([0.75, 0.  , 0.25])
@@ -203,14 +203,14 @@ def relabel(clean: Labels, transition: Matrix, method: str, rng: np.random.Gener
 
 
 def by_class(labels: Labels, num_classes: int) -> list[Labels]:
-    """The positions of each class, in ascending order."""
+    """Return the positions of each class, in ascending order."""
     order = np.argsort(labels, kind="stable")
     ends = np.cumsum(np.bincount(labels, minlength=num_classes))
     return np.split(order, ends[:-1])
 
 
 def floor_counts(transition: Matrix, sizes: Labels) -> Labels:
-    """int(T[c, k] n_c) labels of class c become k, as in the published tables.
+    """Return int(T[c, k] n_c), the labels of class c that become k, as in the published tables.
 
     >>> floor_counts(np.array([[0.5, 0.5], [0.1, 0.9]]), np.array([5, 9]))
     array([[0, 2],
@@ -222,7 +222,7 @@ def floor_counts(transition: Matrix, sizes: Labels) -> Labels:
 
 
 def exact_counts(transition: Matrix, sizes: Labels, rng: np.random.Generator) -> Labels:
-    """Numbers of labels, each less than one away from T[c, k] n_c.
+    """Return numbers of flips, each less than one away from T[c, k] n_c.
 
     The total number of flips is the expected one, rounded. Largest remainders distribute it over the classes, and the
     flips of a class over its targets. So the flips of a class, too, are less than one away from the expected number.
@@ -295,7 +295,7 @@ SUPERCLASSES = {
 
 
 def cifar100_coarse() -> list[int]:
-    """The superclass of each of CIFAR-100's fine classes.
+    """Return the superclass of each of CIFAR-100's fine classes.
 
     >>> cifar100_coarse()[:5]  # apple, aquarium_fish, baby, bear, beaver
     [4, 1, 14, 8, 0]
@@ -305,7 +305,7 @@ def cifar100_coarse() -> list[int]:
 
 
 def rotation(groups: list[int]) -> dict[int, int]:
-    """Each class is mistaken for the next one of its group, the last for the first.
+    """Map each class to the next one of its group, the last to the first.
 
     >>> rotation([0, 1, 0, 1, 0])
     {0: 2, 2: 4, 4: 0, 1: 3, 3: 1}
@@ -318,7 +318,7 @@ def rotation(groups: list[int]) -> dict[int, int]:
 
 
 def plain_kind(kind: str, dataset: str | None) -> str:
-    """What ``asym`` stands for: on CIFAR-100 ``asym-blocks``, as in published tables.
+    """Return what ``asym`` stands for: on CIFAR-100 ``asym-blocks``, as in published tables.
 
     >>> plain_kind("asym", "cifar100"), plain_kind("asym", "cifar10")
     ('asym-blocks', 'asym')
@@ -327,7 +327,7 @@ def plain_kind(kind: str, dataset: str | None) -> str:
 
 
 def mistakes(kind: str, num_classes: int, dataset: str | None) -> dict[int, int]:
-    """Which class each class is mistaken for. A class that is not in the result keeps its labels."""
+    """Return which class each class is mistaken for. A class that is not in the result keeps its labels."""
     if kind == "pair":
         return rotation([0] * num_classes)
     name, kind = _plain(dataset), plain_kind(kind, dataset)

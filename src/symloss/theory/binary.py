@@ -100,7 +100,7 @@ def _ramp(margin: Tensor) -> Tensor:
 
 
 def _probit(margin: Tensor) -> Tensor:
-    """The probability that a standard normal variable is above z."""
+    """Return the probability that a standard normal variable is above z."""
     above: Tensor = torch.special.ndtr(-margin)
     return above
 

@@ -12,7 +12,7 @@ from symloss.theory.certificates import Constant
 
 
 def output_bound(R: float, r: float, c: float = 1.0, layers: int = 1) -> float:  # noqa: N803
-    """The bound R c^(layers - 1) r on the norm of a network's output.
+    """Return the bound R c^(layers - 1) r on the norm of a network's output.
 
     Args:
         R: a bound on the Euclidean norm of the inputs.
@@ -39,7 +39,7 @@ def remainder_bound(
     *,
     allow_lower_bound: bool = False,
 ) -> float:
-    """The bound beta/2 (R c^(layers - 1) r)^2 on the difference between a loss and its linear approximation at 0.
+    """Return the bound beta/2 (R c^(layers - 1) r)^2 on the distance of a loss from its linear approximation at 0.
 
     Args:
         beta: the smoothness of the loss in the scores.
@@ -67,7 +67,7 @@ def unhinged_gap_bound(
     *,
     allow_lower_bound: bool = False,
 ) -> float:
-    """The bound R^2 beta c^(2 (layers - 1)) r^2 on L_D(f_phi) - L_D(f_unhinged) (prop. 5.3).
+    """Return the bound R^2 beta c^(2 (layers - 1)) r^2 on L_D(f_phi) - L_D(f_unhinged) (prop. 5.3).
 
     L_D is the unhinged risk. f_phi is a network of least phi-risk and f_unhinged one of least unhinged risk, both among
     bias-free networks as in :func:`output_bound`. phi must be beta-smooth, and its linear approximation at 0 must be
@@ -98,7 +98,7 @@ Layer = nn.Linear | Convolution
 
 
 def weight_product(network: nn.Module) -> float:
-    """A bound on the product of the layers' operator norms, the r of prop. 5.3.
+    """Return a bound on the product of the layers' operator norms, the r of prop. 5.3.
 
     A linear layer counts with the Euclidean (Frobenius) norm of its weights, as in the paper, and a convolution with
     :func:`convolution_norm_bound`.
@@ -114,7 +114,7 @@ def weight_product(network: nn.Module) -> float:
 
 
 def convolution_norm_bound(layer: Convolution) -> float:
-    """A bound on the operator norm of a convolution with zero padding, for inputs of every size.
+    """Return a bound on the operator norm of a convolution with zero padding, for inputs of every size.
 
     Each output is the kernel, as a matrix with a row for each channel, times a patch of the input. No input is part of
     more than prod_i ceil(k_i / s_i) patches, with kernel sizes k_i and strides s_i. So the norm of the output is at
@@ -142,7 +142,7 @@ def network_gap_bound(
     *,
     allow_lower_bound: bool = False,
 ) -> float:
-    """:func:`unhinged_gap_bound` of a network, with the norms of its layers and the slopes of its non-linearities.
+    """Return :func:`unhinged_gap_bound` of a network, from the norms of its layers and the slopes between them.
 
     Args:
         network: as in :func:`weight_product`.
@@ -173,7 +173,7 @@ def _layers(network: nn.Module) -> list[Layer]:
 
 
 def _parts(network: nn.Module) -> list[nn.Module]:
-    """The layers in order. A layer for which the bound is not known to hold is refused."""
+    """Return the layers in order. A layer for which the bound is not known to hold is refused."""
     if isinstance(network, nn.Sequential):
         return [part for child in network for part in _parts(child)]
     if type(network) in _LIPSCHITZ or isinstance(network, (Layer, *_NEUTRAL)):

@@ -157,7 +157,7 @@ class Certificate:
         return {f.name: v for f in dataclasses.fields(self) if isinstance(v := getattr(self, f.name), Finding)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON. Infinities become strings. ``constants`` says which constants are exact."""
+        """Return plain data for JSON. Infinities become strings. ``constants`` says which constants are exact."""
         sure = {name: getattr(self, name).meaning for name in ("lipschitz", "smoothness")}
         return _plain(dataclasses.asdict(self) | {"constants": sure})  # type: ignore[no-any-return]
 
@@ -213,7 +213,7 @@ class Certificate:
 
 
 def _short(vector: list[float], label: int | None, most: int = 6) -> str:
-    """A score vector on a line: whole if short, else the label's score, the extremes and the count."""
+    """Return a score vector on a line: whole if short, else the label's score, the extremes and the count."""
     if len(vector) <= most:
         return "(" + ", ".join(f"{x:.4g}" for x in vector) + ")"
     own = "" if label is None else f"label {vector[label]:.4g}, "
@@ -322,7 +322,7 @@ def _symmetric(subject: Subject, z: Tensor, y: Tensor) -> Finding:
 
 
 def _permutation_invariant(subject: Subject, z: Tensor, y: Tensor) -> Finding:
-    """Two renamings of the classes that make up all others, at every label."""
+    """Try two renamings of the classes that generate all others, at every label."""
     worst = [_renamed(subject, z, y, order) for order in validation.renamings(subject.num_classes)]
     return max(worst, key=lambda finding: (not finding.holds, finding.measure))
 
@@ -347,7 +347,7 @@ def _renamed(subject: Subject, z: Tensor, y: Tensor, order: Tensor) -> Finding:
 
 
 def _non_increasing(subject: Subject, z: Tensor, y: Tensor) -> Finding:
-    """The derivative in the label's own score, and values along rays in it: a jump has no derivative."""
+    """Measure the derivative in the label's own score, and values along rays in it: a jump has no derivative."""
 
     def rise(z: Tensor, y: Tensor) -> Tensor:
         return subject.gradient(z, y).gather(1, y[:, None]).squeeze(1)
@@ -367,7 +367,7 @@ def _non_increasing(subject: Subject, z: Tensor, y: Tensor) -> Finding:
 
 
 def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: list[Curved]) -> Finding:
-    """Chords between starting points, and short chords along the direction of the most negative curvature."""
+    """Try chords between starting points, and short chords along the direction of the most negative curvature."""
     num_classes = subject.num_classes
 
     def excess(pair: Tensor, y: Tensor) -> Tensor:
@@ -400,7 +400,7 @@ class Curved(NamedTuple):
 
 
 def _most_curved(subject: Subject, z: Tensor, y: Tensor) -> list[Curved]:
-    """Where the curvature is most negative, and where it is most positive, each best first.
+    """Return where the curvature is most negative, and where it is most positive, each best first.
 
     Point and direction climb together; then the matrix of second derivatives gives the best direction at each point,
     and they climb once more. Both signs climb in one batch: a step of sixteen points costs hardly more than one of
@@ -434,7 +434,7 @@ SIGNS = (-1, 1)
 
 
 def _axes(z: Tensor, y: Tensor) -> list[Tensor]:
-    """Directions (P, C) to start with: the label against its largest rival, alone, and both against the last class."""
+    """Return directions (P, C) to start with: the label against its rival, alone, and both against the last class."""
     label = _one_hot(y, z)
     rival = _one_hot(z.masked_fill(label > 0, -torch.inf).argmax(1), z)
     last = _one_hot(z.masked_fill(label + rival > 0, torch.inf).argmin(1), z)
@@ -463,7 +463,7 @@ class Extreme(NamedTuple):
 
 
 def _extreme(subject: Subject, z: Tensor, y: Tensor, sign: float) -> Extreme:
-    """The largest (sign 1) or smallest (sign -1) value, and whether values grow without bound."""
+    """Return the largest (sign 1) or smallest (sign -1) value, and whether values grow without bound."""
 
     def signed(z: Tensor, y: Tensor) -> Tensor:
         return sign * subject.value(z, y)
@@ -491,7 +491,7 @@ def _bounded(subject: Subject, z: Tensor, y: Tensor) -> tuple[Finding, float, fl
 
 
 def _constant(climbed: float, searched: float | None, known: Derivatives | None) -> Constant:
-    """The larger result of the two searches. It is exact if the finer one says so and the other one agrees."""
+    """Return the larger result of the two searches. It is exact if the finer one says so and the other one agrees."""
     if known is None or searched is None or not math.isfinite(climbed):
         return Constant(climbed)
     return Constant(max(climbed, searched), known.exact and climbed <= searched * (1 + TOLERANCE) + ROUNDING)
@@ -513,7 +513,7 @@ def _smoothness(subject: Subject, z: Tensor, y: Tensor, lipschitz: float, curved
 
 
 def _at_equal_scores(subject: Subject) -> dict[str, Any]:
-    """The linear approximation at equal scores, label by label, against the unhinged loss's gradient 1/C - e_y."""
+    """Compare the gradients at equal scores with those of the unhinged loss, 1/C - e_y."""
     num_classes = subject.num_classes
     z = torch.ones(num_classes, num_classes, dtype=torch.float64)
     gradients = subject.gradient(z, torch.arange(num_classes))

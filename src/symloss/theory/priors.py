@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def symmetrizing_prior(num_classes: int, prior: Tensor | Iterable[float] | None = None) -> Dirichlet:
-    """The Dirichlet prior on the outputs that makes a likelihood symmetric: alpha_k = 1 - q_k (lemma E.1).
+    """Return the Dirichlet prior on the outputs that makes a likelihood symmetric: alpha_k = 1 - q_k (lemma E.1).
 
     Args:
         num_classes: the number of classes C.
@@ -97,7 +97,7 @@ class DirichletPenalty(nn.Module):
         return values.sum() if self.reduction == "sum" else values.mean()
 
     def _lack(self, s: Scores, x: Any) -> Tensor:
-        """1 - alpha_k."""
+        """Return 1 - alpha_k."""
         if self.alpha_of_x is not None:
             return 1 - self._alpha_at(x, s)
         if self.alpha is None:
@@ -108,7 +108,7 @@ class DirichletPenalty(nn.Module):
         return s.align(1 - self.alpha.to(s.z))
 
     def _alpha_at(self, x: Any, s: Scores) -> Tensor:
-        """alpha(x), shaped to broadcast against the scores."""
+        """Return alpha(x), shaped to broadcast against the scores."""
         assert self.alpha_of_x is not None
         if x is None:
             raise TypeError("x must be given, because alpha is a function of x; got None")

@@ -77,7 +77,7 @@ def check_pair(input: object, target: object) -> None:
 
 
 def reduced(values: Tensor, reduction: str) -> Tensor:
-    """The mean or the sum of the values, or the values themselves for ``"none"``."""
+    """Return the mean or the sum of the values, or the values themselves for ``"none"``."""
     if reduction == "none":
         return values
     return values.sum() if reduction == "sum" else values.mean()
@@ -109,19 +109,19 @@ class SymmetrizedRegression(nn.Module):
             self._refuse_no_mean()
 
     def forward(self, input: Tensor, target: Tensor, x: Any = None) -> Tensor:
-        """The symmetrized loss of predictions at targets. x is the argument of a corruption that is a function of x."""
+        """Return the symmetrized loss of predictions at targets; a corruption that is a function of x needs x."""
         check_pair(input, target)
         z = input.double()
         values = self._values(z, target.double()) - self._mean(z, self.at(x), self.nodes)
         return reduced(values.to(full_precision(input).dtype), self.reduction)
 
     def expected(self, input: Tensor, x: Any = None) -> Tensor:
-        """E_{T ~ q} L(z, T) for each prediction z: the label-insensitive part of the loss (gamma in lemma F.2)."""
+        """Return E_{T ~ q} L(z, T) for each prediction z: the label-insensitive part (gamma in lemma F.2)."""
         check_pair(input, input)
         return self._mean(input.double(), self.at(x), self.nodes).to(full_precision(input).dtype)
 
     def error(self, input: Tensor, x: Any = None) -> Tensor:
-        """An estimate of the error of ``expected``, for each prediction. It is not a bound.
+        """Return an estimate of the error of ``expected``, for each prediction. It is not a bound.
 
         0 for a closed form. For a quadrature: 1.5 times the largest difference to rules of two and three times as many
         nodes, plus the terms at the outermost points. For a sample: the standard error of its mean. Where the loss has
@@ -138,7 +138,7 @@ class SymmetrizedRegression(nn.Module):
         return found.to(full_precision(input).dtype)
 
     def method(self, x: Any = None) -> str:
-        """How the mean is computed: ``"closed form"``, ``"sum"`` (finitely many values) or ``"quadrature"``."""
+        """Return how the mean is computed: ``"closed form"``, ``"sum"`` (finitely many values) or ``"quadrature"``."""
         q = self.at(x)
         if self._closed(torch.zeros((), dtype=torch.float64), q) is not None:
             return "closed form"
@@ -150,7 +150,7 @@ class SymmetrizedRegression(nn.Module):
         return f"{name}corruption={checks.brief(self.corruption)}, reduction={self.reduction!r}"
 
     def at(self, x: Any = None) -> TargetDistribution:
-        """The corruption, at x if it is a function of x."""
+        """Return the corruption, at x if it is a function of x."""
         if not self.of_x:
             assert isinstance(self.corruption, TargetDistribution)
             return self.corruption
@@ -180,7 +180,7 @@ class SymmetrizedRegression(nn.Module):
         return found
 
     def _terms(self, z: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
-        """The loss of every prediction at every point, and the weights: both (n, *shape of z)."""
+        """Return the loss of every prediction at every point, and the weights: both (n, *shape of z)."""
         count, *batch = rule.points.shape
         shape = (count, *(1,) * (z.dim() - len(batch)), *batch)
         points, weights = (part.to(z.device).reshape(shape).expand(count, *z.shape) for part in rule[:2])
@@ -222,7 +222,7 @@ class SymmetrizedRegression(nn.Module):
                 self.refuse_rough(z, q)
 
     def refuse_rough(self, z: Tensor, q: TargetDistribution) -> Tensor:
-        """The error of the quadrature at z; ValueError if it is too large, as where the mean does not exist."""
+        """Return the error of the quadrature at z; ValueError if it is too large, as where the mean does not exist."""
         values, weights = self._terms(z, self._rule(q, self.nodes))
         error, size = self._quadrature_error(z, q), (weights * values.abs()).sum(0)
         off = ~(error <= TRUSTED * (1 + size))
@@ -261,7 +261,7 @@ def symmetrize_regression(
     Args:
         loss: any differentiable function or module of (input, target) that works entry by entry. Its own reduction is
             ignored.
-        corruption: q, as a distribution of torch (a batch of them differs from example to example), a sample of
+        corruption: q, as a torch distribution (a batch of them differs from example to example), a sample of
             corrupted targets of shape (M,), or a function of x that returns either; x is then the third argument of
             the call.
         nodes: the number of nodes of the quadrature, where there is no closed form. There are closed forms for torch's
@@ -362,11 +362,11 @@ class LinearRegressionLoss(nn.Module):
         return reduced(slope * self.bounded(z), self.reduction)
 
     def mean(self, x: Any = None) -> Tensor:
-        """E_{T ~ q} f(T), in the shape of the corruption's batch; 0 without a corruption."""
+        """Return E_{T ~ q} f(T), in the shape of the corruption's batch; 0 without a corruption."""
         return torch.zeros(()) if self.as_loss is None else self.as_loss.expected(self._zero(x), x)
 
     def error(self, x: Any = None) -> Tensor:
-        """An estimate of the error of ``mean``, as in :meth:`SymmetrizedRegression.error`."""
+        """Return an estimate of the error of ``mean``, as in :meth:`SymmetrizedRegression.error`."""
         return torch.zeros(()) if self.as_loss is None else self.as_loss.error(self._zero(x), x)
 
     def _zero(self, x: Any) -> Tensor:
@@ -420,7 +420,7 @@ class UnhingedRegressionLoss(nn.Module):
 
 
 def weight_decay(parameters: nn.Module | Iterable[Tensor], decay: float, layers: int = 1) -> Tensor:
-    """The penalty decay / 2 * |w|^(2 layers), with the Euclidean norm |w| of all parameters.
+    """Return the penalty decay / 2 * |w|^(2 layers), with the Euclidean norm |w| of all parameters.
 
     Add it to a linear loss, which is unbounded below without it. The output of a bias-free network of l layers grows
     like |w|^l, and a linear loss falls as fast. So plain weight decay (layers=1, as in the paper) bounds the loss of a
@@ -532,12 +532,12 @@ class _Mean(SymmetrizedRegression):
         self.residual = None
 
     def every(self, z: Tensor, x: Any) -> Tensor:
-        """The loss at every target of the rule: (targets, predictions, ...)."""
+        """Return the loss at every target of the rule: (targets, predictions, ...)."""
         return self._terms(z, rule(self.at(x).source, 24))[0]
 
 
 def _of_x(loss: RegressionLoss, x: Any) -> Callable[..., Tensor]:
-    """The loss as a function of prediction and target alone."""
+    """Return the loss as a function of prediction and target alone."""
     _check_callable(loss)
     whole = unreduced_copy(loss)
     function = whole.forward if isinstance(whole, torch.nn.Module) else whole
@@ -549,7 +549,7 @@ def _of_x(loss: RegressionLoss, x: Any) -> Callable[..., Tensor]:
 
 
 def _own_error(loss: RegressionLoss, z: Tensor, x: Any) -> float:
-    """The error of a loss of this package that is computed by quadrature itself."""
+    """Return the error of a loss of this package that is computed by quadrature itself."""
     if isinstance(loss, SymmetrizedRegression):
         return float(loss._quadrature_error(z, loss.at(x)).max())
     if isinstance(loss, LinearRegressionLoss) and loss.as_loss is not None:
@@ -574,7 +574,7 @@ def _symmetric(mean: _Mean, z: Tensor, x: Any, own_error: float) -> tuple[Findin
 
 
 def _convex(values: Tensor, grid: Tensor, either_side: bool) -> Finding:
-    """Chords of many lengths between predictions, at every target of the rule."""
+    """Try chords of many lengths between predictions, at every target of the rule."""
     size = 1e-3 + float(values.abs().max())
     chord = worst_chord(values.movedim(1, 0), either_side)
     measure = max(0.0, chord.excess)

@@ -66,7 +66,7 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return self
 
     def predict(self, X: Any) -> Array:  # noqa: N803
-        """X coef + intercept, of shape (N,) or (N, K)."""
+        """Return X coef + intercept, of shape (N,) or (N, K)."""
         check_is_fitted(self)
         data = validate_data(self, X, reset=False, **ACCEPTED)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -78,7 +78,7 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return found
 
     def _slopes(self, y: Array, share: Array) -> tuple[Array, Array]:
-        """f(y) with mean zero under the corruption, (N, K), and where predictions are measured from, (K,)."""
+        """Return f(y) with mean zero under the corruption, (N, K), and where predictions are measured from, (K,)."""
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
@@ -208,7 +208,7 @@ def _number(name: str, value: object, interval: str) -> float:
 
 
 def _shares(sample_weight: Any, X: Any) -> Array:  # noqa: N803
-    """The weights of the examples, divided by their sum."""
+    """Return the weights of the examples, divided by their sum."""
     weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (weight < 0).any():
         raise ValueError(f"sample_weight must be at least 0; got {weight.min():g}")
@@ -220,7 +220,7 @@ def _shares(sample_weight: Any, X: Any) -> Array:  # noqa: N803
 
 
 def _weighted_median(y: Array, share: Array) -> Array:
-    """The weighted median of each column; the middle where it is a range."""
+    """Return the weighted median of each column; the middle where it is a range."""
     medians = []
     for column in y.T:
         order = column.argsort()

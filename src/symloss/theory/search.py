@@ -38,17 +38,17 @@ class Subject:
     num_classes: int
 
     def value(self, z: Tensor, y: Tensor) -> Tensor:
-        """The losses (P,) of scores (P, C) at labels (P,)."""
+        """Return the losses (P,) of scores (P, C) at labels (P,)."""
         return self.per_class(z).gather(1, y[:, None]).squeeze(1)
 
     def gradient(self, z: Tensor, y: Tensor) -> Tensor:
-        """The gradients (P, C) in the scores. They can be differentiated again if z requires a gradient."""
+        """Return the gradients (P, C) in the scores. They can be differentiated again if z requires a gradient."""
         keep = z.requires_grad
         z = z if keep else z.detach().requires_grad_()
         return derivative(self.value(z, y).sum(), z, keep)
 
     def hessian(self, z: Tensor, y: Tensor) -> Tensor:
-        """The second derivatives (P, C, C) in the scores."""
+        """Return the second derivatives (P, C, C) in the scores."""
         z = z.detach().requires_grad_()
         g = self.gradient(z, y)
         rows = [derivative(g[:, k].sum(), z, False, retain=True) for k in range(self.num_classes)]
@@ -56,7 +56,7 @@ class Subject:
 
 
 def derivative(value: Tensor, z: Tensor, create_graph: bool, retain: bool = False) -> Tensor:
-    """The derivative of ``value`` by z; zeros if the value does not depend on z, as the slope of a linear loss."""
+    """Return the derivative of ``value`` by z; zeros if it does not depend on z, like the slope of a linear loss."""
     if not value.requires_grad:
         return torch.zeros_like(z)
     (found,) = torch.autograd.grad(
@@ -66,7 +66,7 @@ def derivative(value: Tensor, z: Tensor, create_graph: bool, retain: bool = Fals
 
 
 def bends(subject: Subject, z: Tensor, y: Tensor) -> bool:
-    """Whether the loss can be differentiated twice. Some losses of torch cannot."""
+    """Return whether the loss can be differentiated twice. Some losses of torch cannot."""
     try:
         subject.hessian(z[:1], y[:1])
     except RuntimeError:
@@ -75,7 +75,7 @@ def bends(subject: Subject, z: Tensor, y: Tensor) -> bool:
 
 
 def starting_points(num_classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Scores (P, C) and labels (P,) to start from.
+    """Return scores (P, C) and labels (P,) to start from.
 
     In some the label and a few rivals lead or trail the rest. The others are normal draws of all sizes.
     """
@@ -106,7 +106,7 @@ def climb(objective: Objective, z: Tensor, y: Tensor, keep: int = 8, steps: int 
 
 
 def best_points(objective: Objective, z: Tensor, y: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """The ``keep`` points of largest value, and their labels."""
+    """Return the ``keep`` points of largest value, and their labels."""
     value = objective(z, y).detach()
     best = value.nan_to_num(-torch.inf).topk(min(keep, len(value))).indices
     return z[best].detach(), y[best]
@@ -133,14 +133,14 @@ def ascend(objective: Objective, z: Tensor, y: Tensor, steps: int) -> tuple[Tens
 
 
 def _with_slope(objective: Objective, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The objective's values (P,) and its slopes (P, C)."""
+    """Return the objective's values (P,) and its slopes (P, C)."""
     at = z.clone().requires_grad_()
     value = objective(at, y)
     return value.detach(), derivative(value.sum(), at, False)
 
 
 def grows(size_at: Callable[[float], Tensor]) -> bool:
-    """Whether a quantity, at most size_at(radius), grows without bound with the radius.
+    """Return whether a quantity, at most size_at(radius), grows without bound with the radius.
 
     It is measured at 1e2, 1e4 and 1e6. In the second step a bounded quantity gains less than in the first, a logarithm
     as much, and a power more.
@@ -151,12 +151,12 @@ def grows(size_at: Callable[[float], Tensor]) -> bool:
 
 
 def directions(z: Tensor) -> Tensor:
-    """The points scaled so that their largest absolute score is 1, for searches far from 0."""
+    """Return the points scaled so that their largest absolute score is 1, for searches far from 0."""
     return z / z.abs().amax(1, keepdim=True).clamp_min(1e-9)
 
 
 def largest_rise(subject: Subject, z: Tensor, y: Tensor, rays: int = 32) -> tuple[Tensor, Tensor, Tensor]:
-    """Two points that differ in the label's score alone, between which the loss rises most; and the label.
+    """Return two points that differ in the label's score alone, between which the loss rises most; and the label.
 
     The rays pass through starting points. Their grid is fine near 0 and extends to ``REACH``.
     """
@@ -177,7 +177,7 @@ def largest_rise(subject: Subject, z: Tensor, y: Tensor, rays: int = 32) -> tupl
 
 
 def sharpest_jump(subject: Subject, z: Tensor, y: Tensor) -> float:
-    """The largest change of the gradient within a distance of 1e-9, along lines that move one score, by bisection.
+    """Find the largest change of the gradient within a distance of 1e-9, along lines that move one score, by bisection.
 
     Without a kink the gradient changes by the curvature times 1e-9.
     """
@@ -226,7 +226,7 @@ class Grouped(Scores):
         self.__dict__["count"] = sizes.sum(1, keepdim=True)
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over all classes, (P, 1)."""
+        """Return the sum over all classes, (P, 1)."""
         return (self.sizes * values).sum(1, keepdim=True)
 
 
@@ -241,7 +241,7 @@ class GroupedPoints(NamedTuple):
     """The shape of the grid, if the P points form one."""
 
     def best(self, values: Tensor, keep: int) -> GroupedPoints:
-        """The ``keep`` points of largest value, and the best ``keep`` local maxima of the grid."""
+        """Return the ``keep`` points of largest value, and the best ``keep`` local maxima of the grid."""
         around = torch.nn.functional.max_pool3d(values.reshape(1, *self.grid), 3, 1, 1).flatten()
         peaks = torch.where(values >= around, values, -torch.inf)
         chosen = torch.cat([rank.topk(min(keep, len(values))).indices for rank in (values, peaks)])
@@ -257,7 +257,7 @@ class Derivatives(NamedTuple):
 
 
 def largest_derivatives(loss: Loss, num_classes: int) -> Derivatives | None:
-    """The largest gradient and curvature of a loss; None if the loss is not built of the potentials this search knows.
+    """Find the largest gradient and curvature of a loss; None unless it is built of the potentials this search knows.
 
     Args:
         loss: an expression of the algebra.
@@ -280,7 +280,7 @@ def largest_derivatives(loss: Loss, num_classes: int) -> Derivatives | None:
 
 
 def _simplified(loss: Loss) -> Loss:
-    """Symmetrizing a symmetric loss changes nothing but a constant; symmetrizing MSE leaves twice MAE."""
+    """Drop the symmetrization of a symmetric loss, which changes a constant; replace that of MSE by twice MAE."""
     if isinstance(loss, Sum):
         return Sum(tuple((factor, _simplified(term)) for factor, term in loss.terms))
     if isinstance(loss, Symmetrize) and loss.prior is None:
@@ -295,7 +295,7 @@ def _leaves(loss: Loss) -> list[Loss]:
 
 
 def _two_rivals(num_classes: int) -> list[GroupedPoints]:
-    """The label at all margins that matter in double precision, and all other probability on two classes."""
+    """Return the label at all margins that matter in double precision, and all other probability on two classes."""
     # Finer around 0: SCE's largest curvature exceeds a plateau by half a per cent, on an interval of 0.3.
     margins = [k / 2 for k in range(-1480, 80) if abs(k) >= 40] + [k / 10 for k in range(-199, 200)]
     second = [-level for level in LEVELS[::4]] if num_classes > 2 else [0.0]
@@ -303,7 +303,7 @@ def _two_rivals(num_classes: int) -> list[GroupedPoints]:
 
 
 def _grid(num_classes: int) -> list[GroupedPoints]:
-    """Scores of the label, of one class at 0, of a group and of the rest, at all levels and for groups of all sizes."""
+    """Return scores of the label, one class at 0, a group and the rest, at all levels and for groups of all sizes."""
     positive = LEVELS if num_classes <= 4 else LEVELS[::2]
     levels = [*(-level for level in reversed(positive[1:])), *positive]
     label = [*(-level for level in reversed(FAR)), *levels]
@@ -315,7 +315,7 @@ def _grid(num_classes: int) -> list[GroupedPoints]:
 
 
 def _points(axes: list[list[float]], sizes: list[float]) -> GroupedPoints:
-    """All combinations of the axes: scores of the label, of the second and the third group. The first class is at 0."""
+    """Combine the axes: scores of the label, of the second and the third group. The first class is at 0."""
     label, second, third = torch.cartesian_prod(*(torch.tensor(axis, dtype=torch.float64) for axis in axes)).T
     size = torch.tensor([size for size in sizes if size > 0], dtype=torch.float64)
     z = torch.stack([label, torch.zeros_like(label), second, third], 1)[:, : len(size)]
@@ -323,7 +323,7 @@ def _points(axes: list[list[float]], sizes: list[float]) -> GroupedPoints:
 
 
 def _search(objective: Callable[[GroupedPoints], Tensor], starts: list[GroupedPoints]) -> float:
-    """The largest value: move to better neighbours, and come closer where no neighbour is better.
+    """Return the largest value: move to better neighbours, and come closer where no neighbour is better.
 
     No slope is used, since the function may jump.
     """
@@ -345,7 +345,7 @@ def _search(objective: Callable[[GroupedPoints], Tensor], starts: list[GroupedPo
 
 
 def _slopes(loss: Loss, at: GroupedPoints, create_graph: bool) -> tuple[Tensor, Tensor]:
-    """Scores, and the derivatives of the label's loss by the scores of the groups."""
+    """Return scores, and the derivatives of the label's loss by the scores of the groups."""
     z = at.z.detach().requires_grad_()
     label = torch.zeros(len(z), 1, dtype=torch.long)
     values = loss.values(Grouped(z, at.sizes), label)
@@ -353,14 +353,14 @@ def _slopes(loss: Loss, at: GroupedPoints, create_graph: bool) -> tuple[Tensor, 
 
 
 def _gradient_norm(loss: Loss, at: GroupedPoints) -> Tensor:
-    """The norm of the gradient. Each of n classes in a group has 1/n of the group's derivative. NaN counts as 0."""
+    """Return the norm of the gradient. Each of n classes in a group has 1/n of its derivative. NaN counts as 0."""
     _, slopes = _slopes(loss, at, False)
     norms = (slopes.square() / at.sizes).sum(1).sqrt()
     return torch.where(norms.isfinite(), norms, 0.0)
 
 
 def _curvature(loss: Loss, at: GroupedPoints) -> Tensor:
-    """The largest absolute eigenvalue of the second derivatives, for directions that move groups as a whole."""
+    """Return the largest absolute eigenvalue of the second derivatives, for directions that move groups as a whole."""
     z, slopes = _slopes(loss, at, True)
     rows = [derivative(slopes[:, k].sum(), z, False, retain=True) for k in range(z.shape[1] - 1)]
     rows.append(-torch.stack(rows).sum(0))  # the loss stays the same where all scores grow alike
@@ -381,7 +381,7 @@ class Chord(NamedTuple):
 
 
 def worst_chord(values: Tensor, either_side: bool = False) -> Chord:
-    """Among chords of many lengths, the one that the value at its middle exceeds most.
+    """Find the chord, among chords of many lengths, that the value at its middle exceeds most.
 
     Args:
         values: one row for each point of an even grid. Each column is another function.

@@ -337,7 +337,7 @@ def _both(factor: float, knot: float, power: int) -> tuple[ResidualHinge, Residu
 
 
 def huber(delta: float, factor: float = 1.0) -> Residual:
-    """Huber's loss times a factor: u^2/2 up to delta, and linear beyond."""
+    """Return Huber's loss times a factor: u^2/2 up to delta, and linear beyond."""
     return Residual(factor / 2, _both(-factor / 2, delta, 2))
 
 
@@ -353,7 +353,7 @@ _FUNCTIONS: dict[Callable[..., Tensor], Residual] = {
 
 
 def recognised(loss: object) -> Residual | None:
-    """The :class:`Residual` of a loss of torch; None for any other loss."""
+    """Return the :class:`Residual` of a loss of torch; None for any other loss."""
     if type(loss) is nn.MSELoss:
         return SQUARED
     if type(loss) is nn.L1Loss:
