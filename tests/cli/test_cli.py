@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import symloss
 from symloss.cli import app
 from symloss.cli.options import OPTIONS, read_settings, with_options
+from symloss.cli.output import bar
 
 
 def test_help_answers_without_torch(tmp_path):
@@ -195,3 +196,14 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run_command, arguments, messa
 
 def test_version(run_command):
     assert run_command("--version").stdout.split() == ["symloss", symloss.__version__]
+
+
+def test_progress_is_shown_on_stderr(monkeypatch, capsys):
+    """What is piped to another program stays clean. A terminal is simulated by what rich asks for."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    with bar() as shown:
+        shown.update(shown.add_task("reading", total=2), completed=1)
+    shown = capsys.readouterr()
+    assert "reading" in shown.err
+    assert shown.out == ""
