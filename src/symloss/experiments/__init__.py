@@ -1,4 +1,4 @@
-"""Experiments: published tables and searches as many runs, and reports of their figures."""
+"""Experiments: recipes of published tables, sweeps and searches over many runs, and reports of their figures."""
 
 from __future__ import annotations
 

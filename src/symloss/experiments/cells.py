@@ -82,7 +82,7 @@ def plan(
         table: name of a table.
         datasets, losses, noise: names of the table's data sets, rows and noise; all by default. A profile leaves out
             data sets that it has no form of.
-        seeds: runs of each cell; as many as were published by default.
+        seeds: runs of each cell; the published number by default.
         profile: "full", or one that shrinks the runs.
 
     >>> [cell.name for cell in plan("table1", datasets=["cifar10"], losses=["sgce"], noise=["sym:0.8"], seeds=1)]

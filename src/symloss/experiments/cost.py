@@ -1,4 +1,4 @@
-"""An estimate of how long a sweep takes. A few steps of each model are timed on this machine before it starts."""
+"""Estimate how long runs take, by timing a few steps of each model on this machine."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def difference(ours: Spread, published: Published, spread: str, runs: int) -> fl
     """Ours minus published, in standard deviations; None if neither has a spread. :data:`DIFFERENCE` defines it.
 
     Args:
-        ours: accuracies in per cent.
-        published: the published figure, in per cent.
+        ours: accuracies in percent.
+        published: the published figure, in percent.
         spread: the kind of the published spread.
         runs: the number of published runs.
 
@@ -73,8 +73,8 @@ def welch(ours: Spread, published: Published, spread: str, runs: int) -> float |
     """Return the p-value of Welch's t-test of our mean against the published one.
 
     Args:
-        ours: accuracies in per cent.
-        published: the published figure, in per cent.
+        ours: accuracies in percent.
+        published: the published figure, in percent.
         spread: the kind of the published spread.
         runs: the number of published runs.
 
@@ -119,7 +119,7 @@ def in_words(difference: float | None, p: float | None) -> str:
 
 
 def chance(p: float) -> str:
-    """Return a p-value with as many digits as mean something.
+    """Return a p-value with its significant digits.
 
     >>> chance(0.234), chance(0.0042), chance(1e-9)
     ('0.23', '0.004', '< 0.001')

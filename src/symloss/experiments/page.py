@@ -39,7 +39,7 @@ from symloss.training.results import Spread
 from symloss.training.settings import displayed_noise
 
 LINES = 14
-"""The most lines in a chart. More could not be told apart."""
+"""The most lines in a chart. More could not be distinguished."""
 SENSITIVITIES = 12
 """The most charts of an accuracy by a parameter, for one table."""
 

@@ -28,7 +28,7 @@ class ColumnHead:
 
 @dataclass(frozen=True)
 class ReportCell:
-    """A cell of a table: the runs of one loss under one noise, and their figures in per cent."""
+    """A cell of a table: the runs of one loss under one noise, and their figures in percent."""
 
     runs: tuple[Run, ...] = ()
     last: Spread | None = None

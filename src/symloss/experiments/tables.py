@@ -27,7 +27,7 @@ _FIGURE = re.compile(r"(?P<bold>\*?)(?P<value>\d+\.\d+)(\((?P<spread>\d+\.\d+)\)
 
 @dataclass(frozen=True)
 class Published:
-    """A published figure, in per cent."""
+    """A published figure, in percent."""
 
     value: float
     """The accuracy."""

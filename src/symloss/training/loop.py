@@ -129,7 +129,7 @@ class RecentBatches:
 
 
 class Trainer:
-    """A run in progress: model, optimiser, loss and batches.
+    """A run in progress: model, optimizer, loss and batches.
 
     Args:
         fabric: devices, precision and processes.
@@ -264,7 +264,7 @@ class Trainer:
         return tally.accuracy()
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps: the weights of the model, the state of the optimiser, the sums of margins."""
+        """Return what a checkpoint keeps: the weights of the model, the state of the optimizer, the sums of margins."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),

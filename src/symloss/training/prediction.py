@@ -75,7 +75,7 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
             out (None).
         model: the name of the model, if it is not built in.
 
-    A model that is not built in must be named: the folder may be somebody else's, and its word alone runs no code.
+    A model that is not built in must be named, so that a folder from elsewhere cannot run code.
     """
     folder = RunFolder(run)
     settings, data = folder.settings(), folder.data()

@@ -1,4 +1,4 @@
-"""Reading runs back from their folders. Every file is checked before it is used."""
+"""Read runs back from their folders, or their results from one file. Every file is checked before it is used."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Runs:
     Args:
         folder: the folder that was read.
         finished: the runs with a result.
-        unfinished: the runs without one, whether they failed or were cut off.
+        unfinished: the runs without one, whether they failed or were interrupted.
         repeated: runs with the settings of another run, each with that other run. They do not count a second time.
     """
 
@@ -149,7 +149,7 @@ def read_runs(folder: Path | str) -> Runs:
 
 
 def _kept_run(result: Result, file: Path) -> Run:
-    """Return a run of which only the result is left. Nobody makes a folder of its name, so that it has no curves."""
+    """Return a run of which only the result is left. Its folder does not exist, so that it has no curves."""
     try:
         name = folder_name(result.settings)
     except ValueError as error:
@@ -172,7 +172,7 @@ def read_run(folder: Path, root: Path | None = None) -> Run:
 def read_kept(path: Path) -> dict[str, Result]:
     """Return the results in a file, by the key of their settings; none if there is no such file.
 
-    A damaged line is refused in one sentence. Of two results with the same settings the first one counts.
+    A damaged line raises an error of one sentence. Of two results with the same settings the first one counts.
     """
     try:
         lines = path.read_text().splitlines()

@@ -98,7 +98,7 @@ class Result:
 
     @property
     def best_first(self) -> bool:
-        """Whether the best epoch is what the run came to: on the user's own data, where labels were held out.
+        """Whether the best epoch is the result of the run: on the user's own data, where labels were held out.
 
         Published protocols report the last epoch.
         """

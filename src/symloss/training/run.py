@@ -29,7 +29,7 @@ from symloss.training.task import Task, augmentation, prepare
 from symloss.writing import DiskFull
 
 SEVERAL_PROCESSES = "ddp_spawn"
-"""How several processes are started. Forked ones would inherit the threads of whoever calls ``train``."""
+"""How several processes are started. Forked ones would inherit the threads of the caller."""
 
 OnEpoch = Callable[[EpochRow], None]
 
@@ -206,7 +206,7 @@ def flushed_denormals() -> Iterator[None]:
 
 
 def _hear_the_end_of_the_parent() -> None:
-    """torch sends SIGINT to the processes of one that dies, but whoever ignores it hands that down to them."""
+    """Let SIGINT end this process: torch sends it when the parent dies, but an ignored signal is inherited."""
     if multiprocessing.parent_process() is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -257,7 +257,7 @@ class TensorBoard:
 
         epoch = row.epoch
         if self.writer is None:
-            # What a run that was cut off wrote after its checkpoint is dropped by the reader.
+            # The reader drops what an interrupted run wrote after its checkpoint.
             self.writer = SummaryWriter(str(self.folder), purge_step=epoch)
         for name, value in row.to_json().items():
             if name != "epoch" and value is not None:

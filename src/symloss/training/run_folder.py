@@ -1,6 +1,6 @@
 """The folder of a run: settings, noise, metrics of every epoch, checkpoints, result.
 
-Every file is written wholly or not at all. The content of checkpoints is the business of ``symloss.training``.
+Every file is written wholly or not at all. :mod:`symloss.training.checkpoint` writes the checkpoints.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class RunFolder:
             os.fsync(file.fileno())
 
     def metrics(self) -> list[EpochRow]:
-        """Return the metrics of every epoch. A last line that a kill cut off does not count."""
+        """Return the metrics of every epoch. An incomplete last line does not count."""
         return [row for row, _ in self._metric_lines()]
 
     def _metric_lines(self) -> list[tuple[EpochRow, str]]:

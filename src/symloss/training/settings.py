@@ -99,7 +99,7 @@ class Settings:
         optimizer: "sgd", "nesterov", "adam" or "adamw".
         lr: the learning rate at the start.
         momentum: of "sgd" and "nesterov".
-        weight_decay: weight of the squared parameters, as the optimiser applies it.
+        weight_decay: weight of the squared parameters, as the optimizer applies it.
         schedule: how the learning rate changes: "constant", "cosine", "step:190", "step:190,0.1" (a factor every
             190 epochs), "exponential:0.1/10000" (a factor every 10000 steps) or "epochs:0.97" (one every epoch).
         clip: the largest norm of the gradient; 0 and None are no limit.

@@ -1,4 +1,4 @@
-"""What a run trains, made from its settings: the data with noisy labels, the model, the loss and the optimiser."""
+"""What a run trains, made from its settings: the data with noisy labels, the model, the loss and the optimizer."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def build_score_map(settings: Settings) -> ScoreMap | None:
 
 
 def build_optimizer(settings: Settings, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return the optimiser that the settings name, for these parameters."""
+    """Return the optimizer that the settings name, for these parameters."""
     common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer in ("adam", "adamw"):
         adam = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.AdamW
