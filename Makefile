@@ -1,6 +1,8 @@
 # Everything a fresh machine needs is installed into .venv by the first target that runs.
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+EXTRAS := fit,text,tensorboard,optuna,ray,plot,cleanlab,hf,trl,lightning,skorch
 PIN = .venv-frameworks/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint constraints-frameworks.txt
 FRAMEWORKS := pytest torchvision timm keras fastai segmentation-models-pytorch setfit mmpretrain mmcv-lite mmengine ultralytics
 
@@ -10,7 +12,7 @@ FRAMEWORKS := pytest torchvision timm keras fastai segmentation-models-pytorch s
 help:  ## List these targets.
 	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | awk -F ':.*  ## ' '{printf "make %-10s %s\n", $$1, $$2}'
 
-demo: .venv/ready  ## Learn digits from 60 % wrong labels: plain cross-entropy, then symloss fit (under a minute).
+demo: .venv/fit  ## Learn digits from 60 % wrong labels: plain cross-entropy, then symloss fit (under a minute).
 	$(BIN)/symloss train --data digits --noise sym:0.6 --loss ce --out runs/demo-ce
 	$(BIN)/symloss fit --data digits --noise sym:0.6 --jobs 2 --out runs/demo-fit --overwrite
 
@@ -42,17 +44,23 @@ figures: .venv/ready  ## Make every figure of the documentation, from the librar
 docs: .venv/ready  ## The site, in build/docs/html: pages, losses, API and atlas (a minute or two, no network).
 	$(BIN)/python tools/build_site.py
 
-.venv/ready: pyproject.toml constraints.txt
+# What users of the command line need. pip is pinned too: dependency groups need 25.1 or newer.
+.venv/fit: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("symloss needs Python 3.11 or newer; got " + sys.version) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) pip
+	$(INSTALL) --editable '.[fit]'
+	touch $@
+
+.venv/ready: .venv/fit
+	$(INSTALL) --editable '.[$(EXTRAS)]' --group dev
 	touch $@
 
 # torch comes first: what depends on it must find it, and not choose another.
 .venv-frameworks/ready: pyproject.toml constraints.txt constraints-frameworks.txt
 	$(PYTHON) -m venv .venv-frameworks
 	$(PIN) torch
-	$(PIN) --editable . $(FRAMEWORKS)
+	$(PIN) --editable '.[fit]' $(FRAMEWORKS)
 	touch $@
 
 clean:  ## Remove the environment, caches and builds.

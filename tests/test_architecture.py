@@ -11,6 +11,7 @@ TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 GROUND = {
     "checks",
     "environment",
+    "extras",
     "fitting",
     "html_page",
     "lazy_names",

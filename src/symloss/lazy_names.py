@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from symloss import extras
+
 
 @functools.cache
 def stub_names(package: str) -> dict[str, str]:
@@ -39,9 +41,14 @@ def attach(package: str, *elsewhere: str) -> tuple[Callable[[str], Any], Callabl
             others = [] if name.startswith("_") else [other for other in elsewhere if name in stub_names(other)]
             hint = f"; use {others[0]}.{name}" if others else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
-        if home == package:  # a module of the package itself
-            return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(home), name)
+        try:
+            if home == package:  # a module of the package itself
+                return importlib.import_module(f"{package}.{name}")
+            return getattr(importlib.import_module(home), name)
+        except ModuleNotFoundError as error:
+            if not extras.is_optional(error):
+                raise
+            raise ImportError(extras.missing(f"{package}.{name}", str(error.name).partition(".")[0])) from error
 
     def names() -> list[str]:
         return sorted([*stub_names(package), "__version__"] if package == "symloss" else stub_names(package))

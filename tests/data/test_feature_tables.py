@@ -117,7 +117,7 @@ def test_the_index_of_pandas_is_no_feature(tmp_path):
 def test_without_pyarrow(tmp_path, monkeypatch):
     pq.write_table(pa.table({"a": [1.0, 2.0], "label": ["x", "y"]}), tmp_path / "x.parquet")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with refused(ValueError, "pyarrow must be installed", "symloss[parquet]"):
+    with refused(ValueError, "needs pyarrow, which is not installed", "symloss[fit]"):
         open_data(str(tmp_path / "x.parquet"))
 
 

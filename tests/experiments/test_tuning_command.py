@@ -192,7 +192,7 @@ def test_without_optuna_it_says_what_to_install(tmp_path):
         [sys.executable, "-c", WITHOUT_OPTUNA], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "symloss: Tuning needs Optuna, which is not installed: pip install 'symloss[optuna]'\n"
+    assert done.stderr == "symloss: Tuning needs optuna, which is not installed: pip install 'symloss[optuna]'\n"
     assert not list(tmp_path.iterdir())
 
 

@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets  # type: ignor
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data  # type: ignore[import-untyped]
 from torch import Tensor
 
-from symloss import checks
+from symloss import checks, extras
 from symloss.adapters.criterion_of import AnyCriterion, criterion_of_raw_scores
 from symloss.fitting import all_or_nothing
 from symloss.losses.criterion import Criterion
@@ -142,8 +142,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         except ModuleNotFoundError as error:
             if error.name != self.library:
                 raise
-            needed = f"{type(self).__name__} needs the package {self.library}"
-            raise ImportError(f"{needed}, which is not installed: pip install 'symloss[boosting]'") from None
+            raise ImportError(extras.missing(type(self).__name__, self.library, "boosting")) from None
 
 
 class RobustXGBClassifier(BoostedClassifier):

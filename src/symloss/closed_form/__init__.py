@@ -5,18 +5,11 @@
 >>> x, y = load_digits(return_X_y=True)
 >>> round(UnhingedClassifier().fit(x, y).score(x, y), 2)
 0.87
+
+Names are imported on first use. ``__init__.pyi`` lists them.
 """
 
-from symloss.closed_form.kernel import KernelUnhingedClassifier
-from symloss.closed_form.networks import centroid_alignment, refit_head, squared_error_centroid, unhinged_centroid
-from symloss.closed_form.unhinged import UnhingedClassifier, fit_distributed
+from symloss.lazy_names import attach, stub_names
 
-__all__ = [
-    "KernelUnhingedClassifier",
-    "UnhingedClassifier",
-    "centroid_alignment",
-    "fit_distributed",
-    "refit_head",
-    "squared_error_centroid",
-    "unhinged_centroid",
-]
+__getattr__, __dir__ = attach(__name__)
+__all__ = list(stub_names(__name__))

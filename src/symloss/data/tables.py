@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from symloss import extras
 from symloss.checks import brief
 from symloss.data.cells import LARGEST, NUMBER, Matrix, Table, Text, categories, is_gap, number
 from symloss.data.source import TABLES, DataSource
@@ -217,9 +218,7 @@ class ParquetTable(TableFile):
         try:
             import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 (not always installed)
         except ImportError:
-            raise ValueError(
-                f"pyarrow must be installed to read {self.path}; got none (pip install 'symloss[parquet]' adds it)"
-            ) from None
+            raise ValueError(extras.missing(str(self.path), "pyarrow")) from None
         with self._damage_said():
             return pq.ParquetFile(self.path)
 

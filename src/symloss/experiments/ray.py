@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from symloss import extras
 from symloss.experiments.run import PATIENCE, Event, Events, Work, attempt
 
 _REFUSAL = b"InvalidAuthToken"
@@ -81,7 +82,7 @@ def _ray() -> Any:
     try:
         import ray  # noqa: PLC0415
     except ImportError:
-        raise ValueError("`ray` needs Ray: pip install 'symloss[ray]'") from None
+        raise ValueError(extras.missing("`ray`", "ray")) from None
     return ray
 
 

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from symloss import extras
+
 try:
     import optuna
 except ImportError:
-    raise ValueError("Tuning needs Optuna, which is not installed: pip install 'symloss[optuna]'") from None
+    raise ValueError(extras.missing("Tuning", "optuna")) from None
 
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.trial import TrialState

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Beta, Dirichlet
 
-from symloss import checks
+from symloss import checks, extras
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import Scores, full_precision
@@ -146,7 +146,7 @@ def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
 
     For two classes: the density of Beta(1/2, 1/2), that of cross-entropy (flat) and that of a prior that favours
     uncertain outputs, and the penalties they add. For three classes: the density over the triangle of outputs. It needs
-    matplotlib: ``pip install symloss[plot]``.
+    matplotlib: ``pip install 'symloss[plot]'``.
 
     Args:
         num_classes: 2 or 3.
@@ -156,7 +156,7 @@ def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 (not always installed)
     except ImportError as error:
-        raise ImportError("plot_prior needs matplotlib; pip install symloss[plot] brings it") from error
+        raise ImportError(extras.missing("plot_prior", "matplotlib")) from error
     figure = Figure(figsize=(8, 3.2) if num_classes == 2 else (4.4, 3.8), layout="constrained")
     (_draw_two if num_classes == 2 else _draw_three)(figure)
     if path is not None:

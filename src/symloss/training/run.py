@@ -15,6 +15,7 @@ import torch
 from lightning_fabric import Fabric
 from torch.multiprocessing.spawn import ProcessRaisedException
 
+from symloss import extras
 from symloss.data.dataset import DataSet
 from symloss.environment import versions
 from symloss.noise.manifest import MANIFEST_FILE
@@ -247,7 +248,7 @@ class TensorBoard:
         try:
             import torch.utils.tensorboard  # noqa: F401, PLC0415
         except ImportError:
-            raise ValueError("`log=tensorboard` needs tensorboard: pip install 'symloss[tensorboard]'") from None
+            raise ValueError(extras.missing("`log=tensorboard`", "tensorboard")) from None
         self.folder = folder / "tensorboard"
         # Opened by the first epoch, in whichever process that is.
         self.writer: Any = None

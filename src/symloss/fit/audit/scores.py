@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from symloss import checks
+from symloss import checks, extras
 
 SHOWN = 5
 """How many of the flagged labels the text of an audit lists."""
@@ -82,7 +82,7 @@ class Audit:
         try:
             import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415
         except ImportError:
-            raise ImportError("to_frame needs pandas; pip install pandas") from None
+            raise ImportError(extras.missing("to_frame", "pandas")) from None
         names = np.array(self.classes, dtype=object)
         columns = {
             "row": self.positions,
