@@ -6,7 +6,8 @@ temporary copy of it.
 
 A mutant is one statement with one change. It is recorded as source, before and after, so that it is found again when
 its file is moved or renamed. Where the statement itself is rewritten, `where` in the list takes the new statement:
-`{"file": ..., "function": ..., "before": "if x: pass", "after": "if not x: pass"}`, each of them optional.
+`{"file": ..., "function": ..., "before": "if x: pass", "after": "if not x: pass"}`, each of them optional;
+or `{"gone": reason}`, if the behaviour was deleted.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def listed() -> dict[str, Any]:
 def find(mutant: Mutant, everywhere: dict[str, list[Place]]) -> Place | None:
     """Return where the mutant's statement stands now: by source, then function, then file, then order of occurrence."""
     sought = mutant | (mutant["where"] or {})
+    if "gone" in sought:
+        return None
     found = everywhere.get(ast.unparse(ast.parse(sought["before"])), [])
     for same in (
         lambda place: place.function == sought["function"],
@@ -223,7 +226,8 @@ def run(options: argparse.Namespace) -> None:
             if mutant["id"] in done or (options.only and mutant["id"] not in options.only):
                 continue
             if place is None:
-                row: Mutant = {"id": mutant["id"], "status": "not found", "test": None}
+                gone = (mutant["where"] or {}).get("gone")
+                row: Mutant = {"id": mutant["id"], "status": "gone" if gone else "not found", "test": gone}
             else:
                 row = verdict(mutant, place, scratch, table, options.timeout)
             print(json.dumps(row), file=results, flush=True)
@@ -234,16 +238,17 @@ def where(options: argparse.Namespace) -> None:
     """Say where each mutant stands now; fail if one is not found."""
     found = list(located(listed()["mutants"]))
     for mutant, place in found:
-        now = f"{place.file}:{place.lines[0]} {place.function}" if place else f"not found: {mutant['before']}"
-        print(mutant["id"], now)
-    sys.exit(any(place is None for _, place in found))
+        gone = (mutant["where"] or {}).get("gone")
+        lost = f"gone: {gone}" if gone else f"not found: {mutant['before']}"
+        print(mutant["id"], f"{place.file}:{place.lines[0]} {place.function}" if place else lost)
+    sys.exit(any(place is None and "gone" not in (mutant["where"] or {}) for mutant, place in found))
 
 
 def compare(options: argparse.Namespace) -> None:
     """Fail unless every mutant caught before is caught after."""
     before, after = ({row["id"]: row for row in rows(path)} for path in (options.before, options.after))
     caught = [id for id, row in before.items() if row["status"] == "caught"]
-    lost = [id for id in caught if after.get(id, {}).get("status") != "caught"]
+    lost = [id for id in caught if after.get(id, {}).get("status") not in ("caught", "gone")]
     for results in (before, after):
         statuses = [row["status"] for row in results.values()]
         print({status: statuses.count(status) for status in sorted(set(statuses))})
