@@ -1,4 +1,4 @@
-"""Which candidates lead, judged by the noisy labels of rows that were held out."""
+"""Which candidates lead, judged by held-out noisy labels."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from symloss.losses.spec import create_loss
 RARE = 0.02
 """Below this rate of noise the labels can be trusted as they are."""
 FEWEST, MOST = 5, 10
-"""So many candidates are averaged. Fewer than five had a bad day now and then."""
+"""The number of candidates that are averaged. Smaller ensembles were occasionally unreliable."""
 FAR_BEHIND = (3.0, 0.1)
-"""None is averaged that is behind the best by so many paired standard errors and by this share of its accuracy."""
+"""Candidates this many paired standard errors, and this share of its accuracy, behind the best are not averaged."""
 FEWEST_OF_TRUSTED = 3
-"""So many if noise is rare: then the best of them are known well, and others only dilute them."""
+"""The fewest if noise is rare: then the best are known well, and others only dilute them."""
 BY_CHANCE = 0.05
-"""How often it may be said that something was learnt from features that know nothing of the labels."""
+"""The probability of claiming that something was learnt from features that say nothing about the labels."""
 WINDOW = 2
-"""The accuracy of an epoch is averaged over so many epochs before and after it."""
+"""The accuracy of an epoch is averaged over this many epochs before and after it."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate with its predictions for the rows that were held out.
+    """A candidate with its held-out predictions.
 
     Args:
         candidate: the learner.
@@ -59,12 +59,12 @@ class Judged:
         return standard_error(self.right)
 
     def gap(self, other: Judged) -> tuple[float, float]:
-        """By how much the other one is better, and the standard error of that on the same rows."""
+        """Return by how much the other one is better, and the standard error of that on the same rows."""
         return other.score - self.score, standard_error(other.right - self.right)
 
 
 def judged(candidate: Candidate, predictions: Probabilities, data: TrainingData, rows: Rows) -> Judged:
-    """A candidate without epochs."""
+    """Return a candidate without epochs."""
     right = data.correct(predictions, rows)
     return Judged(candidate, None, float(right.mean()), right, predictions)
 
@@ -92,7 +92,7 @@ class Epochs:
             self._consider(len(self.accuracy) - 1 - WINDOW, self.recent[0])
 
     def result(self) -> Judged:
-        """The best epoch so far. The last epochs have fewer neighbours."""
+        """Return the best epoch so far. The last epochs have fewer neighbours."""
         for k, predictions in enumerate(self.recent):
             epoch = len(self.accuracy) - len(self.recent) + k
             if epoch > len(self.accuracy) - 1 - WINDOW:
@@ -108,25 +108,25 @@ class Epochs:
 
 
 def ranked(found: Sequence[Judged]) -> list[Judged]:
-    """The best first. Ties keep the order in which candidates were tried."""
+    """Return the best first. Ties keep the order in which candidates were tried."""
     return sorted(found, key=lambda one: -one.score)
 
 
 def cannot_be_told_from(best: Judged, other: Judged, errors: float = 1.0) -> bool:
-    """Whether the gap is within so many paired standard errors."""
+    """Return whether the gap is within this many paired standard errors."""
     gap, error = other.gap(best)
     return gap <= errors * error
 
 
 def winner(found: Sequence[Judged]) -> Judged:
-    """The best candidate. Among those that cannot be told from it the simplest learner, and the symmetric loss."""
+    """Return the best candidate; among those level with it the simplest learner, and the symmetric loss."""
     best, *others = ranked(found)
     level = [best, *(one for one in others if cannot_be_told_from(best, one))]
     return min(level, key=lambda one: (SIMPLICITY[one.candidate.learner], not _symmetric(one.candidate), -one.score))
 
 
 def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Judged]:
-    """The candidates to average: the five best, and up to five more within two paired standard errors of the best.
+    """Return the candidates to average: the five best, and up to five more within two paired standard errors.
 
     If the best contradicts hardly any label: the three best, and more within one paired standard error. None of them is
     far behind.
@@ -154,7 +154,7 @@ def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Jud
 def told_from_majority(
     predictions: Probabilities, rows: Rows, noisy: Rows, sample_weight: Floats | None, tries: int
 ) -> bool:
-    """Whether predictions are better than always the most frequent class, in accuracy or in balanced accuracy.
+    """Return whether predictions are better than always the most frequent class, in accuracy or in balanced accuracy.
 
     Args:
         predictions: (n, C), for rows that were held out.

@@ -38,7 +38,7 @@ On digits, with any noise that does not depend on the features, it was 0.92 to 0
 0.80 to 0.88, and there a correction was worth a point or cost two.
 """
 CLEARLY = 4.0
-"""So many paired standard errors must noise explain labels better than overlap.
+"""Minimum gain, in paired standard errors, with which noise must explain labels better than overlap.
 
 It was 5 to 11 on digits with 20 to 40 % noise, and 3.3 at the most on four binary tables whose classes overlap, with up
 to 40 % noise (symloss fit's own held-out predictions; development data).
@@ -59,7 +59,7 @@ Likelihood alone decides for overlap: of 30 % noise it found 20 to 27 % on small
 DIFFERS = 0.02
 """The bolder correction is tried if it corrects more than this share of the labels in another way."""
 SURELY = 1.0
-"""So many paired standard errors must a gain have, for more than one correction, and for the bolder one."""
+"""Minimum gain, in paired standard errors, for more than one correction, and for the bolder one."""
 LOSS = "gce"
 """On labels of people its margins found more wrong ones than those of cross-entropy, alpha-MAE and SGCE."""
 EPOCHS = 10
@@ -134,7 +134,7 @@ class Explanation:
 
 
 def noise_explains_better(scores: Floats, noisy: Rows) -> bool:
-    """Whether classes that are apart, and noise, explain labels clearly better than classes that overlap.
+    """Return whether classes that are apart, and noise, explain labels clearly better than classes that overlap.
 
     Likelihood alone can rarely tell: with two classes, wrong labels look like overlap. So this is False in doubt.
 
@@ -181,7 +181,7 @@ class Round:
 
 
 def first_round(members: Sequence[Judged], trainer: Trainer, splits: Sequence[Split]) -> Round:
-    """The round with the given labels. Members that cannot be fitted on all splits are left out."""
+    """Return the round with the given labels. Members that cannot be fitted on all splits are left out."""
     trainer.progress.phase(f"{len(members)} leaders learn from all folds")
     while True:
         try:
@@ -247,7 +247,7 @@ def _round(members: Sequence[Judged], trainer: Trainer, splits: Sequence[Split],
 def _helpful(
     first: Round, both: bool, trainer: Trainer, splits: Sequence[Split], checked: int
 ) -> tuple[Explanation, Floats] | None:
-    """The explanation whose corrections do no harm, and their gain. None if all do harm, or with two splits."""
+    """Return the explanation whose corrections do no harm, and their gain. None if all do harm, or with two splits."""
     plain, bold = first.explanation, explain(first.explanation.scores, first.explanation.noisy, BOLD)
     differ = np.mean(plain.posterior.argmax(1) != bold.posterior.argmax(1)) > DIFFERS
     ways = [way for way in ((plain, bold) if both and differ else (plain,)) if way.corrected is not None]
@@ -273,7 +273,7 @@ def _helpful(
 def gain_of_correction(
     leaders: Leaders, way: Explanation, without: Floats, trainer: Trainer, splits: Sequence[Split]
 ) -> Floats:
-    """What correcting labels changes for rows that are held out twice.
+    """Return what correcting labels changes for rows that are held out twice.
 
     Args:
         leaders: the candidates.
@@ -298,9 +298,9 @@ def gain_of_correction(
 
 
 def predictions_without(leaders: Leaders, trainer: Trainer, splits: Sequence[Split], checked: int) -> Floats:
-    """For each of the first splits, scores of all rows by learners that have not seen the rows that it holds out.
+    """Return, for each of the first splits, scores of all rows by learners that never saw its held-out rows.
 
-    Nor have they seen the row itself. Every learner serves for two splits.
+    Nor did they see the row itself. Every learner serves for two splits.
 
     Returns:
         (checked, N, C). The rows that the split holds out are left at zero.
@@ -323,7 +323,7 @@ def predictions_without(leaders: Leaders, trainer: Trainer, splits: Sequence[Spl
 
 
 def label_scores(explanation: Explanation, networks: Sequence[Candidate], trainer: Trainer) -> Floats:
-    """(N,), for each label the probability that it is true; the lower, the more suspicious.
+    """Return (N,), for each label the probability that it is true; the lower, the more suspicious.
 
     Where the features leave much open, the probabilities are put into the mean of their own order and that of margins.
 
@@ -342,7 +342,7 @@ def label_scores(explanation: Explanation, networks: Sequence[Candidate], traine
 
 
 def audit_margins(network: Candidate, trainer: Trainer) -> Floats:
-    """The mean margin (N,) of each noisy label over a training on all rows. The lower, the more suspicious.
+    """Return the mean margin (N,) of each noisy label over a training on all rows. The lower, the more suspicious.
 
     Args:
         network: whose model, weight decay and scaling are taken.

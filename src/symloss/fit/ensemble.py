@@ -22,12 +22,12 @@ TINY = 1e-6
 
 
 def log(probabilities: Probabilities) -> Floats:
-    """Logarithms of probabilities, none of them infinite."""
+    """Return the logarithms of probabilities, none of them infinite."""
     return np.log(np.asarray(probabilities, np.float64) + TINY)
 
 
 def mean_scores(predictions: Sequence[Probabilities], temperatures: Sequence[float]) -> Floats:
-    """The logarithms (n, C) of the mean over members of their calibrated probabilities."""
+    """Return the logarithms (n, C) of the mean over members of their calibrated probabilities."""
     parts = [
         (torch.from_numpy(log(one)) / temperature).softmax(1).numpy()
         for one, temperature in zip(predictions, temperatures, strict=True)
@@ -86,7 +86,7 @@ class Ensemble:
     input_shape: tuple[int, ...] = (-1,)
 
     def probabilities(self, features: Any) -> Floats:
-        """The probabilities of the true classes (n, C)."""
+        """Return the probabilities of the true classes (n, C)."""
         predictions = [self._of(member, self.scaler(features, member.candidate.scaling)) for member in self.members]
         scores = mean_scores(predictions, [member.temperature for member in self.members])
         return torch.from_numpy(scores).div(self.temperature).softmax(1).numpy()
@@ -98,20 +98,20 @@ class Ensemble:
         return probabilities(member.estimator, features.astype(np.float64), self.classes)
 
     def module(self) -> nn.Module | None:
-        """The first member that is a network, as a module for unscaled features; None if there is none."""
+        """Return the first member that is a network, as a module for unscaled features; None if there is none."""
         networks = (member for member in self.members if member.networks)
         member = next(networks, None)
         return None if member is None else ScaledNetworks(self.scaler, member, self.temperature, self.input_shape)
 
 
 def precise(net: nn.Module, candidate: Candidate) -> nn.Module:
-    """A perceptron in float64, so that no prediction depends on the other rows of its batch; others unchanged."""
+    """Return a perceptron in float64, so that predictions do not depend on their batch; others unchanged."""
     return net.double() if candidate.model is None else net
 
 
 @torch.no_grad()
 def mean_of_networks(networks: Sequence[nn.Module], features: Tensor) -> Floats:
-    """The mean (n, C) of the softmax of some networks, in their precision."""
+    """Return the mean (n, C) of the softmax of some networks, in their precision."""
     features = features.to(next((p.dtype for p in networks[0].parameters()), torch.float32))
     blocks = [
         torch.stack([net(block).softmax(1) for net in networks]).mean(0)
@@ -160,30 +160,23 @@ def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: b
     members: list[Member] = []
     failures: list[Exception] = []
     for k, (one, each) in enumerate(zip(leaders.members, leaders.temperatures, strict=True)):
-        if one.epoch is None or refit:
-            try:
-                members.append(fitted_to_all(trainer, one, each))
-            except ValueError as error:  # it could be fitted to every fold, and the others stand for it
-                failures.append(error)
+        try:
+            if one.epoch is None:
+                members.append(Member(one.candidate, each, trainer.fitted(one.candidate)))
+                continue
+            networks = [_trained_on_all(trainer, one)] if refit else leaders.networks[k]
+        except ValueError as error:  # it could be fitted to every fold, and the others stand for it
+            failures.append(error)
         else:
-            networks = tuple(precise(net, one.candidate) for net in leaders.networks[k])
-            members.append(Member(one.candidate, each, networks=networks))
+            members.append(Member(one.candidate, each, None, tuple(precise(net, one.candidate) for net in networks)))
     if not members:
         raise failures[0]
-    return of_members(trainer, members, temperature)
-
-
-def of_members(trainer: Trainer, members: Sequence[Member], temperature: float) -> Ensemble:
-    """The mean of learners that were fitted to all rows."""
     data = trainer.data
     return Ensemble(data.scaler, tuple(members), temperature, data.num_classes, data.input_shape)
 
 
-def fitted_to_all(trainer: Trainer, one: Judged, temperature: float) -> Member:
-    """One learner, fitted to all rows."""
-    if one.epoch is None:
-        return Member(one.candidate, temperature, trainer.fitted(one.candidate))
+def _trained_on_all(trainer: Trainer, one: Judged) -> nn.Module:
     networks = trainer.network_on_all(one.candidate)
-    for _ in range(one.epoch):
+    for _ in range(one.epoch or 0):
         networks.train_epoch()
-    return Member(one.candidate, temperature, networks=(precise(networks.module(0), one.candidate),))
+    return networks.module(0)

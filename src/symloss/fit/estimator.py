@@ -1,4 +1,4 @@
-"""An estimator that learns from wrong labels: it chooses the learner, and names the labels that look wrong."""
+"""A scikit-learn estimator for noisy labels: it chooses the learner, and finds the mislabelled examples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from symloss.data.table_encoder import TableEncoder
 from symloss.fit.audit.models import NOTHING_LEARNT, audit_fit
 from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
 from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round, noise_explains_better
-from symloss.fit.ensemble import ensemble, fitted_to_all, log, of_members
+from symloss.fit.ensemble import Leaders, ensemble, log
 from symloss.fit.held_out import ProgressLines, Trainer
 from symloss.fit.learners import KINDS, Candidate, check_kinds
 from symloss.fit.networks import Factory, chosen_model, one_thread
@@ -40,16 +40,16 @@ from symloss.noise.calibration import noise_rate_interval
 
 FLOATS = [np.float64, np.float32]
 BUDGET, ORDINARY_TRAININGS = 45.0, 4
-"""Seconds of one core that a fit takes by default, or so many trainings of the network where that is more."""
+"""Seconds of one core that a fit takes by default, or this many trainings of the network if that is more."""
 FOLDS_UP_TO, FOLDS_BEYOND = 20_000, 3
 """With more rows than this, there are fewer folds, and the first of them judges candidates."""
 
 
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier for labels of which many are wrong.
+    """A classifier for noisy labels.
 
     ``fit`` tries networks with robust losses, the closed forms of this package, and scikit-learn's own learners. It
-    judges them by the noisy labels of rows that were held out. Then the leaders correct the labels and learn again.
+    judges them by held-out noisy labels. Then the leaders correct the labels and learn again.
 
     Args:
         model: the network. "auto" takes a small convolutional network for images (N, channels, height, width) of 12
@@ -62,13 +62,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         budget: seconds of one core. It decides how many candidates are tried, by a formula: the same budget always
             gives the same candidates. By default 45, or four trainings of the network where that is more.
         folds: "auto" or a number.
-        rounds: how often the leaders learn; from the second time on, from corrected labels.
+        rounds: how often the leaders are trained; from the second time on, on corrected labels.
         simple: predict by one learner instead of the mean of the leaders.
-        n_jobs: processes that share learners, and networks that are trained one by one. The result is the same. Inside
-            ``joblib.parallel_config`` another backend, such as Ray's, is used.
-        random_state: everything random derives from it.
-        memory: a folder for what was found so far. A fit that was killed goes on where it was. Nothing is kept where
-            ``model`` is a function: whether it is the same one cannot be told.
+        n_jobs: worker processes (does not change the result). Inside ``joblib.parallel_config`` another backend, such
+            as Ray's, is used.
+        random_state: random seed for everything.
+        memory: a folder for intermediate results. Rerun a fit that was killed to resume it. Nothing is stored if
+            ``model`` is a function, because a changed function would not be noticed.
         verbose: 1 shows what is tried and what leads.
 
     Attributes:
@@ -76,10 +76,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learner_: the kind of learner that won.
         loss_: its loss; None where no network was chosen.
         epoch_: the epoch at which its training stops; None where no network was chosen.
-        learned_: False if no candidate can be told from always predicting the most frequent class, in accuracy or in
-            balanced accuracy. Then nothing is said of the labels, and ``noise_rate_`` is NaN.
+        learned_: False if no candidate beats always predicting the most frequent class, in accuracy or in balanced
+            accuracy. Then the labels are not judged, and ``noise_rate_`` is NaN.
         classes_apart_: whether the labels are explained clearly better by classes that are apart, some with a wrong
-            label, than by classes that overlap. Otherwise clean accuracy is known no better than this: it is between
+            label, than by classes that overlap. Otherwise all that is known of clean accuracy is that it lies between
             ``noisy_accuracy`` and ``clean_accuracy_estimate``.
         candidates_: a dictionary of columns, for ``pandas.DataFrame``: every candidate with its accuracy on noisy
             labels, the standard error, an estimate of the accuracy on true labels if classes are apart, whether it can
@@ -87,11 +87,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         noise_rate_: the share of wrong labels, an estimate.
         noise_rate_interval_: an interval for it of 95 %.
         transition_: (C, C). A row for each true class: how probable each label is.
-        given_labels_: (N,), the labels that ``fit`` was given.
+        given_labels_: (N,), the labels passed to ``fit``.
         label_scores_: (N,), one for each training row. The lower, the more suspicious is the label.
         suggested_labels_: (N,), the most probable true class.
         n_wrong_: how many labels look wrong.
-        oof_probabilities_: (N, C), probabilities of the true classes for rows that were held out.
+        oof_probabilities_: (N, C), held-out probabilities of the true classes.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -130,13 +130,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
-        """Choose a learner by the labels, which may be wrong, and fit it.
+        """Choose a learner by the noisy labels, and fit it.
 
         Args:
-            X: (N, d), an array, a sparse matrix or a tensor; a table of pandas or polars, with numbers, categories and
+            X: (N, d), an array, a sparse matrix or a tensor; a pandas or polars DataFrame, with numbers, categories and
                 missing values; or images (N, channels, height, width).
             y: (N,), any labels.
-            sample_weight: (N,), what each row counts.
+            sample_weight: (N,), the weight of each row.
         """
         with one_thread():
             return self._fit(X, y, sample_weight)
@@ -160,8 +160,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         used, corrected = last.leaders.members, trainer.with_labels(last.labels)
         if self.simple:
             best = best if best in used else winner(used)
-            member = fitted_to_all(corrected, best, last.leaders.temperatures[used.index(best)])
-            self.predictor_ = of_members(corrected, [member], 1.0)
+            alone = Leaders((best,), (last.leaders.temperatures[used.index(best)],), {})
+            self.predictor_ = ensemble(corrected, alone, 1.0, refit=True)
         else:
             refit = self.plan_ is not None and self.plan_.refit
             self.predictor_ = ensemble(corrected, last.leaders, last.explanation.temperature, refit=refit)
@@ -198,7 +198,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen
 
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
-        """The features as (N, d), and the labels as numbers."""
+        """Return the features as (N, d), and the labels as numbers."""
         features, y = as_array(features), as_array(y)
         refuse_texts(features)
         refuse_missing_labels(y)
@@ -223,7 +223,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return features.reshape(len(noisy), -1) if features.ndim > 2 else features, noisy.astype(np.int64)
 
     def _search(self, trainer: Trainer) -> tuple[list[Judged], dict[Candidate, str]]:
-        """The candidates, the best first, and those that could not be fitted, with the reason."""
+        """Return the candidates, the best first, and those that could not be fitted, with the reason."""
         data, noisy, learners = trainer.data, trainer.data.given, self._learners()
         wanted = "network" in learners and not sparse.issparse(data.features)
         network = chosen_model(self.model, self.input_shape_, data.num_classes) if wanted else None
@@ -259,13 +259,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.folds_ if plan is None else self.folds_[: plan.judged]
 
     def _leaders_and_rounds(self, found: Sequence[Judged]) -> tuple[list[Judged], int]:
-        """The candidates to average, and how often they may learn within the budget."""
+        """Return the candidates to average, and how often they may learn within the budget."""
         if self.plan_ is not None:
             return leaders(found, self.plan_.leaders), min(self.rounds, self.plan_.rounds)
         return within_budget(leaders(found), self.rounds, len(self.folds_), self.shape_, self.budget_)
 
     def _told_from_majority(self, found: Sequence[Judged], first: Round, noisy: Rows, weights: Any) -> bool:
-        """Whether a candidate, or the mean of the leaders, which all rows judge, knows more than the majority."""
+        """Return whether a candidate, or the mean of the leaders, beats the most frequent class."""
         rows = rows_held_out(self.folds_)
         every = [*((one.predictions, rows) for one in found), (first.explanation.scores, np.arange(len(noisy)))]
         return any(
@@ -326,7 +326,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         }
 
     def predict_proba(self, X: Any) -> Any:  # noqa: N803
-        """The probabilities of the true classes (n, C)."""
+        """Return the probabilities of the true classes (n, C)."""
         check_is_fitted(self)
         rows = as_array(X)
         if self.encoder_ is not None:
@@ -337,7 +337,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.predictor_.probabilities(rows.reshape(rows.shape[0], -1) if rows.ndim > 2 else rows)
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """The most probable class (n,)."""
+        """Return the most probable class (n,)."""
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
 
@@ -355,7 +355,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found.assign(**columns)[found["flagged"]].drop(columns="flagged").reset_index(drop=True)
 
     def export(self) -> tuple[nn.Module, dict[str, Tensor]]:
-        """The best network that is part of the model, as a plain module for features, and its state."""
+        """Return the best network of the model, as a plain module for features, and its state."""
         check_is_fitted(self)
         module = self.predictor_.module()
         if module is None:
@@ -370,7 +370,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def as_array(values: Any) -> Any:
-    """Tensors, and lists of tensors or images, as one array. Everything else stays as it is.
+    """Return tensors, and lists of tensors or images, as one array, and everything else unchanged.
 
     >>> as_array([np.zeros((1, 8, 8)), np.zeros((1, 8, 8))]).shape
     (2, 1, 8, 8)
@@ -429,7 +429,7 @@ def _is_nan(label: object) -> bool:
 
 
 def is_mixed_table(features: Any) -> bool:
-    """Whether this is a table with named columns of which some are no numbers, or have gaps.
+    """Return whether this is a table with named columns, some of them not numeric or with missing values.
 
     >>> is_mixed_table(np.eye(3))
     False

@@ -51,19 +51,20 @@ class ProgressLines:
             sys.stderr.flush()
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why a learner could not be fitted."""
-
-    reason: str
-
-
 class LearnerFailed(ValueError):  # noqa: N818
-    """A candidate could not be fitted to these labels, although it could to others."""
+    """A candidate could not be fitted to these labels.
 
-    def __init__(self, candidate: Candidate, failure: Failure):
-        super().__init__(f"{candidate.name} cannot be fitted: {failure.reason}")
-        self.candidate = candidate
+    Args:
+        candidate: the learner.
+        reason: in one sentence.
+    """
+
+    def __init__(self, candidate: Candidate, reason: str):
+        super().__init__(candidate, reason)
+        self.candidate, self.reason = candidate, reason
+
+    def __str__(self) -> str:
+        return f"{self.candidate.name} cannot be fitted: {self.reason}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +84,13 @@ class Trainer:
     progress: ProgressLines = field(default_factory=ProgressLines)
 
     def with_labels(self, labels: Rows) -> Trainer:
-        """The same with other labels to train on: (N,), or (splits, N) if each split has its own."""
+        """Return the same with other labels to train on: (N,), or (splits, N) if each split has its own."""
         return replace(self, data=self.data.with_labels(labels))
 
     def predictions(
         self, candidates: Sequence[Candidate], splits: Sequence[Split]
-    ) -> Iterator[Probabilities | Failure]:
-        """The held-out predictions of candidates other than networks, in their order."""
+    ) -> Iterator[Probabilities | LearnerFailed]:
+        """Return the held-out predictions of candidates other than networks, in their order."""
         if not candidates:
             return iter(())
         work = (joblib.delayed(_attempted)(one, self.data, splits, self.seed) for one in candidates)
@@ -99,7 +100,7 @@ class Trainer:
         return iter(joblib.Parallel(n_jobs=self.jobs, return_as="generator" if one_by_one else "list")(work))
 
     def networks(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> Networks:
-        """Networks for all candidates, which share a model and a scaling, and all splits, candidate by candidate."""
+        """Return networks for all candidates, of one model and scaling, and all splits, candidate by candidate."""
         data, first = self.data, candidates[0]
         members = [
             NetworkMember(str(candidate.loss), candidate["decay"], torch.from_numpy(split.train), fold)
@@ -137,8 +138,8 @@ class Trainer:
         classical = [k for k, member in enumerate(members) if member.epoch is None]
         predictions: dict[int, Probabilities] = {}
         for k, one in zip(classical, self.predictions([members[k].candidate for k in classical], splits), strict=True):
-            if isinstance(one, Failure):
-                raise LearnerFailed(members[k].candidate, one)
+            if isinstance(one, LearnerFailed):
+                raise one
             predictions[k] = one
             self.progress.step(f"{len(predictions)} of {len(classical)} learners fitted again")
         trained: Modules = {}
@@ -162,17 +163,17 @@ class Trainer:
         return [predictions[k] for k in range(len(members))], trained
 
     def fitted(self, candidate: Candidate) -> Any:
-        """A candidate other than a network, fitted to all rows."""
+        """Return a candidate other than a network, fitted to all rows."""
         return fitted(candidate, self.data, self.data.labels, np.arange(len(self.data)), self.seed)
 
     def network_on_all(self, candidate: Candidate) -> Networks:
-        """The network of a candidate, to be trained on all rows."""
+        """Return the network of a candidate, to be trained on all rows."""
         rows = np.arange(len(self.data))
         return self.networks([candidate], [Split(rows, rows[:0])])
 
 
 def fitted(candidate: Candidate, data: TrainingData, labels: Rows, rows: Rows, seed: int) -> Any:
-    """The estimator of a candidate, fitted to some rows."""
+    """Return the estimator of a candidate, fitted to some rows."""
     learner = CLASSICAL[candidate.learner]
     estimator = learner.type(**learner.options(candidate, data.kernel_width(candidate.scaling), seed))
     if candidate.learner == "k-nn":
@@ -188,7 +189,7 @@ def fitted(candidate: Candidate, data: TrainingData, labels: Rows, rows: Rows, s
 
 
 def probabilities(estimator: Any, features: Any, classes: int) -> Floats:
-    """What an estimator predicts, (n, C). Scores become probabilities by a softmax."""
+    """Return what an estimator predicts, (n, C). Scores become probabilities by a softmax."""
     if hasattr(estimator, "predict_proba"):
         predicted = np.asarray(estimator.predict_proba(features))
     else:
@@ -199,8 +200,10 @@ def probabilities(estimator: Any, features: Any, classes: int) -> Floats:
     return every
 
 
-def _attempted(candidate: Candidate, data: TrainingData, splits: Sequence[Split], seed: int) -> Probabilities | Failure:
-    """The held-out predictions of a candidate. Data that one learner cannot take must not end the search for others."""
+def _attempted(
+    candidate: Candidate, data: TrainingData, splits: Sequence[Split], seed: int
+) -> Probabilities | LearnerFailed:
+    """Return the held-out predictions of a candidate. Data that one learner cannot take must not end the search."""
     parts = []
     try:
         for place, split in enumerate(splits):
@@ -213,12 +216,13 @@ def _attempted(candidate: Candidate, data: TrainingData, splits: Sequence[Split]
             features = data.scaled(candidate.scaling)[split.held_out]
             parts.append(probabilities(estimator, features, data.num_classes))
     except Exception as error:
-        return Failure(checks.brief(" ".join(str(error).split()) or type(error).__name__).strip("'\""))
+        reason = checks.brief(" ".join(str(error).split()) or type(error).__name__).strip("'\"")
+        return LearnerFailed(candidate, reason)
     return np.concatenate(parts)
 
 
 def network_predictions(networks: Networks, splits: Sequence[Split]) -> list[Probabilities]:
-    """The held-out predictions of networks: one array for each candidate."""
+    """Return the held-out predictions of networks: one array for each candidate."""
     rows = [torch.from_numpy(splits[member.fold].held_out) for member in networks.members]
     scores = [score.softmax(1).numpy() for score in networks.scores(rows)]
     count = len(splits)

@@ -89,8 +89,8 @@ class Learner:
         options: the arguments of the estimator. Called with the candidate, the width of kernels, and a seed.
         scalings: how features may be scaled.
         sparse: whether it takes sparse matrices.
-        needs: a package that is not installed with this one. Such a learner is tried if the user names it.
-        types: what a saved one may hold beside the types of scikit-learn and numpy that skops trusts by itself.
+        needs: an optional package. Such a learner is tried only if the user names it.
+        types: what a saved one may hold besides the types that skops trusts by default.
     """
 
     kind: str
@@ -104,7 +104,7 @@ class Learner:
     types: tuple[str, ...] = ()
 
     def candidates(self, name: str, shape: Shape) -> Iterator[Candidate]:
-        """The candidates for data of this size. Sparse matrices are not centred."""
+        """Return the candidates for data of this size. Sparse matrices are not centred."""
         if shape.sparse and not self.sparse:
             return
         scalings = self.scalings[:1] if shape.sparse and "raw" in self.scalings else self.scalings
@@ -134,7 +134,7 @@ _OWN_LOSS = (
 
 
 def _trees_of(package: str, estimator: str, silent: int, types: tuple[str, ...]) -> Learner:
-    """Gradient boosting of another library with a robust loss.
+    """Return gradient boosting of another library with a robust loss.
 
     The module is named by text, because adapters are built on learners and not the other way round. Trees are shallow,
     because deep ones soon know wrong labels by heart.
@@ -250,11 +250,13 @@ def check_kinds(kinds: tuple[str, ...]) -> None:
         checks.choice("learners", kind, OFFERED)
         needed = next((learner.needs for learner in CLASSICAL.values() if learner.kind == kind), None)
         if needed is not None and importlib.util.find_spec(needed) is None:
-            raise ValueError(f"the learner {kind!r} needs a package that is not installed: pip install {needed}")
+            raise ValueError(
+                f"The learner {kind!r} needs {needed}, which is not installed. Run `pip install {needed}`."
+            )
 
 
 def candidates(shape: Shape, kinds: tuple[str, ...]) -> Iterator[Candidate]:
-    """All candidates that are no networks, the most promising first."""
+    """Return all candidates other than networks, the most promising first."""
     for name in _FIRST:
         if CLASSICAL[name].kind in kinds:
             yield from CLASSICAL[name].candidates(name, shape)

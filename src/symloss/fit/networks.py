@@ -91,7 +91,7 @@ class NetworkModel:
     classes: int
 
     def build(self, seed: int) -> nn.Module:
-        """A network whose weights depend on the seed alone."""
+        """Return a network whose weights depend on the seed alone."""
         if isinstance(self.model, str):
             return create_model(self.model, input_shape=self.input_shape, num_classes=self.classes, seed=seed)
         with _random(seed):
@@ -130,7 +130,7 @@ class NetworkModel:
 
     @torch.no_grad()
     def _scores(self, net: nn.Module) -> object:
-        """What a network makes of two inputs."""
+        """Return what a network makes of two inputs."""
         inputs = torch.zeros(2, *self.input_shape)
         try:
             return net(inputs)
@@ -140,7 +140,7 @@ class NetworkModel:
             raise ValueError(f"model must take inputs {tuple(inputs.shape)}; got an error ({reason})") from error
 
     def seconds(self, rows: int) -> float:
-        """About how long one core trains one network on this many rows, by a formula."""
+        """Return about how long one core trains one network on this many rows, by a formula."""
         schedule = NetworkSchedule.of(rows)
         steps = schedule.epochs * max(1, rows // schedule.batch)
         multiply_adds, parameters = self._work
@@ -148,7 +148,7 @@ class NetworkModel:
 
 
 def chosen_model(model: object, input_shape: tuple[int, ...], classes: int) -> NetworkModel | None:
-    """The networks to train one by one; None for stacked perceptrons.
+    """Return the networks to train one by one; None for stacked perceptrons.
 
     Args:
         model: "auto", a name, or a factory.
@@ -187,12 +187,12 @@ class NetworkSchedule:
 
     @classmethod
     def of(cls, rows: int) -> NetworkSchedule:
-        """Twenty steps an epoch and thirty epochs; beyond 10,000 rows more steps, and beyond 20,000 fewer epochs."""
+        """Return 30 epochs of 20 steps; beyond 10,000 rows more steps, and beyond 20,000 fewer epochs."""
         batch = 2 ** round(math.log2(min(max(rows / 20, 16), 512)))
         return cls(30 if rows <= 20_000 else max(8, round(30 * math.sqrt(20_000 / rows))), max(2, min(batch, rows)))
 
     def rates(self, epoch: int, steps: int) -> list[float]:
-        """The learning rate of each step of an epoch."""
+        """Return the learning rate of each step of an epoch."""
         shares = (min((epoch * steps + step) / (steps * self.epochs), 1.0) for step in range(steps))
         return [self.rate * 0.5 * (1 + math.cos(math.pi * share)) for share in shares]
 
@@ -233,7 +233,7 @@ class _Stack:
         self.variance = torch.ones(len(members), 1, HIDDEN)
 
     def _initial_parameters(self, features: int, classes: int, seed: int) -> list[Tensor]:
-        """Weights and biases of the hidden layer, factor and shift of the normalisation, then the last layer."""
+        """Return weights and biases of the hidden layer, factor and shift of the normalisation, then the last layer."""
         by_fold: dict[int, list[Tensor]] = {}
         for fold in sorted({member.fold for member in self.members}):
             generator = torch.Generator().manual_seed(1000 * seed + fold)
@@ -245,7 +245,7 @@ class _Stack:
         return [p.requires_grad_() for p in (*hidden, last, torch.zeros(count, 1, classes))]
 
     def forward(self, features: Tensor, train: bool = True) -> Tensor:
-        """Scores (M, n, C) of features (M, n, d)."""
+        """Return the scores (M, n, C) of features (M, n, d)."""
         weight, bias, factor, shift, last_weight, last_bias = self.parameters
         hidden = torch.baddbmm(bias, features, weight)
         if train:
@@ -258,7 +258,7 @@ class _Stack:
         return torch.baddbmm(last_bias, (hidden * scale + (shift - mean * scale)).relu(), last_weight)
 
     def descend(self, loss: Tensor, rate: float) -> None:
-        """One step of Adam, with weight decay for the matrices. Each network has a weight decay of its own."""
+        """Take one step of Adam, with weight decay for the matrices. Each network has a weight decay of its own."""
         gradients = torch.autograd.grad(loss, self.parameters)
         self.step += 1
         first_scale, second_scale = (1 - forget**self.step for forget in FORGET)
@@ -271,7 +271,7 @@ class _Stack:
                 p.addcdiv_(first, (second / second_scale).sqrt_().add_(1e-8), value=-rate / first_scale)
 
     def scores(self, features: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
-        """The scores (n, C) of each network at its own rows, in blocks that take little memory."""
+        """Return the scores (n, C) of each network at its own rows, in blocks that take little memory."""
         longest = max(len(r) for r in rows)
         padded = torch.stack([torch.cat([r, r.new_zeros(longest - len(r))]) for r in rows])
         block = max(1, 20_000_000 // (len(rows) * (features.shape[1] + HIDDEN)))
@@ -289,7 +289,7 @@ class _Stack:
 
     @torch.no_grad()
     def module(self, k: int) -> nn.Module:
-        """The k-th network as a plain module for features (n, d)."""
+        """Return the k-th network as a plain module for features (n, d)."""
         weight, bias, factor, shift, last_weight, last_bias = (p[k] for p in self.parameters)
         module = create_model(PERCEPTRON, input_shape=weight.shape[:1], num_classes=last_weight.shape[1], seed=0)
         names = {"1.weight": weight.T, "1.bias": bias, "2.weight": factor, "2.bias": shift}
@@ -319,12 +319,12 @@ class _Single:
         self.optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=rate, betas=FORGET)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Scores (1, n, C) of features (1, n, *input_shape)."""
+        """Return the scores (1, n, C) of features (1, n, *input_shape)."""
         scores: Tensor = self.net.train()(features[0])
         return scores[None]
 
     def descend(self, loss: Tensor, rate: float) -> None:
-        """One step of AdamW, whose weight decay is for matrices and filters only."""
+        """Take one step of AdamW, whose weight decay is for matrices and filters only."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss.backward()  # type: ignore[no-untyped-call]
@@ -332,7 +332,7 @@ class _Single:
         self.optimizer.zero_grad(set_to_none=True)
 
     def scores(self, features: Tensor, rows: Sequence[Tensor]) -> list[Tensor]:
-        """The scores (n, C) at some rows."""
+        """Return the scores (n, C) at some rows."""
         net = self.net.eval()
         blocks = torch.split(rows[0], rows_at_a_time(tuple(features.shape[1:])))
         return [torch.cat([net(features[some]) for some in blocks])]
@@ -414,11 +414,11 @@ class Networks:
         self.epoch += 1
 
     def _multiply_adds(self, rows: int) -> int:
-        """The work of a network on this many rows. Stacked perceptrons are too small to be shared by threads."""
+        """Return the work of a network on this many rows. Stacked perceptrons are too small to be shared by threads."""
         return 0 if self.model is None else rows * self.model.multiply_adds
 
     def _order(self, member: NetworkMember, count: int) -> Tensor:
-        """(count,), the rows of a network in the order of this epoch, which is the same for all of one split."""
+        """Return (count,), the rows of a network in the order of this epoch, which is the same for all of one split."""
         generator = torch.Generator().manual_seed(self._seed(member))
         return member.rows[torch.randperm(len(member.rows), generator=generator)[:count]]
 
@@ -426,7 +426,7 @@ class Networks:
         return 1_000_000 * self.seed + 1000 * member.fold + self.epoch
 
     def _lesson(self, group: _Group, count: int, steps: int) -> _Lesson:
-        """What a group of networks learns from in this epoch."""
+        """Return what a group of networks learns from in this epoch."""
         folds = {member.fold: member for member in group.members}
         by_fold = {fold: self._order(member, count) for fold, member in folds.items()}
         order = torch.stack([by_fold[member.fold] for member in group.members])
@@ -445,7 +445,7 @@ class Networks:
 
     @torch.no_grad()
     def scores(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """The scores (n, C) of each network at its own rows."""
+        """Return the scores (n, C) of each network at its own rows."""
         left = iter(rows)
         wanted = [[next(left) for _ in group.members] for group in self.groups]
         parts = zip(self.groups, wanted, strict=True)
@@ -460,7 +460,7 @@ class Networks:
         self.groups = [some[0][0].keep([k for _, k in some]) for some in by_group]
 
     def module(self, k: int) -> nn.Module:
-        """A copy of the k-th network as it is now, as a plain module for inputs (n, *input_shape)."""
+        """Return a copy of the k-th network as it is now, as a plain module for inputs (n, *input_shape)."""
         group = self.groups[k if self.model is not None else 0]
         if isinstance(group, _Stack):
             return group.module(k)
@@ -495,7 +495,7 @@ class _Lesson:
     margins: bool
 
     def compact(self) -> _Lesson:
-        """The same for one network, with its own rows only."""
+        """Return the same for one network, with its own rows only."""
         rows = self.order[0]
         labels = self.labels if self.labels.ndim == 1 else self.labels[self.folds[0, 0]]
         order = torch.arange(len(rows))[None]
@@ -528,13 +528,13 @@ def _train_alone(group: _Group, lesson: _Lesson) -> tuple[_Group, list[Tensor]]:
 
 
 def rows_at_a_time(input_shape: tuple[int, ...]) -> int:
-    """How many rows networks predict at a time."""
+    """Return how many rows networks predict at a time."""
     return max(1, min(4096, NUMBERS // math.prod(input_shape)))
 
 
 @contextlib.contextmanager
 def _random(seed: int) -> Iterator[None]:
-    """Everything random inside, dropout too, comes from the seed. The global random state stays as it is."""
+    """Draw everything random inside, dropout too, from the seed. The global random state is left alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield

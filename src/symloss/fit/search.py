@@ -6,7 +6,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse  # type: ignore[import-untyped]
 
 from symloss.fit.choice import Epochs, Judged, judged, ranked
-from symloss.fit.held_out import Failure, Trainer, network_predictions
+from symloss.fit.held_out import LearnerFailed, Trainer, network_predictions
 from symloss.fit.learners import CLASSICAL, Candidate, Shape, candidates
 from symloss.fit.networks import HIDDEN, Factory, NetworkSchedule
 from symloss.fit.training_data import Split, rows_held_out
@@ -48,7 +48,7 @@ class Memory:
         self.key = "" if folder is None else _digest(about)
 
     def recall(self, name: str) -> Arrays | None:
-        """The arrays of this name; None if there are none, or their file is damaged."""
+        """Return the arrays of this name; None if there are none, or their file is damaged."""
         path = self._path(name)
         if path is None or not path.is_file():
             return None
@@ -94,10 +94,10 @@ class NetworkPlan:
     """How networks are tried.
 
     Args:
-        folds: into so many the rows are split.
-        judged: so many of the folds judge the candidates.
-        candidates: so many networks are tried.
-        leaders: so many networks at most are averaged, and learn from corrected labels.
+        folds: the number of folds.
+        judged: the number of folds that judge the candidates.
+        candidates: the number of networks to try.
+        leaders: the most networks that are averaged, and learn from corrected labels.
         rounds: how often they learn.
         epochs: the share of the ordinary epochs that a training has.
         refit: whether the networks that predict are trained on all rows. With few folds, the folds' networks have
@@ -147,13 +147,13 @@ the best epoch of ten was as good as the best of thirty; fewer folds take exampl
 
 
 def network_plan(seconds: float, budget: float, folds: int, *, fixed: bool = False) -> NetworkPlan | None:
-    """The most that the budget allows. None if it is too small for the least.
+    """Return the most that the budget allows. None if it is too small for the least.
 
     Args:
         seconds: what one training on all rows costs.
         budget: in seconds, for everything.
         folds: the most that the data allow.
-        fixed: whether it must be just so many folds, and all of them judge.
+        fixed: whether the number of folds is fixed, and all of them judge.
 
     >>> cheap, expensive = (network_plan(seconds, budget=400, folds=5) for seconds in (1, 100))
     >>> cheap.candidates, expensive.candidates
@@ -202,17 +202,16 @@ class Search:
 
 
 def run(search: Search) -> list[Judged]:
-    """The candidates with their predictions for the rows that were held out, the best first."""
+    """Return the candidates with their held-out predictions, the best first."""
     found = list(_classical(search))
     if "network" in search.learners and not search.shape.sparse:
-        choose = network_candidates if search.model is None else single_candidates
-        tried = choose(search, _scaling(found))
+        tried = network_candidates(search, _scaling(found))
         found += _networks(search, tried) if tried else []
     return ranked(found)
 
 
 def affordable(search: Search) -> list[Candidate]:
-    """The candidates that are no networks and that the budget allows, in the order of the list.
+    """Return the candidates other than networks that the budget allows, in the order of the list.
 
     About a third of the budget is theirs, and as much goes to networks and to the rounds of correction. Beside
     networks that are trained one by one they have less.
@@ -238,7 +237,7 @@ def _classical(search: Search) -> Iterator[Judged]:
     for number, candidate in enumerate(tried, 1):
         if candidate not in known:
             result = next(results)
-            if isinstance(result, Failure):
+            if isinstance(result, LearnerFailed):
                 search.failures[candidate] = result.reason
                 continue
             known[candidate] = result
@@ -261,18 +260,27 @@ def _scaling(found: Sequence[Judged]) -> str:
 
 
 def network_candidates(search: Search, scaling: str) -> list[Candidate]:
-    """The networks to try. Those with the same loss are neighbours, so that one call evaluates them."""
-    every = [
-        Candidate("network", (("decay", decay),), scaling, loss) for loss in search.losses for decay in WEIGHT_DECAYS
+    """Return the networks to try: stacked ones loss by loss, for fewer calls, others decay by decay."""
+    if search.model is None:
+        pairs = list(product(search.losses, WEIGHT_DECAYS))
+        # Half of them stop after a fifth of the epochs, and half of the others after two fifths.
+        cost = 0.4 * network_seconds(search.shape) * len(search.splits)
+        pairs = pairs[: max(1, int(search.budget * 0.35 / cost))]
+        return [Candidate("network", (("decay", decay),), scaling, loss) for loss, decay in pairs]
+    if search.plan is None:
+        search.trainer.progress.phase("no networks are tried: the budget is too small for one")
+        return []
+    scaling = "channels" if len(search.trainer.data.input_shape) == 3 else scaling
+    epochs = max(FEWEST_EPOCHS, round(search.plan.epochs * NetworkSchedule.of(search.shape.rows).epochs))
+    every = product(WEIGHT_DECAYS, search.losses)
+    return [
+        Candidate("network", (("decay", decay), ("epochs", epochs)), scaling, loss, search.model)
+        for decay, loss in islice(every, search.plan.candidates)
     ]
-    # Half of them stop after a fifth of the epochs, and half of the others after two fifths.
-    cost = 0.4 * network_seconds(search.shape) * len(search.splits)
-    count = int(search.budget * 0.35 / cost)
-    return every[: max(1, min(count, len(every)))]
 
 
 def network_seconds(shape: Shape) -> float:
-    """About how long one core takes to train one of the stacked networks to the end."""
+    """Return about how long one core takes to train one of the stacked networks to the end."""
     schedule = NetworkSchedule.of(shape.rows)
     steps = schedule.epochs * max(1, shape.rows // schedule.batch)
     return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.classes + 10) * 3e-10)
@@ -281,7 +289,7 @@ def network_seconds(shape: Shape) -> float:
 def within_budget(
     leaders: list[Judged], rounds: int, folds: int, shape: Shape, budget: float
 ) -> tuple[list[Judged], int]:
-    """As many leaders and rounds as cost at most twice the budget; one leader and one round at the least.
+    """Return as many leaders and rounds as cost at most twice the budget; one leader and one round at the least.
 
     Args:
         leaders: the candidates to average, the best first.
@@ -304,23 +312,8 @@ def _seconds(candidate: Candidate, shape: Shape) -> float:
     return CLASSICAL[candidate.learner].seconds(candidate, shape)
 
 
-def single_candidates(search: Search, scaling: str) -> list[Candidate]:
-    """The networks to try that are trained one by one: every loss once, then with another weight decay."""
-    if search.plan is None:
-        search.trainer.progress.phase("no networks are tried: the budget is too small for one")
-        return []
-    scaling = "channels" if len(search.trainer.data.input_shape) == 3 else scaling
-    epochs = max(FEWEST_EPOCHS, round(search.plan.epochs * NetworkSchedule.of(search.shape.rows).epochs))
-    every = [
-        Candidate("network", (("decay", decay), ("epochs", epochs)), scaling, loss, search.model)
-        for decay in WEIGHT_DECAYS
-        for loss in search.losses
-    ]
-    return every[: search.plan.candidates]
-
-
 def _networks(search: Search, tried: list[Candidate]) -> list[Judged]:
-    """The networks, each at its best epoch. They are kept together: they were trained together."""
+    """Return the networks, each at its best epoch. They are kept together: they were trained together."""
     names = " ".join(one.name for one in tried)
     kept = search.memory.recall(names)
     if kept is not None:
@@ -365,7 +358,7 @@ def _halving(search: Search, tried: list[Candidate]) -> list[Judged]:
 
 
 def _halved(running: Sequence[Epochs]) -> tuple[list[Epochs], list[Epochs]]:
-    """The better half, in their order, and the others."""
+    """Return the better half, in their order, and the others."""
     scores = {id(one): one.result().score for one in running}
     cut = sorted(scores.values(), reverse=True)[(len(running) + 1) // 2 - 1]
     kept = [one for one in running if scores[id(one)] >= cut]

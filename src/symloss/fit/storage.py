@@ -84,7 +84,7 @@ def save_fit(
 
 
 def open_predictor(folder: Path) -> tuple[DataDescription, Ensemble]:
-    """The model of a fit, and what its data was like."""
+    """Return the model of a fit, and what its data was like."""
     document = open_fit(folder, OF_PREDICTIONS)
     data = RunFolder(folder).data()
     assert data is not None  # open_fit has seen it
@@ -231,7 +231,7 @@ def _learners(folder: Path, used: set[str]) -> dict[str, Any]:
 
 
 def _checked(estimator: Any, candidate: Candidate, features: int, classes: int) -> Any:
-    """A learner of the kind that the candidate names, for these features and classes."""
+    """Return a learner of the kind that the candidate names, for these features and classes."""
     if type(estimator) is not CLASSICAL[candidate.learner].type:
         raise ValueError(f"{candidate.name} must be a {candidate.learner}; got a {type(estimator).__name__}")
     known = [int(number) for number in estimator.classes_]
@@ -245,7 +245,7 @@ def _model_name(candidate: Candidate) -> str | None:
 
 
 def _known_model(model: object, name: object = None) -> str | None:
-    """The model by which a network is built again. A file may not name code of anybody's."""
+    """Return the model by which a network is built again. A file may not name code of anybody's."""
     if model is None or (isinstance(model, str) and is_built_in(model)):
         return model
     raise ValueError(f"a model that is saved must be one of symloss or timm; got {checks.brief(name or model)}")

@@ -76,21 +76,21 @@ class TrainingData:
         return len(self.given)
 
     def with_labels(self, labels: Rows) -> Self:
-        """The same rows to train on with other labels: (N,), or (splits, N) if each split has its own."""
+        """Return the same rows to train on with other labels: (N,), or (splits, N) if each split has its own."""
         other = copy.copy(self)
         other.labels = labels
         return other
 
     def labels_of(self, split: int) -> Rows:
-        """(N,), the labels that a split trains on."""
+        """Return (N,), the labels that a split trains on."""
         return self.labels if self.labels.ndim == 1 else self.labels[split]
 
     def counted(self, rows: Rows) -> Rows:
-        """Those of the rows whose weight is not zero."""
+        """Return those of the rows whose weight is not zero."""
         return rows if self.weights is None else rows[self.weights[rows] > 0]
 
     def correct(self, predictions: Probabilities, rows: Rows) -> Floats:
-        """(n,), what each row contributes to the accuracy on noisy labels, which is the mean."""
+        """Return (n,), what each row contributes to the accuracy on noisy labels, which is the mean."""
         return contributions(predictions, self.given[rows], None if self.weights is None else self.weights[rows])
 
     @property
@@ -99,13 +99,13 @@ class TrainingData:
         return "balanced accuracy" if self.balanced else "accuracy"
 
     def scaled(self, scaling: str) -> Any:
-        """The features (N, d), scaled, in float32."""
+        """Return the features (N, d), scaled, in float32."""
         if scaling not in self._scaled:
             self._scaled[scaling] = self.scaler(self.features, scaling)
         return self._scaled[scaling]
 
     def kernel_width(self, scaling: str) -> float:
-        """1 / (d v), where v is the variance of all scaled features together. scikit-learn calls it "scale"."""
+        """Return 1 / (d v), where v is the variance of all scaled features together. scikit-learn calls it "scale"."""
         scaled = self.scaled(scaling)
         mean = float(scaled.mean(dtype=np.float64))
         squares = scaled.multiply(scaled) if sparse.issparse(scaled) else np.square(scaled, dtype=np.float64)
@@ -114,7 +114,7 @@ class TrainingData:
 
 
 def balanced_weights(labels: Rows, sample_weight: Floats | None = None) -> Floats:
-    """(N,), weights that give every class the same total, times those of the rows."""
+    """Return (N,), weights that give every class the same total, times those of the rows."""
     counts = np.bincount(labels)
     weights = np.ones(len(labels)) if sample_weight is None else sample_weight
     balanced: Floats = weights * (len(labels) / len(counts) / counts)[labels]
@@ -122,7 +122,7 @@ def balanced_weights(labels: Rows, sample_weight: Floats | None = None) -> Float
 
 
 def contributions(predictions: Probabilities, labels: Rows, weights: Floats | None) -> Floats:
-    """(n,), what each row contributes to the weighted accuracy, which is the mean."""
+    """Return (n,), what each row contributes to the weighted accuracy, which is the mean."""
     weights = np.ones(len(labels)) if weights is None else weights
     total = weights.sum()
     scale = len(labels) / total if total > 0 else 0.0
@@ -131,7 +131,7 @@ def contributions(predictions: Probabilities, labels: Rows, weights: Floats | No
 
 
 def standard_error(values: Floats) -> float:
-    """The standard error of the mean of these numbers."""
+    """Return the standard error of the mean of these numbers."""
     return float(values.std() / np.sqrt(len(values)))
 
 
@@ -144,7 +144,7 @@ class Split:
 
 
 def folds(labels: Rows, count: int, seed: int) -> tuple[Split, ...]:
-    """Split rows into folds with the same share of each class. Every row is held out once.
+    """Split rows into stratified folds. Every row is held out once.
 
     Args:
         labels: (N,), class numbers. A class may have fewer rows than there are folds.
@@ -160,7 +160,7 @@ def folds(labels: Rows, count: int, seed: int) -> tuple[Split, ...]:
 
 
 def number_of_folds(smallest_class: int, wanted: int | str, rows: int) -> int:
-    """How many folds there are. ``"auto"`` gives five, or as many as the smallest class has examples, but two or more.
+    """Return the number of folds. ``"auto"`` gives five, or the size of the smallest class, but at least two.
 
     Args:
         smallest_class: the number of examples in the smallest class.
@@ -179,7 +179,7 @@ def number_of_folds(smallest_class: int, wanted: int | str, rows: int) -> int:
 
 
 def rows_held_out(splits: Sequence[Split]) -> Rows:
-    """The rows that are held out, in the order of the splits."""
+    """Return the rows that are held out, in the order of the splits."""
     return np.concatenate([split.held_out for split in splits])
 
 
@@ -219,7 +219,7 @@ class Scaler:
         self.by_channel, self._unit["channels"] = _by_channel(self.mean, deviation * unit, channels)
 
     def shift_and_size(self, scaling: str) -> tuple[Any, Any]:
-        """What is subtracted from the features, and what they are divided by: numbers or arrays (d,)."""
+        """Return what is subtracted from the features, and what they are divided by: numbers or arrays (d,)."""
         if scaling == "standard":
             return self.mean, self.deviation
         if scaling == "channels":
@@ -227,7 +227,7 @@ class Scaler:
         return 0.0, self.size
 
     def __call__(self, features: Any, scaling: str) -> Any:
-        """The features (N, d) scaled, in float32."""
+        """Return the features (N, d) scaled, in float32."""
         unit = self._unit[scaling]
         if scaling == "raw":
             return (_divided(features, unit) / (self.size / unit)).astype(np.float32)
@@ -236,7 +236,7 @@ class Scaler:
 
 
 def _units(largest: Any) -> Any:
-    """Powers of two by which features are divided before they are squared, from their largest absolute values."""
+    """Return powers of two by which to divide features before squaring them, from their largest absolute values."""
     ordinary = (largest == 0) | ((largest >= 1 / ORDINARY) & (largest <= ORDINARY))
     powers = np.ldexp(0.5, np.frexp(largest)[1])
     # Numbers below the smallest normal one are 0 where a program has switched them off.
@@ -248,7 +248,7 @@ def _divided(features: Any, unit: Any) -> Any:
 
 
 def _by_channel(mean: Any, deviation: Any, channels: int) -> tuple[tuple[Any, Any], Any]:
-    """Mean and deviation of all pixels of a channel, from those of each pixel, repeated for each pixel; their unit."""
+    """Return mean and deviation of each channel from those of its pixels, repeated for each pixel; and their unit."""
     means, deviations = mean.reshape(channels, -1), deviation.reshape(channels, -1)
     unit = _units(np.maximum(np.abs(means), deviations).max(1, keepdims=True))
     means, deviations = means / unit, deviations / unit
@@ -259,7 +259,7 @@ def _by_channel(mean: Any, deviation: Any, channels: int) -> tuple[tuple[Any, An
 
 
 def noisy_labels(data: DataSet, noise: str, seed: int, root: Path | None = None) -> Corruption:
-    """The training labels of a data set, with noise for an experiment.
+    """Return the training labels of a data set, with noise for an experiment.
 
     Args:
         data: an open data set.
@@ -283,7 +283,7 @@ def noisy_labels(data: DataSet, noise: str, seed: int, root: Path | None = None)
 
 
 def features_of(examples: Examples, size: int | None) -> NDArray[np.float32]:
-    """The inputs of examples in float32: features (N, d), or images (N, channels, height, width) between 0 and 1.
+    """Return inputs in float32: features (N, d), or images (N, channels, height, width) between 0 and 1.
 
     Args:
         examples: in memory, or image files, which are decoded.
@@ -297,7 +297,7 @@ def features_of(examples: Examples, size: int | None) -> NDArray[np.float32]:
 
 
 def _decoded(files: ImageFiles, size: int | None) -> Tensor:
-    """(N, 3, size, size), between 0 and 1."""
+    """Return (N, 3, size, size), between 0 and 1."""
     bytes_needed = 12 * (size or 0) ** 2 * len(files)
     if bytes_needed > LARGEST:
         raise ValueError(

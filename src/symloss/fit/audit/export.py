@@ -89,7 +89,7 @@ class AuditDocument:
         return np.where(self.audit.flagged, self.audit.suggested, likely)
 
     def name(self, place: int) -> str:
-        """What a person would look for: the file, the row of the table, or the number of the example."""
+        """Return what a person would look for: the file, the row of the table, or the number of the example."""
         if self.files is not None:
             return self.files[place]
         return f"row {self.rows[place]}" if self.rows is not None else f"example {self.audit.positions[place]}"
@@ -131,14 +131,14 @@ def write_audit(
 
 
 def verdict(audit: Audit) -> str:
-    """How many labels look wrong, in words."""
+    """Return how many labels look wrong, in words."""
     if not audit.n_wrong:
         return f"None of {len(audit):,} labels looks wrong"
     return f"About {audit.n_wrong:,} of {len(audit):,} labels look{'s' if audit.n_wrong == 1 else ''} wrong"
 
 
 def measured(audit: Audit) -> str | None:
-    """How good the audit is, in words; None without true labels."""
+    """Return how good the audit is, in words; None without true labels."""
     if audit.truth is None:
         return None
     if not audit.really_wrong:
@@ -154,13 +154,13 @@ def measured(audit: Audit) -> str | None:
 
 
 def suspicious(audit: Audit) -> list[int]:
-    """The places of the flagged labels that a page shows, the most suspicious first."""
+    """Return the places of the flagged labels that a page shows, the most suspicious first."""
     flagged = audit.order[audit.flagged[audit.order]]
     return [int(place) for place in flagged[:SUSPECTS]]
 
 
 def shortened(cells: Iterable[str]) -> tuple[str, ...]:
-    """The cells of an example, cut to fit on a page. The fewer cells, the longer each may be.
+    """Return the cells of an example, cut to fit on a page. The fewer cells, the longer each may be.
 
     >>> shortened(["a" * 800, "b" * 800])[0] == "a" * 719 + "…"
     True
@@ -187,7 +187,7 @@ def write_document(document: AuditDocument, folder: Path) -> list[Path]:
 
 
 def csv_text(document: AuditDocument) -> str:
-    """The audit as CSV: a line for each label, in the order of the data."""
+    """Return the audit as CSV: a line for each label, in the order of the data."""
     audit = document.audit
     names = [without_formula(name) for name in audit.classes]
     columns: dict[str, Iterable[object]] = {"index": audit.positions.tolist()}
@@ -252,7 +252,7 @@ def _decisions(path: Path) -> list[dict[str, str | None]]:
 
 
 def expected_effect(audit: Audit, corrected: Mapping[int, str]) -> tuple[float, float]:
-    """How many labels corrections are expected to fix, and how many to break, by the model's own probabilities.
+    """Return how many labels corrections are expected to fix, and how many to break, by the model's own probabilities.
 
     Args:
         audit: of the labels.

@@ -94,7 +94,7 @@ def audit_fit(
 
 
 def warning_of_fit(model: RobustClassifier) -> str:
-    """What to know before trusting the audit of a fit; empty if there is nothing to say."""
+    """Return what to know before trusting the audit of a fit; empty if there is nothing to say."""
     if not model.learned_:
         return NOTHING_LEARNT
     return "" if model.classes_apart_ or model.noise_rate_ <= MANY else MANY_LOOK_WRONG
@@ -188,7 +188,7 @@ def _count(network: Trained, settings: Settings, task: Task, margins: NDArray[np
 
 
 def _scores(network: Trained, examples: Examples) -> Tensor:
-    """(N, C), in the order of the examples, by one pass."""
+    """Return (N, C), in the order of the examples, by one pass."""
     found = torch.empty(len(examples), len(network.data.class_names))
     for index, scores in network.scores(examples):
         found[index] = scores.float()

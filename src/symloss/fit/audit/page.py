@@ -25,7 +25,7 @@ PAIRS = 200
 
 
 def render(document: AuditDocument) -> str:
-    """The audit as the text of an HTML file."""
+    """Return the audit as the text of an HTML file."""
     body = "\n".join([*_header(document), *_matrix(document), *_review(document)])
     style = packaged(PAGE_STYLE) + packaged("fit/audit/audit.css")
     return html_page(document.title, body, style, packaged("fit/audit/audit.js"))

@@ -303,7 +303,7 @@ def count_wrong(
 
 
 def _wilson(hits: int, size: int, level: float) -> tuple[float, float]:
-    """Wilson's interval for a share."""
+    """Return Wilson's interval for a share."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     share, spread = hits / size, z * z / size
     middle = share + spread / 2
