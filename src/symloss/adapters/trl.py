@@ -115,7 +115,7 @@ BLOCK = 2**26
 
 
 class KLAnchor:
-    """The divergence of a model from the one that it started as, for each token.
+    """An anchor that keeps a language model near its start: KL(start || model) at every token.
 
     With a PEFT adapter the start is the model with the adapter switched off. Otherwise it is a copy, which takes
     the memory of the weights once more.

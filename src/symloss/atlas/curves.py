@@ -18,7 +18,7 @@ PROBABILITIES = (0.002, 0.998)
 
 
 class LossCurves(NamedTuple):
-    """A loss along the line, in float64."""
+    """A loss where the label's probability goes from 0 to 1 and the others share the rest equally, in float64."""
 
     value: Tensor
     """L_y."""
@@ -68,7 +68,7 @@ EDGE = 0.004
 
 
 class SimplexMap(NamedTuple):
-    """A loss on the triangle, in float64."""
+    """A loss of three classes at every p, a triangle whose corners are the classes, in float64."""
 
     value: Tensor
     """L of the first class."""

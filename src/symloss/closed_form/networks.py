@@ -1,4 +1,10 @@
-"""The closed form for networks: align features with their class centroids, and refit the last layer."""
+"""The closed form for networks: refit the last layer, and align features with the data centroids of appendix C.
+
+The centroids are mu^unh of the unhinged loss and mu^sq of the squared error (Ding et al. 2022), and mu^unh =
+mu^sq - 1/C 1 m^T with the mean m of the features. If labels are replaced by uniform ones with probability p, the
+expected mu^unh is (1 - p) times the clean one. The expected mu^sq is (1 - p) mu^sq + p/C 1 m^T, which has another
+direction unless m is zero.
+"""
 
 from __future__ import annotations
 

@@ -107,6 +107,8 @@ _ALLOWED: list[Any] = [
 def human_labels(path: str | Path, name: str, clean_labels: object) -> Labels:
     """Read the labels of CIFAR-10N or CIFAR-100N, in the order of the publisher's training set (Wei et al. 2022).
 
+    No code in the file is run.
+
     Args:
         path: the file ``CIFAR-10_human.pt`` or ``CIFAR-100_human.pt``.
         name: aggregate, random1, random2, random3 or worst of CIFAR-10N; fine or coarse of CIFAR-100N.

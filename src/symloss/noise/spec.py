@@ -89,7 +89,7 @@ def known_human(name: object) -> None:
 
 
 def parse(text: str) -> Spec:
-    """Parse a noise spec.
+    """Parse the text of a noise spec.
 
     - ``clean``: none.
     - ``sym:0.6``: symmetric, to each of the other classes alike, with probability 0.6 in total.

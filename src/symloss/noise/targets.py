@@ -16,14 +16,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from symloss import __version__, checks
-from symloss.noise.manifest import (
-    read_arrays,
-    read_document,
-    refuse_strangers,
-    with_checksum,
-    write_arrays,
-    write_document,
-)
+from symloss.noise import manifest as files
 
 Targets = NDArray[np.float64]
 
@@ -63,7 +56,7 @@ class TargetManifest:
 
     def document(self) -> dict[str, Any]:
         """Return the manifest for JSON, with the share of replaced targets, and with a checksum."""
-        return with_checksum(asdict(self) | {"shape": list(self.shape), "share": self.share})
+        return files.with_checksum(asdict(self) | {"shape": list(self.shape), "share": self.share})
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +72,8 @@ class TargetCorruption:
         """Write targets.npz and targets.json, each of them whole or not at all."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_arrays(folder / NPZ, targets=self.targets, clean=self.clean, replaced=self.replaced)
-        write_document(folder / JSON, self.manifest.document())
+        files.write_arrays(folder / NPZ, targets=self.targets, clean=self.clean, replaced=self.replaced)
+        files.write_document(folder / JSON, self.manifest.document())
 
 
 def load_target_corruption(folder: str | Path) -> TargetCorruption:
@@ -90,8 +83,8 @@ def load_target_corruption(folder: str | Path) -> TargetCorruption:
         folder: the folder with targets.npz and targets.json.
     """
     folder = Path(folder)
-    document = read_document(folder / JSON, SETTINGS)
-    targets, clean, replaced = read_arrays(folder / NPZ, "targets", "clean", "replaced")
+    document = files.read_document(folder / JSON, SETTINGS)
+    targets, clean, replaced = files.read_arrays(folder / NPZ, "targets", "clean", "replaced")
     targets, clean = _target_array("targets", targets), _target_array("clean", clean)
     if replaced.dtype != np.bool_ or not targets.shape == clean.shape == replaced.shape:
         raise ValueError(
@@ -99,7 +92,7 @@ def load_target_corruption(folder: str | Path) -> TargetCorruption:
             f"got {targets.shape}, {clean.shape} and {replaced.dtype} of {replaced.shape}"
         )
     manifest = _describe(targets, clean, replaced, **{name: document[name] for name in SETTINGS})
-    refuse_strangers(folder, JSON, NPZ, document, manifest.document())
+    files.refuse_strangers(folder, JSON, NPZ, document, manifest.document())
     return TargetCorruption(targets, clean, replaced, manifest)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -152,17 +153,18 @@ def _distributions(argument: str, values: Matrix) -> Matrix:
     return np.where(off < 1e-12, values, values / totals)
 
 
+MATRIX_FILES = (".npy", ".npz", ".csv", ".json")
+
+
 def load_matrix(path: str | Path) -> Matrix:
     """Read a matrix from a file of type npy, npz (with one array), csv or json. No code in it is run."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"path of a transition matrix must be a file; got {str(path)!r}, which is not there")
-    readers = {".npy": _read_numpy, ".npz": _read_numpy, ".csv": _read_csv, ".json": _read_json}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(f"file of a transition matrix must end in {', '.join(readers)}; got {str(path)!r}")
+    if path.suffix.lower() not in MATRIX_FILES:
+        raise ValueError(f"file of a transition matrix must end in {', '.join(MATRIX_FILES)}; got {str(path)!r}")
     try:
-        return np.asarray(reader(path), dtype=np.float64)
+        return np.asarray(_numbers_in(path), dtype=np.float64)
     except Exception as error:  # a damaged file raises anything from EOFError to zlib.error
         raise ValueError(
             f"file of a transition matrix must hold one array of numbers; "
@@ -170,22 +172,17 @@ def load_matrix(path: str | Path) -> Matrix:
         ) from error
 
 
-def _read_numpy(path: Path) -> ArrayLike:
+def _numbers_in(path: Path) -> Any:
+    if path.suffix.lower() == ".csv":
+        return [[float(number) for number in line.split(",")] for line in path.read_text().splitlines() if line.strip()]
+    if path.suffix.lower() == ".json":
+        return json.loads(path.read_text())
     loaded = np.load(path, allow_pickle=False)
     if isinstance(loaded, np.ndarray):
         return loaded
     with loaded:
         (matrix,) = loaded.values()
-    return np.asarray(matrix)
-
-
-def _read_csv(path: Path) -> ArrayLike:
-    return [[float(number) for number in line.split(",")] for line in path.read_text().splitlines() if line.strip()]
-
-
-def _read_json(path: Path) -> ArrayLike:
-    loaded: ArrayLike = json.loads(path.read_text())
-    return loaded
+    return matrix
 
 
 def relabel(clean: Labels, transition: Matrix, method: str, rng: np.random.Generator) -> Labels:

@@ -18,21 +18,8 @@ from symloss.losses.criterion import AnyLoss, Criterion, ScoreMap, score_map
 from symloss.losses.layers import Temperature
 from symloss.losses.operators import as_loss
 from symloss.losses.spec import create_loss
-from symloss.theory.search import (
-    Derivatives,
-    Subject,
-    ascend,
-    bends,
-    best_points,
-    climb,
-    derivative,
-    directions,
-    grows,
-    largest_derivatives,
-    largest_rise,
-    sharpest_jump,
-    starting_points,
-)
+from symloss.theory import search
+from symloss.theory.search import Subject
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -264,12 +251,12 @@ def certify(
     expression = _expression(loss)
     scores = score_map(normalize, temperature)
     subject = Subject(_per_class(expression, scores), num_classes)
-    z, y = starting_points(num_classes, torch.Generator().manual_seed(seed))
+    z, y = search.starting_points(num_classes, torch.Generator().manual_seed(seed))
     if not subject.value(z[:4].clone().requires_grad_(), y[:4]).requires_grad:
         raise ValueError("certify needs a differentiable loss; this one returns values without a gradient")
     finding_bounded, low, high = _bounded(subject, z, y)
-    curved = _most_curved(subject, z, y) if bends(subject, z, y) else []
-    known = largest_derivatives(expression, num_classes) if scores is None else None
+    curved = _most_curved(subject, z, y) if search.bends(subject, z, y) else []
+    known = search.largest_derivatives(expression, num_classes) if scores is None else None
     lipschitz = _constant(_lipschitz(subject, z, y), known and known.lipschitz, known)
     smoothness = _smoothness(subject, z, y, lipschitz, curved)
     return Certificate(
@@ -311,8 +298,8 @@ def _symmetric(subject: Subject, z: Tensor, y: Tensor) -> Finding:
     def total(z: Tensor, _: Tensor) -> Tensor:
         return subject.per_class(z).sum(1)
 
-    top, _, highs = climb(total, z, y)
-    bottom, _, lows = climb(lambda z, y: -total(z, y), z, y)
+    top, _, highs = search.climb(total, z, y)
+    bottom, _, lows = search.climb(lambda z, y: -total(z, y), z, y)
     high, low = float(highs[0]), -float(lows[0])
     size = 1 + float(subject.per_class(torch.cat([top, bottom])).abs().sum(1).max())
     holds = high - low <= ROUNDING * size
@@ -331,7 +318,7 @@ def _renamed(subject: Subject, z: Tensor, y: Tensor, order: Tensor) -> Finding:
     def difference(z: Tensor, _: Tensor) -> Tensor:
         return (subject.per_class(z[:, order]) - subject.per_class(z)[:, order]).abs()
 
-    found, _, worst = climb(lambda z, y: difference(z, y).amax(1), z, y)
+    found, _, worst = search.climb(lambda z, y: difference(z, y).amax(1), z, y)
     a, b = found[:1], found[:1, order]
     before, after = subject.per_class(a)[0], subject.per_class(b)[0]
     new_label = int(difference(a, y)[0].argmax())
@@ -352,13 +339,13 @@ def _non_increasing(subject: Subject, z: Tensor, y: Tensor) -> Finding:
     def rise(z: Tensor, y: Tensor) -> Tensor:
         return subject.gradient(z, y).gather(1, y[:, None]).squeeze(1)
 
-    found, label, worst = climb(rise, z, y)
+    found, label, worst = search.climb(rise, z, y)
     size = 1e-3 + float(subject.gradient(z, y).abs().max())
     steepest = max(0.0, float(worst[0]))
     if steepest > ROUNDING * size:
         seen = f"the derivative in the label's own score is {steepest:.6g} at a"
         return Finding(False, steepest, CounterExample(seen, int(label[0]), _vectors(a=found[0])))
-    low, high, own = largest_rise(subject, z, y)
+    low, high, own = search.largest_rise(subject, z, y)
     before, after = (float(value) for value in subject.value(torch.stack([low, high]), own.repeat(2)))
     if after - before <= ROUNDING * (1 + abs(before)):
         return Finding(True, steepest)
@@ -380,7 +367,7 @@ def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: list[Curved]) -> Fin
         for length in (0.03, 0.3, 1.0):
             pairs.append(torch.cat([points - length * axes, points + length * axes], 1))
             labels.append(label)
-    found, label, worst = climb(excess, torch.cat(pairs), torch.cat(labels))
+    found, label, worst = search.climb(excess, torch.cat(pairs), torch.cat(labels))
     a, b = found[0, :num_classes], found[0, num_classes:]
     size = 1e-3 + float(subject.value(torch.stack([a, b]), label[:1].repeat(2)).abs().max())
     measure = max(0.0, float(worst[0]))
@@ -412,19 +399,20 @@ def _most_curved(subject: Subject, z: Tensor, y: Tensor) -> list[Curved]:
         keep = state.requires_grad
         at, axis = state[:, :num_classes], state[:, num_classes:]
         at = at if keep else at.detach().requires_grad_()
-        bend = derivative((subject.gradient(at, tags[:, 0]) * axis).sum(), at, keep)
+        bend = search.derivative((subject.gradient(at, tags[:, 0]) * axis).sum(), at, keep)
         return tags[:, 1] * (bend * axis).sum(1) / axis.square().sum(1)
 
     start, label = torch.cat([torch.cat([z, axis], 1) for axis in _axes(z, y)]), y.repeat(4)
     chosen = [
-        best_points(curvature, start, torch.stack([label, sign * torch.ones_like(label)], 1), 8) for sign in SIGNS
+        search.best_points(curvature, start, torch.stack([label, sign * torch.ones_like(label)], 1), 8)
+        for sign in SIGNS
     ]
     state, tags = (torch.cat(parts) for parts in zip(*chosen, strict=True))
-    state, tags, best = ascend(curvature, state, tags, 30)
+    state, tags, best = search.ascend(curvature, state, tags, 30)
     for _ in range(2):
         matrix = tags[:, 1, None, None] * subject.hessian(state[:, :num_classes], tags[:, 0])
         state = torch.cat([state[:, :num_classes], torch.linalg.eigh(matrix).eigenvectors[:, :, -1]], 1)
-        state, tags, best = ascend(curvature, state, tags, 12)
+        state, tags, best = search.ascend(curvature, state, tags, 12)
     return [
         _sorted(state[side], tags[side], best[side], num_classes) for side in (tags[:, 1] == sign for sign in SIGNS)
     ]
@@ -468,11 +456,11 @@ def _extreme(subject: Subject, z: Tensor, y: Tensor, sign: float) -> Extreme:
     def signed(z: Tensor, y: Tensor) -> Tensor:
         return sign * subject.value(z, y)
 
-    far = directions(z)
-    points, labels, values = climb(signed, z, y)
+    far = search.directions(z)
+    points, labels, values = search.climb(signed, z, y)
     distant = signed(1e6 * far, y)
     best = int(distant.argmax())
-    endless = grows(lambda radius: signed(radius * far, y).max())
+    endless = search.grows(lambda radius: signed(radius * far, y).max())
     if float(distant[best]) > float(values[0]):
         return Extreme(sign * float(distant[best]), 1e6 * far[best], int(y[best]), endless)
     return Extreme(sign * float(values[0]), points[0], int(labels[0]), endless)
@@ -490,7 +478,7 @@ def _bounded(subject: Subject, z: Tensor, y: Tensor) -> tuple[Finding, float, fl
     return Finding(example is None, high - low, example), low, high
 
 
-def _constant(climbed: float, searched: float | None, known: Derivatives | None) -> Constant:
+def _constant(climbed: float, searched: float | None, known: search.Derivatives | None) -> Constant:
     """Return the larger result of the two searches. It is exact if the finer one says so and the other one agrees."""
     if known is None or searched is None or not math.isfinite(climbed):
         return Constant(climbed)
@@ -501,13 +489,13 @@ def _lipschitz(subject: Subject, z: Tensor, y: Tensor) -> float:
     def size(z: Tensor, y: Tensor) -> Tensor:
         return subject.gradient(z, y).square().sum(1).sqrt()
 
-    if grows(lambda radius: size(radius * directions(z), y).max()):
+    if search.grows(lambda radius: size(radius * search.directions(z), y).max()):
         return math.inf
-    return float(climb(size, z, y, keep=32, steps=80)[2][0])
+    return float(search.climb(size, z, y, keep=32, steps=80)[2][0])
 
 
 def _smoothness(subject: Subject, z: Tensor, y: Tensor, lipschitz: float, curved: list[Curved]) -> float:
-    if lipschitz == math.inf or sharpest_jump(subject, z, y) > 1e-5 * lipschitz:
+    if lipschitz == math.inf or search.sharpest_jump(subject, z, y) > 1e-5 * lipschitz:
         return math.inf
     return max(abs(place.curvature) for place in curved) if curved else math.nan
 

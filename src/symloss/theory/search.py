@@ -259,6 +259,18 @@ class Derivatives(NamedTuple):
 def largest_derivatives(loss: Loss, num_classes: int) -> Derivatives | None:
     """Find the largest gradient and curvature of a loss; None unless it is built of the potentials this search knows.
 
+    Such a loss does not know the names of the classes. So its derivatives are sought where the classes beside the label
+    form few groups of equal scores: four columns stand for all C classes. The search misses nothing with at most four
+    classes, and for ``phi(log p_y) + k unhinged`` with any number:
+
+    - The gradient is phi' (e_y - p) plus a constant vector k (1/C - e_y). For a given p_y its norm grows with the sum
+      of the other p_k^2, and is largest with all the rest on one class.
+    - The curvature along v is phi'' (v_y - m)^2 - phi' (s - m^2) with m = sum_k p_k v_k and s = sum_k p_k v_k^2. For a
+      given p_y and v it depends on two linear functions of the other p_k. Among p with the same m and s the corners of
+      the simplex hold at most two classes beside the label, so it is largest (and smallest) with the rest on two.
+
+    For other losses the value is a lower bound: one that the loss takes.
+
     Args:
         loss: an expression of the algebra.
         num_classes: the number of classes.
