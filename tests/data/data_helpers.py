@@ -13,6 +13,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from symloss.data.cells import FrameTable
+from symloss.data.columns import describe_cells
+
 
 def random_bytes(*shape: int, seed: int = 0, high: int = 256) -> np.ndarray:
     return np.random.default_rng(seed).integers(high, size=shape, dtype=np.uint8)
@@ -89,3 +92,10 @@ def largest_file(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def describe_columns(frame, drop=(), categorical=(), keep=()):
+    """What becomes of each column of a DataFrame, or of a mapping of names to columns."""
+    table = FrameTable(frame)
+    cells = table.cells([name for name in table.columns if name not in drop], categorical)
+    return describe_cells(cells, drop, categorical, keep)

@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from data_helpers import describe_columns
 
 from symloss.data import open_data
-from symloss.data.columns import describe_columns
 from symloss.data.table_encoder import TableEncoder
 
 ROWS = 40

@@ -7,12 +7,13 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from data_helpers import describe_columns
 from refusals import refused
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from symloss.data.columns import MOST_CATEGORIES, describe_columns
+from symloss.data.columns import MOST_CATEGORIES
 from symloss.data.table_encoder import TableEncoder
 
 RNG = np.random.default_rng(0)

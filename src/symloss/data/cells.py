@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from symloss.checks import brief, nearest
+from symloss.checks import brief
 from symloss.data.source import ROWS_HINT, BadFiles
 
 Matrix = NDArray[np.float32]
@@ -121,13 +121,6 @@ def _is_mistaken(texts: Text) -> bool:
     filled = [text for text in texts if text is not None]
     numbers = sum(number(text) is not None for text in filled)
     return _MOSTLY * len(filled) <= numbers < len(filled)
-
-
-def require_columns(names: Iterable[str], known: Collection[str], argument: str, where: object) -> None:
-    """Raise ValueError unless all names are columns of the table."""
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{argument} must name columns of {where}; got {name!r}, {nearest(name, map(str, known))}")
 
 
 def is_missing(text: str) -> bool:
@@ -399,15 +392,3 @@ class FrameTable(Table):
         for place, values in enumerate(columns.values()):
             block[:, place] = values
         return np.delete(block, list(leave_out), axis=0) if leave_out else block
-
-
-def read_frame(frame: Any, as_text: Collection[str] = (), leave_out: Collection[str] = ()) -> Cells:
-    """Read a DataFrame, or a mapping of names to columns.
-
-    Args:
-        frame: the table.
-        as_text: columns that are text in any case.
-        leave_out: columns that are not read.
-    """
-    table = FrameTable(frame)
-    return table.cells([name for name in table.columns if name not in leave_out], as_text)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from symloss.data.cells import WHERE, Cells, Text, is_whole, read_frame, require_columns
+from symloss.checks import nearest
+from symloss.data.cells import Cells, Text, is_whole
 
 Kind = Literal["number", "category", "left out"]
 KINDS: tuple[Kind, ...] = ("number", "category", "left out")
@@ -58,34 +59,24 @@ class Column(NamedTuple):
         return self.kind == "left out" and self.reason.startswith(FREE_TEXT)
 
 
-def describe_columns(
-    frame: Any, drop: Sequence[str] = (), categorical: Sequence[str] = (), keep: Sequence[str] = ()
+def describe_cells(
+    cells: Cells, drop: Collection[str] = (), categorical: Collection[str] = (), keep: Collection[str] = ()
 ) -> tuple[Column, ...]:
     """Say what becomes of each column of a table.
 
     Args:
-        frame: a DataFrame, or a mapping of names to columns.
+        cells: of all columns that are not dropped.
         drop: columns to leave out.
         categorical: columns whose values are categories, although they are numbers.
         keep: columns to use, although they look like ids.
 
-    >>> for column in describe_columns({"size": [1.5, None], "colour": ["red", "blue"]}, drop=["colour"]):
+    >>> from symloss.data.cells import FrameTable
+    >>> cells = FrameTable({"size": [1.5, None], "colour": ["red", "blue"]}).cells(["size"])
+    >>> for column in describe_cells(cells, drop=["colour"]):
     ...     print(column.name, column.kind, column.reason, sep=": ")
     size: number: numbers, 50 % missing: the median, and a column that marks them
     colour: left out: dropped, as asked
     """
-    return describe_cells(read_frame(frame, categorical, drop), drop, categorical, keep)
-
-
-def describe_cells(
-    cells: Cells,
-    drop: Collection[str] = (),
-    categorical: Collection[str] = (),
-    keep: Collection[str] = (),
-    where: object = WHERE,
-) -> tuple[Column, ...]:
-    """Say what becomes of each column, as :func:`describe_columns` does."""
-    check_choice(cells.names, drop, categorical, keep, where)
     found = {name: Column(name, "left out", "dropped, as asked") for name in drop}
     found |= _describe_numbers(cells, frozenset(keep))
     for name, texts in cells.texts.items():
@@ -97,19 +88,17 @@ def describe_cells(
 
 
 def check_choice(
-    names: Collection[str],
-    drop: Collection[str],
-    categorical: Collection[str],
-    keep: Collection[str],
-    where: object = WHERE,
+    names: Collection[str], drop: Collection[str], categorical: Collection[str], keep: Collection[str], where: object
 ) -> None:
     """Raise ValueError unless the choice of columns makes sense for a table with these columns."""
     known = frozenset(names) if drop or categorical or keep else frozenset()
     for argument, chosen in (("drop", drop), ("categorical", categorical), ("keep", keep)):
-        require_columns(chosen, known, argument, where)
-        if argument != "drop" and not set(drop).isdisjoint(chosen):
-            both = next(name for name in chosen if name in drop)
-            raise ValueError(f"{argument} must name other columns than drop; got {both!r} in both")
+        for name in chosen:
+            if name not in known:
+                hint = nearest(name, map(str, known))
+                raise ValueError(f"{argument} must name columns of {where}; got {name!r}, {hint}")
+            if argument != "drop" and name in drop:
+                raise ValueError(f"{argument} must name other columns than drop; got {name!r} in both")
 
 
 def _describe_numbers(cells: Cells, keep: Collection[str]) -> dict[str, Column]:

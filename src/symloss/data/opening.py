@@ -12,7 +12,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.data.arrays import open_arrays, open_inputs_array
-from symloss.data.columns import check_choice
+from symloss.data.cells import Matrix
 from symloss.data.dataset import NOWHERE, UNKNOWN, DataSet, Examples, ImageFiles, Inputs, Origin, Part, assemble
 from symloss.data.images import (
     IMAGE_COLUMNS,
@@ -118,30 +118,16 @@ def _open_features(source: DataSource, train: TableFile, test: TableFile | None,
     columns = [column for column in train.columns if column != source.label]
     if not columns:
         raise ValueError(f"{train.path} must have a column of features beside {source.label!r}; got none")
-    check_choice(columns, source.drop, source.categorical, source.keep, train.path)
-    labels, without = train.labels(source.label, bad)
     encoder = TableEncoder(source.drop, source.categorical, source.keep)
-    dropped = frozenset(source.drop)
-    cells = train.cells([name for name in columns if name not in dropped], source.categorical, without)
-    features = torch.from_numpy(encoder.fit_cells(cells, train.path, _KEEP).transform_cells(cells))
-    clean = None
-    if test is not None:
-        clean_labels, clean_without = test.labels(source.label, bad)
-        clean = _rows_of(test, _encoded(test, encoder, clean_without), clean_labels, clean_without)
-    rows = _rows_of(train, features, labels, without)
+
+    def part(table: TableFile, encode: Callable[[Collection[int]], Matrix]) -> Part:
+        labels, without = table.labels(source.label, bad)
+        rows = [row for row in range(len(labels) + len(without)) if row not in without]
+        return Part(torch.from_numpy(encode(without)), labels, table.path, Origin(rows=rows))
+
+    rows = part(train, lambda without: encoder.fit_transform_table(train, columns, without, _KEEP))
+    clean = None if test is None else part(test, lambda without: encoder.transform_table(test, without))
     return assemble(train.path.stem, rows, clean, columns=encoder.feature_names_, encoder=encoder)
-
-
-def _rows_of(table: TableFile, features: Tensor, labels: Sequence[str], without: Collection[int]) -> Part:
-    """Make a part of the rows of a table, ``without`` some of them."""
-    rows = [row for row in range(len(labels) + len(without)) if row not in without]
-    return Part(features, labels, table.path, Origin(rows=rows))
-
-
-def _encoded(table: TableFile, encoder: TableEncoder, without: Collection[int] = ()) -> Tensor:
-    return torch.from_numpy(
-        encoder.transform_cells(table.cells_as(encoder.number_names, encoder.category_names, without))
-    )
 
 
 def open_inputs(
@@ -180,7 +166,7 @@ def open_inputs(
         return _of_images([path.parent / file for file in table.text(column)], path.parent, like, bad)
     if encoder is None:
         raise _no_features(table, like)
-    features = _encoded(table, encoder)
+    features = torch.from_numpy(encoder.transform_table(table))
     return _unlabelled(features, like, path, Origin(rows=range(len(features))))
 
 

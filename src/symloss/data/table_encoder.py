@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.data.cells import LARGEST, WHERE, Cells, FrameTable, Matrix, Text, read_frame
-from symloss.data.columns import KINDS, MOST_CATEGORIES, NO_TEXT, Column, describe_cells
+from symloss.data.cells import LARGEST, Cells, FrameTable, Matrix, Table, Text
+from symloss.data.columns import KINDS, MOST_CATEGORIES, NO_TEXT, Column, check_choice, describe_cells
 
 FORMAT = 1
 """The version of the document. It grows when an older symloss could misread one."""
@@ -109,28 +109,40 @@ class TableEncoder:
 
         Warns of columns that are left out though nobody asked for it.
         """
-        return self._fit_frame(read_frame(frame, self.categorical, self.drop))
-
-    def _fit_frame(self, cells: Cells) -> TableEncoder:
-        self.fit_cells(cells)
-        _warn_of_left_out(self.columns_)
+        self._fit_frame(frame)
         return self
 
-    def fit_cells(self, cells: Cells, where: object = WHERE, hint: str = "") -> TableEncoder:
-        """Learn from cells that were read already.
+    def fit_transform(self, frame: Any) -> Matrix:
+        """Learn from the training rows, as :meth:`fit` does, and return their features (N, d)."""
+        return self._fit_frame(frame)
+
+    def _fit_frame(self, frame: Any) -> Matrix:
+        table = FrameTable(frame)
+        features = self.fit_transform_table(table, table.columns)
+        _warn_of_left_out(self.columns_)
+        return features
+
+    def fit_transform_table(
+        self, table: Table, columns: Sequence[str], without: Collection[int] = (), hint: str = ""
+    ) -> Matrix:
+        """Learn from the rows of a table, and return their features (N, d).
 
         Args:
-            cells: of the training rows.
-            where: what messages call the table.
+            table: with the training rows.
+            columns: those of its columns that may be features.
+            without: the numbers, from 0, of rows that are not read.
             hint: what messages say of a table in which all columns look like ids.
         """
-        self.columns_ = describe_cells(cells, self.drop, self.categorical, self.keep, where)
+        check_choice(columns, self.drop, self.categorical, self.keep, table.where)
+        dropped = frozenset(self.drop)
+        cells = table.cells([name for name in columns if name not in dropped], self.categorical, without)
+        self.columns_ = describe_cells(cells, self.drop, self.categorical, self.keep)
         if all(column.kind == "left out" for column in self.columns_):
-            raise _no_features(self.columns_, where, hint)
+            raise _no_features(self.columns_, table.where, hint)
         names = {kind: tuple(column.name for column in self.columns_ if column.kind == kind) for kind in KINDS}
         self._numbers = _learn_numbers(names["number"], _select(cells, names["number"]))
         self._categories = tuple(_learn_category(name, cells.texts[name]) for name in names["category"])
-        return self
+        return self._features(cells)
 
     @property
     def number_names(self) -> tuple[str, ...]:
@@ -150,15 +162,13 @@ class TableEncoder:
 
     def transform(self, frame: Any) -> Matrix:
         """Return the features (N, d) of a DataFrame, or of a mapping of names to columns."""
-        return self.transform_cells(FrameTable(frame).cells_as(self.number_names, self.category_names))
+        return self.transform_table(FrameTable(frame))
 
-    def fit_transform(self, frame: Any) -> Matrix:
-        """Learn from the training rows, and return their features (N, d)."""
-        cells = read_frame(frame, self.categorical, self.drop)
-        return self._fit_frame(cells).transform_cells(cells)
+    def transform_table(self, table: Table, without: Collection[int] = ()) -> Matrix:
+        """Return the features (N, d) of a table, ``without`` the rows of these numbers."""
+        return self._features(table.cells_as(self.number_names, self.category_names, without))
 
-    def transform_cells(self, cells: Cells) -> Matrix:
-        """Return the features (N, d) of cells that were read already."""
+    def _features(self, cells: Cells) -> Matrix:
         numbers = _select(cells, self.number_names)
         gaps = np.isnan(numbers)
         marks = gaps[:, self._numbers.marked].astype(np.float32)
