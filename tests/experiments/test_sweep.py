@@ -318,12 +318,12 @@ def test_two_sweeps_at_once_share_the_work(tmp_path):
 @pytest.mark.slow
 def test_what_is_done_is_not_done_again_and_every_output_says_mini(tmp_path):
     out, err = sweep_here(*PART, "--runs", tmp_path)
-    assert "digits, mini (reduced: not the published protocol): 0 runs are done, 4 to do" in err
+    assert "digits, mini (reduced: not the published protocol): 0 runs done, 4 to do" in err
     assert "about " in err
     assert "digits, digits, mini (reduced: not the published protocol): accuracy" in out
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
     out, err = sweep_here(*PART, "--runs", tmp_path, "--json")
-    assert "4 runs are done, 0 to do" in err
+    assert "4 runs done, 0 to do" in err
     rows = json.loads(out)
     assert [row["profile"] for row in rows] == ["mini"] * 4
     cell = find_cell("digits/digits/mae/sym:0.6", profile="mini")

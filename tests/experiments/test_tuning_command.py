@@ -46,7 +46,7 @@ def test_tune_prints_a_table_presets_and_a_command(tmp_path):
     for part in (
         "noise sym:0.8",
         "noisy labels",
-        "test set played no part",
+        "test set was not used",
         "40 examples held out",
         "standard error",
     ):

@@ -33,13 +33,13 @@ class _Logged(nn.Module):
         return scores
 
 
-def logged(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+def logged(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """A model that leaves a line in a file, so that it can be counted how often anything was trained."""
     global BUILT  # noqa: PLW0603
     BUILT += 1
     with open("built", "a") as file:
         file.write(f"{os.getpid()}\n")
-    return _Logged(nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(input_shape).numel(), classes)), BUILT)
+    return _Logged(nn.Sequential(nn.Flatten(), nn.Linear(torch.Size(input_shape).numel(), num_classes)), BUILT)
 
 
 def _search(folder: Path, name: str, arguments: tuple[str, ...], environment: dict[str, str]) -> None:

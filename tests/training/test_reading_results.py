@@ -129,12 +129,12 @@ def test_the_command_adds_what_it_trains_and_trains_nothing_twice(tmp_path):
         )
         return done.returncode, done.stderr
 
-    assert "0 runs are done, 1 to do" in command("one")[1]
+    assert "0 runs done, 1 to do" in command("one")[1]
     (row,) = (tmp_path / "rows.jsonl").read_text().splitlines()
     assert json.loads(row)["settings"]["profile"] == "mini"
     code, said = command("another")
     assert code == 0
-    assert "1 runs are done, 0 to do" in said
+    assert "1 runs done, 0 to do" in said
     assert not (tmp_path / "another").exists()
     code, said = command("one", "--results", "rows.txt")
     assert (code, "`--results` must be a writable file that ends in .jsonl; got 'rows.txt'" in said) == (2, True)

@@ -122,8 +122,9 @@ def test_a_truncated_checkpoint_costs_an_epoch_and_changes_nothing(tmp_path, who
 
 def options(settings):
     """As arguments of ``symloss train``."""
-    names = ("noise", "loss", "model", "epochs", "batch", "subset", "lr", "weight_decay")
-    return [text for name in names for text in (f"--{name.replace('_', '-')}", str(getattr(settings, name)))]
+    names = ("noise", "loss", "model", "epochs", "batch", "lr", "weight_decay")
+    given = [text for name in names for text in (f"--{name.replace('_', '-')}", str(getattr(settings, name)))]
+    return [*given, "--settings", f"subset={settings.subset}"]
 
 
 def wait_for_lines(path, count, process):
