@@ -48,7 +48,7 @@ def test_it_says_what_it_found(fitted):
     assert "leads with" in done.stderr
     assert "of the labels look wrong" in done.stdout
     assert "clean, estimated" in done.stdout
-    assert "symloss predict model DATA" in done.stdout
+    assert "symloss predict model --data DATA" in done.stdout
     assert "noise" not in done.stderr  # none was added, and the labels are not clean
     kept = {path.name for path in (folder / "model").iterdir()}
     assert {"model.json", "learners.skops", "networks.pt", "columns.json", "audit.csv", "audit.html"} <= kept
@@ -254,7 +254,7 @@ def test_the_network_can_be_chosen(tmp_path, monkeypatch):
 def test_a_network_that_predict_cannot_build_is_refused_before_the_fit(tmp_path, run_command):
     done = run_command("fit", "--data", "digits", "--model", "mine.networks:net", "--out", tmp_path / "model")
     assert done.returncode == 2
-    assert "--model must be a network of symloss or timm" in done.stderr
+    assert "`--model` must be a network of symloss or timm" in done.stderr
     assert not (tmp_path / "model").exists()
 
 
@@ -271,7 +271,7 @@ def test_features_that_say_nothing(tmp_path, run_command):
     done = run_command(*command, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert "Nothing was learnt from these features" in done.stdout
-    assert "symloss predict 'my fit' DATA" in done.stdout  # to be pasted
+    assert "symloss predict 'my fit' --data DATA" in done.stdout  # to be pasted
     for told in ("look wrong", "suspicious", "estimated", "Model:"):
         assert told not in done.stdout
     assert done.stderr.count("Nothing was learnt") == 0

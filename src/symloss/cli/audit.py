@@ -80,7 +80,7 @@ def audit(
         raise ValueError("`--out` requires `--apply` for a fit, whose other files exist already.")
     found = _of_fit(run) if fit else _of_run(run, model, options)
     if apply and found.document.notice and not force:
-        raise ValueError(f"{run}: {found.document.notice} To apply its suggestions all the same, add --force.")
+        raise ValueError(f"{run}: {found.document.notice} To apply its suggestions anyway, add --force.")
     corrected = target(found.source, out or run, overwrite) if apply else None
     labels = corrections(found.audit, decisions, above=above or 0.0) if apply else {}
     files = [] if fit else write_document(found.document, out or run)
@@ -319,15 +319,15 @@ def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     own = not source.source.is_published
     is_table = own and data.suffix.lower() in TABLES and data.is_file()
     if not is_table and not (own and data.is_dir()):
-        raise ValueError(f"--apply must be for a table or a folder of images of your own; got {name}")
+        raise ValueError(f"`--apply` corrects tables and image folders of your own; got {name}")
     if source.noise != "clean":
         raise ValueError(
-            "--apply must be for labels as they are in the data; got a run that added noise to them, "
+            "`--apply` corrects labels as they are in the data; this run added noise to them, "
             f"{displayed_noise(name, source.noise)}"
         )
     path = out / (data.with_stem(f"{data.stem}-corrected").name if is_table else MOVES)
     if path.exists() and not overwrite:
-        raise ValueError(f"--apply must not overwrite what is there without --overwrite; got {path}, which exists")
+        raise ValueError(f"{path} exists already; add `--overwrite` to replace it.")
     return path
 
 

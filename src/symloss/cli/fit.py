@@ -133,7 +133,7 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, ver
 
     if settings["model"] != "auto" and not is_built_in(settings["model"]):
         raise ValueError(
-            f"--model must be a network of symloss or timm, which predict can build; got {settings['model']!r}"
+            f"`--model` must be a network of symloss or timm, which `predict` can build; got {settings['model']!r}"
         )
     opened = _open(settings | options)
 
@@ -322,8 +322,8 @@ def _print(result: dict[str, Any], folder: Path, page: Path, top: int) -> None:
     if shown:
         say(f"The {len(shown)} most suspicious labels; all are in audit.csv:")
         print_rows([printed(each) for each in shown])
-    say(f"took {result['seconds']:.0f} s; look at {visible(str(page))}, predict with:")
-    say(f"  symloss predict {visible(shlex.quote(str(folder)))} DATA")
+    say(f"Took {result['seconds']:.0f} s. Review the labels in {visible(str(page))}. To predict:")
+    say(f"  symloss predict {visible(shlex.quote(str(folder)))} --data DATA")
 
 
 def _candidates(result: dict[str, Any]) -> list[dict[str, Any]]:

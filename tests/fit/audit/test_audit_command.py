@@ -185,7 +185,7 @@ def test_a_table_gets_a_corrected_copy_and_stays_as_it_was(workplace, own, run_c
     assert "<dt>kind</dt>" not in page
     again = run_command("audit", "of-table", "--apply", "--all", "--skip-bad", cwd=workplace)
     assert again.returncode == 2
-    assert "must not overwrite what is there without --overwrite; got of-table/table-corrected.csv" in again.stderr
+    assert "of-table/table-corrected.csv exists already; add `--overwrite` to replace it." in again.stderr
     assert (
         run_command("audit", "of-table", "--apply", "--all", "--skip-bad", "--overwrite", cwd=workplace).returncode == 0
     )
@@ -256,7 +256,7 @@ def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, 
 def test_apply_is_for_labels_of_ones_own(digits, run_command, tmp_path):
     done = run_command("audit", str(digits[0]), "--apply", "--all", "--out", str(tmp_path / "out"))
     assert done.returncode == 2
-    assert "--apply must be for a table or a folder of images of your own; got digits" in done.stderr
+    assert "`--apply` corrects tables and image folders of your own; got digits" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -264,9 +264,7 @@ def test_apply_is_not_for_noise_that_was_added(workplace, run_command):
     command = ("train", "--data", "table.csv", "--label", "kind", "--skip-bad", "--noise", "sym:0.2", "--epochs", "1")
     assert run_command(*command, "--out", "noisy", cwd=workplace).returncode == 0
     done = run_command("audit", "noisy", "--skip-bad", "--apply", "--all", cwd=workplace)
-    assert (
-        "--apply must be for labels as they are in the data; got a run that added noise to them, sym:0.2" in done.stderr
-    )
+    assert "`--apply` corrects labels as they are in the data; this run added noise to them, sym:0.2" in done.stderr
 
 
 @pytest.mark.parametrize("chosen", [[], ["--all", "--above", "0.5"]])
