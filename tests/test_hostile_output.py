@@ -136,7 +136,7 @@ def test_no_prediction_is_a_formula(command, monkeypatch, tmp_path, to_file):
         return prediction.Predictions(tuple(names), True, rows)
 
     monkeypatch.setattr(prediction, "predict", predict)
-    monkeypatch.setattr("symloss.training.fit_files.holds_fit", lambda run: False)
+    monkeypatch.setattr("symloss.fit.folder.holds_fit", lambda run: False)
     monkeypatch.setattr("symloss.data.tables.check_source", lambda source, labelled: None)
     out = tmp_path / "p.csv"
     code, printed, _ = command("predict", tmp_path, "--data", "data", *(["--out", out] if to_file else []))

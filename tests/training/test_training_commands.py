@@ -167,7 +167,7 @@ def test_labels_that_nobody_vouches_for_are_not_called_clean(tmp_path):
     )
     nothing = command(tmp_path, *own, "--settings", "validation=0", "--noise", "CLEAN")
     assert "accuracy in % on no data, since nothing was held out" in " ".join(nothing.stdout.split())
-    assert "noise as given (how many labels are wrong is unknown)" in " ".join(nothing.stdout.split())
+    assert "noise as given (label noise unknown)" in " ".join(nothing.stdout.split())
     assert {folder.name.rpartition("-")[0] for folder in runs(tmp_path)} == {"mine-as-given-alpha-mae-seed0"}
     tested = command(tmp_path, *own, "--settings", "validation=0", "--test", "mine.csv")
     assert "accuracy in % on the test data" in " ".join(tested.stdout.split())
