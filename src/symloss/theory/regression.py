@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from symloss import checks
+from symloss import checks, extras
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.layers import tensors_of
@@ -56,7 +56,13 @@ def __getattr__(name: str) -> Any:
     """Import the estimators on first use: they need scikit-learn, and the losses do not."""
     if name not in ("LinearFamilyRegressor", "UnhingedRegressor"):
         raise AttributeError(f"module 'symloss.theory.regression' has no attribute {name!r}")
-    return getattr(importlib.import_module("symloss.theory.regression_estimators"), name)
+    try:
+        return getattr(importlib.import_module("symloss.theory.regression_estimators"), name)
+    except ModuleNotFoundError as error:
+        if not extras.is_optional(error):
+            raise
+        package = str(error.name).partition(".")[0]
+        raise ImportError(extras.missing(f"symloss.theory.regression.{name}", package)) from None
 
 
 def check_pair(input: object, target: object) -> None:
