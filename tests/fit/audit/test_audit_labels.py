@@ -199,5 +199,5 @@ def test_the_frame_has_every_label_with_the_most_suspicious_first(drawn):
 def test_without_pandas_the_frame_says_what_to_install(drawn, monkeypatch):
     given, scores, probabilities, _ = drawn
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with refused(ImportError, "to_frame needs pandas; pip install pandas"):
+    with refused(ImportError, "to_frame needs pandas, which is not installed: pip install 'symloss[fit]'"):
         audit_labels(given, scores, probabilities).to_frame()
