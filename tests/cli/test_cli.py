@@ -15,6 +15,8 @@ import symloss
 from symloss.cli import app
 from symloss.cli.options import OPTIONS, read_settings, with_options
 from symloss.cli.output import bar
+from symloss.cli.training import train
+from symloss.cli.tune import tune
 
 
 def test_help_answers_without_torch(tmp_path):
@@ -73,6 +75,13 @@ def test_settings_come_from_files_and_texts_and_the_command_line_overrides_them(
     arguments = ["--settings", "momentum=0.9", "-s", "epochs=7", "--epochs", "3"]
     assert CliRunner().invoke(toy, arguments).exit_code == 0
     assert seen == [({"epochs": 3, "momentum": 0.9, "label": "label"}, {"epochs", "momentum"})]
+
+
+def test_the_docs_list_every_setting():
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    listed = set(re.findall(r"`(\w+)`", page))
+    assert [name for command in (train, tune) for name in command.epilog.rstrip(".").split(": ")[1].split(", ")
+            if name not in listed] == []  # fmt: skip
 
 
 @pytest.mark.parametrize(
