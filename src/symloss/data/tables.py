@@ -120,9 +120,13 @@ class CsvTable(TableFile):
     def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
         if not columns:
             return {}
-        places = [self.places[column] for column in columns]
-        rows = [[cells[k] for k in places] for row, (_, cells) in enumerate(self._rows()) if row not in leave_out]
-        return {column: categories(texts) for column, texts in zip(columns, zip(*rows, strict=True), strict=True)}
+        found: dict[str, list[str]] = {column: [] for column in columns}
+        places = [(texts, self.places[column]) for column, texts in found.items()]
+        for row, (_, cells) in enumerate(self._rows()):
+            if row not in leave_out:
+                for texts, place in places:  # no list for each row, which the garbage collector would look through
+                    texts.append(cells[place])
+        return {column: categories(texts) for column, texts in found.items()}
 
     def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
         with self.path.open("rb") as file:
