@@ -340,7 +340,7 @@ def test_bad_input_is_one_sentence_and_code_2(tmp_path):
         (("reproduce", "tabel1"), "there is no table 'tabel1'; did you mean 'table1'?"),
         (("reproduce", "digits", "--losses", "gse"), "digits has no loss 'gse'"),
         (("recipe", "table1/cifar10/sgce"), "must read table/data set/loss/noise"),
-        (("recipe", "tabel1"), "there is no table 'tabel1'"),
+        (("recipe", "tabel1"), "No table 'tabel1'"),
     ):
         one_sentence(forked_command(tmp_path, *words), sentence)
 
