@@ -46,7 +46,7 @@ class Library(NamedTuple):
     after: Callable[[int], dict[str, Any]]
 
     def make(self, loss: str | None, **options: Any) -> Any:
-        """An estimator with a loss; None for the library's own."""
+        """Return an estimator with a loss; None for the library's own."""
         options |= self.quiet | {"n_jobs": 1}
         return self.built_in(**options) if loss is None else self.robust(loss=loss, **options)
 

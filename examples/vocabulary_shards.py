@@ -47,7 +47,7 @@ class _Copy(torch.autograd.Function):
 
 
 def sharded_log_probabilities(features: Tensor, weight: Tensor, labels: Tensor, first: int) -> Tensor:
-    """The labels' log-probabilities (N,), the same in every process.
+    """Return the labels' log-probabilities (N,), the same in every process.
 
     Args:
         features: (N, d), the same in every process.

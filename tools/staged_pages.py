@@ -44,13 +44,13 @@ def pages() -> dict[str, str | Path]:
 
 
 def site_name(name: str) -> str:
-    """The name in the site of a file of the repository: docs is its root, other files are in ``repository``."""
+    """Return the name in the site of a file of the repository: docs is its root, other files are in ``repository``."""
     known = OUTSIDE | ELSEWHERE
     return known.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else f"repository/{name}")
 
 
 def _with_links_of_the_site(text: str, name: str, page: str, found: dict[str, str | Path]) -> str:
-    """The text with changed links. Files that it links to are added to those found."""
+    """Return the text with changed links. Files that it links to are added to those found."""
 
     def changed(link: re.Match[str]) -> str:
         target, _, anchor = link["target"].partition("#")

@@ -95,7 +95,7 @@ def _in_colours(panel: Any) -> None:
 
 
 def svg(figure: Figure) -> str:
-    """The same bytes for the same rows; paper, ink and grid are variables that dark mode sets to other colours."""
+    """Return the same bytes for the same rows. Paper, ink and grid are variables that dark mode changes."""
     file = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "symloss", "svg.fonttype": "none", "font.family": "sans-serif"}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})

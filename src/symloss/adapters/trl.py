@@ -137,7 +137,7 @@ class KLAnchor:
         self.states = outputs.last_hidden_state
 
     def __call__(self, inputs: dict[str, Any], mask: Tensor) -> Tensor:
-        """The divergence (N, T) of each token, 0 where the mask is False. Call it after the model's forward pass.
+        """Return the divergence (N, T) of each token, 0 where the mask is False, after a forward pass of the model.
 
         Args:
             inputs: those of the backbone, such as ``input_ids`` and ``attention_mask``.

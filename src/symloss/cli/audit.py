@@ -122,7 +122,7 @@ def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
 
 
 def _of_fit(folder: Path) -> Found:
-    """The labels as they were when the fit learned from them; others are refused."""
+    """Return the labels as they were when the fit learned from them; others are refused."""
     from symloss.data.opening import open_data
     from symloss.data.source import warn
     from symloss.fit.folder import OF_AUDITS, finished_fit, load_audit, load_source
@@ -219,7 +219,7 @@ def compose(
     title: str | None = None,
     notice: str = "",
 ) -> AuditDocument:
-    """What the files of an audit show.
+    """Return what the files of an audit show.
 
     Args:
         audit: of the labels.
@@ -266,7 +266,7 @@ def row(document: AuditDocument, place: int) -> dict[str, Any]:
 
 
 def printed(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as the commands print it for people."""
+    """Return a row as the commands print it for people."""
     shown = {name: value for name, value in row.items() if name != "index"}
     return shown | {"score": shown_score(row["score"])}
 
@@ -278,7 +278,7 @@ def _picture(inputs: Inputs, position: int) -> bytes | None:
 
 
 def _cells(table: Path, label: str, rows: list[int]) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
-    """The names of the first columns beside the label, and the cells of some rows."""
+    """Return the names of the first columns beside the label, and the cells of some rows."""
     from symloss.data.tables import open_table
     from symloss.fit.audit.export import shortened
 
@@ -300,7 +300,7 @@ def refuse_choice(chosen: list[str], apply: bool) -> None:
 
 
 def effect(audit: Audit, labels: dict[int, str]) -> str:
-    """What the corrections are expected to do, in words."""
+    """Return what the corrections are expected to do, in words."""
     from symloss.fit.audit.export import expected_effect
 
     mended, broken = expected_effect(audit, labels)
@@ -311,7 +311,7 @@ def effect(audit: Audit, labels: dict[int, str]) -> str:
 
 
 def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
-    """The file that will be written into a folder: the corrected table, or the moves of image files."""
+    """Return the file that will be written into a folder: the corrected table, or the moves of image files."""
     from symloss.data.source import TABLES
     from symloss.training.settings import displayed_noise
 

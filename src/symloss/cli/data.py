@@ -92,7 +92,7 @@ def say_columns(columns: Sequence[Column]) -> None:
 
 
 def column_lines(columns: Sequence[Column]) -> Iterator[str]:
-    """A line for each column: its name, what it becomes, and why."""
+    """Return a line for each column: its name, what it becomes, and why."""
     plain = [column for column in columns if column.reason == PLAIN] if len(columns) > LISTED else []
     yield "column\tbecomes\twhy"
     if plain:

@@ -106,7 +106,7 @@ def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -
 
 
 def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The result of a fit with the same settings, and of the same data."""
+    """Return the result of a fit with the same settings, and of the same data."""
     from symloss.fit.folder import SOURCE, finished_fit, load_source
 
     kept, result = finished_fit(folder, [SOURCE])
@@ -193,7 +193,7 @@ def write(
 
 @contextlib.contextmanager
 def _work_folder(path: Path) -> Iterator[None]:
-    """A folder for what is found; nothing is left of it if an error comes before anything was."""
+    """Return a folder for what is found; nothing is left of it if an error comes before anything was."""
     from symloss.writing import clear_write_errors
 
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -348,7 +348,7 @@ def _percent(share: float) -> str:
 
 
 def _clean(result: dict[str, Any], k: int) -> str:
-    """The estimated clean accuracy of a candidate: a range, from all doubt being overlap to all doubt being noise."""
+    """Return the range of a candidate's clean accuracy: from all doubt being overlap to all doubt being noise."""
     low, high = (result["candidates"][name][k] for name in ("noisy_accuracy", "clean_accuracy_estimate"))
     return _percent(high) if result["classes_apart"] else f"{_percent(min(low, high))} to {_percent(max(low, high))}"
 
@@ -387,7 +387,7 @@ def _failures(result: dict[str, Any]) -> list[str]:
 
 
 def _plain_network(result: dict[str, Any]) -> float | None:
-    """The estimated accuracy of the best network with cross-entropy; None if none was tried."""
+    """Return the estimated accuracy of the best network with cross-entropy; None if none was tried."""
     table = result["candidates"]
     for name, estimate in zip(table["candidate"], table["clean_accuracy_estimate"], strict=True):
         if name.startswith("network ce "):

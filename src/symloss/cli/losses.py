@@ -117,7 +117,7 @@ def _losses_table(rows: list[dict[str, Any]]) -> Any:
 
 
 def losses_page() -> str:
-    """The table of losses, their presets and their sources, as a page of the documentation."""
+    """Return the table of losses, their presets and their sources, as a page of the documentation."""
     rows = _rows()
     lines = ["# Losses", "", "Written by `symloss losses --markdown`. " + CAPTION, ""]
     lines += ["| " + " | ".join(HEADINGS) + " |", "|" + "---|" * len(HEADINGS)]

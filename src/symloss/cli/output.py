@@ -61,7 +61,7 @@ class _Harmless(Console):
 
 
 def bar(*columns: ProgressColumn, **more: Any) -> Progress:
-    """A progress bar on stderr that disappears at the end. If stderr is a file, there is none."""
+    """Return a progress bar on stderr that disappears at the end. If stderr is a file, there is none."""
     from rich.progress import Progress
 
     terminal = _Harmless(stderr=True)
@@ -69,7 +69,7 @@ def bar(*columns: ProgressColumn, **more: Any) -> Progress:
 
 
 def console() -> Console:
-    """A console for tables, wide enough for whole rows if the output goes to a file or another program."""
+    """Return a console for tables, wide enough for whole rows if the output goes to a file or another program."""
     return _Harmless() if sys.stdout.isatty() else _Harmless(width=160)
 
 

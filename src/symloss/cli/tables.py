@@ -93,7 +93,7 @@ def _print_tables(as_json: bool) -> None:
 
 
 def _runs(cells: list[Cell]) -> int:
-    """The number of runs. Cells share a run if they differ only in the data to test on."""
+    """Return the number of runs. Cells share a run if they differ only in the data to test on."""
     return len({cell.settings.key for cell in cells})
 
 
@@ -134,7 +134,7 @@ def _print_cell(cell: Cell, as_json: bool) -> None:
 
 
 def _explained(resolved: Resolved) -> dict[str, Any]:
-    """Settings, parameters of the loss and layers, for JSON."""
+    """Return settings, parameters of the loss and layers, for JSON."""
 
     def why(values: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -152,7 +152,7 @@ def _explained(resolved: Resolved) -> dict[str, Any]:
 
 
 def _with_parameters(resolved: Resolved) -> Iterator[tuple[str, Any]]:
-    """Settings and their values. The parameters of the loss come after the loss."""
+    """Return settings and their values. The parameters of the loss come after the loss."""
     for name, value in resolved.settings.to_dict().items():
         yield name, value
         if name == "loss":
@@ -174,7 +174,7 @@ def _print_explained(resolved: Resolved) -> None:
 
 
 def _overrides(resolved: Resolved, setting: str) -> str:
-    """The overridden values with their sources. Defaults are left out. A loss is shown by its parameters instead."""
+    """Return the overridden values with their sources, without defaults. Show a loss by its parameters."""
     defaults = [layer.name for layer in resolved.layers[:2]]
     shown = [each for each in resolved.overridden(setting) if each["layer"] not in defaults and setting != "loss"]
     return "; ".join(f"{each['value']} ({each['source']})" for each in shown)
@@ -419,7 +419,7 @@ def report(
 
 
 def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
-    """The formats to write, and the file of each; None is the standard output."""
+    """Return the formats to write, and the file of each; None is the standard output."""
     if format is not None:
         checks.choice("--format", format, NAMES)
     if out is None:

@@ -207,7 +207,7 @@ def _opened(options: dict[str, Any]) -> DataSet:
 
 
 def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
-    """The settings of one loss, from the options of a command and the recipes for the data set."""
+    """Return the settings of one loss, from the options of a command and the recipes for the data set."""
     from symloss.experiments import resolve
 
     passed = {name: options[name] for name in RUN if name not in ("data", "data_dir")}
@@ -222,7 +222,7 @@ def _speaks(options: dict[str, Any]) -> bool:
 
 
 def default_noise(data: str, of_known: str) -> str:
-    """The noise that is added by default: ``of_known`` for a known data set, none for the user's data."""
+    """Return the noise that is added by default: ``of_known`` for a known data set, none for the user's data."""
     from symloss.data.source import KNOWN
 
     return of_known if data in KNOWN else "clean"
@@ -344,7 +344,7 @@ class _StepBar:
 
 
 def _table(results: list[list[Result]], settings: Settings) -> Table:
-    """A table of results that fits into 80 columns. Names of losses are folded; figures are never cut."""
+    """Return a table of results that fits into 80 columns. Names of losses are folded; figures are never cut."""
     from rich.markup import escape
 
     from symloss.training.results import summarize
@@ -401,7 +401,7 @@ def _number_of_runs(runs: int) -> str:
 
 
 def percent(share: Spread | None) -> str:
-    """The spread of shares of 1 as a text: mean(standard deviation), in per cent."""
+    """Return the spread of shares of 1 as a text: mean(standard deviation), in per cent."""
     if share is None:
         return "-"
     std = "" if share.std is None else f"({100 * share.std:.2f})"

@@ -104,7 +104,7 @@ def tune(
 
 
 def _planned(questions: list[Question], method: Method, runs: Path) -> list[tuple[Settings, Path]]:
-    """The runs of a search. A sampler other than the grid draws its points later, so others stand for them."""
+    """Return the runs of a search. A sampler other than the grid draws its points later, so others stand for them."""
     from symloss.experiments.studies import TRIALS
     from symloss.training.run_folder import run_path
     from symloss.training.settings import with_seeds

@@ -337,7 +337,7 @@ class FrameTable(Table):
         raise ValueError(f"column {column!r} of {WHERE} must hold numbers or text; got {brief(value)}")
 
     def _declared(self, columns: Iterable[str]) -> frozenset[str]:
-        """The columns of a type for categories: "category" in pandas, "Categorical" and "Enum" in polars."""
+        """Return the columns of a type for categories: "category" in pandas, "Categorical" and "Enum" in polars."""
         kinds = {name: str(getattr(self._values[name], "dtype", "")).lower() for name in columns}
         return frozenset(name for name, kind in kinds.items() if kind.startswith(("categor", "enum")))
 

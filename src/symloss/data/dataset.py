@@ -115,7 +115,7 @@ class Examples:
         return replace(self, labels=labels)
 
     def fingerprint(self) -> str:
-        """A checksum of labels and inputs. Files on disk count by name and size."""
+        """Return a checksum of labels and inputs. Files on disk count by name and size."""
         inputs, digest = self.inputs, hashlib.sha256()
         if isinstance(inputs, ImageFiles):
             digest.update(repr([(str(path), path.stat().st_size) for path in inputs.paths]).encode())

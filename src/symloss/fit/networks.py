@@ -279,7 +279,7 @@ class _Stack:
         return [score[: len(r)] for score, r in zip(torch.cat(parts, 1), rows, strict=True)]
 
     def keep(self, kept: Sequence[int]) -> _Stack:
-        """The same with some of the networks only."""
+        """Return the same with some of the networks only."""
         index = torch.tensor(kept)
         self.members = [self.members[k] for k in kept]
         self.parameters = [p.detach()[index].requires_grad_() for p in self.parameters]
@@ -338,7 +338,7 @@ class _Single:
         return [torch.cat([net(features[some]) for some in blocks])]
 
     def keep(self, kept: Sequence[int]) -> _Single:
-        """The network itself."""
+        """Return the network itself."""
         return self
 
 
