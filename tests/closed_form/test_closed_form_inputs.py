@@ -205,7 +205,7 @@ def test_infinities_of_both_signs_do_not_hide_each_other(dtype):
         UnhingedClassifier().fit(x, y)
 
 
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "--data", "decision_function"])
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
 def test_features_to_predict_are_checked_too(method):
     x, y = blobs()
     model = UnhingedClassifier().fit(x, y)
