@@ -310,7 +310,11 @@ def test_a_library_that_is_missing(estimator, monkeypatch):
     monkeypatch.setitem(sys.modules, estimator.library, None)
     with refused(ImportError, type(estimator).__name__, "pip install 'symloss[boosting]'"):
         estimator.fit(IRIS, SPECIES)
-    with refused(ValueError, f"'{estimator.library}' needs a package", f"pip install {estimator.library}"):
+    with refused(
+        ValueError,
+        f"'{estimator.library}' needs {estimator.library}, which is not installed",
+        f"pip install {estimator.library}",
+    ):
         RobustClassifier(learners=["k-nn", estimator.library]).fit(IRIS, SPECIES)
 
 

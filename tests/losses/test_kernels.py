@@ -151,7 +151,7 @@ LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
     [(None, torch.float64), (symloss.losses.UnitScores(0.3), torch.float32)],
     ids=["float64", "float32, unit scores"],
 )
-@in_turn("name", LOSSES)
+@pytest.mark.parametrize("name", LOSSES)
 def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeypatch):
     """In every kernel and block: as by the plain formula of the scores without them, down to a single class."""
     monkeypatch.setattr(batches, "BLOCK", 2 * 7)
@@ -174,7 +174,7 @@ def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeyp
 
 
 @in_turn("by_kernel", [True, False])
-@pytest.mark.parametrize("name", LOSSES)
+@in_turn("name", LOSSES)
 def test_nan_in_nan_out(name, by_kernel, plain):
     """The value and all of its row's gradient; other rows are not touched, and an ignored one touches nothing."""
     loss, run = LOSSES[name], (lambda function: function()) if by_kernel else plain
