@@ -55,9 +55,6 @@ def called(formula: Loss, ending: str) -> str:
 class Probability:
     """The probability of a label: log p, p and 1 - p. Each keeps its digits from p = 0 to p = 1."""
 
-    value_only = False
-    """Whether no derivative is taken of what is computed from it."""
-
     number: Callable[[float], float | Tensor]
     """Returns a number in the form that torch multiplies quickest."""
 
@@ -214,17 +211,15 @@ class FocalPotential(OfProbability):
 
     gamma: float
 
+    def phi(self, logp: Tensor) -> Tensor:
+        # At p = 1 and with gamma below 1 the slope of (1-p)^gamma is infinite, but that of the product is not.
+        logp = logp.clamp_max(-torch.finfo(logp.dtype).tiny) if 0 < self.gamma < 1 else logp
+        return one_minus_exp(logp).pow(self.gamma) * -logp
+
     def both(self, at: Probability) -> tuple[Tensor, Tensor]:
         factor = at.miss.pow(self.gamma)
         slope = factor * ((at.p * at.logp / at.miss.clamp_min(1e-30)) * at.number(self.gamma) - 1)
-        if self.gamma >= 1 or at.value_only:
-            return factor * -at.logp, slope
-        # At p = 1 the slope of (1-p)^gamma is infinite, but that of the product is not. With l = log p the product is
-        # ((1-p) / -l)^gamma (-l)^(1+gamma).
-        near = at.logp > -1
-        close, far = torch.where(near, at.logp, -1.0), torch.where(near, -1.0, at.logp)
-        product = _chord(close).pow(self.gamma) * (-close).pow(1 + self.gamma)
-        return torch.where(near, product, -one_minus_exp(far).pow(self.gamma) * far), slope
+        return factor * -at.logp, slope
 
 
 @dataclass(frozen=True, repr=False)
@@ -239,11 +234,12 @@ class AGCEPotential(OfProbability, _Exponent):
         near = None if self.a >= 0.01 else at.logp > -0.5
         miss = at.miss if near is None else torch.where(near, at.miss, 0.0)
         share = (miss * at.number(-1 / (self.a + 1))).log1p()
-        slope = (at.p + at.number(self.a)).pow(self.q - 1) * -at.p
-        if near is not None:
-            log_base = torch.logaddexp(at.logp, torch.full_like(at.logp, math.log(self.a)))
-            share = torch.where(near, share, log_base - math.log1p(self.a))
-            slope = -(at.logp + (self.q - 1) * log_base).exp()
+        value = at.bent(share, self.q, math.pow(self.a + 1, self.q))
+        if near is None:
+            return value, (share * at.number(self.q - 1)).exp() * (at.p * at.number(-math.pow(self.a + 1, self.q - 1)))
+        log_base = torch.logaddexp(at.logp, torch.full_like(at.logp, math.log(self.a)))
+        share = torch.where(near, share, log_base - math.log1p(self.a))
+        slope = -(at.logp + (self.q - 1) * log_base).exp()
         return at.bent(share, self.q, math.pow(self.a + 1, self.q)), slope
 
 

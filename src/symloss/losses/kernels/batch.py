@@ -157,7 +157,7 @@ class Examples(NamedTuple):
         if self.reduction == "mean":
             plain = self.divisor is None and self.kept is None
             total = self.target.numel() if plain else self.total
-        share = total.to(kind).reciprocal() if isinstance(total, Tensor) else constant(1 / total, kind)
+        share = total.to(kind).reciprocal() if isinstance(total, Tensor) else constant(kind, 1 / total)
         if self.factor is not None:
             share = share * self.factor.to(kind)
         if upstream is not None:
@@ -316,7 +316,7 @@ class Kernel(ABC):
 
 
 @functools.lru_cache(maxsize=256)
-def constant(value: float, dtype: torch.dtype) -> Tensor:
+def constant(dtype: torch.dtype, value: float) -> Tensor:
     """Return a number as a tensor. For a small batch torch would take longer for a Python number than for the batch."""
     return torch.tensor(value, dtype=dtype)
 

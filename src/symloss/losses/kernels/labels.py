@@ -29,7 +29,6 @@ from symloss.losses.validation import can_look
 class AtLabel(Probability, Reading):
     """The quantities of each example that a loss reads: the label's p, 1 - p and log p, and sums over other classes."""
 
-    value_only = True
     mass: Number = 1.0
     log_total: Tensor  # log sum_k exp(z_k - max z), exact for every lead of the label
 
@@ -44,7 +43,7 @@ class AtLabel(Probability, Reading):
         self.p, self.miss = label.mul_(self.inverse), others * self.inverse
         self.rest, self.scores = {}, scores
         self.classes = classes if scores is None else scores.count
-        self.number = functools.partial(constant, dtype=behind.dtype)
+        self.number = functools.partial(constant, behind.dtype)
         self._slopes: dict[Potential, Number] = {}
         if logs:
             self.log_total = behind.expm1().add_(others).log1p_()
