@@ -10,7 +10,6 @@ from symloss import noise as noise
 from symloss import theory as theory
 from symloss import training as training
 from symloss.fit.estimator import RobustClassifier as RobustClassifier
-from symloss.losses.base import Loss as Loss
 from symloss.losses.catalogue.normalized import NCE as NCE
 from symloss.losses.catalogue.normalized import NFL as NFL
 from symloss.losses.catalogue.normalized import NGCE as NGCE
@@ -40,6 +39,7 @@ from symloss.losses.catalogue.score_vector import Cosine as Cosine
 from symloss.losses.catalogue.sums import SCE as SCE
 from symloss.losses.catalogue.sums import DirichletCE as DirichletCE
 from symloss.losses.catalogue.sums import LabelSmoothing as LabelSmoothing
+from symloss.losses.compose import blend as blend
 from symloss.losses.compose import decompose as decompose
 from symloss.losses.compose import symmetrize as symmetrize
 from symloss.losses.criterion import Criterion as Criterion

@@ -100,7 +100,7 @@ def test_operators_take_losses_of_every_kind(kind, operator):
 def test_blend_takes_losses_of_every_kind():
     expected = symloss.AlphaMAE(alpha=0.5, normalize=None)(SCORES, LABELS)
     for given in (symloss.MAE(), "mae", lambda z, y: 1 - z.softmax(1).gather(1, y[:, None])[:, 0]):
-        assert_close(symloss.losses.blend(given, 0.5)(SCORES, LABELS), expected)
+        assert_close(symloss.blend(given, 0.5)(SCORES, LABELS), expected)
 
 
 @pytest.mark.parametrize("operator", [name for name in OPERATORS if name != "insensitive"])

@@ -240,7 +240,7 @@ def test_symmetrize_keeps_the_options_of_our_modules():
 
 def test_symmetrize_of_an_expression_is_an_expression():
     robust = symloss.symmetrize(CEPotential())
-    assert isinstance(robust, symloss.Loss)
+    assert isinstance(robust, symloss.losses.Loss)
     scores, labels = random_scores(6, CLASSES), random_labels(6)
     assert torch.equal(robust(scores, labels), functional.unhinged(scores, labels, normalize=None))
 

@@ -2,7 +2,7 @@
 
 Each takes a loss of this package, a spec such as ``"focal:gamma=2"``, or any torch module or function of (input,
 target), and returns a module like any other loss. Its options are those of the loss, and those that are passed override
-them. An expression of the algebra (:class:`symloss.Loss`) without options gives an expression.
+them. An expression of the algebra (:class:`symloss.losses.Loss`) without options gives an expression.
 """
 
 from __future__ import annotations
