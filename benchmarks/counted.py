@@ -50,17 +50,10 @@ TOLERANCE = 0.1
 """Bytes, in multiples of the scores', that a loss may move beyond cross-entropy without a reason."""
 
 STORED = "the compiler stores a tensor between two loops over a row"
-FOCAL = "the focal formula reads log p so often that the compiler stores intermediate tensors"
 FEW_BYTES = "more kernels over the examples alone, which read no scores"
 WHY: dict[str, str] = {
     "unhinged": "the compiler stores which classes are present for backward",
     "bi-tempered": "Newton's method takes several passes over the scores",
-    "nfl": FOCAL,
-    "nnfl": FOCAL,
-    "nfl+mae": FOCAL,
-    "nfl+rce": FOCAL,
-    "anl-fl": FOCAL,
-    "jal-fl": FOCAL,
 } | dict.fromkeys(
     (
         "symmetrized-cosine/l2",
@@ -68,10 +61,13 @@ WHY: dict[str, str] = {
         "ldr-kl/l2",
         "nce+mae/l2",
         "nce+rce/l2",
+        "nfl+mae/l2",
+        "nfl+rce/l2",
         "nce+agce/l2",
         "nce+aul/l2",
         "nce+ael/l2",
         "jal-ce/l2",
+        "jal-fl/l2",
         "label-smoothing/l2",
     ),
     STORED,
