@@ -234,12 +234,12 @@ class AGCEPotential(OfProbability, _Exponent):
         near = None if self.a >= 0.01 else at.logp > -0.5
         miss = at.miss if near is None else torch.where(near, at.miss, 0.0)
         share = (miss * at.number(-1 / (self.a + 1))).log1p()
-        value = at.bent(share, self.q, math.pow(self.a + 1, self.q))
         if near is None:
-            return value, (share * at.number(self.q - 1)).exp() * (at.p * at.number(-math.pow(self.a + 1, self.q - 1)))
-        log_base = torch.logaddexp(at.logp, torch.full_like(at.logp, math.log(self.a)))
-        share = torch.where(near, share, log_base - math.log1p(self.a))
-        slope = -(at.logp + (self.q - 1) * log_base).exp()
+            slope = (share * at.number(self.q - 1)).exp() * (at.p * at.number(-math.pow(self.a + 1, self.q - 1)))
+        else:
+            log_base = torch.logaddexp(at.logp, torch.full_like(at.logp, math.log(self.a)))
+            share = torch.where(near, share, log_base - math.log1p(self.a))
+            slope = -(at.logp + (self.q - 1) * log_base).exp()
         return at.bent(share, self.q, math.pow(self.a + 1, self.q)), slope
 
 

@@ -25,7 +25,6 @@ WEIGHTS = {"alpha": WEIGHT, "beta": WEIGHT}
 
 def _build(one: type[NamedLoss], other: type[NamedLoss]) -> Callable[..., Loss]:
     """Return the function that makes alpha L + beta M, from the weights and the parameters of both losses."""
-
     records: list[Record] = [one.record, other.record]
 
     def build(alpha: float, beta: float, **values: float) -> Loss:
