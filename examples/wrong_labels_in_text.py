@@ -197,7 +197,7 @@ def audit(texts: list[str], x: np.ndarray, labels: np.ndarray, noise: str, out: 
     found = audit_fit(model, positions=data.rows, truth=data.clean)
     print(f"{found.n_wrong} of {len(found)} labels look wrong; {found.really_wrong} are. The most suspicious:")
     for place in found.order[:SHOWN]:
-        given, suggested = (found.classes[each[place]] for each in (found.given, found.suggested))
+        given, suggested = (found.class_names[each[place]] for each in (found.given, found.suggested))
         mark = "wrong" if data.noisy[place] != data.clean[place] else "right"
         print(f"  {given:9} -> {suggested:9} ({mark})  {texts[data.rows[place]]}")
     shown = {"message": [texts[row] for row in data.rows]}

@@ -45,12 +45,13 @@ def model(wine):
 
 @pytest.fixture(scope="module")
 def audit(model, wine):
-    return audit_fit(model, classes=NAMES, truth=wine.clean)
+    return audit_fit(model, class_names=NAMES, truth=wine.clean)
 
 
 def same(one, other, *, but=()):
     """Whether two audits say the same of every label."""
-    fields = {"given", "suggested", "label_scores", "flagged", "n_wrong", "classes", "positions", "pred_probs", "truth"}
+    fields = {"given", "suggested", "label_scores", "flagged", "n_wrong", "class_names", "positions"}
+    fields |= {"pred_probs", "truth"}
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in fields - set(but))
 
 
@@ -66,12 +67,12 @@ def test_cleanlab_gets_held_out_probabilities_and_its_flags_come_back(model, aud
 def test_names_positions_and_truth_of_an_audit_stay(audit):
     places = np.arange(0, len(audit), 2)
     half = audit_labels(
-        audit.given[places], audit.label_scores[places], audit.pred_probs[places], n_wrong=5, classes=NAMES,
+        audit.given[places], audit.label_scores[places], audit.pred_probs[places], n_wrong=5, class_names=NAMES,
         positions=places, truth=audit.truth[places],
     )  # fmt: skip
     found = ours.find_label_issues(half)
     assert np.array_equal(found.positions, places)
-    assert found.classes == NAMES
+    assert found.class_names == NAMES
     assert found.recall > 0.7
 
 
@@ -152,11 +153,11 @@ def test_the_page_and_the_corrections_show_what_cleanlab_found(audit, tmp_path):
 def test_names_without_a_list_are_sorted():
     frame = pd.DataFrame({"is_label_issue": [True, False], "label_quality": [0.1, 0.9]})
     found = ours.audit_from_issues(frame.assign(given_label=["b", "c"], predicted_label=["a", "c"]))
-    assert (found.classes, found.given.tolist(), found.suggested.tolist()) == (("a", "b", "c"), [1, 2], [0, 2])
+    assert (found.class_names, found.given.tolist(), found.suggested.tolist()) == (("a", "b", "c"), [1, 2], [0, 2])
     kept = ours.audit_from_issues(frame.assign(given_label=["b", "c"], predicted_label=["b", "c"]))
     assert (kept.flagged.tolist(), kept.suggested.tolist()) == ([True, False], [0, 1])
     numbered = ours.audit_from_issues(frame.assign(given_label=[1, 2], predicted_label=[4, 2]))
-    assert (numbered.classes, numbered.suggested.tolist()) == (("0", "1", "2", "3", "4"), [4, 2])
+    assert (numbered.class_names, numbered.suggested.tolist()) == (("0", "1", "2", "3", "4"), [4, 2])
 
 
 @pytest.mark.parametrize(

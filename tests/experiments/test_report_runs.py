@@ -24,7 +24,7 @@ def test_real_run_is_read_whole(tmp_path):
     (run,) = read_runs(tmp_path).finished
     assert (run.name, run.settings, run.result.measure) == ("deep/er/run", plan, "test_accuracy")
     assert [row.epoch for row in run.epochs] == [1, 2]
-    assert run.classes == tuple("0123456789")
+    assert run.class_names == tuple("0123456789")
     assert run.noise[1].shape == (10, 10)
     assert run.result.last.test_accuracy == result(run.folder)["last"]["test_accuracy"]
 
@@ -123,7 +123,7 @@ def test_damaged_names_of_classes_are_refused(tmp_path):
     (folder / "data.json").write_text(json.dumps({"class_names": 10}))
     (run,) = read_runs(tmp_path).finished
     with refused(ValueError, folder / "data.json", "classes", "10"):
-        _ = run.classes
+        _ = run.class_names
 
 
 def test_damaged_evaluation_is_refused(tmp_path):

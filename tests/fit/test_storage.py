@@ -87,7 +87,7 @@ def classes_of(folder):
     data, predictor = open_predictor(folder)
     probabilities = predictor.probabilities(np.zeros((1, *data.input_shape), np.float32))
     assert probabilities.shape == (1, 3)
-    told = [tuple(load_audit(folder).classes), data.class_names]
+    told = [tuple(load_audit(folder).class_names), data.class_names]
     page = (folder / "audit.html").read_text()
     told.append(next(classes for classes in (OLD, NEW) if f">{classes[0]}<" in page))
     told.append(OLD if "ant.csv" in load_source(folder).source.data else NEW)
@@ -245,7 +245,7 @@ def model(name, value):
         (member("networks", -1), "networks must be a whole number in [0, 1000]; got -1"),
         (member("networks", 3), "networks must be"),
         (member("learner", "pickle"), "learner must be one of"),
-        (model("classes", 4), "4"),
+        (model("num_classes", 4), "4"),
         (model("input_shape", [7]), "the scaling must be of 7 features"),
         (model("members", []), "members must be one or more; got none"),
         (lambda document: document["model"]["members"].pop(), "is damaged"),

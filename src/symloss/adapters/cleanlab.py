@@ -42,7 +42,7 @@ def find_label_issues(found: RobustClassifier | Audit, **options: Any) -> Audit:
     if audit.pred_probs is None:
         raise ValueError("the audit must have probabilities of the classes for cleanlab; got one without pred_probs")
     flags = filter.find_label_issues(audit.given, audit.pred_probs, **{"n_jobs": 1} | options)
-    verdict = audit_from_flags(flags, audit.given, audit.pred_probs, class_names=audit.classes, truth=audit.truth)
+    verdict = audit_from_flags(flags, audit.given, audit.pred_probs, class_names=audit.class_names, truth=audit.truth)
     return replace(verdict, positions=audit.positions)
 
 
@@ -93,7 +93,7 @@ def audit_from_flags(
     """
     given, chances = np.asarray(labels), np.asarray(pred_probs, dtype=np.float64)
     scores = rank.get_label_quality_scores(given, chances)
-    return audit_labels(given, scores, chances, flagged=_mask(flags, len(given)), classes=class_names, truth=truth)
+    return audit_labels(given, scores, chances, flagged=_mask(flags, len(given)), class_names=class_names, truth=truth)
 
 
 def audit_from_issues(
@@ -114,7 +114,7 @@ def audit_from_issues(
 
     >>> frame = pd.DataFrame({"is_label_issue": [False, True], "label_score": [0.9, 0.2]})
     >>> audit = audit_from_issues(frame.assign(given_label=["ham", "spam"], predicted_label=["ham", "ham"]))
-    >>> audit.classes, audit.suggested.tolist()
+    >>> audit.class_names, audit.suggested.tolist()
     (('ham', 'spam'), [0, 0])
     """
     scores = next((name for name in SCORES if name in issues), SCORES[0])
@@ -126,7 +126,9 @@ def audit_from_issues(
     given, predicted = (_numbers(labels[name], names) for name in labels)
     flagged = issues["is_label_issue"].to_numpy(dtype=bool)
     certain = np.eye(len(names))[predicted]  # as far as the table says
-    found = audit_labels(given, issues[scores].to_numpy(float), certain, flagged=flagged, classes=names, truth=truth)
+    found = audit_labels(
+        given, issues[scores].to_numpy(float), certain, flagged=flagged, class_names=names, truth=truth
+    )
     kept = None if pred_probs is None else np.asarray(pred_probs, dtype=np.float64)
     return replace(found, suggested=np.where(flagged, predicted, given), pred_probs=kept)
 

@@ -131,7 +131,7 @@ def _of_fit(folder: Path) -> Found:
     source, audit = load_source(folder), load_audit(folder)
     data = open_data(source.source, on_bad=warn)
     labels = data.train.labels.numpy()
-    as_then = source.fingerprint in (None, data.train.fingerprint()) and data.class_names == audit.classes
+    as_then = source.fingerprint in (None, data.train.fingerprint()) and data.class_names == audit.class_names
     if not as_then or len(labels) != len(audit):
         raise ValueError(f"{source.source.data} has changed since the fit in {folder}: other data, or other labels.")
     audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
@@ -255,7 +255,7 @@ def compose(
 
 def row(document: AuditDocument, place: int) -> dict[str, Any]:
     """One label: its number from 0, the file or row, what it is called, what it should be, and the score."""
-    audit, names = document.audit, document.audit.classes
+    audit, names = document.audit, document.audit.class_names
     return {
         "index": int(audit.positions[place]),
         "example": document.name(place),

@@ -179,7 +179,7 @@ def write(
     from symloss.fit.storage import save_fit
 
     audit = audit_fit(
-        model, classes=opened.class_names, truth=opened.train.labels.numpy() if opened.labels_are_true else None
+        model, class_names=opened.class_names, truth=opened.train.labels.numpy() if opened.labels_are_true else None
     )
     source = _source(settings, opened)
     document = _document(folder, model, audit, opened, source)

@@ -150,12 +150,12 @@ def predict(
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     found = _predictions(run, best, model, options)
-    each_class = [f"p({name})" for name in found.classes] if probabilities else []
+    each_class = [f"p({name})" for name in found.class_names] if probabilities else []
     writer.writerow(["example", "prediction", "probability", *each_class])
     for name, values in found.rows:
         largest = max(values)
         figures = [largest, *values] if probabilities else [largest]
-        named = name, found.classes[values.index(largest)]
+        named = name, found.class_names[values.index(largest)]
         writer.writerow([*map(without_formula, named), *(f"{figure:.6f}" for figure in figures)])
     if not found.calibrated:
         say(f"{run} has no fitted temperature: probabilities are not calibrated", err=True)

@@ -174,7 +174,7 @@ def _noise(table: ReportTable) -> Block | None:
         if transitions.rate == 0:
             unchanged.append(head.noise_text)
             continue
-        if len(transitions.classes) > CELLS:
+        if len(transitions.class_names) > CELLS:
             pairs = (f"{true} → {label} {100 * rate:.1f} %" for true, label, rate in transitions.largest(8))
             caption += f". Most frequent: {escape('; '.join(pairs))}"
         figures.append(f"<figure>{heat_map(transitions)}<figcaption>{caption}</figcaption></figure>")
@@ -199,7 +199,7 @@ def realised(runs: Iterable[Run]) -> Transitions | None:
         if run.noise is not None:
             draw, counts = run.noise
             draws[draw] = counts
-            classes = classes if len(classes) == len(counts) else run.classes
+            classes = classes if len(classes) == len(counts) else run.class_names
     if not draws or len({len(counts) for counts in draws.values()}) > 1:
         return None
     total = np.sum(list(draws.values()), axis=0)

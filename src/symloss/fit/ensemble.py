@@ -75,14 +75,14 @@ class Ensemble:
         scaler: of the features.
         members: the learners.
         temperature: of the mean.
-        classes: the number of classes.
+        num_classes: the number of classes.
         input_shape: of one row as networks see it.
     """
 
     scaler: Scaler
     members: tuple[Member, ...]
     temperature: float
-    classes: int
+    num_classes: int
     input_shape: tuple[int, ...] = (-1,)
 
     def probabilities(self, features: Any) -> Floats:
@@ -95,7 +95,7 @@ class Ensemble:
         if member.networks:
             return mean_of_networks(member.networks, torch.from_numpy(features).reshape(-1, *self.input_shape))
         # In float64 for the same reason as the networks, see :func:`precise`.
-        return probabilities(member.estimator, features.astype(np.float64), self.classes)
+        return probabilities(member.estimator, features.astype(np.float64), self.num_classes)
 
     def module(self) -> nn.Module | None:
         """Return the first member that is a network, as a module for unscaled features; None if there is none."""

@@ -209,4 +209,4 @@ def load_audit(path: Path) -> Audit:
     except Exception as error:
         raise ValueError(f"{path / LABELS} must be the audit that symloss fit wrote; got {error}") from error
     count, places = int(arrays["flagged"].sum()), np.arange(len(arrays["given"]))
-    return Audit(**arrays, n_wrong=count, n_wrong_interval=(low, high), classes=classes, positions=places)
+    return Audit(**arrays, n_wrong=count, n_wrong_interval=(low, high), class_names=classes, positions=places)

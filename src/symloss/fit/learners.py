@@ -27,13 +27,13 @@ class Shape:
     Args:
         rows: examples to train on.
         features: numbers of each example.
-        classes: how many there are.
+        num_classes: how many there are.
         sparse: whether the features are a sparse matrix.
     """
 
     rows: int
     features: int
-    classes: int
+    num_classes: int
     sparse: bool = False
 
 
@@ -148,7 +148,7 @@ def _trees_of(package: str, estimator: str, silent: int, types: tuple[str, ...])
         package,
         ("symloss.adapters.boosting", estimator),
         ((("q", 1.0), ("rounds", 40)), (("q", 0.7), ("rounds", 100))),
-        lambda c, s: 0.1 + c["rounds"] * s.classes * (5e-4 + 5e-9 * s.rows * s.features),
+        lambda c, s: 0.1 + c["rounds"] * s.num_classes * (5e-4 + 5e-9 * s.rows * s.features),
         options,
         scalings=("raw",),
         needs=package,
@@ -162,7 +162,7 @@ CLASSICAL = {
         "closed-form",
         ("symloss.closed_form", "UnhingedClassifier"),
         ((),),
-        lambda c, s: 1e-3 + 3e-9 * s.rows * s.features * s.classes,
+        lambda c, s: 1e-3 + 3e-9 * s.rows * s.features * s.num_classes,
         lambda c, width, seed: {},
         types=("symloss.closed_form.unhinged.UnhingedClassifier", "symloss.closed_form.sums.ClassSums", "numpy.dtype"),
     ),
@@ -170,7 +170,7 @@ CLASSICAL = {
         "logistic",
         ("sklearn.linear_model", "LogisticRegression"),
         _values("C", 0.01, 0.1, 1.0),
-        lambda c, s: 5e-3 + 2e-7 * s.rows * s.features * s.classes,
+        lambda c, s: 5e-3 + 2e-7 * s.rows * s.features * s.num_classes,
         lambda c, width, seed: {"C": c["C"], "max_iter": 300},
         scalings=("standard",),
     ),
@@ -216,7 +216,7 @@ CLASSICAL = {
         "boosting",
         ("sklearn.ensemble", "HistGradientBoostingClassifier"),
         _values("rate", 0.05, 0.1),
-        lambda c, s: 0.1 + 100 * s.classes * (1e-3 + 2e-8 * s.rows * s.features),
+        lambda c, s: 0.1 + 100 * s.num_classes * (1e-3 + 2e-8 * s.rows * s.features),
         lambda c, width, seed: {"learning_rate": c["rate"], "l2_regularization": 1.0, "random_state": seed},
         scalings=("raw",),
         sparse=False,

@@ -83,19 +83,19 @@ class NetworkModel:
     Args:
         model: a name for :func:`symloss.training.models.create_model`, or a factory.
         input_shape: the shape of one input.
-        classes: the number of classes.
+        num_classes: the number of classes.
     """
 
     model: str | Factory
     input_shape: tuple[int, ...]
-    classes: int
+    num_classes: int
 
     def build(self, seed: int) -> nn.Module:
         """Return a network whose weights depend on the seed alone."""
         if isinstance(self.model, str):
-            return create_model(self.model, input_shape=self.input_shape, num_classes=self.classes, seed=seed)
+            return create_model(self.model, input_shape=self.input_shape, num_classes=self.num_classes, seed=seed)
         with _random(seed):
-            built = self.model(self.input_shape, self.classes)
+            built = self.model(self.input_shape, self.num_classes)
             if not isinstance(built, nn.Module):
                 raise TypeError(f"model must return a torch.nn.Module; got {type(built).__name__}")
             if any(isinstance(p, UninitializedParameter) for p in built.parameters()):
@@ -120,10 +120,10 @@ class NetworkModel:
         parameters = sum(p.numel() for p in net.parameters())
         with FlopCounterMode(display=False) as counter:
             scores = self._scores(net)
-        if not isinstance(scores, Tensor) or scores.shape != (2, self.classes):
+        if not isinstance(scores, Tensor) or scores.shape != (2, self.num_classes):
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise ValueError(
-                f"model must turn inputs {(2, *self.input_shape)} into scores {(2, self.classes)}; got {got}"
+                f"model must turn inputs {(2, *self.input_shape)} into scores {(2, self.num_classes)}; got {got}"
             )
         # Two operations each, for two inputs. Where torch cannot count them, every parameter is used once.
         return max(counter.get_total_flops() // 4, parameters), parameters
@@ -147,13 +147,13 @@ class NetworkModel:
         return steps * (3e-3 + 4e-9 * parameters + schedule.batch * multiply_adds * 2.2e-10)
 
 
-def chosen_model(model: object, input_shape: tuple[int, ...], classes: int) -> NetworkModel | None:
+def chosen_model(model: object, input_shape: tuple[int, ...], num_classes: int) -> NetworkModel | None:
     """Return the networks to train one by one; None for stacked perceptrons.
 
     Args:
         model: "auto", a name, or a factory.
         input_shape: the shape of one input.
-        classes: the number of classes.
+        num_classes: the number of classes.
 
     >>> chosen_model("auto", (64,), 10), chosen_model("auto", (1, 8, 8), 10)
     (None, None)
@@ -162,13 +162,13 @@ def chosen_model(model: object, input_shape: tuple[int, ...], classes: int) -> N
     """
     if model == "auto":
         large = len(input_shape) == 3 and min(input_shape[1:]) >= SMALLEST_SIDE
-        return NetworkModel(SMALL_CNN, input_shape, classes) if large else None
+        return NetworkModel(SMALL_CNN, input_shape, num_classes) if large else None
     if isinstance(model, nn.Module) or not (isinstance(model, str) or callable(model)):
         raise TypeError(
             'model must be "auto", a name, or a function of input_shape and num_classes that returns a module; '
             f"got {checks.brief(model)}"
         )
-    return NetworkModel(model, input_shape, classes)
+    return NetworkModel(model, input_shape, num_classes)
 
 
 @dataclass(frozen=True)
@@ -219,30 +219,30 @@ class _Stack:
 
     Args:
         members: the networks, those with the same loss next to each other.
-        features, classes: the number of features d and of classes C.
+        features, num_classes: the number of features d and of classes C.
         seed: of the initial weights.
     """
 
-    def __init__(self, members: Sequence[NetworkMember], features: int, classes: int, seed: int):
+    def __init__(self, members: Sequence[NetworkMember], features: int, num_classes: int, seed: int):
         self.members, self.step = list(members), 0
         self.decay = torch.tensor([member.weight_decay for member in members]).view(-1, 1, 1)
-        self.parameters = self._initial_parameters(features, classes, seed)
+        self.parameters = self._initial_parameters(features, num_classes, seed)
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         self.mean = torch.zeros(len(members), 1, HIDDEN)
         self.variance = torch.ones(len(members), 1, HIDDEN)
 
-    def _initial_parameters(self, features: int, classes: int, seed: int) -> list[Tensor]:
+    def _initial_parameters(self, features: int, num_classes: int, seed: int) -> list[Tensor]:
         """Return weights and biases of the hidden layer, factor and shift of the normalisation, then the last layer."""
         by_fold: dict[int, list[Tensor]] = {}
         for fold in sorted({member.fold for member in self.members}):
             generator = torch.Generator().manual_seed(1000 * seed + fold)
-            sizes = [(features, HIDDEN), (HIDDEN, classes)]
+            sizes = [(features, HIDDEN), (HIDDEN, num_classes)]
             by_fold[fold] = [math.sqrt(2 / a) * torch.randn(a, b, generator=generator) for a, b in sizes]
         first, last = (torch.stack([by_fold[member.fold][k] for member in self.members]) for k in (0, 1))
         count = len(self.members)
         hidden = [first, torch.zeros(count, 1, HIDDEN), torch.ones(count, 1, HIDDEN), torch.zeros(count, 1, HIDDEN)]
-        return [p.requires_grad_() for p in (*hidden, last, torch.zeros(count, 1, classes))]
+        return [p.requires_grad_() for p in (*hidden, last, torch.zeros(count, 1, num_classes))]
 
     def forward(self, features: Tensor, train: bool = True) -> Tensor:
         """Return the scores (M, n, C) of features (M, n, d)."""
@@ -352,7 +352,7 @@ class Networks:
         features: (N, *input_shape), all rows.
         labels: (N,), their labels; or (splits, N) if each split has its own.
         weights: (N,), the weight of each row in the loss.
-        classes: the number of classes C.
+        num_classes: the number of classes C.
         members: the networks, those with the same loss next to each other.
         schedule: how long they are trained.
         seed: of initial weights and shuffling.
@@ -368,7 +368,7 @@ class Networks:
         features: Tensor,
         labels: Tensor,
         weights: Tensor,
-        classes: int,
+        num_classes: int,
         members: Sequence[NetworkMember],
         schedule: NetworkSchedule,
         seed: int,
@@ -381,7 +381,7 @@ class Networks:
         self.epoch = 0
         self.margins: RunningMargins | None = None
         self.groups: list[_Group] = (
-            [_Stack(members, features.shape[1], classes, seed)]
+            [_Stack(members, features.shape[1], num_classes, seed)]
             if model is None
             else [_Single(member, model.build(1000 * seed + member.fold), schedule.rate) for member in members]
         )

@@ -283,7 +283,7 @@ def network_seconds(shape: Shape) -> float:
     """Return about how long one core takes to train one of the stacked networks to the end."""
     schedule = NetworkSchedule.of(shape.rows)
     steps = schedule.epochs * max(1, shape.rows // schedule.batch)
-    return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.classes + 10) * 3e-10)
+    return steps * (5e-5 + schedule.batch * HIDDEN * (shape.features + shape.num_classes + 10) * 3e-10)
 
 
 def within_budget(

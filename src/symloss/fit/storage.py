@@ -90,8 +90,8 @@ def open_predictor(folder: Path) -> tuple[DataDescription, Ensemble]:
     assert data is not None  # open_fit has seen it
     try:
         predictor = load_predictor(document["model"], folder)
-        if predictor.classes != len(data.class_names):
-            raise ValueError(f"the model has {predictor.classes} classes, and {DATA} {len(data.class_names)}")
+        if predictor.num_classes != len(data.class_names):
+            raise ValueError(f"the model has {predictor.num_classes} classes, and {DATA} {len(data.class_names)}")
     except Exception as error:
         if document["versions"].get("scikit-learn") != sklearn.__version__:
             raise ValueError(
@@ -136,7 +136,7 @@ def save_predictor(predictor: Ensemble, folder: Path) -> dict[str, Any]:
     import skops.io  # type: ignore[import-untyped]  # noqa: PLC0415
 
     description = {
-        "classes": predictor.classes,
+        "num_classes": predictor.num_classes,
         "input_shape": predictor.input_shape,
         "temperature": predictor.temperature,
         "members": [
@@ -170,7 +170,7 @@ def load_predictor(description: dict[str, Any], folder: Path) -> Ensemble:
         description: what :func:`save_predictor` returned.
         folder: where it wrote.
     """
-    classes = int(checks.number("classes", description["classes"], "[2, inf)", whole=True))
+    num_classes = int(checks.number("num_classes", description["num_classes"], "[2, inf)", whole=True))
     sides = description["input_shape"]
     shape = tuple(int(checks.number("input_shape", side, "[1, inf)", whole=True)) for side in sides)
     temperature = checks.number("temperature", description["temperature"], TEMPERATURES)
@@ -188,10 +188,10 @@ def load_predictor(description: dict[str, Any], folder: Path) -> Ensemble:
         raise ValueError(f"{NETWORKS} must hold the networks of all members; got {len(states)}")
     members, fitted, weights = [], iter(estimators), iter(states)
     for row in rows:
-        networks = tuple(_network(next(weights), row.candidate, shape, classes) for _ in range(row.networks))
-        estimator = None if networks else _checked(next(fitted), row.candidate, math.prod(shape), classes)
+        networks = tuple(_network(next(weights), row.candidate, shape, num_classes) for _ in range(row.networks))
+        estimator = None if networks else _checked(next(fitted), row.candidate, math.prod(shape), num_classes)
         members.append(Member(row.candidate, row.temperature, estimator, networks))
-    return Ensemble(scaler, tuple(members), temperature, classes, shape)
+    return Ensemble(scaler, tuple(members), temperature, num_classes, shape)
 
 
 class _Row:
@@ -230,13 +230,13 @@ def _learners(folder: Path, used: set[str]) -> dict[str, Any]:
     return parts
 
 
-def _checked(estimator: Any, candidate: Candidate, features: int, classes: int) -> Any:
+def _checked(estimator: Any, candidate: Candidate, features: int, num_classes: int) -> Any:
     """Return a learner of the kind that the candidate names, for these features and classes."""
     if type(estimator) is not CLASSICAL[candidate.learner].type:
         raise ValueError(f"{candidate.name} must be a {candidate.learner}; got a {type(estimator).__name__}")
     known = [int(number) for number in estimator.classes_]
-    if estimator.n_features_in_ != features or not all(0 <= number < classes for number in known):
-        raise ValueError(f"{candidate.name} must have {features} features and {classes} classes; got others")
+    if estimator.n_features_in_ != features or not all(0 <= number < num_classes for number in known):
+        raise ValueError(f"{candidate.name} must have {features} features and {num_classes} classes; got others")
     return estimator
 
 
@@ -251,9 +251,9 @@ def _known_model(model: object, name: object = None) -> str | None:
     raise ValueError(f"a model that is saved must be one of symloss or timm; got {checks.brief(name or model)}")
 
 
-def _network(state: dict[str, Any], candidate: Candidate, shape: Sequence[int], classes: int) -> nn.Module:
+def _network(state: dict[str, Any], candidate: Candidate, shape: Sequence[int], num_classes: int) -> nn.Module:
     name = without_weights(_model_name(candidate) or PERCEPTRON)
-    module = create_model(name, input_shape=tuple(shape), num_classes=classes, seed=0)
+    module = create_model(name, input_shape=tuple(shape), num_classes=num_classes, seed=0)
     module = precise(module, candidate)
     module.load_state_dict(state)
     return module.eval()

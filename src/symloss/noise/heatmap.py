@@ -25,7 +25,7 @@ INK = (58, 124, 196)
 class Transitions:
     """Counts over all draws of a noise. ``counts[i, j]`` examples of the true class i have the label j."""
 
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     counts: NDArray[np.int64]
     draws: int
 
@@ -44,8 +44,8 @@ class Transitions:
         rates = self.rates.copy()
         np.fill_diagonal(rates, 0)
         order = np.argsort(-rates, axis=None, kind="stable")[:most]
-        pairs = [divmod(int(index), len(self.classes)) for index in order]
-        return [(self.classes[i], self.classes[j], float(rates[i, j])) for i, j in pairs if rates[i, j] > 0]
+        pairs = [divmod(int(index), len(self.class_names)) for index in order]
+        return [(self.class_names[i], self.class_names[j], float(rates[i, j])) for i, j in pairs if rates[i, j] > 0]
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ def heat_map(transitions: Transitions, words: Words = NOISE) -> str:
 
     The shade is the square root of the rate, so that small rates are visible too.
     """
-    return _cells(transitions, words) if len(transitions.classes) <= CELLS else _bitmap(transitions, words)
+    return _cells(transitions, words) if len(transitions.class_names) <= CELLS else _bitmap(transitions, words)
 
 
 def _cells(transitions: Transitions, words: Words) -> str:
-    count = len(transitions.classes)
+    count = len(transitions.class_names)
     edge = _edge(transitions)
     size = edge + count * SIZE + 2
     middle = edge + count * SIZE / 2
@@ -80,7 +80,7 @@ def _cells(transitions: Transitions, words: Words) -> str:
         f'<text x="{middle}" y="11" class="mid axis">{escape(words.columns)}</text>'
         f'<text transform="translate(11 {middle}) rotate(-90)" class="mid axis">{escape(words.rows)}</text>'
     ]
-    for i, name in enumerate(transitions.classes):
+    for i, name in enumerate(transitions.class_names):
         parts += _names(name, edge, edge + i * SIZE + SIZE / 2, turned=edge > TURNED)
     rates = transitions.rates
     parts += [_cell(transitions, i, j, float(rates[i, j]), edge) for i in range(count) for j in range(count)]
@@ -89,7 +89,7 @@ def _cells(transitions: Transitions, words: Words) -> str:
 
 def _edge(transitions: Transitions) -> int:
     """Return the room for the names of the classes and the title of the axis, in pixels."""
-    return 28 + round(6.4 * max(len(_shortened(name)) for name in transitions.classes))
+    return 28 + round(6.4 * max(len(_shortened(name)) for name in transitions.class_names))
 
 
 def _names(name: str, edge: int, middle: float, turned: bool) -> list[str]:
@@ -102,7 +102,7 @@ def _names(name: str, edge: int, middle: float, turned: bool) -> list[str]:
 
 
 def _cell(transitions: Transitions, i: int, j: int, rate: float, edge: int) -> str:
-    classes, counts = transitions.classes, transitions.counts
+    classes, counts = transitions.class_names, transitions.counts
     description = f"{classes[i]} → {classes[j]}: {100 * rate:.1f} % ({counts[i, j]} of {counts[i].sum()})"
     number = f"{100 * rate:.0f}"
     number = number if len(classes) <= NUMBERS and number != "0" else ""
@@ -133,7 +133,7 @@ def _shortened(name: str) -> str:
 
 
 def _description(transitions: Transitions, words: Words) -> str:
-    count, percent = len(transitions.classes), 100 * transitions.rate
+    count, percent = len(transitions.class_names), 100 * transitions.rate
     return f"{words.title} of {count} classes: {percent:.1f} % of the labels {words.verdict}"
 
 

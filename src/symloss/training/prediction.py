@@ -113,12 +113,12 @@ class Predictions:
     """The predictions of a run on other data.
 
     Args:
-        classes: the names of the classes.
+        class_names: the names of the classes.
         calibrated: whether the probabilities were calibrated on held-out labels.
         rows: the name of each example, and its probabilities in the order of the classes.
     """
 
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     calibrated: bool
     rows: Iterator[tuple[str, list[float]]]
 
@@ -126,7 +126,7 @@ class Predictions:
         """Yield the name of each example, its predicted class and that class's probability."""
         for name, values in self.rows:
             largest = max(values)
-            yield name, self.classes[values.index(largest)], largest
+            yield name, self.class_names[values.index(largest)], largest
 
 
 def predict(

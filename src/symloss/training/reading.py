@@ -62,7 +62,7 @@ class Run:
         return RunFolder(self.folder).metrics()
 
     @functools.cached_property
-    def classes(self) -> tuple[str, ...]:
+    def class_names(self) -> tuple[str, ...]:
         """The names of the classes; none where they were not written down."""
         names = (RunFolder(self.folder).read(DATA) or {}).get("class_names", [])
         if not isinstance(names, list):

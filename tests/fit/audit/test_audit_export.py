@@ -18,7 +18,7 @@ CLASSES = ("waste", "streets", "parking")
 
 def audit(**changes):
     """Four labels. The second and the last are flagged, although the third has a lower score than the last."""
-    parts = {"flagged": [False, True, False, True], "classes": CLASSES, "positions": [5, 6, 7, 8]} | changes
+    parts = {"flagged": [False, True, False, True], "class_names": CLASSES, "positions": [5, 6, 7, 8]} | changes
     return audit_labels([0, 2, 2, 0], [0.7, 0.1, 0.2, 0.3], PROBABILITIES, **parts)
 
 

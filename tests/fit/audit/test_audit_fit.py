@@ -25,8 +25,8 @@ def fitted():
 def test_it_says_what_the_model_says(fitted):
     model, noisy, truth = fitted
     audit = audit_fit(model, truth=truth)
-    names = np.array(audit.classes)
-    assert audit.classes == ("red", "rosé", "white")
+    names = np.array(audit.class_names)
+    assert audit.class_names == ("red", "rosé", "white")
     assert np.array_equal(names[audit.given], noisy)
     assert np.array_equal(model.given_labels_, noisy)
     assert np.array_equal(audit.label_scores, model.label_scores_)
@@ -49,8 +49,8 @@ def test_probabilities_for_other_programs_do_not_know_the_label(fitted):
 
 def test_classes_may_have_other_names_and_rows_other_numbers(fitted):
     places = np.arange(len(fitted[1])) + 7
-    audit = audit_fit(fitted[0], classes=["r", "o", "w"], positions=places)
-    assert audit.classes == ("r", "o", "w")
+    audit = audit_fit(fitted[0], class_names=["r", "o", "w"], positions=places)
+    assert audit.class_names == ("r", "o", "w")
     assert np.array_equal(audit.positions, places)
 
 

@@ -34,7 +34,7 @@ def test_the_lowest_scores_are_flagged_and_the_most_probable_other_class_is_sugg
         expected = max(others, key=others.get) if place in worst else given[place]
         assert found.suggested[place] == expected
     assert (found.n_wrong, found.n_wrong_interval, len(found)) == (7, (5, 9), SIZE)
-    assert found.classes == ("0", "1", "2", "3")
+    assert found.class_names == ("0", "1", "2", "3")
     assert found.positions.tolist() == list(range(SIZE))
 
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_measured_is_none(drawn):
         ({"flagged": np.zeros(SIZE)}, "flagged must be true or false, of shape (60,); got float64 of (60,)"),
         ({"flagged": np.zeros(2, bool)}, "flagged must be true or false, of shape (60,); got bool of (2,)"),
         ({"flagged": np.zeros(SIZE, bool), "n_wrong": 3}, "n_wrong must be left out where flagged is given; got 3"),
-        ({"classes": ["a"]}, "classes must have 4 names, one for each column of probabilities; got 1"),
+        ({"class_names": ["a"]}, "class_names must have 4 names, one for each column of probabilities; got 1"),
         ({"positions": -np.ones(SIZE, int)}, "positions must be at least 0; got -1 to -1"),
         ({"truth": np.zeros(1, int)}, "truth must be whole numbers of shape (60,)"),
     ],
@@ -163,7 +163,7 @@ def test_the_text_of_an_audit_is_a_summary(drawn):
     scores[scores.argmin()] = -9.0
     names = ("cat", "dog", "a\nb", "x" * 1000)
     found = audit_labels(
-        given, scores, probabilities, n_wrong=7, interval=(5, 9), classes=names, positions=np.arange(SIZE) + 1000
+        given, scores, probabilities, n_wrong=7, interval=(5, 9), class_names=names, positions=np.arange(SIZE) + 1000
     )
     lines = repr(found).splitlines()
     assert lines[0] == "Audit of 60 labels: 7 look wrong (interval 5 to 9)"
@@ -179,14 +179,14 @@ def test_the_text_of_an_audit_is_a_summary(drawn):
 def test_the_text_of_an_audit_without_wrong_labels():
     found = audit_labels([0, 1], [0.0, 1e-9], np.full((2, 2), 0.5), n_wrong=0)
     assert repr(found) == "Audit of 2 labels: 0 look wrong"
-    one = audit_labels([0, 1], [0.1, 1e-9], np.full((2, 2), 0.5), n_wrong=1, classes=["ham", "spam"])
+    one = audit_labels([0, 1], [0.1, 1e-9], np.full((2, 2), 0.5), n_wrong=1, class_names=["ham", "spam"])
     assert repr(one).splitlines()[1] == "  row 1: 'spam' -> 'ham', score <0.001"
 
 
 def test_the_frame_has_every_label_with_the_most_suspicious_first(drawn):
     given, scores, probabilities, _ = drawn
     names = ("cat", "dog", "cow", "hen")
-    found = audit_labels(given, scores, probabilities, n_wrong=7, classes=names, positions=np.arange(SIZE) * 2)
+    found = audit_labels(given, scores, probabilities, n_wrong=7, class_names=names, positions=np.arange(SIZE) * 2)
     frame = found.to_frame()
     assert list(frame.columns) == ["row", "given", "suggested", "score", "flagged"]
     assert frame["row"].tolist() == (found.order * 2).tolist()

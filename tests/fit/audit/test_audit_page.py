@@ -36,7 +36,7 @@ def document(**changes) -> AuditDocument:
         np.linspace(-2, 2, 8),
         np.eye(len(classes))[PREDICTED],
         flagged=changes.pop("flagged", FLAGGED),
-        classes=classes,
+        class_names=classes,
         positions=np.arange(8) + 100,
     )
     parts = {

@@ -79,7 +79,7 @@ class AuditDocument:
     @functools.cached_property
     def key(self) -> str:
         """A text that is the same for the same audit. The browser stores decisions under it."""
-        parts = (self.facts, self.audit.classes, self.audit.positions.tolist())
+        parts = (self.facts, self.audit.class_names, self.audit.positions.tolist())
         return hashlib.sha256(repr(parts).encode(errors="replace")).hexdigest()[:16]
 
     @functools.cached_property
@@ -112,7 +112,7 @@ def write_audit(
 
     >>> import tempfile
     >>> from symloss.fit import audit_labels
-    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], class_names=["ham", "spam"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [path.name for path in write_audit(audit, folder, columns={"text": ["Hello", "How are you?"]})]
     ['audit.csv', 'pred_probs.npy', 'audit.html']
@@ -189,7 +189,7 @@ def write_document(document: AuditDocument, folder: Path) -> list[Path]:
 def csv_text(document: AuditDocument) -> str:
     """Return the audit as CSV: a line for each label, in the order of the data."""
     audit = document.audit
-    names = [without_formula(name) for name in audit.classes]
+    names = [without_formula(name) for name in audit.class_names]
     columns: dict[str, Iterable[object]] = {"index": audit.positions.tolist()}
     if document.rows is not None:
         columns["row"] = document.rows
@@ -214,15 +214,15 @@ def corrections(audit: Audit, decisions: Path | str | None = None, *, above: flo
         above: without decisions, only suggestions with at least this probability.
 
     >>> from symloss.fit import audit_labels
-    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], class_names=["ham", "spam"])
     >>> corrections(audit)
     {1: 'ham'}
     """
     if decisions is None:
         checks.number("above", above, "[0, 1]")
         flagged = (audit.flagged & (audit.suggested_probs >= above)).nonzero()[0].tolist()
-        return {int(audit.positions[place]): audit.classes[audit.suggested[place]] for place in flagged}
-    names = {without_formula(name): name for name in audit.classes}
+        return {int(audit.positions[place]): audit.class_names[audit.suggested[place]] for place in flagged}
+    names = {without_formula(name): name for name in audit.class_names}
     known = set(audit.positions.tolist())
     found = {}
     for number, row in enumerate(_decisions(Path(decisions)), 2):
@@ -259,7 +259,7 @@ def expected_effect(audit: Audit, corrected: Mapping[int, str]) -> tuple[float, 
         corrected: the new label of each example to change, by its position in the data set.
 
     >>> from symloss.fit import audit_labels
-    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+    >>> audit = audit_labels([0, 1], [1.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], class_names=["ham", "spam"])
     >>> expected_effect(audit, corrections(audit))
     (0.8, 0.2)
     """

@@ -41,7 +41,7 @@ MANY = 0.3
 def audit_fit(
     model: RobustClassifier,
     *,
-    classes: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     positions: ArrayLike | None = None,
     truth: ArrayLike | None = None,
 ) -> Audit:
@@ -53,7 +53,7 @@ def audit_fit(
 
     Args:
         model: fitted.
-        classes: the names of the classes; None for ``classes_`` of the model, as text.
+        class_names: the names of the classes; None for ``classes_`` of the model, as text.
         positions: (N,), which examples of a data set these are; None for all, in order.
         truth: (N,), the true labels, to measure by, written as those passed to ``fit``; None if unknown.
 
@@ -76,7 +76,7 @@ def audit_fit(
         model.posterior_,
         n_wrong=model.n_wrong_,
         interval=(low, high),
-        classes=[str(name) for name in names] if classes is None else classes,
+        class_names=[str(name) for name in names] if class_names is None else class_names,
         positions=positions,
         truth=None if truth is None else _numbers(truth, names),
     )
@@ -163,7 +163,7 @@ def audit_run(
         network.probabilities(_scores(network, task.train)).double().numpy(),
         n_wrong=count.n_wrong,
         interval=count.interval,
-        classes=task.data.class_names,
+        class_names=task.data.class_names,
         positions=positions,
         truth=None if task.clean is None else task.clean.numpy(),
     )

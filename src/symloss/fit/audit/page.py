@@ -42,12 +42,12 @@ def _header(document: AuditDocument) -> Iterator[str]:
 def _matrix(document: AuditDocument) -> Iterator[str]:
     if not document.audit.flagged.any():
         return
-    counts = np.zeros((len(document.audit.classes),) * 2, dtype=np.int64)
+    counts = np.zeros((len(document.audit.class_names),) * 2, dtype=np.int64)
     np.add.at(counts, (document.audit.given, document.audit.suggested), 1)
-    transitions = Transitions(document.audit.classes, counts, draws=1)
+    transitions = Transitions(document.audit.class_names, counts, draws=1)
     pairs = "; ".join(f"{a} → {b} ({100 * rate:.1f} %)" for a, b, rate in transitions.largest(8))
     note = "Of each given label (row) the share, in %, that should rather be each class (column)."
-    note += " A click on a cell shows its labels." if len(document.audit.classes) <= CELLS else ""
+    note += " A click on a cell shows its labels." if len(document.audit.class_names) <= CELLS else ""
     yield (
         f'<section class="table matrix"><h2>Given against suggested labels</h2><p class="caption">{note} '
         f"Most frequent: {escape(pairs)}.</p><figure>{heat_map(transitions, WORDS)}</figure></section>"
@@ -78,8 +78,8 @@ def _tools(document: AuditDocument) -> str:
     suggested = document.audit.suggested
     pairs = Counter((int(document.audit.given[place]), int(suggested[place])) for place in shown)
     in_pairs = {number for pair in pairs for number in pair}
-    classes = "".join(_option(i, name) for i, name in enumerate(document.audit.classes) if i in in_pairs)
-    names = document.audit.classes
+    classes = "".join(_option(i, name) for i, name in enumerate(document.audit.class_names) if i in in_pairs)
+    names = document.audit.class_names
     chosen = "".join(
         _option(f"{i},{j}", f"{names[i]} → {names[j]} ({count})") for (i, j), count in pairs.most_common(PAIRS)
     )
@@ -112,7 +112,7 @@ def _option(value: object, text: str) -> str:
 def _suspect(document: AuditDocument, suspect: Suspect) -> str:
     place = suspect.place
     given, suggested = int(document.audit.given[place]), int(document.audit.suggested[place])
-    name, names = document.name(place), document.audit.classes
+    name, names = document.name(place), document.audit.class_names
     score = escape(shown_score(document.audit.label_scores[place]))
     data = {"index": document.audit.positions[place], "given": given, "suggested": suggested, "from": names[given]}
     data["to"] = names[suggested]

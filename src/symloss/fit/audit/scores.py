@@ -31,7 +31,7 @@ class Audit:
         flagged: (N,), whether a label looks wrong: the ``n_wrong`` lowest scores, or what another program flagged.
         n_wrong: how many labels are wrong, by estimate.
         n_wrong_interval: (low, high), an interval for that number.
-        classes: the names of the classes.
+        class_names: the names of the classes.
         positions: (N,), which examples of the data set the labels belong to.
         given_probs: (N,), the probability that each label is right, by the model.
         suggested_probs: (N,), the probability that each suggestion is right, by the model.
@@ -45,7 +45,7 @@ class Audit:
     flagged: NDArray[np.bool_]
     n_wrong: int
     n_wrong_interval: tuple[int, int]
-    classes: tuple[str, ...]
+    class_names: tuple[str, ...]
     positions: NDArray[np.int64]
     given_probs: NDArray[np.float64]
     suggested_probs: NDArray[np.float64]
@@ -60,9 +60,10 @@ class Audit:
         interval = f" (interval {low:,} to {high:,})" if low < high else ""
         first = f"Audit of {len(self):,} labels: {self.n_wrong:,} look wrong{interval}"
         worst = self.order[self.flagged[self.order]]
+        names = [checks.brief(name) for name in self.class_names]
         lines = [
-            f"  row {self.positions[place]}: {checks.brief(self.classes[self.given[place]])} -> "
-            f"{checks.brief(self.classes[self.suggested[place]])}, score {checks.shown_score(self.label_scores[place])}"
+            f"  row {self.positions[place]}: {names[self.given[place]]} -> {names[self.suggested[place]]}, "
+            f"score {checks.shown_score(self.label_scores[place])}"
             for place in worst[:SHOWN].tolist()
         ]
         more = [f"  and {len(worst) - SHOWN:,} more"] if len(worst) > SHOWN else []
@@ -75,7 +76,7 @@ class Audit:
             N rows: ``row`` (from ``positions``), ``given`` and ``suggested`` (names of classes), ``score`` (lower is
             more suspicious) and ``flagged``.
 
-        >>> audit = audit_labels([0, 1], [2.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], classes=["ham", "spam"])
+        >>> audit = audit_labels([0, 1], [2.0, -1.0], [[0.9, 0.1], [0.8, 0.2]], class_names=["ham", "spam"])
         >>> audit.to_frame().to_dict("records")[0]
         {'row': 1, 'given': 'spam', 'suggested': 'ham', 'score': -1.0, 'flagged': True}
         """
@@ -83,7 +84,7 @@ class Audit:
             import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415
         except ImportError:
             raise ImportError(extras.missing("to_frame", "pandas")) from None
-        names = np.array(self.classes, dtype=object)
+        names = np.array(self.class_names, dtype=object)
         columns = {
             "row": self.positions,
             "given": names[self.given],
@@ -142,7 +143,7 @@ def audit_labels(
     n_wrong: int | None = None,
     flagged: ArrayLike | None = None,
     interval: tuple[int, int] | None = None,
-    classes: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
     positions: ArrayLike | None = None,
     truth: ArrayLike | None = None,
 ) -> Audit:
@@ -156,7 +157,7 @@ def audit_labels(
             scores that are all in [0, 1] look like probabilities, and are refused.
         flagged: (N,), whether each label looks wrong, if somebody else knows; None for the ``n_wrong`` lowest scores.
         interval: (low, high), an interval for the number of wrong labels; None for that number itself.
-        classes: the names of the C classes; None for their numbers.
+        class_names: the names of the C classes; None for their numbers.
         positions: (N,), which examples of a data set these are; None for all, in order.
         truth: (N,), the true labels, to measure by; None where they are not known.
 
@@ -172,9 +173,9 @@ def audit_labels(
     scores = np.asarray(label_scores, dtype=np.float64)
     if scores.shape != (size,) or not np.isfinite(scores).all():
         raise ValueError(f"label_scores must be finite, of shape ({size},); got {checks.brief(label_scores)}")
-    names = tuple(map(str, range(count) if classes is None else classes))
+    names = tuple(map(str, range(count) if class_names is None else class_names))
     if len(names) != count:
-        raise ValueError(f"classes must have {count} names, one for each column of probabilities; got {len(names)}")
+        raise ValueError(f"class_names must have {count} names, one for each column of probabilities; got {len(names)}")
     if flagged is not None:
         flags = _flags(flagged, size, n_wrong)
     else:
@@ -192,7 +193,7 @@ def audit_labels(
         flagged=flags,
         n_wrong=count_flagged,
         n_wrong_interval=(count_flagged, count_flagged) if interval is None else interval,
-        classes=names,
+        class_names=names,
         positions=rows if positions is None else _whole("positions", positions, size),
         given_probs=chances[rows, labels],
         suggested_probs=chances[rows, suggested],
