@@ -125,7 +125,7 @@ def test_without_pyarrow(tmp_path, monkeypatch):
     ("columns", "ingredients"),
     [
         ({"a": [1.0, 1e300], "label": ["x", "y"]}, ("'a'", "finite", "1e+300 in row 2")),
-        ({"a": [[1.0], [2.0]], "label": ["x", "y"]}, ("'a'", "numbers or text", "got 'list<", "--drop a")),
+        ({"a": [[1.0], [2.0]], "label": ["x", "y"]}, ("'a'", "numbers or text", "got array(", "--drop a")),
         (
             {"a": ["1"] * 10 + ["1O"], "label": ["x"] * 10 + ["y"]},
             ("'a'", "number", "'1O' in row 11", "--settings categorical=a"),

@@ -77,30 +77,17 @@ def category(text: str) -> str | None:
     if is_gap(text):
         return None
     value = None if _CODE.fullmatch(text) else number(text)
-    return text if value is None else number_name(value)
-
-
-def number_name(value: float) -> str:
-    """Return the name of a number as a category.
-
-    >>> number_name(3.0), number_name(0.5)
-    ('3', '0.5')
-    """
-    value = float(value)
+    if value is None:
+        return text
     return str(int(value)) if value.is_integer() else repr(value)
 
 
 def categories(texts: Sequence[str]) -> Text:
     """Return the categories of a column (N,), as :func:`category` names them."""
     names = {text: category(text) for text in set(texts)}
-    return text_array([names[text] for text in texts])
-
-
-def text_array(texts: Sequence[str | None]) -> Text:
-    """Return texts as an array (N,) of objects."""
-    array: Text = np.empty(len(texts), dtype=object)
-    array[:] = texts
-    return array
+    found: Text = np.empty(len(texts), dtype=object)
+    found[:] = [names[text] for text in texts]
+    return found
 
 
 def is_whole(texts: Text) -> bool:
@@ -114,13 +101,6 @@ def _large_whole(names: Sequence[str], numbers: NDArray[np.float32]) -> list[str
         return []
     large = np.flatnonzero((numbers.max(axis=0) >= EXACT) | (numbers.min(axis=0) <= -EXACT)).tolist()
     return [names[place] for place in large if (numbers[:, place] == np.floor(numbers[:, place])).all()]
-
-
-def _is_mistaken(texts: Text) -> bool:
-    """Return whether a column is one of numbers with mistakes, not one of text."""
-    filled = [text for text in texts if text is not None]
-    numbers = sum(number(text) is not None for text in filled)
-    return _MOSTLY * len(filled) <= numbers < len(filled)
 
 
 def is_missing(text: str) -> bool:
@@ -186,19 +166,18 @@ class Table(ABC):
         """Yield the cells of columns as text, row by row, each with the number of its line or row."""
 
     @abstractmethod
-    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
-        """Read several columns (rows, columns). All cells must be finite numbers, or missing, which is NaN.
+    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
+        """Read several columns as categories. None is a missing value.
 
         Rows whose numbers, from 0, are in ``leave_out`` are not read.
         """
 
     @abstractmethod
-    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
-        """Read several columns as categories. None is a missing value."""
+    def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:
+        """Read columns of numbers (rows, columns of numbers). A missing value is NaN.
 
-    @abstractmethod
-    def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
-        """Read those of the columns that hold numbers. NaN is a missing value."""
+        Columns that hold text are added to ``texts`` and left out. Without it, text is refused.
+        """
 
     def _declared(self, columns: Iterable[str]) -> frozenset[str]:
         """Those of the columns that are declared to be categories."""
@@ -212,13 +191,13 @@ class Table(ABC):
             as_text: those of them that are text in any case.
             leave_out: the numbers, from 0, of rows that are not read.
         """
-        names, numbers = self._numbers_where_possible([name for name in columns if name not in as_text], leave_out)
-        are_numbers = frozenset(names)
-        texts = self.texts([name for name in columns if name not in are_numbers], leave_out)
+        text_names = set(as_text)
+        numbers = self._numbers([name for name in columns if name not in as_text], leave_out, text_names)
+        names = [name for name in columns if name not in text_names]
+        texts = self.texts([name for name in columns if name in text_names], leave_out)
         declared = self._declared(texts)
         for name in texts.keys() - declared - set(as_text):
-            if _is_mistaken(texts[name]):
-                raise self._mistake(name)
+            self._refuse_mistakes(name, texts[name])
         large = self.texts(_large_whole(names, numbers), leave_out)
         return Cells(self.columns, tuple(names), numbers, texts, declared, large)
 
@@ -226,15 +205,17 @@ class Table(ABC):
         """Read columns as numbers and as text, as in training."""
         for column in (*numbers, *texts):
             self.require(column, "feature")
-        found = self.numbers(numbers, leave_out)
-        return Cells(self.columns, tuple(numbers), found, self.texts(texts, leave_out))
+        return Cells(self.columns, tuple(numbers), self._numbers(numbers, leave_out), self.texts(texts, leave_out))
 
-    def _mistake(self, column: str) -> ValueError:
+    def _refuse_mistakes(self, column: str, texts: Text) -> None:
+        """Raise ValueError if a column is one of numbers with mistakes, not one of text."""
+        filled = [text for text in texts if text is not None]
+        if not _MOSTLY * len(filled) <= sum(number(text) is not None for text in filled) < len(filled):
+            return
         cells = ((place, cell) for place, (cell,) in self._cells(column) if not is_gap(cell))
         place, cell = next((place, cell) for place, cell in cells if number(cell) is None)
-        return self.wrong_cell(
-            column, NUMBER, cell, place, f"(--settings categorical={column}, or categorical=, takes it as text)"
-        )
+        hint = f"(--settings categorical={column}, or categorical=, takes it as text)"
+        raise self.wrong_cell(column, NUMBER, cell, place, hint)
 
     def text(self, column: str) -> list[str]:
         """Read a column as text. No cell may be empty."""
@@ -247,8 +228,7 @@ class Table(ABC):
 
     def rows(self, columns: Sequence[str], rows: Collection[int]) -> dict[int, tuple[str, ...]]:
         """Read some rows as text, by the number of the row, from 0."""
-        wanted = frozenset(rows)
-        return {row: tuple(cells) for row, (_, cells) in enumerate(self._cells(*columns)) if row in wanted}
+        return {row: tuple(cells) for row, (_, cells) in enumerate(self._cells(*columns)) if row in rows}
 
     def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:
         """Read the labels of all rows that have one, and find the numbers, from 0, of the rows without."""
@@ -289,6 +269,8 @@ class Table(ABC):
 
 WHERE = "the table"
 """What messages call a table that is in memory."""
+_SIDE_BY_SIDE = 64
+"""How many columns are written into a table at once: one by itself touches as many cache lines as rows."""
 
 
 class FrameTable(Table):
@@ -302,6 +284,7 @@ class FrameTable(Table):
     """
 
     unit = "row"
+    _advice = "(turn it into numbers, or drop it)"
 
     def __init__(self, frame: Any) -> None:
         self._names = list(getattr(frame, "columns", frame))
@@ -315,26 +298,32 @@ class FrameTable(Table):
     def _header(self) -> list[str]:
         return [str(name) for name in self._names]  # those of pandas may be numbers
 
+    def _read(self, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
+        """Yield the values of each column."""
+        return ((name, self._values[name]) for name in columns)
+
     def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
-        rows = zip(*map(self._spelled, columns), strict=True)
+        rows = zip(*(self._spelled(name, values) for name, values in self._read(columns)), strict=True)
         return ((row, [cell.strip() for cell in cells]) for row, cells in enumerate(rows, 1))
 
-    def _spelled(self, column: str) -> list[str]:
+    def _spelled(self, column: str, values: Any) -> list[str]:
         """Return the cells of a column as text. Whole numbers keep all their digits."""
-        cells = (self._value(value, column) for value in np.asarray(self._values[column]).tolist())
-        return ["" if cell is None else number_name(cell) if isinstance(cell, float) else str(cell) for cell in cells]
+        cells = (self._value(value, column) for value in np.asarray(values).tolist())
+        return ["" if cell is None else str(cell) for cell in cells]
 
     def _value(self, value: Any, column: str) -> str | int | float | None:
         """Read a cell of a column of objects: a text, a number, or None."""
-        if isinstance(value, str):
-            return None if is_gap(value.strip()) else value
+        if isinstance(value, (str, int)):
+            return value
         if value is None or type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked:
             return None
-        if isinstance(value, int):
-            return value
         if isinstance(value, (Real, Decimal)):
             return None if math.isnan(value) else float(value)
-        raise ValueError(f"column {column!r} of {WHERE} must hold numbers or text; got {brief(value)}")
+        raise self._neither(column, brief(value))
+
+    def _neither(self, column: str, given: object) -> ValueError:
+        advice = self._advice.format(column)
+        return ValueError(f"column {column!r} of {self.where} must hold numbers or text; got {given} {advice}")
 
     def _declared(self, columns: Iterable[str]) -> frozenset[str]:
         """Return the columns of a type for categories: "category" in pandas, "Categorical" and "Enum" in polars."""
@@ -342,53 +331,47 @@ class FrameTable(Table):
         return frozenset(name for name, kind in kinds.items() if kind.startswith(("categor", "enum")))
 
     def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
-        return {name: np.delete(categories(self._spelled(name)), list(leave_out)) for name in columns}
+        return {
+            name: np.delete(categories(self._spelled(name, values)), list(leave_out))
+            for name, values in self._read(columns)
+        }
 
-    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
-        found: dict[str, NDArray[np.float64]] = {}
-        for name in columns:
-            values = self._numbers(name)
-            if values is None:
-                texts = [cell for _, (cell,) in self._cells(name)]
-                spelled = [math.nan if is_gap(text) else number(text) for text in texts]
-                if None in spelled:
-                    row = spelled.index(None)
-                    raise self.wrong_cell(name, NUMBER, texts[row], row + 1)
-                values = self._finite(np.array(spelled, np.float64), name)
-            found[name] = values
-        return self._block(found, leave_out)
+    def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:
+        declared, kept = self._declared(columns), np.delete(np.arange(self._rows), list(leave_out))
+        found = []
+        for name, given in self._read(columns):
+            values = None if name in declared else self._typed_numbers(name, given)
+            if values is None and texts is not None:
+                texts.add(name)
+                continue
+            values = (self._spelled_numbers(name) if values is None else values)[kept]
+            wrong = np.flatnonzero(np.abs(values) > LARGEST)
+            if len(wrong):
+                raise self.wrong_cell(name, NUMBER, values[wrong[0]].item(), int(kept[wrong[0]]) + 1)
+            found.append(values.astype(np.float32))
+        block = np.empty((len(kept), len(found)), dtype=np.float32)
+        for start in range(0, len(found), _SIDE_BY_SIDE):
+            part = found[start : start + _SIDE_BY_SIDE]
+            block[:, start : start + len(part)] = np.stack(part).T
+        return block
 
-    def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
-        found = {name: values for name in columns if (values := self._numbers(name)) is not None}
-        return list(found), self._block(found, leave_out)
-
-    def _numbers(self, column: str) -> NDArray[np.float64] | None:
+    def _typed_numbers(self, column: str, given: Any) -> NDArray[np.float64] | None:
         """Return the numbers of a column (N,), NaN where one is missing; None for text."""
-        if self._declared([column]):
-            return None
-        given = self._values[column]
         values = np.asarray(given)
         if values.dtype.kind in "iufb" and values.ndim == 1:
-            return self._finite(values.astype(np.float64), column)
+            return values.astype(np.float64)
         if values.dtype.kind not in "OUST" or values.ndim != 1:
-            raise ValueError(
-                f"column {column!r} of {WHERE} must hold numbers or text; got {getattr(given, 'dtype', values.dtype)} "
-                "(turn it into numbers, or drop it)"
-            )
+            raise self._neither(column, getattr(given, "dtype", None) or getattr(given, "type", values.dtype))
         found = [self._value(value, column) for value in values.tolist()]
-        if any(isinstance(value, str) for value in found):
+        if any(isinstance(value, str) and not is_gap(value.strip()) for value in found):
             return None
-        return self._finite(np.array([math.nan if value is None else float(value) for value in found]), column)
+        return np.array([math.nan if value is None or isinstance(value, str) else float(value) for value in found])
 
-    def _finite(self, values: NDArray[np.float64], column: str) -> NDArray[np.float64]:
-        """Raise ValueError unless all numbers of a column are finite as float32, or missing."""
-        wrong = np.flatnonzero(np.abs(values) > LARGEST)
-        if len(wrong):
-            raise self.wrong_cell(column, NUMBER, float(values[wrong[0]]), int(wrong[0]) + 1)
-        return values
-
-    def _block(self, columns: Mapping[str, NDArray[np.float64]], leave_out: Collection[int]) -> Matrix:
-        block = np.empty((self._rows, len(columns)), dtype=np.float32)
-        for place, values in enumerate(columns.values()):
-            block[:, place] = values
-        return np.delete(block, list(leave_out), axis=0) if leave_out else block
+    def _spelled_numbers(self, column: str) -> NDArray[np.float64]:
+        """Return the numbers of a column of text (N,), NaN where one is missing."""
+        texts = [cell for _, (cell,) in self._cells(column)]
+        spelled = [math.nan if is_gap(text) else number(text) for text in texts]
+        if None in spelled:
+            row = spelled.index(None)
+            raise self.wrong_cell(column, NUMBER, texts[row], row + 1)
+        return np.array(spelled, np.float64)

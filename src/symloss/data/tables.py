@@ -9,9 +9,8 @@ import io
 import itertools
 import math
 import re
-from abc import abstractmethod
 from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from symloss import extras
 from symloss.checks import brief
-from symloss.data.cells import LARGEST, NUMBER, Matrix, Table, Text, categories, is_gap, number
+from symloss.data.cells import LARGEST, NUMBER, FrameTable, Matrix, Table, Text, categories, is_gap, number
 from symloss.data.source import TABLES, DataSource
 
 DELIMITERS = (",", ";", "\t")
@@ -29,37 +28,17 @@ _LOOKED_AT = 3
 _DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(e[-+]?[0-9]+)?", re.IGNORECASE | re.ASCII)
 
 
-class TableFile(Table):
-    """A table in a file.
-
-    Args:
-        path: the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        super().__init__(path)
-
-    @abstractmethod
-    def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
-        """Return a copy of the file with other labels in some rows. Everything else in it stays.
-
-        Args:
-            label: the column of the labels.
-            labels: the new label of each row to change, by its number from 0. It must be a label that the table has.
-        """
-
-    def _no_rows(self) -> ValueError:
-        return ValueError(f"{self.path} must have at least one row below its column names; got none")
-
-
-class CsvTable(TableFile):
+class CsvTable(Table):
     """Separated values in UTF-8, with a line of column names. The file is read again for each call.
 
     The delimiter is found out. Where it is a semicolon, numbers may have a comma in place of the point.
     """
 
     unit = "line"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(path)
 
     def _header(self) -> list[str]:
         self.delimiter = self._find_delimiter()
@@ -78,15 +57,8 @@ class CsvTable(TableFile):
                 continue
             if len(lengths) == 1 and min(lengths) > 1:
                 return delimiter
-        return self._most_columns()
-
-    def _most_columns(self) -> str:
-        """Return the delimiter that makes the most of the first line, where a line is too long or too short."""
-
-        def columns(delimiter: str) -> int:
-            return len(next(self._lines(delimiter), (0, []))[1])
-
-        return max(DELIMITERS, key=columns)
+        # Where a line is too long or too short: the one that makes the most of the first line.
+        return max(DELIMITERS, key=lambda delimiter: len(next(self._lines(delimiter), (0, []))[1]))
 
     def _lines(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         """Yield each line that is not empty, with its number."""
@@ -111,7 +83,7 @@ class CsvTable(TableFile):
                 )
             yield number, cells
         if not number:
-            raise self._no_rows()
+            raise _no_rows(self.path)
 
     def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
         places = [self.places[column] for column in columns]
@@ -129,6 +101,12 @@ class CsvTable(TableFile):
         return {column: categories(texts) for column, texts in found.items()}
 
     def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
+        """Return a copy of the file with other labels in some rows. Everything else in it stays.
+
+        Args:
+            label: the column of the labels.
+            labels: the new label of each row to change, by its number from 0. It must be a label that the table has.
+        """
         with self.path.open("rb") as file:
             start = file.read(2**16)
         text = io.StringIO(newline="")
@@ -139,35 +117,27 @@ class CsvTable(TableFile):
             writer.writerow(cells)
         return (codecs.BOM_UTF8 if start.startswith(codecs.BOM_UTF8) else b"") + text.getvalue().encode()
 
-    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
-        return self._block(columns, leave_out)
-
-    def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
-        texts: set[int] = set()
-        block = self._block(columns, leave_out, texts)
-        if not texts:
-            return list(columns), block
-        kept = [place for place in range(len(columns)) if place not in texts]
-        return [columns[place] for place in kept], block[:, kept]
-
-    def _block(self, columns: Sequence[str], leave_out: Collection[int], texts: set[int] | None = None) -> Matrix:
-        """Read the numbers of all rows. Columns of text are added to ``texts``; without it, text is refused."""
+    def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:
         places = [self.places[column] for column in columns]
-        found, rows = array("f"), 0
+        found, rows, skipped = array("f"), 0, set[int]()
         for row, (line, cells) in enumerate(self._rows()):
-            if row not in leave_out:
-                rows += 1
-                chosen = [cells[place] for place in places]
-                for place in texts or ():
-                    chosen[place] = "nan"
-                values = _plain_numbers(chosen)
-                if values is None:
-                    plain = [self._plain(cell) for cell in chosen]
-                    values = _plain_numbers(plain)
-                    if values is None:
-                        values = np.array([self._number(*each, columns, line, texts) for each in enumerate(plain)])
-                found.frombytes(values.astype(np.float32).tobytes())
-        return np.frombuffer(found, dtype=np.float32).reshape(rows, len(columns))
+            if row in leave_out:
+                continue
+            rows += 1
+            chosen = [cells[place] for place in places]
+            for place in skipped:
+                chosen[place] = "nan"
+            values = _plain_numbers(chosen)
+            if values is None:
+                plain = [self._plain(cell) for cell in chosen]
+                values = _plain_numbers(plain)
+            if values is None:
+                read = (self._number(cell, columns[place], line, texts) for place, cell in enumerate(plain))
+                values = np.fromiter(read, np.float64, len(plain))
+                skipped = {place for place, column in enumerate(columns) if column in texts} if texts else skipped
+            found.frombytes(values.astype(np.float32).tobytes())
+        block = np.frombuffer(found, dtype=np.float32).reshape(rows, len(columns))
+        return np.delete(block, list(skipped), axis=1) if skipped else block
 
     def _plain(self, cell: str) -> str:
         """Spell a cell as Python writes numbers, if it is a number or missing."""
@@ -176,14 +146,14 @@ class CsvTable(TableFile):
             return "nan"
         return cell.replace(",", ".") if self.delimiter == ";" and _DECIMAL_COMMA.fullmatch(cell) else cell
 
-    def _number(self, place: int, cell: str, columns: Sequence[str], line: int, texts: set[int] | None) -> float:
+    def _number(self, cell: str, column: str, line: int, texts: set[str] | None) -> float:
         value = number(cell)
         if value is not None and abs(value) <= LARGEST:
             return value
         if cell != "nan":
             if texts is None or value is not None or cell.lstrip("+-").lower() in ("inf", "infinity"):
-                raise self.wrong_cell(columns[place], NUMBER, cell, line)
-            texts.add(place)
+                raise self.wrong_cell(column, NUMBER, cell, line)
+            texts.add(column)
         return math.nan
 
 
@@ -201,92 +171,62 @@ def _plain_numbers(cells: list[str]) -> NDArray[np.float64] | None:
 
 _CELLS = 2**22
 """How many cells are read at once, in whole columns."""
-_NUMBERS = ("int", "uint", "float", "double", "halffloat", "decimal", "bool", "null")
 _TEXTS = ("string", "large_string", "dictionary")
 
 
-class ParquetTable(TableFile):
+def _no_rows(path: Path) -> ValueError:
+    return ValueError(f"{path} must have at least one row below its column names; got none")
+
+
+class ParquetTable(FrameTable):
     """An Apache Parquet file, read with pyarrow."""
 
-    unit = "row"
+    _advice = "(--drop {}, or drop=, leaves it out)"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        Table.__init__(self, path)
 
     def _header(self) -> list[str]:
         with self._open() as file:
-            self._count: int = file.metadata.num_rows
+            self._rows = file.metadata.num_rows
             # pandas writes its index as a column, which is not part of the user's table.
-            fields = [field for field in file.schema_arrow if not field.name.startswith("__index_level_")]
-        self.types = {field.name: str(field.type) for field in fields}
-        return [field.name for field in fields]
-
-    def _open(self) -> Any:
-        try:
-            import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415 (not always installed)
-        except ImportError:
-            raise ValueError(extras.missing(str(self.path), "pyarrow")) from None
-        with self._damage_said():
-            return pq.ParquetFile(self.path)
+            return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
 
     @contextlib.contextmanager
-    def _damage_said(self) -> Iterator[None]:
-        import pyarrow as pa  # noqa: PLC0415
-
+    def _open(self) -> Iterator[Any]:
+        """Open the file. Damage that is found while it is read is a ValueError."""
         try:
-            yield
+            import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415 (not always installed)
+            import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415
+        except ImportError:
+            raise ValueError(extras.missing(str(self.path), "pyarrow")) from None
+        try:
+            with pq.ParquetFile(self.path) as file:
+                yield file
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{self.path} must be a Parquet file; got {brief(str(error))}") from error
 
-    def _read(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    def _read(self, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """Read some columns at a time. The file is opened only once, since its header names every column."""
-        if not self._count:
-            raise self._no_rows()
-        width = max(1, _CELLS // self._count)
+        if not self._rows:
+            raise _no_rows(self.path)
+        width = max(1, _CELLS // self._rows)
         with self._open() as file:
             for start in range(0, len(columns), width):
                 names = list(columns[start : start + width])
-                with self._damage_said():
-                    part = file.read(columns=names)
-                yield {name: part.column(name) for name in names}
+                part = file.read(columns=names)
+                yield from ((name, _decoded(part.column(name))) for name in names)
 
-    def _cells(self, *columns: str) -> Iterator[tuple[int, Sequence[str]]]:
-        spelled = [self._spelled(cells) for part in self._read(columns) for cells in part.values()]
-        rows = zip(*spelled, strict=True)
-        return ((row, [cell.strip() for cell in cells]) for row, cells in enumerate(rows, 1))
+    def _spelled(self, column: str, values: Any) -> list[str]:
+        cells = values.tolist() if isinstance(values, np.ndarray) else values.to_pylist()
+        return ["" if cell is None else str(cell) for cell in cells]
 
-    def _spelled(self, cells: Any) -> list[str]:
-        """Return the cells of a column as text. An empty one is an empty text."""
-        with self._damage_said():
-            return ["" if cell is None else str(cell) for cell in cells.to_pylist()]
-
-    def texts(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> dict[str, Text]:
-        if not columns:
-            return {}
-        return {
-            column: categories([text for row, text in enumerate(self._spelled(cells)) if row not in leave_out])
-            for part in self._read(columns)
-            for column, cells in part.items()
-        }
-
-    def numbers(self, columns: Sequence[str], leave_out: Collection[int] = ()) -> Matrix:
-        kept = np.delete(np.arange(self._count), list(leave_out))
-        found, done = np.empty((len(kept), len(columns)), dtype=np.float32), 0
-        for part in self._read(columns):
-            # Side by side first: a column that is written into the table by itself touches as many cache lines as rows.
-            block = np.stack([self._numbers(column, cells, kept) for column, cells in part.items()])
-            found[:, done : done + len(block)] = block.T
-            done += len(block)
-        return found
-
-    def _numbers_where_possible(self, columns: Sequence[str], leave_out: Collection[int]) -> tuple[list[str], Matrix]:
-        for column in columns:
-            if not self.types[column].startswith((*_NUMBERS, *_TEXTS)):
-                raise ValueError(
-                    f"column {column!r} of {self.path} must hold numbers or text; got {brief(self.types[column])} "
-                    f"(--drop {column}, or drop=, leaves it out)"
-                )
-        names = [column for column in columns if self.types[column].startswith(_NUMBERS)]
-        return names, self.numbers(names, leave_out)
+    def _declared(self, columns: Iterable[str]) -> frozenset[str]:
+        return frozenset()
 
     def relabelled(self, label: str, labels: Mapping[int, str]) -> bytes:
+        """See :meth:`CsvTable.relabelled`."""
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -306,16 +246,17 @@ class ParquetTable(TableFile):
         pq.write_table(table.set_column(place, field, pa.array(cells, type=field.type)), content)
         return content.getvalue()
 
-    def _numbers(self, column: str, cells: Any, kept: NDArray[np.int64]) -> Matrix:
-        kind = str(cells.type)
-        if not kind.startswith(_NUMBERS):
-            raise self.wrong_cell(column, NUMBER, cells[0].as_py(), 1, f"({kind})")
-        values: NDArray[np.float64] = cells.cast("double", safe=False).to_numpy()[kept]  # empty cells become NaN
-        wrong = np.flatnonzero(np.abs(values) > LARGEST)
-        if len(wrong):
-            row = int(kept[wrong[0]])
-            raise self.wrong_cell(column, NUMBER, cells[row].as_py(), row + 1)
-        return values.astype(np.float32)
+
+def _decoded(column: Any) -> Any:
+    """Return a column of text as objects: a cell that is not UTF-8 is then found while the file is read."""
+    if not str(column.type).startswith(_TEXTS):
+        return column
+    cells: Text = np.empty(len(column), dtype=object)
+    cells[:] = column.to_pylist()
+    return cells
+
+
+TableFile = CsvTable | ParquetTable
 
 
 def spreadsheet_row(place: int) -> int:
