@@ -136,28 +136,9 @@ def test_a_damaged_archive_leaves_nothing(tmp_path, keep):
     assert list(home.iterdir()) == []
 
 
-def test_a_failure_at_the_end_leaves_nothing(tmp_path):
-    def fail(folder: Path) -> None:
-        assert (folder / "file").exists()
-        raise OSError("no room")
-
-    home = tmp_path / "data"
-    with pytest.raises(OSError, match="no room"):
-        extract(write_tar(tmp_path / "a.tar.gz"), home / "good", finish=fail)
-    assert list(home.iterdir()) == []
-
-
 def test_a_full_disk_leaves_nothing(tmp_path):
     home = tmp_path / "data"
     archive = write_tar(tmp_path / "a.tar.gz")
     with largest_file(3), refused(DiskFull, home / "good", "cannot be written", "File too large"):
         extract(archive, home / "good")
-    assert list(home.iterdir()) == []
-
-
-def test_a_disk_that_is_full_at_the_end_leaves_nothing(tmp_path):
-    home = tmp_path / "data"
-    archive = write_tar(tmp_path / "a.tar.gz")
-    with largest_file(50), refused(DiskFull, "SHA256SUMS", "cannot be written", "File too large"):
-        extract(archive, home / "good", finish=download._write_sums)
     assert list(home.iterdir()) == []

@@ -18,7 +18,7 @@ from data_helpers import IDX_NAMES, idx_bytes, largest_file, python2_pickle, ran
 from refusals import refused
 
 from symloss.data import download, get, open_data
-from symloss.data.download import SOURCES, Remote, Source
+from symloss.data.download import SOURCES, Source
 
 
 @dataclass
@@ -105,8 +105,8 @@ def mnist(shop, monkeypatch):
     for seed, (images, labels) in enumerate(IDX_NAMES):
         shop.files[f"{images}.gz"] = gzip.compress(idx_bytes(random_bytes(6, 28, 28, seed=seed)))
         shop.files[f"{labels}.gz"] = gzip.compress(idx_bytes(random_bytes(6, seed=seed, high=10)))
-    remotes = tuple(Remote(name, md5(content)) for name, content in shop.files.items())
-    monkeypatch.setitem(SOURCES, "mnist", Source(shop.url, "mnist", remotes))
+    files = {name: md5(content) for name, content in shop.files.items()}
+    monkeypatch.setitem(SOURCES, "mnist", Source(shop.url, "mnist", files))
     return shop
 
 
@@ -117,7 +117,7 @@ CONTENT = random_bytes(1_000_000).tobytes()
 def blob(shop, monkeypatch):
     """One file of a megabyte."""
     shop.files["blob"] = CONTENT
-    monkeypatch.setitem(SOURCES, "blob", Source(shop.url, "blob", (Remote("blob", md5(CONTENT)),)))
+    monkeypatch.setitem(SOURCES, "blob", Source(shop.url, "blob", {"blob": md5(CONTENT)}))
     return shop
 
 
@@ -336,8 +336,8 @@ def publish_cifar(shop: Shop, monkeypatch: pytest.MonkeyPatch, extra: dict[str, 
     }
     content = tar_gz(files | (extra or {}))
     shop.files["cifar-10-python.tar.gz"] = content
-    remote = Remote("cifar-10-python.tar.gz", md5(content))
-    monkeypatch.setitem(SOURCES, "cifar10", Source(shop.url, "cifar-10-batches-py", (remote,)))
+    archive = {"cifar-10-python.tar.gz": md5(content)}
+    monkeypatch.setitem(SOURCES, "cifar10", Source(shop.url, "cifar-10-batches-py", archive))
 
 
 def test_an_archive_is_unpacked_and_can_be_opened(tmp_path, shop, monkeypatch):
@@ -399,8 +399,9 @@ def test_an_unknown_name(tmp_path):
 
 
 def test_every_source_has_its_checksums():
-    sums = [remote.md5 for source in SOURCES.values() for remote in source.files]
+    sums = [md5 for source in SOURCES.values() for md5 in source.files.values()]
     assert len(set(sums)) == len(sums) == 12
     assert all(len(bytes.fromhex(text)) == 16 for text in sums)
     assert all(source.url.startswith("http") and source.url.endswith("/") for source in SOURCES.values())
-    assert [name for name, source in SOURCES.items() if not source.packed] == ["mnist", "fashion-mnist"]
+    single = [name for name, source in SOURCES.items() if source.folder == name]
+    assert single == [name for name, source in SOURCES.items() if len(source.files) > 1] == ["mnist", "fashion-mnist"]

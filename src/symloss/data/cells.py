@@ -228,6 +228,7 @@ class Table(ABC):
 
     def rows(self, columns: Sequence[str], rows: Collection[int]) -> dict[int, tuple[str, ...]]:
         """Read some rows as text, by the number of the row, from 0."""
+        rows = frozenset(rows)
         return {row: tuple(cells) for row, (_, cells) in enumerate(self._cells(*columns)) if row in rows}
 
     def labels(self, column: str, bad: BadFiles) -> tuple[list[str], frozenset[int]]:

@@ -15,14 +15,13 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 from symloss.checks import nearest
 from symloss.environment import data_root
 from symloss.noise.spec import HUMAN_LABELS
-from symloss.writing import DiskFull, clear_write_errors, disk_is_full
+from symloss.writing import DiskFull, clear_write_errors, disk_is_full, write_whole
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes received so far, and their final number, if the server tells it."""
@@ -34,7 +33,7 @@ LARGEST_FILE = 2**30
 """Bytes of a file; the largest that is published has 170 million."""
 
 TRIES = 3
-SUMS = "SHA256SUMS"
+SUMS = "MD5SUMS"
 _BLOCK = 2**18
 
 
@@ -61,60 +60,50 @@ def get(name: str, root: Path | None = None, *, progress: Progress | None = None
     source = SOURCES[name]
     base_url = (base_url or source.url).rstrip("/") + "/"
     folder = root / source.folder
-    if source.packed:
-        _fetch_archive(base_url, source.files[0], folder, progress)
-    else:
-        for remote in source.files:
-            _fetch(base_url + remote.name, remote, folder / remote.name, progress)
+    packed = source.folder != name
+    if packed and folder.is_dir():
+        _check_folder(folder)
+        return folder
+    for file, md5 in source.files.items():
+        target = (root if packed else folder) / file
+        _fetch(base_url + file, md5, target, progress)
+        if packed:
+            extract(target, folder)
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            lines = [f"{_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
+            write_whole(folder / SUMS, "".join(lines).encode())
+            target.unlink()
     return folder
 
 
-def _fetch_archive(base_url: str, remote: Remote, folder: Path, progress: Progress | None) -> None:
-    if folder.is_dir():
-        _verify_folder(folder)
-        return
-    archive = folder.parent / remote.name
-    _fetch(base_url + remote.name, remote, archive, progress)
-    extract(archive, folder, finish=_write_sums)
-    archive.unlink()
-
-
-def _write_sums(folder: Path) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{checksum(path, 'sha256')}  {path.relative_to(folder).as_posix()}\n" for path in files]
-    with clear_write_errors(folder / SUMS):
-        (folder / SUMS).write_text("".join(lines), encoding="utf-8")
-
-
-def _verify_folder(folder: Path) -> None:
+def _check_folder(folder: Path) -> None:
     """Compare with the checksums that were written when the archive was unpacked. A user's folder has none."""
     sums = folder / SUMS
     for line in sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []:
         wanted, _, name = line.partition("  ")
         path = folder / name
-        if not path.is_file() or checksum(path, "sha256") != wanted:
+        if not path.is_file() or _checksum(path) != wanted:
             raise ValueError(
                 f"{path} is missing or has changed since it was unpacked. Delete {folder} and download it again."
             )
 
 
-def checksum(path: Path, method: str) -> str:
-    """Compute the checksum of a file, in hexadecimal, by a method of ``hashlib``."""
+def _checksum(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(method, usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _fetch(url: str, remote: Remote, target: Path, progress: Progress | None) -> None:
-    if target.is_file() and checksum(target, "md5") == remote.md5:
+def _fetch(url: str, md5: str, target: Path, progress: Progress | None) -> None:
+    if target.is_file() and _checksum(target) == md5:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     _download(url, part, lambda done, total: progress(target.name, done, total) if progress else None)
-    found = checksum(part, "md5")
-    if found != remote.md5:
+    found = _checksum(part)
+    if found != md5:
         part.unlink()
         raise ValueError(
-            f"{url} must have the MD5 {remote.md5}; got {found}: the file was damaged in transit or has changed, "
+            f"{url} must have the MD5 {md5}; got {found}: the file was damaged in transit or has changed, "
             "and what had arrived is deleted"
         )
     part.replace(target)
@@ -134,7 +123,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
             raise ConnectionError(f"Could not download {url}: HTTP {error.code} {error.reason}.") from error
         except DiskFull:
             raise
-        except _FileTooLarge as error:
+        except _TooLarge as error:
             part.unlink(missing_ok=True)
             raise ValueError(str(error)) from None
         except (OSError, http.client.HTTPException) as error:
@@ -145,7 +134,7 @@ def _download(url: str, part: Path, progress: Callable[[int, int | None], None])
     )
 
 
-class _FileTooLarge(ValueError):  # noqa: N818
+class _TooLarge(ValueError):  # noqa: N818
     """More than any data set has."""
 
 
@@ -195,7 +184,7 @@ def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None])
 
 def _check_size(url: str, size: int) -> None:
     if size > LARGEST_FILE:
-        raise _FileTooLarge(
+        raise _TooLarge(
             f"{url} must have no more than {LARGEST_FILE} bytes; got {size} or more, and nothing of it is kept"
         )
 
@@ -214,64 +203,83 @@ def _write(file: BinaryIO, block: bytes, part: Path) -> None:
         raise
 
 
-@dataclass(frozen=True)
-class Remote:
-    """A file, and its MD5 as published or as PyTorch's own loaders have it."""
+class Source(NamedTuple):
+    """Files below an address: either an archive of one folder, or single files that belong into a folder.
 
-    name: str
-    md5: str
-
-
-@dataclass(frozen=True)
-class Source:
-    """Files below an address: either an archive of one folder, or single files that belong into a folder."""
+    ``files`` has the MD5 of each, as published or as PyTorch's own loaders have it.
+    """
 
     url: str
     folder: str
-    files: tuple[Remote, ...]
+    files: dict[str, str]
 
-    @property
-    def packed(self) -> bool:
-        """Whether the file is an archive."""
-        return self.files[0].name.endswith(".tar.gz")
-
-
-CIFAR_PAGE = "https://www.cs.toronto.edu/~kriz/"
 
 SOURCES = {
     "mnist": Source(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "mnist",
-        (
-            Remote("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-            Remote("train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432"),
-            Remote("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3"),
-            Remote("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c"),
-        ),
+        {
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
     ),
     "fashion-mnist": Source(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         "fashion-mnist",
-        (
-            Remote("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-            Remote("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"),
-            Remote("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
-            Remote("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
-        ),
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        },
     ),
-    "cifar10": Source(
-        CIFAR_PAGE, "cifar-10-batches-py", (Remote("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),)
-    ),
-    "cifar10-binary": Source(
-        CIFAR_PAGE, "cifar-10-batches-bin", (Remote("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),)
-    ),
-    "cifar100": Source(
-        CIFAR_PAGE, "cifar-100-python", (Remote("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),)
-    ),
-    "cifar100-binary": Source(
-        CIFAR_PAGE, "cifar-100-binary", (Remote("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),)
-    ),
+    **{
+        name: Source("https://www.cs.toronto.edu/~kriz/", folder, {archive: md5})
+        for name, folder, archive, md5 in (
+            ("cifar10", "cifar-10-batches-py", "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
+            ("cifar10-binary", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
+            ("cifar100", "cifar-100-python", "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
+            ("cifar100-binary", "cifar-100-binary", "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
+        )
+    },
 }
+MD5 = {
+    "mnist": {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+    "fashion-mnist": {
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+    },
+    "cifar10": {
+        "data_batch_1": "c99cafc152244af753f735de768cd75f",
+        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+        "data_batch_4": "634d18415352ddfa80567beed471001a",
+        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+        "test_batch": "40351d587109b95175f43aff81a1287e",
+        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+    },
+    "cifar100": {
+        "train": "16019d7e3df5f24257cddd939b257f8d",
+        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
+        "test.bin": "4499cfba6c016c1be1438163640a0898",
+    },
+}
+"""The MD5 of each unpacked file."""
 
 _WEBVISION = (
     "ask for the Google images resized to 256, the validation images and the list files at "
@@ -303,10 +311,6 @@ _AT_ONCE = 2**24
 """Bytes that a head may take, which is held in memory; files are copied in small pieces."""
 
 
-class _ArchiveTooLarge(ValueError):  # noqa: N818
-    """An archive that unpacks to more than any data set has."""
-
-
 class _Limited:
     """What comes out of an archive, as long as it is not too much: a thousandth of it may be on disk."""
 
@@ -315,34 +319,33 @@ class _Limited:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _AT_ONCE or self.file.tell() + size > UNPACKED:
-            raise _ArchiveTooLarge
+            raise _TooLarge
         return self.file.read(size)
 
     def seek(self, place: int) -> int:
         if place > UNPACKED:
-            raise _ArchiveTooLarge
+            raise _TooLarge
         return self.file.seek(place)
 
     def tell(self) -> int:
         return self.file.tell()
 
 
-def extract(archive: Path, target: Path, finish: Callable[[Path], None] | None = None) -> None:
-    """Unpack the one folder in a tar archive, which must be named as the target, and put it there.
-
-    ``finish`` may add to the unpacked folder before it is moved into place.
-    """
+def extract(archive: Path, target: Path) -> None:
+    """Unpack the one folder in a tar archive, which must be named as the target, and put it there."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
+        with archive.open("rb") as start:
+            opened = gzip.open if start.read(2) == b"\x1f\x8b" else open
         try:
             with (
-                _open_archive(archive) as file,
+                cast(IO[bytes], opened(archive, "rb")) as file,
                 tarfile.open(fileobj=cast(IO[bytes], _Limited(file)), mode="r:") as tar,
             ):
                 members = list(_checked_members(archive, tar, target.name))
                 with clear_write_errors(target):
                     tar.extractall(scratch, members, filter="data")
-        except _ArchiveTooLarge:
+        except _TooLarge:
             raise ValueError(
                 f"{archive} must unpack to no more than {UNPACKED} bytes in {MEMBERS} files; got more"
             ) from None
@@ -351,15 +354,7 @@ def extract(archive: Path, target: Path, finish: Callable[[Path], None] | None =
         unpacked = Path(scratch) / target.name
         if not unpacked.is_dir():
             raise ValueError(f"{archive} must hold the folder {target.name}; got none of that name")
-        if finish is not None:
-            finish(unpacked)
         unpacked.rename(target)
-
-
-def _open_archive(archive: Path) -> IO[bytes]:
-    with archive.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.open(archive)) if packed else archive.open("rb")
 
 
 def _checked_members(archive: Path, tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
@@ -367,14 +362,10 @@ def _checked_members(archive: Path, tar: tarfile.TarFile, folder: str) -> Iterat
     for number, member in enumerate(tar, 1):
         total += member.size
         if number > MEMBERS or total > UNPACKED:
-            raise _ArchiveTooLarge
-        _check_member(archive, member, folder)
+            raise _TooLarge
+        if not (member.isreg() or member.isdir()):
+            raise ValueError(f"{archive} must hold only files and folders; got a link or device, {member.name!r}")
+        path = PurePosixPath(member.name)
+        if ".." in path.parts or "\\" in member.name or path.parts[:1] != (folder,):
+            raise ValueError(f"{archive} must hold only paths below {folder}/; got {member.name!r}")
         yield member
-
-
-def _check_member(archive: Path, member: tarfile.TarInfo, folder: str) -> None:
-    if not (member.isreg() or member.isdir()):
-        raise ValueError(f"{archive} must hold only files and folders; got a link or device, {member.name!r}")
-    path = PurePosixPath(member.name)
-    if ".." in path.parts or "\\" in member.name or path.parts[:1] != (folder,):
-        raise ValueError(f"{archive} must hold only paths below {folder}/; got {member.name!r}")

@@ -24,11 +24,10 @@ from symloss.data.images import (
     readable,
     stack_images,
 )
-from symloss.data.published import CIFAR, IDX_SCALING, open_cifar, open_digits, open_idx, shrunk
+from symloss.data.published import CIFAR, IDX_SCALING, open_cifar, open_digits, open_idx, open_webvision, shrunk
 from symloss.data.source import FILES, TABLES, VOUCHED, BadFiles, DataDescription, DataSource, existing
 from symloss.data.table_encoder import TableEncoder
 from symloss.data.tables import TableFile, open_table, require_labels
-from symloss.data.webvision import open_webvision
 from symloss.environment import data_root
 
 _KEEP = "(--settings keep=COLUMN, or keep=, takes a column that looks like an id)"

@@ -1,15 +1,16 @@
-"""Published data sets: digits, MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100, and whether files are the publisher's."""
+"""Published data sets: digits, MNIST, Fashion-MNIST, CIFAR, mini WebVision; and whether files are the publisher's."""
 
 from __future__ import annotations
 
 import functools
 import gzip
 import hashlib
+import itertools
 import math
 import pickle
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,43 +24,21 @@ from torch.nn.functional import avg_pool2d
 
 from symloss.checks import brief
 from symloss.data.augment import Augmentation, Crop
-from symloss.data.dataset import DataSet, Examples, Scaling, labels_tensor, scaling_of_images
+from symloss.data.dataset import (
+    IMAGENET,
+    DataSet,
+    Examples,
+    ImageFiles,
+    Origin,
+    Scaling,
+    labels_tensor,
+    scaling_of_images,
+)
+from symloss.data.download import MD5, by_hand
+from symloss.data.images import readable
+from symloss.data.source import BadFiles, refusal
+from symloss.noise.transition import SUPERCLASSES
 
-MD5 = {
-    "mnist": {
-        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
-    },
-    "fashion-mnist": {
-        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
-        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
-        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
-    },
-    "cifar10": {
-        "data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "data_batch_4": "634d18415352ddfa80567beed471001a",
-        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-        "test_batch": "40351d587109b95175f43aff81a1287e",
-        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
-        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
-        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
-        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
-        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
-        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
-    },
-    "cifar100": {
-        "train": "16019d7e3df5f24257cddd939b257f8d",
-        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
-        "test.bin": "4499cfba6c016c1be1438163640a0898",
-    },
-}
-"""The MD5 of each unpacked file."""
 _BLOCKS = 256
 """How many megabytes of a file are read at most. All have fewer; a packed file may unpack to any size."""
 
@@ -71,7 +50,7 @@ def deviation(name: str, root: Path) -> str | None:
     for data sets without published checksums (WebVision).
     """
     try:
-        paths = _files(name, root)
+        paths = idx_files(name, root) if name in IDX_SCALING else cifar_files(name, root) if name in CIFAR else []
         found = {path.name.removesuffix(".gz"): _md5(path, path.stat().st_mtime_ns) for path in paths}
     except (OSError, EOFError, zlib.error):
         return None
@@ -80,36 +59,24 @@ def deviation(name: str, root: Path) -> str | None:
     return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:12]
 
 
-def _files(name: str, root: Path) -> list[Path]:
-    if name in IDX_SCALING:
-        return idx_files(name, root)
-    return cifar_files(name, root) if name in CIFAR else []
-
-
 @functools.lru_cache(maxsize=64)
 def _md5(path: Path, changed: int) -> str:
     """Compute the MD5 of a file's content, unpacked; cached until the file changes."""
     digest = hashlib.md5(usedforsecurity=False)
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with _unpacked(path) as file:
         for _ in range(_BLOCKS):
-            digest.update(file.read(2**20))
+            digest.update(file.read(_READ_AT_ONCE))
     return digest.hexdigest()
+
+
+def _unpacked(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 PIXELS = 3 * 32 * 32
 
-_CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
-_CIFAR100 = """
-apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
-caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
-flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree
-motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate
-poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider
-squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle
-wardrobe whale willow_tree wolf woman worm
-"""
-CIFAR10_CLASSES = tuple(_CIFAR10.split())
-CIFAR100_CLASSES = tuple(_CIFAR100.split())
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR100_CLASSES = tuple(sorted(" ".join(SUPERCLASSES.values()).split()))
 
 Batch = tuple[np.ndarray[Any, np.dtype[np.uint8]], list[int]]
 
@@ -175,19 +142,13 @@ def open_cifar(name: str, root: Path) -> DataSet:
 
 def cifar_files(name: str, root: Path) -> list[Path]:
     """Return the paths of the data set's files, whether they exist or not. The test file comes last."""
-    kind, folder = CIFAR[name], _cifar_folder(name, root)
-    suffix = ".bin" if folder.name == kind.binary_folder else ""
-    return [folder / f"{part}{suffix}" for part in (*kind.train, kind.test)]
-
-
-def _cifar_folder(name: str, root: Path) -> Path:
-    layouts = CIFAR[name].python_folder, CIFAR[name].binary_folder
-    for layout in layouts:
+    kind = CIFAR[name]
+    for layout, suffix in ((kind.python_folder, ""), (kind.binary_folder, ".bin")):
         for folder in (root / layout, root / name / layout, root):
             if folder.name == layout and folder.is_dir():
-                return folder
+                return [folder / f"{part}{suffix}" for part in (*kind.train, kind.test)]
     raise FileNotFoundError(
-        f"{name} must have its files in {root / layouts[0]} or {root / layouts[1]}; "
+        f"{name} must have its files in {root / kind.python_folder} or {root / kind.binary_folder}; "
         f"got neither folder (`symloss data get {name}` fetches one)"
     )
 
@@ -253,7 +214,6 @@ IDX_CLASSES = {
         *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     ),
 }
-_IDX_PARTS = ("train", "t10k")
 _READ_AT_ONCE = 2**20
 
 
@@ -270,30 +230,22 @@ def open_idx(name: str, root: Path) -> DataSet:
 
 
 def idx_files(name: str, root: Path) -> list[Path]:
-    """Return the paths of the data set's four files."""
-    folder = _idx_folder(name, root)
-    return [_existing(folder, f"{part}-{kind}-ubyte") for part in _IDX_PARTS for kind in ("images-idx3", "labels-idx1")]
-
-
-def _idx_folder(name: str, root: Path) -> Path:
+    """Return the paths of the data set's four files: images and labels to train on, then to test on."""
+    stems = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
     for folder in (root / name, root):
-        if _find(folder, "train-images-idx3-ubyte") is not None:
-            return folder
+        # An unpacked file goes before a packed one.
+        paths = [path for stem in stems for path in (folder / f"{stem}.gz", folder / stem) if path.is_file()]
+        found = {path.name.removesuffix(".gz"): path for path in paths}
+        if stems[0] not in found:
+            continue
+        for stem in stems:
+            if stem not in found:
+                raise FileNotFoundError(f"{folder} must hold {stem} or {stem}.gz; got neither")
+        return [found[stem] for stem in stems]
     raise FileNotFoundError(
         f"{name} must have its four idx files, .gz or not, in {root / name} or {root}; "
-        f"got no train-images-idx3-ubyte there (`symloss data get {name}` fetches them)"
+        f"got no {stems[0]} there (`symloss data get {name}` fetches them)"
     )
-
-
-def _find(folder: Path, stem: str) -> Path | None:
-    return next((path for path in (folder / stem, folder / f"{stem}.gz") if path.is_file()), None)
-
-
-def _existing(folder: Path, stem: str) -> Path:
-    path = _find(folder, stem)
-    if path is None:
-        raise FileNotFoundError(f"{folder} must hold {stem} or {stem}.gz; got neither")
-    return path
 
 
 def _idx_examples(found: list[Path], classes: int) -> Examples:
@@ -309,15 +261,11 @@ def _idx_examples(found: list[Path], classes: int) -> Examples:
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
     """Read one idx file as a tensor of unsigned bytes."""
-    with _open_idx(path) as stream:
+    with _unpacked(path) as stream:
         try:
             return _parse_idx(path, stream, dimensions)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path} must be a whole gzip file; got a damaged one ({error})") from error
-
-
-def _open_idx(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def _parse_idx(path: Path, stream: BinaryIO, dimensions: int) -> Tensor:
@@ -331,19 +279,14 @@ def _parse_idx(path: Path, stream: BinaryIO, dimensions: int) -> Tensor:
         raise ValueError(f"{path} must have an idx header of {4 + 4 * dimensions} bytes; got {len(header)}")
     shape = struct.unpack(f">{dimensions}I", header[4:])
     size = math.prod(shape)
-    content = _read(stream, size)
+    content = bytearray()
+    # A little more than there should be, so that a hostile file cannot fill the memory.
+    while len(content) <= size and (block := stream.read(_READ_AT_ONCE)):
+        content += block
     if len(content) != size:
         given = f"only {len(content)}" if len(content) < size else "more"
         raise ValueError(f"{path} must hold {size} bytes after its header, which says {shape}; got {given}")
     return torch.from_numpy(np.frombuffer(content, dtype=np.uint8).reshape(shape))
-
-
-def _read(stream: BinaryIO, size: int) -> bytearray:
-    """Read at most ``size`` bytes and a little more, so that a hostile file cannot fill the memory."""
-    content = bytearray()
-    while len(content) <= size and (block := stream.read(_READ_AT_ONCE)):
-        content += block
-    return content
 
 
 def open_digits() -> DataSet:
@@ -404,31 +347,30 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Refused(pickle.UnpicklingError):
-    """The pickle names something outside the list."""
-
-
 class _Unpickler(pickle.Unpickler):
+    refused = ""
+    """What the pickle names outside the list."""
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise _Refused(f"{module}.{name}")
+            self.refused = f"{module}.{name}"
+            raise pickle.UnpicklingError(self.refused)
         return _ALLOWED[module, name]
 
 
 def unpickle(path: Path) -> Any:
     """Read containers and arrays from a pickle of Python 2 or 3. Text of Python 2 comes as bytes."""
     with path.open("rb") as file:
+        unpickler = _Unpickler(file, encoding="bytes")
         try:
-            return _Unpickler(file, encoding="bytes").load()
-        except _Refused as refused:
-            raise ValueError(
-                f"{path} must hold only numbers, text and arrays; got {refused}, and none of it was run"
-            ) from refused
+            return unpickler.load()
         except Exception as error:  # a damaged pickle can raise nearly anything
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise ValueError(
-                f"{path} must be a pickle as its publisher wrote it; got a damaged one ({reason})"
-            ) from error
+            if unpickler.refused:
+                reason = f"must hold only numbers, text and arrays; got {unpickler.refused}, and none of it was run"
+            else:
+                damage = " ".join(str(error).split()) or type(error).__name__
+                reason = f"must be a pickle as its publisher wrote it; got a damaged one ({damage})"
+            raise ValueError(f"{path} {reason}") from error
 
 
 _BLOCK = 4096
@@ -457,21 +399,19 @@ def shrunk(data: DataSet, size: int) -> DataSet:
         raise ValueError(f"size must divide the {side} pixels of {data.name}, as {allowed} do; got {size}")
     if size == side:
         return data
+    factor = side // size
     return replace(
         data,
-        train=_shrunk(data.train, side // size),
-        test=None if data.test is None else _shrunk(data.test, side // size),
-        augmentation=tuple(filter(None, (_in_proportion(step, side // size) for step in data.augmentation))),
+        train=_shrunk(data.train, factor),
+        test=None if data.test is None else _shrunk(data.test, factor),
+        augmentation=tuple(filter(None, (_in_proportion(step, factor) for step in data.augmentation))),
     )
 
 
 def _shrunk(examples: Examples, factor: int) -> Examples:
     assert isinstance(examples.inputs, Tensor)
-    count, channels, height, width = examples.inputs.shape
-    small = examples.inputs.new_empty((count, channels, height // factor, width // factor))
-    for start in range(0, count, _BLOCK):
-        block = examples.inputs[start : start + _BLOCK].float()
-        small[start : start + _BLOCK] = avg_pool2d(block, factor).round_().to(small.dtype)
+    blocks = examples.inputs.split(_BLOCK)  # type: ignore[no-untyped-call]
+    small = torch.cat([avg_pool2d(block.float(), factor).round_().to(torch.uint8) for block in blocks])
     return replace(examples, inputs=small)
 
 
@@ -482,3 +422,103 @@ def _in_proportion(step: str, factor: int) -> str | None:
         return step
     frame = parsed.padding // factor
     return f"crop:{frame}" if frame else None
+
+
+_KEPT, _OF_IMAGENET = 50, 1000
+
+
+def open_webvision(root: Path, *, imagenet: bool = False, bad: BadFiles | None = None) -> DataSet:
+    """Open mini WebVision: the first 50 classes of its Google images, tested on WebVision's or ILSVRC12's validation.
+
+    Images stay on disk. The publishers give the files on request only. They belong here, under the publishers' names::
+
+        root/webvision/info/train_filelist_google.txt    lines "google/q0001/a.jpg 0"
+        root/webvision/google/...                        the training images, resized to 256
+        root/webvision/info/val_filelist.txt             lines "val000001.jpg 0"
+        root/webvision/val_images_256/...
+        root/webvision/info/synsets.txt                  optional, lines "n01440764 tench, Tinca tinca"
+        root/ilsvrc12/val.txt                            lines "ILSVRC2012_val_00000001.JPEG 65"
+        root/ilsvrc12/val/...                            those images; or, without val.txt, folders n01440764/...
+
+    Args:
+        root: the folder of data sets.
+        imagenet: test on the validation images of ILSVRC12 instead of WebVision's.
+        bad: what to do with files that are no images; None raises an error at the first.
+
+    >>> open_webvision(Path("no-such-folder"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    FileNotFoundError: ...
+    """
+    bad = bad or BadFiles()
+    folder = root / "webvision"
+    help_ = by_hand("webvision-mini", root)
+    train = _webvision_list(folder / "info" / "train_filelist_google.txt", folder, help_, bad)
+    if imagenet:
+        test = _imagenet_validation(root / "ilsvrc12", by_hand("webvision-mini-imagenet", root), bad)
+    else:
+        test = _webvision_list(folder / "info" / "val_filelist.txt", folder / "val_images_256", help_, bad)
+    return DataSet(
+        name="webvision-mini-imagenet" if imagenet else "webvision-mini",
+        train=train,
+        test=test,
+        class_names=_webvision_names(folder / "info" / "synsets.txt"),
+        scaling=IMAGENET,
+        augmentation=("resized-crop:224", "flip", "jitter:0.4,0.4,0.4,0.2"),
+        size=224,
+    )
+
+
+def _webvision_list(listing: Path, folder: Path, help_: str, bad: BadFiles) -> Examples:
+    """Return the images of the first classes, in the order of the list."""
+    if not listing.is_file():
+        raise FileNotFoundError(f"mini WebVision must have the list {listing}; got no such file: {help_}")
+    paths, labels = [], []
+    with listing.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            name, _, label = line.strip().rpartition(" ")
+            if not name or not (label.isascii() and label.isdecimal()):
+                raise ValueError(f"line {number} of {listing} must be `path label`; got {brief(line.strip())}")
+            if int(label) < _KEPT:
+                paths.append(folder / name.strip())
+                labels.append(int(label))
+    return _webvision_examples(paths, labels, listing, help_, bad)
+
+
+def _imagenet_validation(folder: Path, help_: str, bad: BadFiles) -> Examples:
+    listing, images = folder / "val.txt", folder / "val"
+    if listing.is_file():
+        return _webvision_list(listing, images, help_, bad)
+    # In the order of their names the folders are the classes 0, 1, 2, ... of ILSVRC12 and of WebVision.
+    classes = sorted(path for path in images.iterdir() if path.is_dir()) if images.is_dir() else []
+    if len(classes) not in (_KEPT, _OF_IMAGENET):
+        raise FileNotFoundError(
+            f"ILSVRC12 validation must have the list {listing}, or in {images} folders of all {_OF_IMAGENET} classes "
+            f"or of the first {_KEPT}; got no list and {len(classes)} folders: {help_}"
+        )
+    files = [sorted(place.iterdir()) for place in classes[:_KEPT]]
+    labels = [label for label, paths in enumerate(files) for _ in paths]
+    return _webvision_examples(list(itertools.chain(*files)), labels, images, help_, bad)
+
+
+def _webvision_examples(
+    paths: Sequence[Path], labels: Sequence[int], where: Path, help_: str, bad: BadFiles
+) -> Examples:
+    there = [path.is_file() for path in paths]
+    if not any(there):
+        raise FileNotFoundError(f"the images of {where} must be on disk; got none of {len(paths)}: {help_}")
+    if not bad.skip and not all(there):
+        raise refusal(paths[there.index(False)], "no such file")
+    kept = readable(paths, where, bad) if bad.skip else range(len(paths))
+    files = ImageFiles(tuple(paths[k] for k in kept))
+    origin = Origin(files=[str(path) for path in files.paths])
+    return Examples(files, labels_tensor([labels[k] for k in kept]), origin=origin)
+
+
+def _webvision_names(synsets: Path) -> tuple[str, ...]:
+    """Return the first name of each class where the publisher's list is there, else its number."""
+    lines = synsets.read_text(encoding="utf-8").splitlines()[:_KEPT] if synsets.is_file() else []
+    if len(lines) < _KEPT:
+        return tuple(str(label) for label in range(_KEPT))
+    return tuple(line.partition(" ")[2].split(",")[0].strip() or line for line in lines)

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from symloss.data.augment import crops_of
 from symloss.data.dataset import DataSet, Examples
+from symloss.data.download import MD5
 from symloss.data.opening import open_data
-from symloss.data.published import MD5, deviation
+from symloss.data.published import deviation
 from symloss.data.source import warn
 from symloss.environment import data_root
 from symloss.losses.catalogue import RECORDS
