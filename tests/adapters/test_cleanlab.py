@@ -61,7 +61,7 @@ def test_cleanlab_gets_held_out_probabilities_and_its_flags_come_back(model, aud
     assert np.array_equal(found.label_scores, get_label_quality_scores(wine.noisy, model.oof_probabilities_))
     assert found.n_wrong == found.flagged.sum() > 30
     assert np.array_equal(found.suggested[found.flagged], model.oof_probabilities_.argmax(1)[found.flagged])
-    assert same(found, ours.find_label_issues(audit), but=("classes", "truth"))
+    assert same(found, ours.find_label_issues(audit), but=("class_names", "truth"))
 
 
 def test_names_positions_and_truth_of_an_audit_stay(audit):
