@@ -1,52 +1,46 @@
 # The one list of public names: imported on first use (lazy_names.py), typed for editors and type checkers.
-from symloss import adapters as adapters
-from symloss import closed_form as closed_form
-from symloss import data as data
-from symloss import experiments as experiments
-from symloss import fit as fit
-from symloss import functional as functional
-from symloss import losses as losses
-from symloss import noise as noise
-from symloss import theory as theory
-from symloss import training as training
+from symloss import (
+    adapters as adapters,
+    closed_form as closed_form,
+    data as data,
+    experiments as experiments,
+    fit as fit,
+    functional as functional,
+    losses as losses,
+    noise as noise,
+    theory as theory,
+    training as training,
+)
 from symloss.fit.estimator import RobustClassifier as RobustClassifier
-from symloss.losses.catalogue.normalized import NCE as NCE
-from symloss.losses.catalogue.normalized import NFL as NFL
-from symloss.losses.catalogue.normalized import NGCE as NGCE
-from symloss.losses.catalogue.normalized import NNCE as NNCE
-from symloss.losses.catalogue.normalized import NNFL as NNFL
-from symloss.losses.catalogue.paper import SGCE as SGCE
-from symloss.losses.catalogue.paper import AlphaMAE as AlphaMAE
-from symloss.losses.catalogue.paper import SymmetrizedCosine as SymmetrizedCosine
-from symloss.losses.catalogue.paper import SymmetrizedMSE as SymmetrizedMSE
-from symloss.losses.catalogue.paper import Unhinged as Unhinged
-from symloss.losses.catalogue.probability import AEL as AEL
-from symloss.losses.catalogue.probability import AGCE as AGCE
-from symloss.losses.catalogue.probability import AUL as AUL
-from symloss.losses.catalogue.probability import CE as CE
-from symloss.losses.catalogue.probability import GCE as GCE
-from symloss.losses.catalogue.probability import JS as JS
-from symloss.losses.catalogue.probability import MAE as MAE
-from symloss.losses.catalogue.probability import RCE as RCE
-from symloss.losses.catalogue.probability import Focal as Focal
-from symloss.losses.catalogue.probability import PHuberCE as PHuberCE
-from symloss.losses.catalogue.probability import PHuberGCE as PHuberGCE
-from symloss.losses.catalogue.probability import TaylorCE as TaylorCE
-from symloss.losses.catalogue.score_vector import LDRKL as LDRKL
-from symloss.losses.catalogue.score_vector import MSE as MSE
-from symloss.losses.catalogue.score_vector import BiTempered as BiTempered
-from symloss.losses.catalogue.score_vector import Cosine as Cosine
-from symloss.losses.catalogue.sums import SCE as SCE
-from symloss.losses.catalogue.sums import DirichletCE as DirichletCE
-from symloss.losses.catalogue.sums import LabelSmoothing as LabelSmoothing
-from symloss.losses.compose import blend as blend
-from symloss.losses.compose import decompose as decompose
-from symloss.losses.compose import symmetrize as symmetrize
+from symloss.losses.catalogue.normalized import NCE as NCE, NFL as NFL, NGCE as NGCE, NNCE as NNCE, NNFL as NNFL
+from symloss.losses.catalogue.paper import (
+    SGCE as SGCE,
+    AlphaMAE as AlphaMAE,
+    SymmetrizedCosine as SymmetrizedCosine,
+    SymmetrizedMSE as SymmetrizedMSE,
+    Unhinged as Unhinged,
+)
+from symloss.losses.catalogue.probability import (
+    AEL as AEL,
+    AGCE as AGCE,
+    AUL as AUL,
+    CE as CE,
+    GCE as GCE,
+    JS as JS,
+    MAE as MAE,
+    RCE as RCE,
+    Focal as Focal,
+    PHuberCE as PHuberCE,
+    PHuberGCE as PHuberGCE,
+    TaylorCE as TaylorCE,
+)
+from symloss.losses.catalogue.score_vector import LDRKL as LDRKL, MSE as MSE, BiTempered as BiTempered, Cosine as Cosine
+from symloss.losses.catalogue.sums import SCE as SCE, DirichletCE as DirichletCE, LabelSmoothing as LabelSmoothing
+from symloss.losses.compose import blend as blend, decompose as decompose, symmetrize as symmetrize
 from symloss.losses.criterion import Criterion as Criterion
 from symloss.losses.heads import LinearLoss as LinearLoss
 from symloss.losses.of_logp import of_logp as of_logp
-from symloss.losses.spec import create_loss as create_loss
-from symloss.losses.spec import list_losses as list_losses
+from symloss.losses.spec import create_loss as create_loss, list_losses as list_losses
 from symloss.theory.certificates import certify as certify
 
 __version__: str

@@ -13,8 +13,7 @@ import reference
 from conftest import every_loss
 from scipy import integrate, optimize, stats
 
-from symloss.atlas import curves
-from symloss.atlas import data as atlas
+from symloss.atlas import curves, data as atlas
 from symloss.atlas.data import FACTS, arrays, atlas_data, known_losses, pack
 from symloss.checks import Interval
 from symloss.losses.catalogue import RECORDS

@@ -14,13 +14,11 @@ import pytest
 from forked_processes import forked_processes
 from refusals import refused
 from sweep_helpers import LOSSES, kinds, results, small, work
-from training.training_helpers import command as forked_command
-from training.training_helpers import ended, one_sentence, start
+from training.training_helpers import command as forked_command, ended, one_sentence, start
 from typer.testing import CliRunner
 
 from symloss.cli import app
-from symloss.experiments import find_cell, plan
-from symloss.experiments import run as processes
+from symloss.experiments import find_cell, plan, run as processes
 from symloss.experiments.cost import expected_seconds
 from symloss.experiments.run import Event, Work, run_in_processes, survey, with_fingerprints
 from symloss.training import train

@@ -7,8 +7,7 @@ import time
 
 import optuna
 import pytest
-from training.training_helpers import metrics as metrics_of
-from training.training_helpers import same_weights, without_time
+from training.training_helpers import metrics as metrics_of, same_weights, without_time
 from tuning_helpers import MODEL, ended, start_search
 
 from symloss.experiments.storage import sqlite_url

@@ -7,8 +7,7 @@ import pytest
 import sqlalchemy
 from refusals import refused
 
-from symloss.experiments import storage as claiming
-from symloss.experiments import tune as tuning
+from symloss.experiments import storage as claiming, tune as tuning
 from symloss.experiments.samplers import InOrder, samplers, short_name
 from symloss.experiments.spaces import Dimension, Question, Space, held_out_labels, space_of
 from symloss.experiments.storage import (

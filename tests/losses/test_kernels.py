@@ -10,11 +10,9 @@ from in_turn import in_turn
 from representatives import every_path
 
 import symloss
-from symloss.losses import criterion
-from symloss.losses import potentials as phi
+from symloss.losses import criterion, potentials as phi
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.kernels import batch as batches
-from symloss.losses.kernels import dispatch
+from symloss.losses.kernels import batch as batches, dispatch
 from symloss.losses.operators import Symmetrize
 
 OWN = {

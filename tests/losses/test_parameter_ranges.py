@@ -14,8 +14,7 @@ import pytest
 import reference
 import torch
 from conftest import every_loss
-from hypothesis import given, note, settings
-from hypothesis import strategies as st
+from hypothesis import given, note, settings, strategies as st
 from in_turn import in_turn
 from refusals import refused
 

@@ -8,8 +8,10 @@ import pytest
 import torch
 from conftest import assert_close, generator
 from scipy import integrate, optimize, stats
-from torch import distributions as D  # noqa: N812
-from torch import nn
+from torch import (
+    distributions as D,  # noqa: N812
+    nn,
+)
 
 from symloss.noise import corrupt_targets
 from symloss.theory.regression import (

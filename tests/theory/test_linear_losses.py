@@ -7,8 +7,10 @@ import pytest
 import torch
 from conftest import assert_close, generator
 from refusals import refused
-from torch import distributions as D  # noqa: N812
-from torch import nn
+from torch import (
+    distributions as D,  # noqa: N812
+    nn,
+)
 
 from symloss.theory.regression import (
     BoundedOutput,

@@ -9,8 +9,7 @@ from conftest import certified
 from in_turn import in_turn
 
 import symloss
-from symloss.losses import potentials as phi
-from symloss.losses import score_formulas
+from symloss.losses import potentials as phi, score_formulas
 from symloss.losses.base import Sum
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.operators import Insensitive

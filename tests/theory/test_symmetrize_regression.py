@@ -11,8 +11,10 @@ import torch
 from conftest import assert_close, generator
 from refusals import refused
 from scipy import integrate
-from torch import distributions as D  # noqa: N812
-from torch import nn
+from torch import (
+    distributions as D,  # noqa: N812
+    nn,
+)
 from torch.nn import functional as F  # noqa: N812
 
 from symloss.theory.regression import symmetrize_regression

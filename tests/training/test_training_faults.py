@@ -10,6 +10,7 @@ import torch
 from refusals import refused
 from training_helpers import (
     command,
+    exit_code as in_a_process,
     killed_at,
     metrics,
     one_sentence,
@@ -18,7 +19,6 @@ from training_helpers import (
     small,
     without_time,
 )
-from training_helpers import exit_code as in_a_process
 
 from symloss.experiments import resolve
 from symloss.training import train

@@ -21,8 +21,7 @@ from forked_processes import forked_processes
 from torch import Tensor, nn
 
 from symloss.experiments import resolve
-from symloss.training import Settings, train
-from symloss.training import run as training_run
+from symloss.training import Settings, run as training_run, train
 
 STEPS = 6
 """Batches of an epoch of ``small``."""

@@ -10,8 +10,15 @@ import typer
 
 from symloss.cli.options import OPTIONS, RUN, TRAINING, WHERE, AsJson, Chosen, flag, with_options
 from symloss.cli.output import console, new_table, print_json, say
-from symloss.cli.training import SHOWN as TRAINS
-from symloss.cli.training import Announcement, default_noise, open_from, percent, settings_for, train_shown
+from symloss.cli.training import (
+    SHOWN as TRAINS,
+    Announcement,
+    default_noise,
+    open_from,
+    percent,
+    settings_for,
+    train_shown,
+)
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet

@@ -13,8 +13,7 @@ from symloss.experiments.difference import difference, rank_correlation, welch
 from symloss.experiments.protocols import profiles
 from symloss.experiments.report import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section, marked
 from symloss.experiments.tables import LOSS_NAME, SPREADS, PublishedTable, TableColumn, list_tables, load_table
-from symloss.noise.spec import KINDS
-from symloss.noise.spec import parse as parse_noise
+from symloss.noise.spec import KINDS, parse as parse_noise
 from symloss.training.reading import Run, Runs
 from symloss.training.results import in_percent
 from symloss.training.run_folder import SETTINGS

@@ -1,55 +1,56 @@
 # The public names of symloss.losses, imported on first use (lazy_names.py).
 from symloss.losses.base import Loss as Loss
-from symloss.losses.catalogue.normalized import NCE as NCE
-from symloss.losses.catalogue.normalized import NFL as NFL
-from symloss.losses.catalogue.normalized import NGCE as NGCE
-from symloss.losses.catalogue.normalized import NNCE as NNCE
-from symloss.losses.catalogue.normalized import NNFL as NNFL
-from symloss.losses.catalogue.paper import SGCE as SGCE
-from symloss.losses.catalogue.paper import AlphaMAE as AlphaMAE
-from symloss.losses.catalogue.paper import SymmetrizedCosine as SymmetrizedCosine
-from symloss.losses.catalogue.paper import SymmetrizedMSE as SymmetrizedMSE
-from symloss.losses.catalogue.paper import Unhinged as Unhinged
-from symloss.losses.catalogue.probability import AEL as AEL
-from symloss.losses.catalogue.probability import AGCE as AGCE
-from symloss.losses.catalogue.probability import AUL as AUL
-from symloss.losses.catalogue.probability import CE as CE
-from symloss.losses.catalogue.probability import GCE as GCE
-from symloss.losses.catalogue.probability import JS as JS
-from symloss.losses.catalogue.probability import MAE as MAE
-from symloss.losses.catalogue.probability import RCE as RCE
-from symloss.losses.catalogue.probability import Focal as Focal
-from symloss.losses.catalogue.probability import PHuberCE as PHuberCE
-from symloss.losses.catalogue.probability import PHuberGCE as PHuberGCE
-from symloss.losses.catalogue.probability import TaylorCE as TaylorCE
-from symloss.losses.catalogue.score_vector import LDRKL as LDRKL
-from symloss.losses.catalogue.score_vector import MSE as MSE
-from symloss.losses.catalogue.score_vector import BiTempered as BiTempered
-from symloss.losses.catalogue.score_vector import Cosine as Cosine
-from symloss.losses.catalogue.sums import ANLCE as ANLCE
-from symloss.losses.catalogue.sums import ANLFL as ANLFL
-from symloss.losses.catalogue.sums import JALCE as JALCE
-from symloss.losses.catalogue.sums import JALFL as JALFL
-from symloss.losses.catalogue.sums import SCE as SCE
-from symloss.losses.catalogue.sums import DirichletCE as DirichletCE
-from symloss.losses.catalogue.sums import LabelSmoothing as LabelSmoothing
-from symloss.losses.compose import Decomposition as Decomposition
-from symloss.losses.compose import blend as blend
-from symloss.losses.compose import complement as complement
-from symloss.losses.compose import decompose as decompose
-from symloss.losses.compose import dirichlet as dirichlet
-from symloss.losses.compose import noisy as noisy
-from symloss.losses.compose import relative as relative
-from symloss.losses.compose import symmetrize as symmetrize
+from symloss.losses.catalogue.normalized import NCE as NCE, NFL as NFL, NGCE as NGCE, NNCE as NNCE, NNFL as NNFL
+from symloss.losses.catalogue.paper import (
+    SGCE as SGCE,
+    AlphaMAE as AlphaMAE,
+    SymmetrizedCosine as SymmetrizedCosine,
+    SymmetrizedMSE as SymmetrizedMSE,
+    Unhinged as Unhinged,
+)
+from symloss.losses.catalogue.probability import (
+    AEL as AEL,
+    AGCE as AGCE,
+    AUL as AUL,
+    CE as CE,
+    GCE as GCE,
+    JS as JS,
+    MAE as MAE,
+    RCE as RCE,
+    Focal as Focal,
+    PHuberCE as PHuberCE,
+    PHuberGCE as PHuberGCE,
+    TaylorCE as TaylorCE,
+)
+from symloss.losses.catalogue.score_vector import LDRKL as LDRKL, MSE as MSE, BiTempered as BiTempered, Cosine as Cosine
+from symloss.losses.catalogue.sums import (
+    ANLCE as ANLCE,
+    ANLFL as ANLFL,
+    JALCE as JALCE,
+    JALFL as JALFL,
+    SCE as SCE,
+    DirichletCE as DirichletCE,
+    LabelSmoothing as LabelSmoothing,
+)
+from symloss.losses.compose import (
+    Decomposition as Decomposition,
+    blend as blend,
+    complement as complement,
+    decompose as decompose,
+    dirichlet as dirichlet,
+    noisy as noisy,
+    relative as relative,
+    symmetrize as symmetrize,
+)
 from symloss.losses.criterion import Criterion as Criterion
 from symloss.losses.heads import LinearLoss as LinearLoss
-from symloss.losses.layers import BatchNormScores as BatchNormScores
-from symloss.losses.layers import EpsSoftmax as EpsSoftmax
-from symloss.losses.layers import SoftCap as SoftCap
-from symloss.losses.layers import UnitScores as UnitScores
-from symloss.losses.layers import append_scores as append_scores
-from symloss.losses.layers import l1_penalty as l1_penalty
-from symloss.losses.spec import create_loss as create_loss
-from symloss.losses.spec import list_losses as list_losses
-from symloss.losses.validation import checked as checked
-from symloss.losses.validation import plain as plain
+from symloss.losses.layers import (
+    BatchNormScores as BatchNormScores,
+    EpsSoftmax as EpsSoftmax,
+    SoftCap as SoftCap,
+    UnitScores as UnitScores,
+    append_scores as append_scores,
+    l1_penalty as l1_penalty,
+)
+from symloss.losses.spec import create_loss as create_loss, list_losses as list_losses
+from symloss.losses.validation import checked as checked, plain as plain

@@ -22,8 +22,7 @@ from symloss.environment import data_root
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.criterion import Criterion, ScoreMap
 from symloss.losses.layers import BatchNormScores, append_scores
-from symloss.losses.spec import create_loss, write
-from symloss.losses.spec import parse as parse_loss
+from symloss.losses.spec import create_loss, parse as parse_loss, write
 from symloss.noise.labels import corrupt
 from symloss.noise.manifest import Corruption
 from symloss.noise.spec import parse

@@ -6,8 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import potentials as phi
-from symloss.losses import score_formulas
+from symloss.losses import potentials as phi, score_formulas
 from symloss.losses.catalogue.probability import MAE_MOST_BENT, MAE_STEEPEST
 from symloss.losses.compose import blend
 from symloss.losses.criterion import LossOptions, NamedLoss

@@ -23,8 +23,16 @@ from torch import Tensor
 
 from symloss.losses.base import Loss, Sum
 from symloss.losses.logits import Scores
-from symloss.losses.operators import Blend, Complement, Dirichlet, Insensitive, Relative, Symmetrize, UnitSlope
-from symloss.losses.operators import slope_at_equal_scores as equal_scores_slope
+from symloss.losses.operators import (
+    Blend,
+    Complement,
+    Dirichlet,
+    Insensitive,
+    Relative,
+    Symmetrize,
+    UnitSlope,
+    slope_at_equal_scores as equal_scores_slope,
+)
 from symloss.losses.potentials import CEPotential, OfProbability, Potential, Probability
 
 Number = float | Tensor
