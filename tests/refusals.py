@@ -10,11 +10,11 @@ import pytest
 
 
 @contextlib.contextmanager
-def refused(exception: type[Exception], *ingredients: object) -> Iterator[None]:
+def refused(exception: type[Exception], *ingredients: object) -> Iterator[pytest.ExceptionInfo[Exception]]:
     """The exception, and a message of one line that holds every ingredient: argument, given, allowed."""
     everything = "".join(f"(?=.*{re.escape(str(ingredient))})" for ingredient in ingredients)
     with pytest.raises(exception, match=f"(?s)^{everything}") as caught:
-        yield
+        yield caught
     assert type(caught.value) is exception
     message = str(caught.value)
     assert "\n" not in message

@@ -30,8 +30,8 @@ LossName = Literal[{names},]
 
 
 def functions() -> str:
-    imports = [f"from {loss.__module__} import {loss.__name__}" for loss in LOSSES.values()]
-    lines = [f"{RECORDS[name].function_name} = function({loss.__name__})" for name, loss in LOSSES.items()]
+    homes = {name: loss.__module__.rpartition(".")[2] for name, loss in LOSSES.items()}
+    lines = [f"{RECORDS[name].function_name} = function({homes[name]}.{LOSSES[name].__name__})" for name in LOSSES]
     names = sorted(["linear_loss", "linear_unhinged", *(RECORDS[name].function_name for name in LOSSES)])
     return "\n".join(
         [
@@ -46,7 +46,7 @@ def functions() -> str:
             NOTE,
             '"""',
             "",
-            *imports,
+            f"from symloss.losses.catalogue import {', '.join(sorted(set(homes.values())))}",
             "from symloss.losses.record import function",
             "from symloss.losses.heads import linear_loss, linear_unhinged",
             "",

@@ -9,24 +9,7 @@ tensor(1.)
 Written by tools/write_generated.py.
 """
 
-from symloss.losses.catalogue.normalized import NCE, NFL, NGCE, NNCE, NNFL
-from symloss.losses.catalogue.paper import SGCE, AlphaMAE, SymmetrizedCosine, SymmetrizedMSE, Unhinged
-from symloss.losses.catalogue.probability import (
-    AEL,
-    AGCE,
-    AUL,
-    CE,
-    GCE,
-    JS,
-    MAE,
-    RCE,
-    Focal,
-    PHuberCE,
-    PHuberGCE,
-    TaylorCE,
-)
-from symloss.losses.catalogue.score_vector import LDRKL, MSE, BiTempered, Cosine
-from symloss.losses.catalogue.sums import ANLCE, ANLFL, JALCE, JALFL, SCE, DirichletCE, LabelSmoothing
+from symloss.losses.catalogue import normalized, paper, probability, score_vector, sums
 from symloss.losses.heads import linear_loss, linear_unhinged
 from symloss.losses.record import function
 
@@ -68,36 +51,36 @@ __all__ = [
     "unhinged",
 ]
 
-unhinged = function(Unhinged)
-sgce = function(SGCE)
-alpha_mae = function(AlphaMAE)
-symmetrized_mse = function(SymmetrizedMSE)
-symmetrized_cosine = function(SymmetrizedCosine)
-ce = function(CE)
-mae = function(MAE)
-rce = function(RCE)
-gce = function(GCE)
-focal = function(Focal)
-agce = function(AGCE)
-aul = function(AUL)
-ael = function(AEL)
-taylor_ce = function(TaylorCE)
-phuber_ce = function(PHuberCE)
-phuber_gce = function(PHuberGCE)
-js = function(JS)
-mse = function(MSE)
-cosine = function(Cosine)
-bi_tempered = function(BiTempered)
-ldr_kl = function(LDRKL)
-nce = function(NCE)
-nfl = function(NFL)
-ngce = function(NGCE)
-nnce = function(NNCE)
-nnfl = function(NNFL)
-sce = function(SCE)
-anl_ce = function(ANLCE)
-anl_fl = function(ANLFL)
-jal_ce = function(JALCE)
-jal_fl = function(JALFL)
-label_smoothing = function(LabelSmoothing)
-dirichlet_ce = function(DirichletCE)
+unhinged = function(paper.Unhinged)
+sgce = function(paper.SGCE)
+alpha_mae = function(paper.AlphaMAE)
+symmetrized_mse = function(paper.SymmetrizedMSE)
+symmetrized_cosine = function(paper.SymmetrizedCosine)
+ce = function(probability.CE)
+mae = function(probability.MAE)
+rce = function(probability.RCE)
+gce = function(probability.GCE)
+focal = function(probability.Focal)
+agce = function(probability.AGCE)
+aul = function(probability.AUL)
+ael = function(probability.AEL)
+taylor_ce = function(probability.TaylorCE)
+phuber_ce = function(probability.PHuberCE)
+phuber_gce = function(probability.PHuberGCE)
+js = function(probability.JS)
+mse = function(score_vector.MSE)
+cosine = function(score_vector.Cosine)
+bi_tempered = function(score_vector.BiTempered)
+ldr_kl = function(score_vector.LDRKL)
+nce = function(normalized.NCE)
+nfl = function(normalized.NFL)
+ngce = function(normalized.NGCE)
+nnce = function(normalized.NNCE)
+nnfl = function(normalized.NNFL)
+sce = function(sums.SCE)
+anl_ce = function(sums.ANLCE)
+anl_fl = function(sums.ANLFL)
+jal_ce = function(sums.JALCE)
+jal_fl = function(sums.JALFL)
+label_smoothing = function(sums.LabelSmoothing)
+dirichlet_ce = function(sums.DirichletCE)

@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-
-import pytest
 import torch
 from conftest import CLASSES, assert_close, random_scores, value_and_grad
 from in_turn import in_turn
-from loss_batches import (
-    KINDS,
-    REDUCTIONS,
-    SPECS,
-    SYMMETRIC,
-    WEIGHT,
-    one_hot,
-    spread_of_sum,
-    target_and_options,
-    values_of,
-)
-from representatives import every_path
+from loss_batches import KINDS, SPECS, SYMMETRIC, WEIGHT, one_hot, spread_of_sum, target_and_options, values_of
 from torch import Tensor
 
 import symloss
 
 
-def symmetric_rule(every: Tensor, weight: Tensor = WEIGHT) -> Tensor:
+def symmetric_rule(every: Tensor) -> Tensor:
     """w_y L_y - mean_k w_k L_k + mean(w) mean_k L_k, of every label's value."""
-    return weight * every - (weight * every).mean(1, keepdim=True) + weight.mean() * every.mean(1, keepdim=True)
+    return WEIGHT * every - (WEIGHT * every).mean(1, keepdim=True) + WEIGHT.mean() * every.mean(1, keepdim=True)
 
 
-@every_path
-@in_turn("kind", KINDS)
-def test_weights_of_one_change_nothing(name, kind):
-    scores = random_scores(5, CLASSES)
-    target, given = target_and_options(scores, kind)
-    ones = torch.ones(CLASSES, dtype=torch.float64)
-    for reduction, smoothing in itertools.product(REDUCTIONS, (0.0, 0.1)):
-        options = given | {"reduction": reduction, "label_smoothing": smoothing}
-        assert_close(
-            value_and_grad(symloss.create_loss(name, weight=ones, **options), scores, target),
-            value_and_grad(symloss.create_loss(name, **options), scores, target),
-        )
-
-
-@pytest.mark.parametrize("spec", SPECS)
+@in_turn("spec", SPECS)
 @in_turn("smoothing", [0.0, 0.1])
 @in_turn("kind", KINDS)
 def test_weighted_values_follow_the_rule_of_the_loss(spec, smoothing, kind):
@@ -63,13 +35,12 @@ def test_weighted_values_follow_the_rule_of_the_loss(spec, smoothing, kind):
     assert_close(value_and_grad(loss, scores, target), value_and_grad(rule, scores))
 
 
-@pytest.mark.parametrize("spec", SYMMETRIC)
+@in_turn("spec", SYMMETRIC)
 def test_weights_keep_a_symmetric_loss_symmetric(spec):
-    scores = random_scores(20, CLASSES, seed=9)
-    assert spread_of_sum(values_of(spec, scores, weight=WEIGHT)) < 1e-9
+    assert spread_of_sum(values_of(spec, random_scores(20, CLASSES, seed=9), weight=WEIGHT)) < 1e-9
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@in_turn("spec", SPECS)
 @in_turn("kind", KINDS)
 def test_mean_of_weighted_values_divides_by_what_counts(spec, kind):
     """Symmetric: the count times mean(w). Otherwise torch's: the sum of w_y, and for probabilities the count."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import pytest
 import torch
 from conftest import CLASSES, assert_close, random_scores, value_and_grad
+from in_turn import in_turn
 from loss_batches import picked
 from torch import Tensor
 
 import symloss
 
 LOG_ZERO, BOUND = -math.log(1e-4), -math.log(1e-7)
+# Scores with probabilities below 1e-7, where a clamp shows.
 FAR = torch.tensor([[25.0, 0.0, 1.0, 2.0], [-1.0, 0.5, 20.0, 1.0]], dtype=torch.float64)
-"""Scores with probabilities below 1e-7, where a clamp shows."""
 
 
 def held(p: Tensor, gamma: float = 0.5) -> Tensor:
@@ -57,32 +57,19 @@ DEVIATIONS: dict[tuple[str, str], Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("spec", "deviation"), DEVIATIONS, ids=[f"{spec}-{deviation}" for spec, deviation in DEVIATIONS]
-)
+@in_turn("spec, deviation", DEVIATIONS)
 def test_a_deviation_is_what_public_code_computes(spec, deviation):
-    """Value and gradient, at every label, far below the clamp too."""
+    """Value and gradient, at every label, far below the clamp too; and it is never the default."""
     formula = DEVIATIONS[spec, deviation]
     loss = symloss.create_loss(spec, deviation=deviation, reduction="none")
     scores = torch.cat([random_scores(4, CLASSES), FAR])
+    found = []
     for label in range(CLASSES):
         labels = torch.full((6,), label)
-        assert_close(
-            value_and_grad(loss, scores, labels),
-            value_and_grad(lambda z, y: picked(formula(z.softmax(1)), y), scores, labels),
-            tolerance=1e-8,
-        )
-
-
-@pytest.mark.parametrize(
-    ("spec", "deviation"), DEVIATIONS, ids=[f"{spec}-{deviation}" for spec, deviation in DEVIATIONS]
-)
-def test_a_deviation_is_never_the_default(spec, deviation):
-    scores, labels = torch.cat([random_scores(4, CLASSES), FAR]), torch.tensor([0, 1, 2, 3, 1, 0])
-    plain = symloss.create_loss(spec)
-    changed = symloss.create_loss(spec, deviation=deviation)
-    assert repr(changed) != repr(plain)
-    assert not torch.equal(value_and_grad(changed, scores, labels)[1], value_and_grad(plain, scores, labels)[1])
+        found.append(value_and_grad(loss, scores, labels))
+        expected = value_and_grad(lambda z, y: picked(formula(z.softmax(1)), y), scores, labels)
+        assert_close(found[-1], expected, tolerance=1e-8)
+    assert not torch.equal(found[-1][1], value_and_grad(symloss.create_loss(spec, reduction="none"), scores, labels)[1])
 
 
 def test_a_clamp_silences_hard_examples_and_the_default_does_not():

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from in_turn import in_turn
 from representatives import every_path
 from test_heads import compare, head_of
 
@@ -114,12 +115,10 @@ def test_a_soft_cap_is_that_of_the_scores(name):
 
 def test_a_soft_cap_keeps_masked_classes():
     (features, weight, bias), target = head_of()
-    bias = bias.detach().index_fill(0, torch.tensor([3]), -torch.inf)
-    target[target == 3] = 4
-    value = heads.linear_loss(GCE, features, weight, bias, target, softcap=2.0)
-    kept = [k for k in range(30) if k != 3]
-    fewer = heads.linear_loss(GCE, features, weight[kept], bias[kept], target - (target > 3).long(), softcap=2.0)
-    torch.testing.assert_close(value, fewer)
+    target %= 29
+    value = heads.linear_loss(GCE, features, weight[:29], bias[:29], target, softcap=2.0)
+    bias = bias.detach().index_fill(0, torch.tensor([29]), -torch.inf)
+    torch.testing.assert_close(heads.linear_loss(GCE, features, weight, bias, target, softcap=2.0), value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -212,7 +211,6 @@ def test_torch_func(name):
 
 
 def test_a_module_with_head_options():
-    torch.manual_seed(0)
     head = symloss.LinearLoss("gce", 6, 30, softcap=3.0, block_bytes=1000, accumulate=torch.float32)
     features, target = torch.randn(40, 6), torch.randint(30, (40,))
     expected = symloss.GCE(reduction="sum")(head.logits(features), target) / 50
@@ -220,8 +218,8 @@ def test_a_module_with_head_options():
     assert head.logits(100 * features).abs().max() <= 3
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@in_turn(
+    "options, message",
     [
         ({"num_items": 0}, r"num_items must be a number in \(0, inf\); got 0"),
         ({"num_items": torch.ones(2)}, r"num_items must be one number; got a tensor of shape \(2,\)"),

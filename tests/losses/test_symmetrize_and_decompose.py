@@ -41,37 +41,32 @@ class NoisyModule(UserModule):
         return super().forward(scores, labels) + (100 if self.training else 0) * labels
 
 
+def singly(loss: Callable[..., Tensor], **options: object) -> Callable[..., Tensor]:
+    return functools.partial(loss, reduction="none", **options)
+
+
+SCALED, WEIGHTED = {"q": 0.5, "scale": "ce", "normalize": "l2"}, {"q": 0.5, "weight": WEIGHT}
 FOREIGN: dict[str, tuple[Callable[[], Callable], Callable[..., Tensor]]] = {
     # name: (what is given to symmetrize, its value for each example)
-    "cross-entropy": (nn.CrossEntropyLoss, lambda z, y: cross_entropy(z, y, reduction="none")),
-    "weighted": (
-        lambda: nn.CrossEntropyLoss(weight=WEIGHT, reduction="sum"),
-        lambda z, y: cross_entropy(z, y, weight=WEIGHT, reduction="none"),
-    ),
-    "ignoring": (lambda: nn.CrossEntropyLoss(ignore_index=1), lambda z, y: cross_entropy(z, y, reduction="none")),
-    "sum": (lambda: nn.CrossEntropyLoss(reduction="sum"), lambda z, y: cross_entropy(z, y, reduction="none")),
-    "none": (lambda: nn.CrossEntropyLoss(reduction="none"), lambda z, y: cross_entropy(z, y, reduction="none")),
-    "smoothed": (
-        lambda: nn.CrossEntropyLoss(label_smoothing=0.2),
-        lambda z, y: cross_entropy(z, y, reduction="none", label_smoothing=0.2),
-    ),
-    "multi-margin": (nn.MultiMarginLoss, lambda z, y: multi_margin_loss(z, y, reduction="none")),
-    "function": (lambda: cross_entropy, lambda z, y: cross_entropy(z, y, reduction="none")),
+    "cross-entropy": (nn.CrossEntropyLoss, singly(cross_entropy)),
+    "weighted": (lambda: nn.CrossEntropyLoss(WEIGHT, reduction="sum"), singly(cross_entropy, weight=WEIGHT)),
+    "ignoring": (lambda: nn.CrossEntropyLoss(ignore_index=1), singly(cross_entropy)),
+    "sum": (lambda: nn.CrossEntropyLoss(reduction="sum"), singly(cross_entropy)),
+    "none": (lambda: nn.CrossEntropyLoss(reduction="none"), singly(cross_entropy)),
+    "smoothed": (lambda: nn.CrossEntropyLoss(label_smoothing=0.2), singly(cross_entropy, label_smoothing=0.2)),
+    "multi-margin": (nn.MultiMarginLoss, singly(multi_margin_loss)),
+    "function": (lambda: cross_entropy, singly(cross_entropy)),
     "user-function": (lambda: user_function, user_function),
     "user-module": (UserModule, UserModule()),
-    "own-module": (lambda: symloss.GCE(q=0.5), lambda z, y: functional.gce(z, y, q=0.5, reduction="none")),
-    "own-weighted": (
-        lambda: symloss.GCE(q=0.5, weight=WEIGHT, reduction="sum"),
-        lambda z, y: functional.gce(z, y, q=0.5, weight=WEIGHT, reduction="none"),
-    ),
-    "own-scaled": (
-        lambda: symloss.GCE(q=0.5, scale="ce", normalize="l2", ignore_index=2),
-        lambda z, y: functional.gce(z, y, q=0.5, scale="ce", normalize="l2", reduction="none"),
-    ),
+    "own-module": (lambda: symloss.GCE(q=0.5), singly(functional.gce, q=0.5)),
+    "own-weighted": (lambda: symloss.GCE(**WEIGHTED, reduction="sum"), singly(functional.gce, **WEIGHTED)),
+    "own-scaled": (lambda: symloss.GCE(**SCALED, ignore_index=2), singly(functional.gce, **SCALED)),
 }
 PRIOR = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
 
-foreign = pytest.mark.parametrize("key", FOREIGN)
+SCORES, LABELS = random_scores(6, CLASSES), random_labels(6)
+
+foreign = in_turn("key", FOREIGN)
 priors = in_turn("prior", [None, PRIOR, PRIOR.tolist()])
 
 
@@ -91,7 +86,6 @@ def reduced(values: Tensor, labels: Tensor, like: object) -> Tensor:
 @priors
 def test_symmetrize_takes_the_mean_over_labels_away(key, prior):
     make, single = FOREIGN[key]
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
     given = make()
 
     def expected(z: Tensor, y: Tensor) -> Tensor:
@@ -99,53 +93,35 @@ def test_symmetrize_takes_the_mean_over_labels_away(key, prior):
         return reduced(picked(every, y) - mean_under(every, prior), y, given)
 
     robust = symloss.symmetrize(given, prior)
-    assert_close(value_and_grad(robust, scores, labels), value_and_grad(expected, scores, labels))
+    assert_close(value_and_grad(robust, SCORES, LABELS), value_and_grad(expected, SCORES, LABELS))
 
 
 @foreign
 @priors
 def test_decomposition_adds_up_to_the_loss(key, prior):
+    """The first part has the mean 0 over LABELS (under the prior), the second is the same at every label."""
     make, single = FOREIGN[key]
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
     original = make()
     symmetric, insensitive = symloss.decompose(original, prior)
     assert_close(
-        value_and_grad(lambda z, y: symmetric(z, y) + insensitive(z, y), scores, labels),
-        value_and_grad(lambda z, y: reduced(single(z, y), y, original), scores, labels),
+        value_and_grad(lambda z, y: symmetric(z, y) + insensitive(z, y), SCORES, LABELS),
+        value_and_grad(lambda z, y: reduced(single(z, y), y, original), SCORES, LABELS),
     )
     if not key.startswith("user"):  # the users' return one value for each example
-        assert_close(symmetric(scores, labels) + insensitive(scores, labels), original(scores, labels))
-
-
-def one_by_one(part: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The values of single examples; what was a module still is one, and holds its reduction."""
-    if not isinstance(part, nn.Module):
-        return functools.partial(part, reduction="none")
-    part.reduction = "none"
-    return part
-
-
-@pytest.mark.parametrize("key", ["weighted", "smoothed", "multi-margin", "user-function", "user-module"])
-@priors
-def test_parts_are_symmetric_and_insensitive(key, prior):
-    """The first sums to 0 over labels (drawn from the prior), the second is the same at every label."""
-    single = FOREIGN[key][1]
-    scores = random_scores(6, CLASSES)
-    symmetric, insensitive = (one_by_one(part) for part in symloss.decompose(single, prior))
-    assert_close(mean_under(at_every_label(symmetric, scores), prior), torch.zeros(6, dtype=torch.float64))
-    every = at_every_label(insensitive, scores)
+        assert_close(symmetric(SCORES, LABELS) + insensitive(SCORES, LABELS), original(SCORES, LABELS))
+    assert_close(mean_under(symmetric.per_class(SCORES), prior), torch.zeros(6, dtype=torch.float64))
+    every = insensitive.per_class(SCORES)
     assert_close(every, every[:, :1].expand_as(every))
 
 
 def test_mean_of_a_weighted_loss_is_over_examples():
-    """torch divides a weighted mean by the labels' weights: no function of single examples, so it has no such part."""
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
+    """torch divides a weighted mean by the LABELS' weights: no function of single examples, so it has no such part."""
     symmetric, insensitive = symloss.decompose(nn.CrossEntropyLoss(weight=WEIGHT))
-    single = cross_entropy(scores, labels, weight=WEIGHT, reduction="none")
-    assert_close(symmetric(scores, labels) + insensitive(scores, labels), single.mean())
+    single = cross_entropy(SCORES, LABELS, weight=WEIGHT, reduction="none")
+    assert_close(symmetric(SCORES, LABELS) + insensitive(SCORES, LABELS), single.mean())
 
 
-@pytest.mark.parametrize("key", ["cross-entropy", "ignoring", "sum", "none", "smoothed", "weighted"])
+@in_turn("key", ["ignoring", "sum", "none", "smoothed"])
 @in_turn("shape", [(4,), (3, 4, 2), (2, 4, 3, 2), (0, 4)])
 def test_decomposition_in_every_shape(key, shape):
     original = FOREIGN[key][0]()
@@ -155,7 +131,7 @@ def test_decomposition_in_every_shape(key, shape):
     assert_close(symmetric(scores, labels) + insensitive(scores, labels), original(scores, labels), equal_nan=True)
 
 
-@pytest.mark.parametrize("key", ["multi-margin", "user-function", "user-module"])
+@in_turn("key", ["multi-margin", "user-function", "user-module"])
 def test_losses_of_rows_work_on_images(key):
     """They know (N, C) alone; symmetrized they take what torch's cross-entropy takes."""
     robust = symloss.symmetrize(FOREIGN[key][0]())
@@ -184,15 +160,14 @@ def test_soft_labels_of_a_symmetrized_loss():
 @pytest.mark.parametrize("take", [symloss.symmetrize, symloss.decompose], ids=["symmetrize", "decompose"])
 def test_the_loss_given_is_not_modified(make, take):
     given, untouched = make(), make()
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
     taken = take(given)
     for part in taken if isinstance(taken, tuple) else (taken,):
-        part(scores, labels)
+        part(SCORES, LABELS)
     plain = {key: value for key, value in vars(untouched).items() if isinstance(value, (int, float, str, type(None)))}
     assert {key: vars(given)[key] for key in plain} == plain
     assert set(vars(given)) == set(vars(untouched))
     assert_close(dict(given.state_dict()), dict(untouched.state_dict()))
-    assert torch.equal(given(scores, labels), untouched(scores, labels))
+    assert torch.equal(given(SCORES, LABELS), untouched(SCORES, LABELS))
 
 
 def test_parameters_of_a_users_loss_train_with_the_model():
@@ -205,53 +180,46 @@ def test_parameters_of_a_users_loss_train_with_the_model():
     assert robust.to(torch.float32)(random_scores(6, CLASSES).float(), random_labels(6)).dtype == torch.float32
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@in_turn("training", [True, False])
 def test_train_and_eval_reach_a_users_loss(training):
     """A loss with dropout must stop dropping in ``eval()``."""
     robust = symloss.symmetrize(NoisyModule()).train(training)
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
     expected = symloss.symmetrize(NoisyModule().train(training).forward)
-    assert_close(robust(scores, labels), expected(scores, labels))
+    assert_close(robust(SCORES, LABELS), expected(SCORES, LABELS))
 
 
-@pytest.mark.parametrize("way", ROUND_TRIPS)
-@pytest.mark.parametrize(
-    "make", [lambda: nn.CrossEntropyLoss(weight=WEIGHT.clone()), UserModule], ids=["torch", "user"]
-)
+@in_turn("way", ROUND_TRIPS)
+@in_turn("make", [lambda: nn.CrossEntropyLoss(weight=WEIGHT.clone()), UserModule])
 def test_symmetrized_modules_survive_copies(way, make):
     robust = symloss.symmetrize(make())
     twin = ROUND_TRIPS[way](robust)
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
-    expected = robust(scores, labels).detach()
-    assert torch.equal(twin(scores, labels), expected)
+    expected = robust(SCORES, LABELS).detach()
+    assert torch.equal(twin(SCORES, LABELS), expected)
     with torch.no_grad():
         for tensor in twin.state_dict().values():
             tensor.mul_(3)
-    assert not torch.equal(twin(scores, labels), expected), "the copy's own weights are the ones it uses"
-    assert torch.equal(robust(scores, labels), expected), "and the original's are left alone"
+    assert not torch.equal(twin(SCORES, LABELS), expected), "the copy's own weights are the ones it uses"
+    assert torch.equal(robust(SCORES, LABELS), expected), "and the original's are left alone"
 
 
 def test_symmetrize_keeps_the_options_of_our_modules():
     given = symloss.CE(normalize="l2", temperature=0.5, ignore_index=2, reduction="sum")
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
     expected = symloss.Unhinged(normalize="l2", temperature=0.5, ignore_index=2, reduction="sum")
-    assert_close(symloss.symmetrize(given)(scores, labels), expected(scores, labels))
+    assert_close(symloss.symmetrize(given)(SCORES, LABELS), expected(SCORES, LABELS))
 
 
 def test_symmetrize_of_an_expression_is_an_expression():
     robust = symloss.symmetrize(CEPotential())
     assert isinstance(robust, symloss.losses.Loss)
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
-    assert torch.equal(robust(scores, labels), functional.unhinged(scores, labels, normalize=None))
+    assert torch.equal(robust(SCORES, LABELS), functional.unhinged(SCORES, LABELS, normalize=None))
 
 
 def test_a_symmetrized_function_joins_the_algebra():
     robust = symloss.symmetrize(lambda z, y: cross_entropy(z, y, reduction="none"))
-    scores, labels = random_scores(6, CLASSES), random_labels(6)
-    raw, unit = functional.unhinged(scores, labels, normalize=None), functional.unhinged(scores, labels)
-    assert_close((0.5 * robust + MAEPotential())(scores, labels), 0.5 * raw + functional.mae(scores, labels))
-    assert_close(symloss.Criterion(robust, normalize="l2")(scores, labels), unit)
-    assert_close(symloss.losses.blend(robust, 0.3)(scores, labels), raw)
+    raw, unit = functional.unhinged(SCORES, LABELS, normalize=None), functional.unhinged(SCORES, LABELS)
+    assert_close((0.5 * robust + MAEPotential())(SCORES, LABELS), 0.5 * raw + functional.mae(SCORES, LABELS))
+    assert_close(symloss.Criterion(robust, normalize="l2")(SCORES, LABELS), unit)
+    assert_close(symloss.losses.blend(robust, 0.3)(SCORES, LABELS), raw)
 
 
 def test_a_prior_leaves_out_masked_classes():

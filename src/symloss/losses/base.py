@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -21,10 +21,8 @@ from symloss.losses.logits import Scores
 class FirstOrder(NamedTuple):
     """A loss near equal scores, to first order: ``value + slope * unhinged`` (proposition 5.2 of the paper)."""
 
-    value: Tensor
-    """The value at equal scores, with size 1 along the classes."""
-    slope: Tensor
-    """The slope against the unhinged loss, in the same shape."""
+    value: Tensor  # the value at equal scores, with size 1 along the classes
+    slope: Tensor  # the slope against the unhinged loss, in the same shape
 
 
 class NoSlopeError(ValueError):
@@ -42,9 +40,8 @@ class Scalable(ABC, Generic[T]):
         """Return a multiple."""
 
     def __mul__(self, factor: object) -> T:
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
-            return NotImplemented
-        return self.times(factor)
+        is_number = isinstance(factor, (int, float)) and not isinstance(factor, bool)
+        return self.times(factor) if is_number else NotImplemented  # type: ignore[arg-type]
 
     __rmul__ = __mul__
 
@@ -70,13 +67,15 @@ class Loss(Scalable["Loss"]):
     tensor(True)
     """
 
+    def __repr__(self) -> str:
+        """Return a formula as a call of its loss in the catalogue: ``GCE(q=0.7)`` of ``GCEPotential(q=0.7)``."""
+        names: list[str] = [each.name for each in fields(self)] if is_dataclass(self) else []
+        arguments = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{type(self).__name__.removesuffix('Potential').removesuffix('Formula')}({arguments})"
+
     @abstractmethod
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         """Return the value at every label, in the shape of the scores; or at ``labels``, with size 1 along the classes.
-
-        Args:
-            s: the scores.
-            labels: class indices, with size 1 along the classes; None for every label.
 
         The value at a class that is masked out has no meaning.
         """
@@ -87,12 +86,7 @@ class Loss(Scalable["Loss"]):
         return s.select(every, labels), every
 
     def refuse(self, s: Scores, kept: Tensor) -> None:
-        """Raise an error if the loss has no value at the scores of an example that counts.
-
-        Args:
-            s: the scores.
-            kept: which examples count, with size 1 along the classes.
-        """
+        """Raise an error if the loss has no value at the scores of an example that counts, that is, is ``kept``."""
         for child in self.children:
             child.refuse(s, kept)
 
@@ -221,7 +215,4 @@ class Sum(Loss):
 
     def first_order(self, s: Scores) -> FirstOrder:
         parts = [(a, term.first_order(s)) for a, term in self.terms]
-        total, *others = (FirstOrder(a * part.value, a * part.slope) for a, part in parts)
-        for other in others:
-            total = FirstOrder(total.value + other.value, total.slope + other.slope)
-        return total
+        return FirstOrder(*(torch.stack([a * part[i] for a, part in parts]).sum(0) for i in (0, 1)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
@@ -14,7 +13,7 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.base import Loss, NoSlopeError, Scalable, same, shown
 from symloss.losses.kernels.batch import BatchLoss, Examples
-from symloss.losses.kernels.dispatch import LABELS, PROBABILITIES, WEIGHTS, has_hash, kernel_for
+from symloss.losses.kernels.dispatch import LABELS, PROBABILITIES, WEIGHTS, kernel_for
 from symloss.losses.kernels.forms import Number
 from symloss.losses.kernels.linear import Unit
 from symloss.losses.layers import Temperature, UnitScores, checked_temperature
@@ -130,10 +129,8 @@ class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
         self.register_buffer("weight", weight, persistent=False)
         self.normalize, self.temperature, self.scale = normalize, temperature, scale
         self.overwrite = bool(overwrite)
-        self.name: str | None = None
-        """The name of a loss of the catalogue."""
-        self.values: dict[str, float | None] = {}
-        """The parameters of a loss of the catalogue."""
+        self.name: str | None = None  # the name of a loss of the catalogue
+        self.values: dict[str, float | None] = {}  # the parameters of a loss of the catalogue
         self.deviation: str | None = None
         """The public implementation that the loss agrees with where it differs from the publication; None if none."""
         self.given = {name for name, value in DEFAULTS.items() if not same(getattr(self, name), value)}
@@ -206,7 +203,7 @@ class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
         return _sum(self, -as_criterion(other)) if _is_loss(other) else NotImplemented
 
     def times(self, factor: float) -> Criterion:
-        return _made(factor * self.loss, [self])
+        return _sum(self, factor=factor)
 
     def __repr__(self) -> str:
         if "loss" not in self.__dict__:  # while it is being made
@@ -237,8 +234,7 @@ class NamedLoss(Criterion):
         self.name, self.values, self.given = self.record.name, checked, set(options)
 
 
-DEFAULTS: dict[str, Any] = Criterion.__init__.__kwdefaults__ or {}
-"""The options that a loss has if it was given none."""
+DEFAULTS: dict[str, Any] = Criterion.__init__.__kwdefaults__ or {}  # the options that a loss has if it was given none
 
 
 def as_criterion(loss: AnyLoss) -> Criterion:
@@ -259,19 +255,17 @@ def _is_loss(other: object) -> bool:
     return isinstance(other, (str, Loss, nn.Module)) or (callable(other) and not isinstance(other, type))
 
 
-def _sum(one: Criterion, other: Criterion) -> Criterion:
-    return _made(one.loss + other.loss, [one, other])
-
-
-def _made(loss: Loss, parts: list[Criterion]) -> Criterion:
-    """Return a loss with the options of its parts."""
-    made = Criterion(loss, **{name: _agreed(name, parts) for name in LossOptions.__annotations__ if name != "scale"})
+def _sum(*parts: Criterion, factor: float = 1.0) -> Criterion:
+    """Return a multiple of a loss, or the sum of two, with the options of its parts."""
+    first, *others = parts
+    loss = first.loss + others[0].loss if others else factor * first.loss
+    made = Criterion(loss, **{name: _agreed(name, [*parts]) for name in first.options()})
     made.given |= {name for part in parts for name in part.given if name != "scale"}
     return made
 
 
 def _agreed(name: str, parts: list[Criterion]) -> Any:
-    """Return an option of the whole: what parts were given, or else what is the default of all of them."""
+    """Return an option of the whole: what parts were given, or else the default of all of them."""
     asked = [part for part in parts if name in part.given] or parts
     for part in asked[1:]:
         first, second = getattr(asked[0], name), getattr(part, name)
@@ -305,10 +299,7 @@ class Options(NamedTuple):
     overwrite: bool = False
 
 
-NO_OPTIONS = Options()
-
-
-def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options = NO_OPTIONS) -> Tensor:
+def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options) -> Tensor:
     """Return the loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
 
     Scores in half precision are turned into float32, and the loss is float32 then.
@@ -385,9 +376,7 @@ def _weighed(loss: Loss, input: Tensor, target: Tensor, kept: Tensor | None, opt
     weight = None if options.weight is None else options.weight.to(z)
     w = 1.0 if weight is None else weight.reshape(-1, *[1] * (z.dim() - 2))
     count = z.shape[1] if s is None else s.count
-    mean_weight: Number = 1.0
-    if isinstance(w, Tensor):
-        mean_weight = w.mean() if s is None else s.mean(w.expand_as(s.z))
+    mean_weight = 1.0 if not isinstance(w, Tensor) else w.mean() if s is None else s.mean(w.expand_as(s.z))
     spread = offset = None
     if symmetric:
         spread = None if weight is None else (1 - smoothing) * (mean_weight - w) / count
@@ -430,25 +419,12 @@ def _placed(spread: Number | None, target: Tensor, chosen: Number, z: Tensor) ->
 
 def _level(loss: Loss, z: Tensor, s: Scores | None) -> Number:
     """Return the mean over labels of a symmetric loss, which is its value at equal scores."""
-    if s is not None:
-        return _mean_over_labels(loss, s)
-    # A loss that holds tensors or modules may change, and no cache may keep it alive.
-    constant = _known_level if loss.any_classes and has_hash(loss) else _new_level
-    return constant(loss, z.shape[1])
-
-
-def _new_level(loss: Loss, classes: int) -> float:
-    return float(_mean_over_labels(loss, Scores(torch.zeros(classes, dtype=torch.float64))))
-
-
-_known_level = functools.lru_cache(maxsize=256)(_new_level)
-
-
-def _mean_over_labels(loss: Loss, s: Scores) -> Tensor:
+    at = Scores(torch.zeros(z.shape[1], dtype=torch.float64)) if s is None else s
     try:
-        return loss.first_order(s).value
+        value = loss.first_order(at).value
     except NoSlopeError:
-        return s.mean(loss.values(s)).detach()
+        value = at.mean(loss.values(at)).detach()
+    return float(value) if s is None else value
 
 
 def _plain(loss: Loss, z: Tensor, examples: Examples, score_map: Callable[[Tensor], Tensor] | None) -> Tensor:
@@ -474,11 +450,9 @@ def _mapped(z: Tensor, score_map: Callable[[Tensor], Tensor]) -> Tensor:
     return scores
 
 
-MANY = 500
-"""Above this number of classes the probabilities of unit scores differ by a few percent at temperature 1."""
+MANY = 500  # above this number of classes the probabilities of unit scores differ by a few percent at temperature 1
 
-_judged: set[str] = set()
-"""The kinds of losses that were looked at, and warned about if need be."""
+_judged: set[str] = set()  # the kinds of losses that were looked at, and warned about if need be
 
 
 def warn_of_flat_scores(loss: Loss, score_map: Callable[[Tensor], Tensor], classes: int) -> None:

@@ -14,11 +14,9 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.logits import Scores, unit, working_type
 
-PAPERS_CLASSES = 10
-"""The number of classes at which ``temperature="auto"`` is the paper's temperature, 1."""
+PAPERS_CLASSES = 10  # the number of classes at which ``temperature="auto"`` is the paper's temperature, 1
 
-Temperature = float | Literal["auto"]
-"""What unit scores are divided by."""
+Temperature = float | Literal["auto"]  # what unit scores are divided by
 
 
 def checked_temperature(value: object) -> Temperature:

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-HALF = (torch.float16, torch.bfloat16)
-"""Types in which no loss is computed. Such scores are turned into float32."""
+HALF = (torch.float16, torch.bfloat16)  # Types in which no loss is computed. Such scores are turned into float32.
 WIDER = dict.fromkeys(HALF, torch.float32)
 """The type in which losses of such scores are computed, where it is another one."""
 

@@ -18,8 +18,7 @@ from symloss.losses.operators import UnitSlope, slope_at_equal_scores
 from symloss.losses.potentials import MAEPotential, Potential
 from symloss.losses.spec import create_loss
 
-IMPOSSIBLE = -1e15
-"""Stands for log 0. With it no potential overflows in float32."""
+IMPOSSIBLE = -1e15  # Stands for log 0. With it no potential overflows in float32.
 ROUNDING, HALF_ROUNDING = 0.01, 0.5
 """A log-probability may be as far above 0 by rounding: in float32 and float64, and in half precision."""
 
@@ -28,8 +27,7 @@ ROUNDING, HALF_ROUNDING = 0.01, 0.5
 class OfLogp:
     """A loss as a function of the label's log-probabilities. :func:`of_logp` makes it."""
 
-    terms: tuple[tuple[float, Potential], ...]
-    """Potentials with their factors. The loss is their sum."""
+    terms: tuple[tuple[float, Potential], ...]  # Potentials with their factors. The loss is their sum.
 
     def __call__(self, log_probs: Tensor) -> Tensor:
         """Return the loss of each entry, in the same shape."""

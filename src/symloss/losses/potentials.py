@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -19,10 +19,8 @@ from torch import Tensor
 from symloss.losses.base import FirstOrder, Loss
 from symloss.losses.logits import Scores
 
-SMALL_Q = 0.01
-"""Below this q, p^q is so near to 1 that only 1 - p^q, computed by expm1, keeps its digits."""
-SMALL = 1e-6
-"""Below this q, (1 - e^(q x)) / q needs another formula, because q x or 1 / q may not fit into float32."""
+SMALL_Q = 0.01  # below this q, p^q is so near to 1 that only 1 - p^q, computed by expm1, keeps its digits
+SMALL = 1e-6  # below this q, (1 - e^(q x)) / q needs another formula, because q x or 1 / q may not fit into float32
 
 
 def one_minus_exp(x: Tensor) -> Tensor:
@@ -45,18 +43,10 @@ def _chord(x: Tensor) -> Tensor:
     return torch.where(away, one_minus_exp(x) / torch.where(away, -x, 1.0), 1 + x / 2 * (1 + x / 3 * (1 + x / 4)))
 
 
-def called(formula: Loss, ending: str) -> str:
-    """Return a formula as a call of its loss in the catalogue: ``GCE(q=0.7)`` of ``GCEPotential(q=0.7)``."""
-    names: list[str] = [each.name for each in fields(formula)] if is_dataclass(formula) else []
-    arguments = ", ".join(f"{name}={getattr(formula, name)!r}" for name in names)
-    return f"{type(formula).__name__.removesuffix(ending)}({arguments})"
-
-
 class Probability:
     """The probability of a label: log p, p and 1 - p. Each keeps its digits from p = 0 to p = 1."""
 
-    number: Callable[[float], float | Tensor]
-    """Returns a number in the form that torch multiplies quickest."""
+    number: Callable[[float], float | Tensor]  # returns a number in the form that torch multiplies quickest
 
     def __init__(self, logp: Tensor):
         self.logp, self.p, self.miss, self.number = logp, logp.exp(), one_minus_exp(logp), float
@@ -76,9 +66,6 @@ class Power(NamedTuple):
 
 class Potential(Loss):
     """A loss of the label's probability alone: phi(log p)."""
-
-    def __repr__(self) -> str:
-        return called(self, "Potential")
 
     @abstractmethod
     def phi(self, logp: Tensor) -> Tensor:
@@ -356,14 +343,11 @@ class JSPotential(OfProbability):
 
     def both(self, at: Probability) -> tuple[Tensor, Tensor]:
         weight, logp = self.pi / ((1 - self.pi) * self.scale), at.logp
-        value = at.miss - self._scaled(logp) * self._log_ratio(logp) - weight * self._log_m(logp)
+        share = (logp - math.log(self.scale)).exp()  # p / -log(1-pi), which may fit into the type where p does not
+        value = at.miss - share * self._log_ratio(logp) - weight * self._log_m(logp)
         # p log(1 + pi / ((1-pi) p)) is computed from logarithms. It may fit into the type where p does not.
         log_share = torch.nn.functional.logsigmoid(logp - (math.log(self.pi) + self.scale))
         return value, -(logp - math.log(self.scale) + (-log_share).log()).exp()
-
-    def _scaled(self, logp: Tensor) -> Tensor:
-        """p / -log(1-pi). For a small pi it may fit into the type where p does not."""
-        return (logp - math.log(self.scale)).exp()
 
     def _log_ratio(self, logp: Tensor) -> Tensor:
         """log(m/p) = log(1 + pi (1-p) / p). For the smallest p it is log(1/p) plus a constant."""

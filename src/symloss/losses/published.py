@@ -12,20 +12,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 FILE = "losses/presets.toml"
-BATCH_NORM = "batch-norm"
 
 
 @dataclass(frozen=True)
 class Preset:
     """Published settings of a loss on a data set."""
 
-    values: Mapping[str, Any]
-    """Parameters and options of the loss."""
+    values: Mapping[str, Any]  # parameters and options of the loss
     source: str
-    penalty: float | None = None
-    """Weight of the sum of absolute parameters, for ``l1_penalty``."""
-    batch_norm_scores: bool = False
-    """Whether the published run put batch normalisation on the scores."""
+    penalty: float | None = None  # weight of the sum of absolute parameters, for ``l1_penalty``
+    batch_norm_scores: bool = False  # whether the published run put batch normalisation on the scores
 
 
 def presets_of(loss: str) -> Mapping[str, Preset]:
@@ -40,19 +36,16 @@ def presets_of(loss: str) -> Mapping[str, Preset]:
 @functools.cache
 def _presets() -> dict[str, Mapping[str, Preset]]:
     found = tomllib.loads(resources.files("symloss").joinpath(FILE).read_text())
-    return {loss: MappingProxyType(dict(_of_a_loss(**entries))) for loss, entries in found.items()}
-
-
-def _of_a_loss(source: str, **entries: dict[str, Any]) -> list[tuple[str, Preset]]:
-    return [(data, _preset(source, **values)) for data, values in entries.items()]
+    sources = {loss: entries.pop("source") for loss, entries in found.items()}
+    return {
+        loss: MappingProxyType({data: _preset(sources[loss], **values) for data, values in entries.items()})
+        for loss, entries in found.items()
+    }
 
 
 def _preset(source: str, penalty: float | None = None, scores: str | None = None, **values: Any) -> Preset:
-    if scores is None:
-        return Preset(values, source, penalty)
-    if scores != BATCH_NORM:
-        raise ValueError(f"scores of a preset must be {BATCH_NORM!r}; got {scores!r}")
-    return Preset(values | {"normalize": None}, source, penalty, batch_norm_scores=True)
+    normalized = scores == "batch-norm"
+    return Preset(values | {"normalize": None} if normalized else values, source, penalty, normalized)
 
 
 _ENTRY = re.compile(r"^@\w+\{\w+,\n(?:  \w+ = \{.*\},\n)+\}$", re.MULTILINE)
@@ -62,8 +55,7 @@ class Publication(NamedTuple):
     """An entry of the bibliography."""
 
     bibtex: str
-    fields: dict[str, str]
-    """Author, title, year and, of a conference, series and booktitle."""
+    fields: dict[str, str]  # author, title, year and, of a conference, series and booktitle
 
     @property
     def key(self) -> str:
@@ -87,6 +79,5 @@ def _read() -> list[Publication]:
 
 PAPER = "Lemire Paquin 2026"
 PUBLICATIONS = {publication.key: publication for publication in _read()}
-SOURCES = {key: publication.text for key, publication in PUBLICATIONS.items()}
+SOURCES = {key: publication.text for key, publication in PUBLICATIONS.items()}  # the source of each loss, as one line
 SOURCES["textbook"] = "the negative log-likelihood"
-"""The source of each loss, as one line."""

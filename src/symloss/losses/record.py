@@ -31,8 +31,7 @@ class Parameter:
     interval: str
     meaning: str
     whole: bool = False
-    instead_of: str | None = None
-    """The parameter that this one replaces. It has no default itself."""
+    instead_of: str | None = None  # The parameter that this one replaces. It has no default itself.
 
 
 class _AtParameters:
@@ -94,8 +93,7 @@ class Record:
     either: Mapping[str, float | None] = field(default_factory=dict)
     class_name: str = field(default="Criterion", init=False)
     formula: str = field(default="", init=False)
-    text: str = field(default="", init=False)
-    """What the docstring of the class says."""
+    text: str = field(default="", init=False)  # what the docstring of the class says
     parameters: tuple[Parameter, ...] = field(default=(), init=False)
     defaults: dict[str, float | None] = field(default_factory=dict, init=False)
 
@@ -134,19 +132,18 @@ class Record:
         Of a parameter and the one that may stand in its place, one at most is given. The other one is None.
         """
         for key in sorted(set(values) - set(self.defaults)):
-            known = ", ".join(self.defaults) or "none"
-            name = checks.shortened(self.name)
-            raise TypeError(f"{name} has no parameter {checks.brief(key)}; its parameters are: {known}")
+            raise self._unknown(key)
         given = [name for name in self.either if values.get(name) is not None] or list(self.either)[:1]
         if len(given) > 1:
             got = " and ".join(f"{name}={checks.brief(values[name])}" for name in given)
             raise ValueError(f"{self.name} takes {' or '.join(given)}, not both; got {got}")
-        left_out = set(self.either) - set(given)
-        return {p.name: None if p.name in left_out else self._checked(p, values) for p in self.parameters}
-
-    def _checked(self, p: Parameter, values: Mapping[str, float | None]) -> float:
-        value = values.get(p.name, p.default)
-        return checks.number(p.name, self.either.get(p.name) if value is None else value, p.interval, p.whole)
+        known: dict[str, float | None] = dict.fromkeys(self.defaults)
+        for p in self.parameters:
+            if p.name in given or p.name not in self.either:
+                value = values.get(p.name, p.default)
+                value = self.either.get(p.name) if value is None else value
+                known[p.name] = checks.number(p.name, value, p.interval, p.whole)
+        return known
 
     def overridden(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Values of parameters and options, overridden by those given.
@@ -170,10 +167,11 @@ class Record:
         options = [*LossOptions.__annotations__, *extra]
         for key in keywords:
             if key not in self.defaults and key not in options:
-                raise TypeError(
-                    f"{checks.shortened(self.name)} has no parameter {checks.brief(key)}; "
-                    f"its parameters are: {', '.join(self.defaults) or 'none'}; options are: {', '.join(options)}"
-                )
+                raise self._unknown(key, f"; options are: {', '.join(options)}")
+
+    def _unknown(self, key: str, options: str = "") -> TypeError:
+        known = f"its parameters are: {', '.join(self.defaults) or 'none'}{options}"
+        return TypeError(f"{checks.shortened(self.name)} has no parameter {checks.brief(key)}; {known}")
 
 
 P = ParamSpec("P")

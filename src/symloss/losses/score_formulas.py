@@ -10,18 +10,11 @@ from torch import Tensor
 
 from symloss.losses.base import FirstOrder, Loss, NoSlopeError
 from symloss.losses.logits import Scores, log_softmax, unit
-from symloss.losses.potentials import PowerPotential, called, one_minus_exp
-
-
-class ScoreFormula(Loss):
-    """A loss of the whole score vector."""
-
-    def __repr__(self) -> str:
-        return called(self, "Formula")
+from symloss.losses.potentials import PowerPotential, one_minus_exp
 
 
 @dataclass(frozen=True, repr=False)
-class MSEFormula(ScoreFormula):
+class MSEFormula(Loss):
     """Squared distance of p to the one-hot label: |e_y - p|^2 = 1 - 2 p_y + sum_k p_k^2."""
 
     @property
@@ -37,7 +30,7 @@ class MSEFormula(ScoreFormula):
 
 
 @dataclass(frozen=True, repr=False)
-class CosineFormula(ScoreFormula):
+class CosineFormula(Loss):
     """Cosine distance of the raw scores to the one-hot label: 1 - z_y / |z|."""
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
@@ -49,7 +42,7 @@ class CosineFormula(ScoreFormula):
 
 
 @dataclass(frozen=True, repr=False)
-class BiTemperedFormula(ScoreFormula):
+class BiTemperedFormula(Loss):
     """The bi-tempered logistic loss: -log_t1(p_y) - (1 - sum_k p_k^(2-t1)) / (2-t1).
 
     Here p = exp_t2(z - lambda) with lambda such that p sums to 1, and log_t, exp_t are the tempered functions.
@@ -107,7 +100,7 @@ def tempered_log_softmax(s: Scores, t: float) -> Tensor:
 
 
 @dataclass(frozen=True, repr=False)
-class AMSEFormula(ScoreFormula):
+class AMSEFormula(Loss):
     """|a e_y - p|^2 / C = ((a - p_y)^2 + sum_{k != y} p_k^2) / C, that is (MSE + 2 (a - 1) MAE + (a - 1)^2) / C."""
 
     a: float
@@ -122,7 +115,7 @@ class AMSEFormula(ScoreFormula):
 
 
 @dataclass(frozen=True, repr=False)
-class LDRKLFormula(ScoreFormula):
+class LDRKLFormula(Loss):
     """lam log mean_k exp((margin [k != y] + z_k - z_y) / lam).
 
     With q = softmax(z / lam) it is lam log(1 + e^(margin / lam) (1 / q_y - 1)) - lam log C.

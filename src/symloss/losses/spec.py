@@ -47,8 +47,7 @@ OPERATORS: Mapping[str, tuple[Callable[..., Loss], tuple[str, ...]]] = {
 """The operators that a spec can name, and their arguments besides the loss."""
 OPTIONS = ("normalize", "temperature", "scale", "ignore_index", "reduction", "label_smoothing")
 """The options of Criterion that a spec can set."""
-NESTED = 40
-"""How many brackets may stand inside one another."""
+NESTED = 40  # how many brackets may stand inside one another
 
 _TOKEN = re.compile(r"""(?x)\s*(?:
       (?P<factor>[+-]?(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?)\s*\*

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -152,10 +151,8 @@ CHECKED: ContextVar[bool | None] = ContextVar("symloss_checked", default=None)
 class _Switch:
     """A variable that has another value inside ``with``, for the current thread or asynchronous task."""
 
-    variable: ClassVar[ContextVar[bool | None]]
-
-    def __init__(self, on: bool = True) -> None:
-        self._on = bool(on)
+    def __init__(self, variable: ContextVar[bool | None], on: bool) -> None:
+        self.variable, self._on = variable, on
         self._tokens: list[Token[bool | None]] = []
 
     def __enter__(self) -> None:
@@ -180,10 +177,8 @@ class plain(_Switch):  # noqa: N801
     ...     value = loss(torch.zeros(2, 3), torch.tensor([0, 2]))
     """
 
-    variable = PLAIN
-
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(PLAIN, True)
 
 
 class checked(_Switch):  # noqa: N801
@@ -202,4 +197,5 @@ class checked(_Switch):  # noqa: N801
     ...     value = loss(scores, torch.tensor([0, 2]))
     """
 
-    variable = CHECKED
+    def __init__(self, on: bool = True) -> None:
+        super().__init__(CHECKED, bool(on))

@@ -10,13 +10,10 @@ from symloss.losses import potentials as phi
 from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.record import SYMMETRIC, Constants, Facts, Record
 
-LOG_ZERO = -math.log(1e-4)
-"""Reverse cross-entropy reads log 0 as log 1e-4."""
+LOG_ZERO = -math.log(1e-4)  # reverse cross-entropy reads log 0 as log 1e-4
 ROOT = math.sqrt(2)
-MAE_STEEPEST = ROOT / 4
-"""The largest gradient norm of MAE: sup sqrt 2 (1 - p) p."""
-MAE_MOST_BENT = math.sqrt(3) / 9
-"""The largest curvature of MAE: sup 2 p (1 - p) (2 p - 1)."""
+MAE_STEEPEST = ROOT / 4  # the largest gradient norm of MAE: sup sqrt 2 (1 - p) p
+MAE_MOST_BENT = math.sqrt(3) / 9  # the largest curvature of MAE: sup 2 p (1 - p) (2 p - 1)
 
 
 def reverse_ce() -> phi.MAEPotential:

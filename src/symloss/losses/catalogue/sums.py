@@ -18,8 +18,7 @@ from symloss.losses.published import PAPER
 from symloss.losses.record import SYMMETRIC, Constants, Facts, Parameter, Record
 from symloss.losses.score_formulas import AMSEFormula
 
-WEIGHT = "[0, 1e6]"
-"""The range of the weight of each of two losses."""
+WEIGHT = "[0, 1e6]"  # the range of the weight of each of two losses
 WEIGHTS = {"alpha": WEIGHT, "beta": WEIGHT}
 
 

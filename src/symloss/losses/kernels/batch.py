@@ -20,10 +20,8 @@ from symloss.losses.logits import WIDER, Scores
 
 BLOCK = 2**20
 """The number of scores in a block on a CPU: few enough to stay in the cache, many enough to be worth the calls."""
-DEVICE_BLOCK = 2**24
-"""The same on other devices, where a call costs more and a block of float32 scratch takes 64 MiB."""
-FEW = 2**15
-"""So few scores take less time than the calls of their reductions."""
+DEVICE_BLOCK = 2**24  # the same on other devices, where a call costs more and a block of float32 scratch takes 64 MiB
+FEW = 2**15  # so few scores take less time than the calls of their reductions
 
 
 class TooLargeError(Exception):

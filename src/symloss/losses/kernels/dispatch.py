@@ -26,7 +26,9 @@ def kernel_for(loss: Loss, classes: int, unit: Unit | None = None, target: str =
     except _NotCachedError:
         return None
     except TypeError:
-        if not has_hash(loss):  # a loss from outside this package that is no frozen dataclass
+        try:
+            hash(loss)
+        except TypeError:  # a loss from outside this package that is no frozen dataclass
             return None
         raise
 
@@ -47,12 +49,3 @@ def _cached_kernel(loss: Loss, classes: int, unit: Unit | None, target: str) -> 
     else:
         kernel = SumsKernel(form) if form.summed else LabelKernel(form, classes)
     return kernel if unit is None else UnitKernel(kernel, *unit.for_classes(classes))
-
-
-def has_hash(loss: Loss) -> bool:
-    """Return whether a loss can be a key of a cache. One from outside this package may not be."""
-    try:
-        hash(loss)
-    except TypeError:
-        return False
-    return True

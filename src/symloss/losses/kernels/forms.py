@@ -36,8 +36,7 @@ from symloss.losses.operators import (
 from symloss.losses.potentials import CEPotential, OfProbability, Potential, Probability
 
 Number = float | Tensor
-TINY = 1e-38
-"""Added to a part and to the total, so that the share of a part is 1 where the total is 0."""
+TINY = 1e-38  # added to a part and to the total, so that the share of a part is 1 where the total is 0
 
 
 class Reading(ABC):

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 MEMORY = {"cpu": 160 * 2**20}  # bytes for the scores of a block if nothing else is asked for, by the kind of device
 DEVICE_MEMORY = 2**30  # the same on all other devices, which have more of it
 
-Gradients = Sequence[Tensor | None]
-"""The gradients in features, weight and bias. None where one is not wanted."""
+Gradients = Sequence[Tensor | None]  # The gradients in features, weight and bias. None where one is not wanted.
 
 
 class Allowance(NamedTuple):

@@ -20,8 +20,7 @@ from symloss.losses.logits import Scores
 from symloss.losses.potentials import CEPotential, Potential
 from symloss.losses.validation import looks_at
 
-LEADS = 1.1
-"""Below this sum of exp(z - max z) the largest score leads, with p above 0.9."""
+LEADS = 1.1  # below this sum of exp(z - max z) the largest score leads, with p above 0.9
 
 
 class Leaders(NamedTuple):
