@@ -5,11 +5,10 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
-from rich.progress import Progress
 from training.training_helpers import small
 
 from symloss.cli import training
-from symloss.cli.training import Announcement, _StepBar, opening
+from symloss.cli.training import Announcement, opening
 from symloss.data import open_data
 from symloss.experiments import cost
 from symloss.training import train
@@ -110,19 +109,6 @@ def test_slow_opening_is_announced_and_quick_opening_is_not(monkeypatch, capsys)
     with opening("photos"):
         pass
     assert capsys.readouterr().err == ""
-
-
-def test_a_bar_moves_inside_an_epoch():
-    progress = Progress(disable=True)
-    bar = _StepBar(progress, progress.add_task("run", total=3))
-    seen = []
-    for epoch in range(2):
-        for step in range(1, 5):
-            bar.shown = 0.0
-            bar(step, 4)
-            seen.append(progress.tasks[0].completed)
-        progress.update(bar.task, completed=epoch + 1)
-    assert seen == [0.25, 0.5, 0.75, 0.999, 1.25, 1.5, 1.75, 1.999]
 
 
 def test_steps_are_told_while_an_epoch_goes_on(tmp_path):

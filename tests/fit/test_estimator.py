@@ -163,20 +163,6 @@ def test_tables_with_categories_and_gaps():
         assert quick(learners=["k-nn"]).fit(table[["number"]], labels).encoder_ is None
 
 
-def test_progress_is_shown(capsys):
-    features, labels, _ = small()
-    quick(verbose=1).fit(features, labels)
-    shown = capsys.readouterr()
-    assert "[symloss] 1 of" in shown.err
-    assert "leads with" in shown.err
-    assert "[symloss] fitting 150 rows takes up to about 0 s of one core" in shown.err
-    assert "leaders learn from all folds" in shown.err
-    assert "[symloss] fitting the model to all rows" in shown.err
-    lines = shown.err.splitlines()
-    assert len(set(lines)) == len(lines)
-    assert not shown.out
-
-
 def test_a_fit_that_was_killed_goes_on(tmp_path, monkeypatch):
     """The second fit finds all predictions of the first one, and comes to the same model."""
     features, labels, _ = small()

@@ -17,7 +17,7 @@ import typer
 
 from symloss.cli.audit import compose, printed, row
 from symloss.cli.options import OPTIONS, OUTPUT, AsJson, Overwrite, Top, with_options
-from symloss.cli.output import print_json, print_rows, say, visible
+from symloss.cli.output import print_json, print_rows, say, show_progress, visible
 from symloss.cli.training import open_from
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def fit(
     if is_saved_fit(folder) and not overwrite:
         result = _finished(folder, settings, options)
     else:
-        result = _fit(folder, settings, options, verbose=not as_json)
+        result = _fit(folder, settings, options, quiet=as_json)
     files = [folder / name for name in FILES]
     if as_json:
         print_json(_as_json(result, top, files))
@@ -127,7 +127,7 @@ def _open(options: dict[str, Any]) -> DataSet:
     return open_from(options | {"devices": 1, "nodes": 1})
 
 
-def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, verbose: bool) -> dict[str, Any]:
+def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     """Fit, write the folder, and return the result."""
     from symloss.training.models import is_built_in
 
@@ -141,6 +141,7 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, ver
     from symloss.fit import RobustClassifier
     from symloss.fit.folder import WORK
     from symloss.fit.training_data import features_of
+    from symloss.training.progress import shown_by
 
     started, ray = time.perf_counter(), options["ray"]
     corruption = _corruption(opened, settings, options["data_dir"])
@@ -152,12 +153,13 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, ver
         n_jobs=options["jobs"] if ray is None else -1,
         simple=settings["simple"],
         memory=folder / WORK,
-        verbose=int(verbose),
     )
     with (
         _work_folder(folder / WORK),
         warnings.catch_warnings(),
         contextlib.nullcontext() if ray is None else joblib_on_ray(ray),
+        show_progress(quiet=quiet) as progress,
+        shown_by(progress),
     ):
         warnings.filterwarnings("ignore", "Nothing was learnt", UserWarning)  # the verdict says it
         classifier.fit(features, corruption.labels)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
+
+from symloss.training.progress import ProgressLines
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -66,6 +70,65 @@ def bar(*columns: ProgressColumn, **more: Any) -> Progress:
 
     terminal = _Harmless(stderr=True)
     return Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal, **more)
+
+
+class LiveProgress(ProgressLines):
+    """One live line on a terminal: what is done, a bar, the time left, and the best so far or the latest metrics.
+
+    Args:
+        progress: of rich, with :meth:`columns`.
+    """
+
+    def __init__(self, progress: Progress):
+        super().__init__()
+        self.progress, self.done, self.status = progress, 0, ""
+        self.task = progress.add_task("", total=None, status="")
+
+    @staticmethod
+    def columns() -> tuple[ProgressColumn, ...]:
+        """Return the columns of the line. In a narrow terminal only the last one is cut."""
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.table import Column
+
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        status = TextColumn("{task.fields[status]}", table_column=rest, markup=False)
+        what = TextColumn("{task.description}", markup=False)
+        return what, BarColumn(10), MofNCompleteColumn(), TimeRemainingColumn(), status
+
+    def step(self, what: str, done: int, total: int, status: str = "") -> None:
+        """Move the bar. The time that is left is that of the steps with this name."""
+        if what != self.line:
+            self.phase(what)
+        self.done = done
+        self.status = visible(status) or self.status
+        self.progress.update(self.task, completed=done, total=total, status=self.status)
+
+    def phase(self, line: str) -> None:
+        """Start a new bar, whose length is not known yet. The status stays."""
+        self.line, self.done = line, 0
+        self.progress.reset(self.task, description=visible(line), total=None)
+
+    def inside(self, step: int, steps: int) -> None:
+        """Move the bar within a step, ten times a second at most."""
+        now = time.monotonic()
+        if now - self.last >= 0.1:
+            self.last = now
+            self.progress.update(self.task, completed=self.done + min(step / steps, 0.999))
+
+
+@contextlib.contextmanager
+def show_progress(*, quiet: bool = False) -> Iterator[ProgressLines]:
+    """Show progress on stderr: one live line on a terminal, plain lines in files and where colours are not wanted.
+
+    Args:
+        quiet: write no plain lines.
+    """
+    terminal = _Harmless(stderr=True)
+    if not terminal.is_terminal or terminal.is_dumb_terminal or terminal.no_color:
+        yield ProgressLines(not quiet)
+        return
+    with bar(*LiveProgress.columns(), expand=True) as progress:
+        yield LiveProgress(progress)
 
 
 def console() -> Console:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,15 +12,15 @@ import typer
 
 from symloss.cli.data import say_columns
 from symloss.cli.options import OPTIONS, OUTPUT, RUN, WHERE, AsJson, Model, flag, with_options
-from symloss.cli.output import bar, console, new_table, print_data, print_json, say
+from symloss.cli.output import LiveProgress, console, new_table, print_data, print_json, say, show_progress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from symloss.data.dataset import DataSet
     from symloss.training.loop import OnStep
     from symloss.training.prediction import Predictions
+    from symloss.training.progress import ProgressLines
     from symloss.training.results import EpochRow, Result, Spread
     from symloss.training.run import OnEpoch
     from symloss.training.run_folder import RunFolder
@@ -68,7 +66,7 @@ def train(
 
     settings = settings_for(options["loss"], options, data)
     folder = out or run_path(options["runs"], settings)
-    result = train_shown(settings, folder, options, data, Announcement([(settings, folder)], data))
+    result = train_shown(settings, folder, options, data, Announcement([(settings, folder)], data), quiet=as_json)
     if not _speaks(options):
         return
     if as_json:
@@ -103,7 +101,8 @@ def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
         for settings in plan:
             done += 1
             folder = run_path(options["runs"], settings)
-            results[-1].append(train_shown(settings, folder, options, data, announcement, f"{done}/{total} "))
+            which = f"{done}/{total} "
+            results[-1].append(train_shown(settings, folder, options, data, announcement, which, quiet=as_json))
     if not _speaks(options):
         return
     if as_json:
@@ -236,8 +235,9 @@ def train_shown(
     on_start: Announcement,
     which: str = "",
     hide: tuple[str, ...] = (),
+    quiet: bool = False,
 ) -> Result:
-    """Train and show the progress. The metrics in ``hide`` are not shown."""
+    """Train and show the progress, without the metrics in ``hide``; no lines if ``quiet`` and not on a terminal."""
     from symloss.training import train as run
     from symloss.training.run import TensorBoard
 
@@ -247,7 +247,7 @@ def train_shown(
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in (*WHERE, "skip_bad")}
     several = where["devices"] * where["nodes"] > 1
-    with _announce_stop(), _shown(settings, which, several) as (show, on_step):
+    with _announce_stop(), _shown(settings, which, several, quiet) as (show, on_step):
         on_epoch = _Without(show, hide) if hide else show
         on_epoch = on_epoch if board is None else _Both(on_epoch, board)
         # Other processes get no copy of the data.
@@ -289,14 +289,14 @@ class _Without:
         self.listener(type(row).from_json(row.to_json() | dict.fromkeys(self.hidden)))
 
 
-class _Line:
-    """A listener that prints a line for each epoch, for processes that cannot share a progress bar."""
+class _Epochs:
+    """A listener that shows the metrics of each epoch. It can be sent to other processes with plain lines."""
 
-    def __init__(self, title: str, epochs: int):
-        self.title, self.epochs = title, epochs
+    def __init__(self, progress: ProgressLines, title: str, epochs: int):
+        self.progress, self.title, self.epochs = progress, title, epochs
 
     def __call__(self, row: EpochRow) -> None:
-        print(f"{self.title}: epoch {row.epoch}/{self.epochs} {_status(row)}", file=sys.stderr, flush=True)
+        self.progress.step(self.title, row.epoch, self.epochs, _status(row))
 
 
 def _status(row: EpochRow) -> str:
@@ -306,41 +306,17 @@ def _status(row: EpochRow) -> str:
 
 
 @contextlib.contextmanager
-def _shown(settings: Settings, which: str, several: bool) -> Iterator[tuple[OnEpoch, OnStep | None]]:
+def _shown(settings: Settings, which: str, several: bool, quiet: bool) -> Iterator[tuple[OnEpoch, OnStep | None]]:
+    """Show the progress of a run. Processes cannot share a live line."""
     from symloss.losses.spec import parse
+    from symloss.training.progress import ProgressLines
 
-    title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}"
-    if several:
-        yield _Line(title, settings.epochs), None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.table import Column
-
-    columns = (TextColumn("{task.description}"), BarColumn(10), MofNCompleteColumn(), TimeRemainingColumn())
-    # In a narrow terminal only this column is cut.
-    status = TextColumn("{task.fields[status]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"))
-    with bar(*columns, status, expand=True) as progress:
-        task = progress.add_task(title, total=settings.epochs, status="")
-
-        def show(row: EpochRow) -> None:
-            progress.update(task, completed=row.epoch, status=_status(row))
-
-        yield show, None if progress.disable else _StepBar(progress, task)
-
-
-class _StepBar:
-    """A listener that moves a bar inside an epoch, ten times a second at most."""
-
-    def __init__(self, progress: Progress, task: TaskID):
-        self.progress, self.task, self.shown = progress, task, 0.0
-
-    def __call__(self, step: int, steps: int) -> None:
-        now = time.monotonic()
-        if now - self.shown < 0.1:
-            return
-        self.shown = now
-        finished = int(next(each for each in self.progress.tasks if each.id == self.task).completed)
-        self.progress.update(self.task, completed=finished + min(step / steps, 0.999))
+    title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}, epoch"
+    with contextlib.nullcontext(ProgressLines()) if several else show_progress(quiet=quiet) as progress:
+        inside = progress.inside if isinstance(progress, LiveProgress) else None
+        if inside is not None:
+            progress.step(title, 0, settings.epochs)
+        yield _Epochs(progress, title, settings.epochs), inside
 
 
 def _table(results: list[list[Result]], settings: Settings) -> Table:

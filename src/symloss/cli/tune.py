@@ -100,7 +100,7 @@ def tune(
         method,
         runs=options["runs"],
         train=lambda settings, folder, which: train_shown(
-            settings, folder, options, opened, announcement, which, hide=("test_accuracy",)
+            settings, folder, options, opened, announcement, which, hide=("test_accuracy",), quiet=True
         ),
         storage=options["storage"],
         study=options["study"],

@@ -29,7 +29,7 @@ from symloss.fit.audit.models import NOTHING_LEARNT, audit_fit
 from symloss.fit.choice import Judged, cannot_be_told_from, leaders, told_from_majority, winner
 from symloss.fit.correction import Explanation, Round, first_round, label_scores, last_round, noise_explains_better
 from symloss.fit.ensemble import Leaders, ensemble, log
-from symloss.fit.held_out import ProgressLines, Trainer
+from symloss.fit.held_out import Trainer
 from symloss.fit.learners import KINDS, Candidate, check_kinds
 from symloss.fit.networks import Factory, chosen_model, one_thread
 from symloss.fit.search import LOSSES, Memory, Search, network_plan, run, within_budget
@@ -37,6 +37,7 @@ from symloss.fit.training_data import Rows, Split, TrainingData, folds, number_o
 from symloss.fitting import all_or_nothing
 from symloss.losses.spec import create_loss
 from symloss.noise.calibration import noise_rate_interval
+from symloss.training.progress import progress_of_fit
 
 FLOATS = [np.float64, np.float32]
 BUDGET, ORDINARY_TRAININGS = 45.0, 4
@@ -147,7 +148,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         data = TrainingData(features, noisy, len(self.classes_), self.input_shape_, weights)
-        trainer = Trainer(data, seed, self.n_jobs, ProgressLines(bool(self.verbose)))
+        trainer = Trainer(data, seed, self.n_jobs, progress_of_fit(self.verbose))
         found, failures = self._search(trainer)
         best = winner(found)
         lead, rounds = self._leaders_and_rounds(found)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,36 +17,10 @@ from symloss.fit.choice import Judged
 from symloss.fit.learners import CLASSICAL, Candidate
 from symloss.fit.networks import NetworkMember, NetworkModel, Networks, NetworkSchedule
 from symloss.fit.training_data import Floats, Probabilities, Rows, Split, TrainingData
+from symloss.training.progress import ProgressLines
 
-EVERY = 2.0
-"""Seconds between two lines of progress."""
 Modules = dict[int, list[torch.nn.Module]]
 """Trained networks by the number of the member, a list with one for each split."""
-
-
-class ProgressLines:
-    """Writes lines to stderr, none of them twice: steps every two seconds at most, and every new phase.
-
-    Args:
-        verbose: whether anything is written.
-    """
-
-    def __init__(self, verbose: bool = False) -> None:
-        self.verbose, self.last, self.line = verbose, 0.0, ""
-
-    def step(self, line: str) -> None:
-        """Write a line, unless the last one is recent."""
-        now = time.monotonic()
-        if now - self.last >= EVERY:
-            self.last = now
-            self.phase(line)
-
-    def phase(self, line: str) -> None:
-        """Write a line. What it announces may take long."""
-        if self.verbose and line != self.line:
-            self.line = line
-            sys.stderr.write(f"[symloss] {line}\n")
-            sys.stderr.flush()
 
 
 class LearnerFailed(ValueError):  # noqa: N818
@@ -81,7 +53,7 @@ class Trainer:
     data: TrainingData
     seed: int
     jobs: int | None = None
-    progress: ProgressLines = field(default_factory=ProgressLines)
+    progress: ProgressLines = field(default_factory=lambda: ProgressLines(verbose=False))
 
     def with_labels(self, labels: Rows) -> Trainer:
         """Return the same with other labels to train on: (N,), or (splits, N) if each split has its own."""
@@ -141,14 +113,15 @@ class Trainer:
             if isinstance(one, LearnerFailed):
                 raise one
             predictions[k] = one
-            self.progress.step(f"{len(predictions)} of {len(classical)} learners fitted again")
+            self.progress.step("fitting the leaders again", len(predictions), len(classical))
         trained: Modules = {}
         left = [k for k, one in enumerate(members) if one.epoch is not None]
         left.sort(key=lambda k: str(members[k].candidate.loss))
         networks = self.networks([members[k].candidate for k in left], splits) if left else None
         while networks is not None and left:
             networks.train_epoch()
-            self.progress.step(f"training the leaders' networks, epoch {networks.epoch}")
+            last = max(members[k].epoch or 0 for k in left)
+            self.progress.step("training the leaders' networks, epoch", networks.epoch, last)
             if all(members[k].epoch != networks.epoch for k in left):
                 continue
             kept: list[int] = []

@@ -206,7 +206,7 @@ def run(search: Search) -> list[Judged]:
     found = list(_classical(search))
     if "network" in search.learners and not search.shape.sparse:
         tried = network_candidates(search, _scaling(found))
-        found += _networks(search, tried) if tried else []
+        found += _networks(search, tried, found) if tried else []
     return ranked(found)
 
 
@@ -244,7 +244,7 @@ def _classical(search: Search) -> Iterator[Judged]:
             search.memory.keep(candidate.name, {"predictions": result})
         found = judged(candidate, known.pop(candidate), search.trainer.data, rows)
         best = found if best is None or found.score > best.score else best
-        search.trainer.progress.step(f"{number} of {len(tried)} learners tried; {_leads(search, best)}")
+        search.trainer.progress.step("trying learners", number, len(tried), _leads(search, best))
         yield found
 
 
@@ -312,7 +312,7 @@ def _seconds(candidate: Candidate, shape: Shape) -> float:
     return CLASSICAL[candidate.learner].seconds(candidate, shape)
 
 
-def _networks(search: Search, tried: list[Candidate]) -> list[Judged]:
+def _networks(search: Search, tried: list[Candidate], others: list[Judged]) -> list[Judged]:
     """Return the networks, each at its best epoch. They are kept together: they were trained together."""
     names = " ".join(one.name for one in tried)
     kept = search.memory.recall(names)
@@ -323,7 +323,7 @@ def _networks(search: Search, tried: list[Candidate]) -> list[Judged]:
             Judged(tried[int(k)], int(epoch), float(score), search.trainer.data.correct(predictions, rows), predictions)
             for k, epoch, score, predictions in parts
         ]
-    found = _halving(search, tried)
+    found = _halving(search, tried, others)
     columns = {
         "candidate": np.array([tried.index(one.candidate) for one in found]),
         "epoch": np.array([one.epoch for one in found]),
@@ -334,7 +334,7 @@ def _networks(search: Search, tried: list[Candidate]) -> list[Judged]:
     return found
 
 
-def _halving(search: Search, tried: list[Candidate]) -> list[Judged]:
+def _halving(search: Search, tried: list[Candidate], others: list[Judged]) -> list[Judged]:
     networks = search.trainer.networks(tried, search.splits)
     rows = rows_held_out(search.splits)
     running = [Epochs(candidate, search.trainer.data, rows) for candidate in tried]
@@ -349,11 +349,9 @@ def _halving(search: Search, tried: list[Candidate]) -> list[Judged]:
             finished += [one.result() for one in dropped]
             left = {(one.candidate.loss, one.candidate["decay"]) for one in running}
             networks.keep([k for k, one in enumerate(networks.members) if (one.loss, one.weight_decay) in left])
-        best = ranked([one.result() for one in running])[0]
-        search.trainer.progress.step(
-            f"{len(running)} of {len(tried)} networks after {epoch} of {networks.schedule.epochs} epochs; "
-            f"{_leads(search, best)}"
-        )
+        best = ranked([*others, *finished, *(one.result() for one in running)])[0]
+        what = f"trying {len(running)} networks, epoch"
+        search.trainer.progress.step(what, epoch, networks.schedule.epochs, _leads(search, best))
     return finished + [one.result() for one in running]
 
 
