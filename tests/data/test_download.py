@@ -106,7 +106,7 @@ def mnist(shop, monkeypatch):
         shop.files[f"{images}.gz"] = gzip.compress(idx_bytes(random_bytes(6, 28, 28, seed=seed)))
         shop.files[f"{labels}.gz"] = gzip.compress(idx_bytes(random_bytes(6, seed=seed, high=10)))
     files = {name: md5(content) for name, content in shop.files.items()}
-    monkeypatch.setitem(SOURCES, "mnist", Source(shop.url, "mnist", files))
+    monkeypatch.setitem(SOURCES, "mnist", Source(shop.url, "mnist", files, {}))
     return shop
 
 
@@ -117,7 +117,7 @@ CONTENT = random_bytes(1_000_000).tobytes()
 def blob(shop, monkeypatch):
     """One file of a megabyte."""
     shop.files["blob"] = CONTENT
-    monkeypatch.setitem(SOURCES, "blob", Source(shop.url, "blob", {"blob": md5(CONTENT)}))
+    monkeypatch.setitem(SOURCES, "blob", Source(shop.url, "blob", {"blob": md5(CONTENT)}, {}))
     return shop
 
 
@@ -151,7 +151,7 @@ def test_the_root_is_the_usual_one(tmp_path, mnist, monkeypatch):
 
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_mirror(tmp_path, blob, monkeypatch, slash):
-    monkeypatch.setitem(SOURCES, "blob", Source("http://127.0.0.1:9/", "blob", SOURCES["blob"].files))
+    monkeypatch.setitem(SOURCES, "blob", SOURCES["blob"]._replace(url="http://127.0.0.1:9/"))
     get("blob", tmp_path, base_url=blob.url + slash)
     assert whole(tmp_path)
 
@@ -337,7 +337,7 @@ def publish_cifar(shop: Shop, monkeypatch: pytest.MonkeyPatch, extra: dict[str, 
     content = tar_gz(files | (extra or {}))
     shop.files["cifar-10-python.tar.gz"] = content
     archive = {"cifar-10-python.tar.gz": md5(content)}
-    monkeypatch.setitem(SOURCES, "cifar10", Source(shop.url, "cifar-10-batches-py", archive))
+    monkeypatch.setitem(SOURCES, "cifar10", Source(shop.url, "cifar-10-batches-py", archive, {}))
 
 
 def test_an_archive_is_unpacked_and_can_be_opened(tmp_path, shop, monkeypatch):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import torch
+from in_turn import in_turn
 from refusals import refused
 
-from symloss.data.dataset import class_numbers, find_class_names
+from symloss.data.dataset import Part, find_class_names
 
 
-@pytest.mark.parametrize(
-    ("labels", "classes"),
+@in_turn(
+    "labels, classes",
     [
         (["dog", "cat", "dog", "ant"], ("ant", "cat", "dog")),
         (["10", "9", "2", "10"], ("2", "9", "10")),
@@ -21,27 +22,25 @@ from symloss.data.dataset import class_numbers, find_class_names
         (["ä", "z", "Z"], ("Z", "z", "ä")),
     ],
 )
-def test_order_of_classes(labels, classes):
+def test_classes_are_ordered_and_labels_come_back(labels, classes):
     assert find_class_names(labels, "here") == classes
+    numbers = Part(torch.zeros(len(labels), 1), labels, "here").examples(classes).labels
+    assert [classes[number] for number in numbers.tolist()] == labels
 
 
-def test_names_come_back():
-    labels = ["dog", "cat", "dog", "ant"]
-    classes = find_class_names(labels, "here")
-    assert [classes[number] for number in class_numbers(labels, classes, "here").tolist()] == labels
-
-
-@pytest.mark.parametrize(("labels", "given"), [(["a", "a"], "got only 'a'"), (["3"], "got only '3'"), ([], "got none")])
-def test_one_class_only(labels, given):
-    with refused(ValueError, "labels of x.csv", "at least two classes", given):
+@in_turn(
+    "labels, ingredients",
+    [
+        (["a", "a"], ("at least two classes", "got only 'a'")),
+        ([], ("at least two classes", "got none")),
+        (["1", "0.25", "0.75"], ("names or whole numbers", "got 0.25")),
+    ],
+)
+def test_labels_that_name_no_classes(labels, ingredients):
+    with refused(ValueError, "labels of x.csv", *ingredients):
         find_class_names(labels, "x.csv")
-
-
-def test_fractions_are_no_classes():
-    with refused(ValueError, "labels of x.csv", "names or whole numbers", "got 0.25"):
-        find_class_names(["1", "0.25", "0.75"], "x.csv")
 
 
 def test_a_class_that_was_never_trained():
     with refused(ValueError, "labels of test.csv", "2 classes of the training data", "'ant'", "got 'bee'"):
-        class_numbers(["ant", "bee"], ("ant", "cat"), "test.csv")
+        Part(torch.zeros(2, 1), ["ant", "bee"], "test.csv").examples(("ant", "cat"))

@@ -58,7 +58,7 @@ def test_a_missing_file_here():
 def test_an_empty_text_is_not_the_current_folder(tmp_path):
     with refused(ValueError, "data must be a known name or an existing folder or file", "got an empty text"):
         open_data("")
-    with refused(ValueError, "test must be an existing folder or file", "got an empty text"):
+    with refused(FileNotFoundError, "test must be an existing folder or file", "got ''"):
         open_data(str(tmp_path), test="")
 
 

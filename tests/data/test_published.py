@@ -33,7 +33,7 @@ def as_if_published(tmp_path, monkeypatch):
     """As if these were what the publisher's checksums are of."""
     root = write(tmp_path / "published")
     sums = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in (root / "mnist").iterdir()}
-    monkeypatch.setitem(published.MD5, "mnist", sums)
+    monkeypatch.setitem(published.SOURCES, "mnist", published.SOURCES["mnist"]._replace(unpacked=sums))
     return root
 
 

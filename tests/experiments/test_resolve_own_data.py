@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from refusals import refused
 
 from symloss.data import KNOWN, open_data
-from symloss.data.dataset import Examples, ImageFiles, labels_tensor
+from symloss.data.dataset import Examples, ImageFiles
 from symloss.experiments import resolve
 from symloss.experiments.layers import explain, protocol_for, resolve_layers
 from symloss.training import train
@@ -140,7 +141,7 @@ def test_the_fingerprint_is_of_inputs_labels_classes_and_test_data(tmp_path):
 def test_streamed_files_count_by_name_and_size(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"12")
-    examples = Examples(ImageFiles((path,)), labels_tensor([0]))
+    examples = Examples(ImageFiles((path,)), torch.tensor([0]))
     before = examples.fingerprint()
     path.write_bytes(b"123")
     assert examples.fingerprint() != before

@@ -7,9 +7,10 @@ on the device, the process or the batch it lies in. Images are raw here (black i
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,18 +21,18 @@ from torch import Tensor
 from symloss import checks
 
 
-class Step(Protocol):
+class Step(ABC):
     """One random change of images. It reads ``columns`` uniform numbers in [0, 1) for each image, on the CPU."""
 
     columns: ClassVar[int]
 
+    @abstractmethod
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
         """Change the images (N, C, H, W), as the uniform numbers (N, columns) say."""
-        ...
 
 
 @dataclass(frozen=True)
-class Crop:
+class Crop(Step):
     """Add a black frame of ``padding`` pixels, then cut out a window of the original size at random."""
 
     padding: int
@@ -41,7 +42,6 @@ class Crop:
         checks.number("padding of crop", self.padding, "[1, inf)", whole=True)
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """See :meth:`Step.apply`."""
         count, channels, height, width = images.shape
         top, left = (uniform * (2 * self.padding + 1)).long().to(images.device).T.view(2, count, 1, 1)
         padded = F.pad(images, 4 * (self.padding,))
@@ -53,20 +53,19 @@ class Crop:
 
 
 @dataclass(frozen=True)
-class Flip:
+class Flip(Step):
     """Exchange left and right in half of the images."""
 
     columns: ClassVar[int] = 1
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """See :meth:`Step.apply`."""
         count = len(images)
         chosen = torch.arange(count) + count * (uniform[:, 0] < 0.5)
         return torch.cat([images, images.flip(3)]).index_select(0, chosen.to(images.device))
 
 
 @dataclass(frozen=True)
-class Rotate:
+class Rotate(Step):
     """Turn images about their centre by up to ``degrees`` either way. Pixels from outside are black.
 
     The nearest pixel is taken. Coordinates are whole numbers of 2**-16 pixels, as in Pillow, so that the result is the
@@ -80,7 +79,6 @@ class Rotate:
         checks.number("degrees of rotate", self.degrees, "(0, 180]")
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """See :meth:`Step.apply`."""
         height, width = images.shape[2:]
         x = torch.arange(width, dtype=torch.int32, device=images.device)
         y = torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
@@ -103,7 +101,7 @@ def _rotation(degrees: Tensor, height: int, width: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ResizedCrop:
+class ResizedCrop(Step):
     """Cut out a window with 8 to 100 % of the area and sides of at most 4:3; resize it to ``size`` by ``size``."""
 
     size: int
@@ -113,7 +111,6 @@ class ResizedCrop:
         checks.number("size of resized-crop", self.size, "[1, inf)", whole=True)
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """See :meth:`Step.apply`."""
         return _one_by_one(images, uniform, self._resized)
 
     def _resized(self, image: Image.Image, uniform: list[float]) -> Image.Image:
@@ -136,7 +133,7 @@ class ResizedCrop:
 
 
 @dataclass(frozen=True)
-class Jitter:
+class Jitter(Step):
     """Scale brightness, contrast and saturation by 1 - x to 1 + x, and turn the hue by -h to h, in random order."""
 
     brightness: float
@@ -151,7 +148,6 @@ class Jitter:
             checks.number(f"{field.name} of jitter", getattr(self, field.name), allowed)
 
     def apply(self, images: Tensor, uniform: Tensor) -> Tensor:
-        """See :meth:`Step.apply`."""
         return _one_by_one(images, uniform, self._jittered)
 
     def _jittered(self, image: Image.Image, uniform: list[float]) -> Image.Image:
@@ -203,13 +199,7 @@ def fit(image: Image.Image, size: int) -> Image.Image:
     return image.crop((left, top, left + size, top + size))
 
 
-STEPS: dict[str, type[Crop | Flip | Rotate | ResizedCrop | Jitter]] = {
-    "crop": Crop,
-    "flip": Flip,
-    "rotate": Rotate,
-    "resized-crop": ResizedCrop,
-    "jitter": Jitter,
-}
+STEPS: dict[str, Any] = {"crop": Crop, "flip": Flip, "rotate": Rotate, "resized-crop": ResizedCrop, "jitter": Jitter}
 
 
 @dataclass(frozen=True)
@@ -262,7 +252,6 @@ class Augmentation:
 
 OF_THE_SIDE = 8
 """Without a published protocol, the black frame is the shorter side divided by this: 4 pixels for 32."""
-CROPS = ("crop", "resized-crop")
 
 
 def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
@@ -287,7 +276,7 @@ def crops_of(steps: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
     >>> crops_of(("crop:4", "flip"), (3, 32, 32)), crops_of((), (3, 64, 64))
     (('crop:4',), ('crop:8',))
     """
-    crops = tuple(step for step in steps or usual(shape) if step.partition(":")[0] in CROPS)
+    crops = tuple(step for step in steps or usual(shape) if step.startswith(("crop", "resized-crop")))
     if not crops:
         raise ValueError(
             f"augment must be all or none unless the data are images of at least {OF_THE_SIDE} x {OF_THE_SIDE} pixels; "
@@ -305,11 +294,11 @@ def _step(name: str) -> Step:
     if len(given) != len(wanted):
         form = f"{head}:{','.join(wanted)}" if wanted else head
         raise ValueError(f"augmentation {head} must be written {form}; got {name!r}")
-    return STEPS[head](*(_number(name, text) for text in given))
-
-
-def _number(name: str, text: str) -> Any:
-    try:
-        return int(text) if text.isdecimal() else float(text)
-    except ValueError:
-        raise ValueError(f"augmentation {name!r} must hold numbers after the colon; got {text!r}") from None
+    numbers: list[Any] = []
+    for text in given:
+        try:
+            numbers.append(int(text) if text.isdecimal() else float(text))
+        except ValueError:
+            raise ValueError(f"augmentation {name!r} must hold numbers after the colon; got {text!r}") from None
+    found: Step = STEPS[head](*numbers)
+    return found

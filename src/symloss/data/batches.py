@@ -36,19 +36,6 @@ class Batch(NamedTuple):
     total: int
 
 
-class Share(NamedTuple):
-    """One process's part of a batch, as positions in the epoch's order."""
-
-    start: int
-    stop: int
-    total: int
-
-    @property
-    def positions(self) -> slice:
-        """The positions as a slice."""
-        return slice(self.start, self.stop)
-
-
 EVALUATION_BATCH = 256
 """Examples in a batch of an evaluation. The number changes no result."""
 
@@ -103,23 +90,23 @@ class Batches:
     def epoch(self, number: int) -> Iterator[Batch]:
         """Yield the batches of an epoch. Every call with the same number gives the same batches."""
         number = int(checks.number("epoch", number, "[0, inf)", whole=True))
-        shares = [self._share(start) for start in range(0, self.count, self.batch)]
-        order = self._order(number).to(self.device)
+        starts = range(0, self.count, self.batch)
+        shares = [self._share(start) for start in starts]
+        order = torch.arange(self.count)
+        if self.shuffle:
+            order = torch.randperm(self.count, generator=generator(self.seed, number, _ORDER))
+        order = order.to(self.device)
         places = order if self._positions is None else self._positions[order]
         loaded = self._source.load(places, shares, self.seed, number)
-        for share, raw in zip(shares, loaded, strict=True):
-            yield Batch(self._normalise(raw), order[share.positions], share.total)
+        for start, share, raw in zip(starts, shares, loaded, strict=True):
+            yield Batch(self._normalise(raw), order[share], min(self.batch, self.count - start))
 
-    def _order(self, epoch: int) -> Tensor:
-        if not self.shuffle:
-            return torch.arange(self.count)
-        return torch.randperm(self.count, generator=generator(self.seed, epoch, _ORDER))
-
-    def _share(self, start: int) -> Share:
+    def _share(self, start: int) -> slice:
+        """Return the part of a batch that this process gets, as positions in the epoch's order."""
         total = min(self.batch, self.count - start)
         # Rounded up, so that a lone example goes to rank 0.
         first, last = (-(-total * rank // self.world) for rank in (self.rank, self.rank + 1))
-        return Share(start + first, start + last, total)
+        return slice(start + first, start + last)
 
 
 def generator(seed: int, *key: int) -> torch.Generator:
@@ -143,9 +130,7 @@ class Normaliser:
             raise ValueError(f"scaling must have every std above 0; got {checks.brief(scaling.std)}")
         unit = 255 if dtype == torch.uint8 else 1
         view = (-1, *(1 for _ in shape[1:]))
-        mean, std = (
-            unit * torch.tensor(values, dtype=torch.float64).view(view) for values in (scaling.mean, scaling.std)
-        )
+        mean, std = unit * torch.tensor([scaling.mean, scaling.std], dtype=torch.float64).view(2, *view)
         self.shift, self.factor = (values.to(torch.float32).to(device) for values in (mean, 1 / std))
         self.channels_last = channels_last and len(shape) == 3
 
@@ -167,15 +152,15 @@ class Resident:
         self.inputs, self.augmentation = inputs, augmentation
         self.shape, self.dtype = tuple(inputs.shape[1:]), inputs.dtype
 
-    def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
+    def load(self, order: Tensor, shares: list[slice], seed: int, epoch: int) -> Iterator[Tensor]:
         """Yield the augmented inputs of each share of an epoch."""
         steps = self.augmentation
         # Copies, which the normaliser may write to.
-        raw = (self.inputs.index_select(0, order[share.positions]) for share in shares)
+        raw = (self.inputs.index_select(0, order[share]) for share in shares)
         if steps is None:
             return raw
         drawn = steps.draw(len(order), generator(seed, epoch, _AUGMENTATION))
-        return (steps.apply(images, drawn[share.positions]) for images, share in zip(raw, shares, strict=True))
+        return (steps.apply(images, drawn[share]) for images, share in zip(raw, shares, strict=True))
 
 
 class Streamed:
@@ -195,18 +180,13 @@ class Streamed:
         self.files, self.augmentation, self.device = files, augmentation, device
         self.shape = (3, self.size, self.size)
 
-    def _resized(self) -> dict[tuple[int, int], Tensor] | None:
-        """Return the images that were decoded in an earlier epoch; None if they do not fit into memory.
-
-        Processes that decode images share no memory with this one, so they keep none.
-        """
-        fit_into_memory = 3 * self.size**2 * len(self.files) <= RESIDENT_BYTES
-        return self.files.resized if fit_into_memory and not self.workers else None
-
-    def load(self, order: Tensor, shares: list[Share], seed: int, epoch: int) -> Iterator[Tensor]:
+    def load(self, order: Tensor, shares: list[slice], seed: int, epoch: int) -> Iterator[Tensor]:
         """Yield the augmented inputs of each share of an epoch."""
-        chosen = [tuple(order[share.positions].tolist()) for share in shares]
-        decoded = _Decoded(self.files.paths, chosen, self.augmentation, self.size, (seed, epoch), self._resized())
+        chosen = [tuple(order[share].tolist()) for share in shares]
+        # Images of earlier epochs, if they fit into memory. Processes that decode images share none with this one.
+        fit_into_memory = 3 * self.size**2 * len(self.files) <= RESIDENT_BYTES
+        resized = self.files.resized if fit_into_memory and not self.workers else None
+        decoded = _Decoded(self.files.paths, chosen, self.augmentation, self.size, (seed, epoch), resized)
         loader = DataLoader(
             decoded,
             batch_size=None,
@@ -230,7 +210,7 @@ class _Decoded(Dataset[Tensor | ValueError]):
     augmentation: Augmentation | None
     size: int
     seed: tuple[int, int]
-    resized: dict[tuple[int, int], Tensor] | None = None
+    resized: dict[tuple[int, int], Tensor] | None
 
     def __len__(self) -> int:
         return len(self.shares)
@@ -255,9 +235,8 @@ class _Decoded(Dataset[Tensor | ValueError]):
 
     def _fitted(self, index: int) -> Tensor:
         """Return the pixels of an image, resized. Decoding is slow, so it is done once if memory allows."""
-        kept = None if self.resized is None else self.resized.get((self.size, index))
-        if kept is not None:
-            return kept
+        if self.resized is not None and (self.size, index) in self.resized:
+            return self.resized[self.size, index]
         image = pixels(fit(_decoded(self.paths[index]), self.size)).contiguous()
         if self.resized is not None:
             self.resized[self.size, index] = image

@@ -190,10 +190,9 @@ class DataSet:
 
     def description(self, augmentation: tuple[str, ...] = ()) -> DataDescription:
         """Describe the data for a run or a fit; ``augmentation`` is what was done to its images."""
-        same = {
-            name: getattr(self, name) for name in ("name", "class_names", "input_shape", "size", "columns", "image")
-        }
-        return DataDescription(**same, mean=self.scaling.mean, std=self.scaling.std, augmentation=augmentation)
+        same = ("name", "class_names", "input_shape", "size", "columns", "image")
+        facts = {name: getattr(self, name) for name in same}
+        return DataDescription(**facts, mean=self.scaling.mean, std=self.scaling.std, augmentation=augmentation)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -202,11 +201,6 @@ class DataSet:
             assert self.size is not None
             return (3, self.size, self.size)
         return tuple(self.train.inputs.shape[1:])
-
-
-def labels_tensor(labels: object) -> Tensor:
-    """Labels as an int64 tensor."""
-    return torch.as_tensor(labels, dtype=torch.int64)
 
 
 IMAGENET = Scaling((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -265,30 +259,11 @@ def find_class_names(labels: Iterable[str], where: object) -> tuple[str, ...]:
     return tuple(sorted(distinct, key=lambda text: (float(text), text)))
 
 
-def class_numbers(labels: Sequence[str], class_names: Sequence[str], where: object) -> Tensor:
-    """Return the class number of each label (N,)."""
-    place = {name: number for number, name in enumerate(class_names)}
-    unknown = sorted(set(labels) - set(class_names))
-    if unknown:
-        value = number(unknown[0])
-        same = next((name for name in class_names if value is not None and number(name) == value), None)
-        raise ValueError(
-            f"the labels of {where} must be among the {len(class_names)} classes of the training data, "
-            f"{brief(list(class_names))}; got {brief(unknown[0])}"
-            + ("" if same is None else f", which is the number of {same!r}, written in another way")
-        )
-    return labels_tensor([place[label] for label in labels])
-
-
 @dataclass(frozen=True)
 class Part:
     """Inputs and their labels as people write them: the training or the test part of the user's own data.
 
-    Args:
-        inputs: as in :class:`Examples`.
-        labels: one for each input.
-        where: what messages call the part.
-        origin: where the inputs came from.
+    Messages call the part ``where``.
     """
 
     inputs: Inputs
@@ -298,24 +273,29 @@ class Part:
 
     def examples(self, class_names: Sequence[str]) -> Examples:
         """Return the part as examples of these classes."""
-        return Examples(self.inputs, class_numbers(self.labels, class_names, self.where), origin=self.origin)
+        places = {name: place for place, name in enumerate(class_names)}
+        unknown = min(set(self.labels) - places.keys(), default=None)
+        if unknown is not None:
+            value = number(unknown)
+            same = next((name for name in class_names if value is not None and number(name) == value), None)
+            raise ValueError(
+                f"the labels of {self.where} must be among the {len(class_names)} classes of the training data, "
+                f"{brief(list(class_names))}; got {brief(unknown)}"
+                + ("" if same is None else f", which is the number of {same!r}, written in another way")
+            )
+        return Examples(self.inputs, torch.tensor([places[label] for label in self.labels]), origin=self.origin)
 
 
 def assemble(name: str, train: Part, test: Part | None, **facts: Any) -> DataSet:
     """Make a data set of the user's own: find its classes, its scaling and the usual augmentation.
 
-    Args:
-        name: of the data set.
-        train, test: its parts.
-        facts: other fields of the data set.
+    ``facts`` are other fields of the data set.
     """
     names = find_class_names(train.labels, train.where)
     clean = None if test is None else test.examples(names)
-    found = DataSet(name, train.examples(names), clean, names, _scaling_of(train.inputs), **facts)
+    if isinstance(train.inputs, ImageFiles):
+        scaling = IMAGENET
+    else:
+        scaling = (scaling_of_images if train.inputs.dtype == torch.uint8 else scaling_of_features)(train.inputs)
+    found = DataSet(name, train.examples(names), clean, names, scaling, **facts)
     return replace(found, augmentation=usual(found.input_shape))
-
-
-def _scaling_of(inputs: Inputs) -> Scaling:
-    if isinstance(inputs, ImageFiles):
-        return IMAGENET
-    return scaling_of_images(inputs) if inputs.dtype == torch.uint8 else scaling_of_features(inputs)

@@ -11,6 +11,7 @@ import http.client
 import re
 import tarfile
 import tempfile
+import tomllib
 import urllib.error
 import urllib.request
 import zlib
@@ -204,82 +205,19 @@ def _write(file: BinaryIO, block: bytes, part: Path) -> None:
 
 
 class Source(NamedTuple):
-    """Files below an address: either an archive of one folder, or single files that belong into a folder.
+    """A published data set: its address, its folder, and the MD5 of its files there and of the unpacked ones.
 
-    ``files`` has the MD5 of each, as published or as PyTorch's own loaders have it.
+    There is either an archive of one folder, or single files that belong into a folder.
     """
 
     url: str
     folder: str
     files: dict[str, str]
+    unpacked: dict[str, str]
 
 
-SOURCES = {
-    "mnist": Source(
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "mnist",
-        {
-            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        },
-    ),
-    "fashion-mnist": Source(
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        "fashion-mnist",
-        {
-            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-        },
-    ),
-    **{
-        name: Source("https://www.cs.toronto.edu/~kriz/", folder, {archive: md5})
-        for name, folder, archive, md5 in (
-            ("cifar10", "cifar-10-batches-py", "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
-            ("cifar10-binary", "cifar-10-batches-bin", "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),
-            ("cifar100", "cifar-100-python", "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
-            ("cifar100-binary", "cifar-100-binary", "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
-        )
-    },
-}
-MD5 = {
-    "mnist": {
-        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
-    },
-    "fashion-mnist": {
-        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
-        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
-        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
-    },
-    "cifar10": {
-        "data_batch_1": "c99cafc152244af753f735de768cd75f",
-        "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-        "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-        "data_batch_4": "634d18415352ddfa80567beed471001a",
-        "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-        "test_batch": "40351d587109b95175f43aff81a1287e",
-        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
-        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
-        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
-        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
-        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
-        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
-    },
-    "cifar100": {
-        "train": "16019d7e3df5f24257cddd939b257f8d",
-        "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
-        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
-        "test.bin": "4499cfba6c016c1be1438163640a0898",
-    },
-}
-"""The MD5 of each unpacked file."""
+_TABLE = tomllib.loads(Path(__file__).with_name("published.toml").read_text())
+SOURCES = {name: Source(**entry) for name, entry in _TABLE.items()}
 
 _WEBVISION = (
     "ask for the Google images resized to 256, the validation images and the list files at "

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import statistics
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,12 +27,8 @@ RESIDENT_BYTES = 2 * 2**30
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "JPEG2000", "AVIF", "PCX", "QOI", "SGI", "TGA")
 """The formats that are read, whatever the file's ending. Pillow knows others that run programs, such as EPS."""
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-Result = TypeVar("Result")
 
-
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """Size and kind of an image, from the header of its file."""
 
     height: int
@@ -45,21 +42,30 @@ class NotAnImage(ValueError):  # noqa: N818 (says what is wrong)
 
 def look(path: Path) -> Look:
     """Read size and kind from the header of a file, without decoding the pixels."""
-    return _with_image(path, _look)
+    with _opened(path) as image:
+        if image.mode in ("I", "F"):
+            raise NotAnImage(f"pixels of mode {image.mode}, which have no fixed range")
+        width, height = image.size
+        if _orientation(image) >= 5:  # lies on its side
+            width, height = height, width
+        return Look(height, width, image.mode in ("1", "L", "LA", "La") or image.mode.startswith("I;16"))
 
 
 def picture(path: Path, *, grey: bool = False) -> Image.Image:
     """Read an image in RGB or in grey, turned upright."""
-    return _with_image(path, lambda image: _upright(image, grey))
+    with _opened(path) as opened:
+        image: Image.Image = opened
+        if _orientation(image) != 1:
+            image = ImageOps.exif_transpose(image)
+        if image.mode.startswith("I;16"):  # Pillow would clip the values to 255
+            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        if image.mode == "P" and "transparency" in image.info:  # Pillow warns of the direct way
+            image = image.convert("RGBA")
+        return image.convert("L" if grey else "RGB")
 
 
-def decode(path: Path, *, grey: bool = False) -> Pixels:
-    """Read the pixels (channels, height, width) of an image, turned upright: three channels, or one if grey."""
-    pixels = np.asarray(picture(path, grey=grey))
-    return pixels[None] if grey else pixels.transpose(2, 0, 1)
-
-
-def _with_image(path: Path, use: Callable[[Image.Image], Result]) -> Result:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
     try:
         with warnings.catch_warnings():
             # Pillow refuses images of twice the limit and only warns of those in between.
@@ -67,8 +73,8 @@ def _with_image(path: Path, use: Callable[[Image.Image], Result]) -> Result:
             if path.exists() and not path.is_file():  # a pipe would be waited for
                 raise NotAnImage("a folder, a pipe or a device")
             with Image.open(path, formats=_formats()) as image:
-                return use(image)
-    except NotAnImage:
+                yield image
+    except (NotAnImage, MemoryError):
         raise
     except FileNotFoundError:
         raise NotAnImage("no such file") from None
@@ -76,8 +82,6 @@ def _with_image(path: Path, use: Callable[[Image.Image], Result]) -> Result:
         raise NotAnImage(f"a file that is no image ({', '.join(_formats())} are read)") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise NotAnImage(f"more than the allowed {Image.MAX_IMAGE_PIXELS} pixels") from None
-    except MemoryError:
-        raise
     except Exception as error:  # Pillow's decoders raise many kinds
         raise NotAnImage(f"a damaged image ({' '.join(str(error).split())})") from error
 
@@ -89,15 +93,6 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-def _look(image: Image.Image) -> Look:
-    if image.mode in ("I", "F"):
-        raise NotAnImage(f"pixels of mode {image.mode}, which have no fixed range")
-    width, height = image.size
-    if _orientation(image) >= 5:  # lies on its side
-        width, height = height, width
-    return Look(height, width, image.mode in ("1", "L", "LA", "La") or image.mode.startswith("I;16"))
-
-
 def _orientation(image: Image.Image) -> int:
     # Pillow would decode a whole PNG to find out that it has no EXIF data.
     if image.format == "PNG" and "exif" not in image.info:
@@ -105,57 +100,40 @@ def _orientation(image: Image.Image) -> int:
     return int(image.getexif().get(ExifTags.Base.Orientation, 1))
 
 
-def _upright(image: Image.Image, grey: bool) -> Image.Image:
-    if _orientation(image) != 1:
-        image = ImageOps.exif_transpose(image)
-    if image.mode.startswith("I;16"):  # Pillow would clip the values to 255
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.mode == "P" and "transparency" in image.info:  # Pillow warns of the direct way
-        image = image.convert("RGBA")
-    return image.convert("L" if grey else "RGB")
-
-
 def open_images(name: str, train: Part, test: Part | None, bad: BadFiles, size: int | None = None) -> DataSet:
     """Open a data set of image files: in memory if all have one size and fit, else decoded when needed."""
     looks: list[Look] = []
-    train = _readable_part(train, bad, looks)
-    test = None if test is None else _readable_part(test, bad, looks)
+    parts, listed = [], []
+    for part in (train,) if test is None else (train, test):
+        assert isinstance(part.inputs, ImageFiles)
+        paths, seen = part.inputs.paths, readable(part.inputs.paths, part.where, bad)
+        looks += seen.values()
+        files, labels = tuple(paths[place] for place in seen), [part.labels[place] for place in seen]
+        parts.append(Part(ImageFiles(files), labels, part.where, part.origin.take(seen)))
+        listed.append(files)
     channels = 1 if all(found.grey for found in looks) else 3
     sides = [(found.height, found.width) for found in looks]
     in_memory = len(sides) * channels * max(h * w for h, w in sides) <= RESIDENT_BYTES
     side = chosen_size(size, sides, in_memory)
     if side is None:
         shape = (channels, *sides[0])
-        train, test = _decoded(train, shape), None if test is None else _decoded(test, shape)
-    return assemble(name, train, test, size=side)
-
-
-def _readable_part(part: Part, bad: BadFiles, looks: list[Look]) -> Part:
-    """Return the files of a part that are images, and add what they look like to ``looks``."""
-    assert isinstance(part.inputs, ImageFiles)
-    seen = readable(part.inputs.paths, part.where, bad)
-    looks += seen.values()
-    files = ImageFiles(tuple(part.inputs.paths[place] for place in seen))
-    return Part(files, [part.labels[place] for place in seen], part.where, part.origin.take(seen))
-
-
-def _decoded(part: Part, shape: tuple[int, ...]) -> Part:
-    assert isinstance(part.inputs, ImageFiles)
-    return replace(part, inputs=stack_images(part.inputs.paths, shape))
+        parts = [replace(part, inputs=stack_images(files, shape)) for part, files in zip(parts, listed, strict=True)]
+    return assemble(name, parts[0], None if test is None else parts[1], size=side)
 
 
 def stack_images(paths: Sequence[Path], shape: tuple[int, ...]) -> Tensor:
     """Decode image files into one tensor (N, *shape), image by image. All must have the shape."""
     images = torch.empty(len(paths), *shape, dtype=torch.uint8)
-    rows = images.numpy()
     for row, path in enumerate(paths):
         try:
-            pixels = decode(path, grey=shape[0] == 1)
+            image = np.array(picture(path, grey=shape[0] == 1))
         except NotAnImage as reason:
             raise refusal(path, str(reason)) from None
+        pixels = torch.from_numpy(np.atleast_3d(image)).permute(2, 0, 1)
         if pixels.shape != shape:
-            raise ValueError(f"{path} must be of the size that the run was trained on, {shape}; got {pixels.shape}")
-        rows[row] = pixels
+            given = tuple(pixels.shape)
+            raise ValueError(f"{path} must be of the size that the run was trained on, {shape}; got {given}")
+        images[row] = pixels
     return images
 
 
@@ -167,10 +145,9 @@ def readable(paths: Sequence[Path], where: object, bad: BadFiles) -> dict[int, L
             found = look(path)
             if bad.skip:  # a truncated file has a good header
                 picture(path)
+            looks[place] = found
         except NotAnImage as reason:
-            bad.report(path, str(reason))
-            continue
-        looks[place] = found
+            bad.leave_out(path, str(reason))
     if not looks:
         raise ValueError(f"{where} must name at least one image that can be read; got none")
     return looks
@@ -209,13 +186,10 @@ def _list_folder(folder: Path, below: Path, bad: BadFiles) -> Part:
     labels: list[str] = []
     for place in classes:
         files = list_files(place)
-        if not files and not bad.skip:
-            raise ValueError(
-                f"{folder} must have images in each class's folder; got an empty one, {place.name!r} "
-                f"{HINT.replace('files', 'folders')}"
-            )
         if not files:
-            bad.report(place, "a folder without images")
+            hint = HINT.replace("files", "folders")
+            empty = f"{folder} must have images in each class's folder; got an empty one, {place.name!r} {hint}"
+            bad.leave_out(place, "a folder without images", ValueError(empty))
         paths += files
         labels += [place.name] * len(files)
     origin = Origin(files=[str(path.relative_to(below)) for path in paths])
@@ -224,16 +198,12 @@ def _list_folder(folder: Path, below: Path, bad: BadFiles) -> Part:
 
 def list_files(folder: Path) -> list[Path]:
     """List the files below a folder, sorted by name, without hidden files and those of file managers."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not _litter(path, folder))
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name.lower() not in _LITTER)
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def _subfolders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-def _litter(path: Path, below: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.relative_to(below).parts)
-    return hidden or path.name.lower() in _LITTER
 
 
 LARGEST = 224
@@ -294,19 +264,14 @@ def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -
     taken, moves = set(files), []
     for place, label in labels.items():
         parts = PurePath(files[place]).parts
-        new = _free(PurePath(*parts[:depth], label, *parts[depth + 1 :]), taken)
-        taken.add(new)
-        moves.append((files[place], new))
+        path = new = PurePath(*parts[:depth], label, *parts[depth + 1 :])
+        number = 0
+        while str(new) in taken:  # path-1, path-2, ...
+            number += 1
+            new = path.with_stem(f"{path.stem}-{number}")
+        taken.add(str(new))
+        moves.append((files[place], str(new)))
     return moves
-
-
-def _free(path: PurePath, taken: set[str]) -> str:
-    """Return the path, or the first of path-1, path-2, ... that no file has."""
-    new, number = path, 0
-    while str(new) in taken:
-        number += 1
-        new = path.with_stem(f"{path.stem}-{number}")
-    return str(new)
 
 
 SIDE = 96

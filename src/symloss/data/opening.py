@@ -64,12 +64,12 @@ def open_data(
     elif options:
         raise TypeError(f"options must be part of the source; got {', '.join(options)} beside it")
     bad = BadFiles(source.skip_bad, on_bad)
-    found = _open_published(source, root, bad) if source.is_published else _open_own(source, bad)
+    found = _open_published(source, root or data_root(), bad) if source.is_published else _open_own(source, bad)
     return replace(found, labels_are_true=source.data in VOUCHED)
 
 
-def _open_published(source: DataSource, root: Path | None, bad: BadFiles) -> DataSet:
-    name, root = source.data, data_root() if root is None else root
+def _open_published(source: DataSource, root: Path, bad: BadFiles) -> DataSet:
+    name = source.data
     source.refuse_column_lists()
     if source.test is not None:
         raise ValueError(f"test must be left out for {name}, which brings its own test data; got {str(source.test)!r}")

@@ -31,10 +31,9 @@ from symloss.data.dataset import (
     ImageFiles,
     Origin,
     Scaling,
-    labels_tensor,
     scaling_of_images,
 )
-from symloss.data.download import MD5, by_hand
+from symloss.data.download import SOURCES, by_hand
 from symloss.data.images import readable
 from symloss.data.source import BadFiles, refusal
 from symloss.noise.transition import SUPERCLASSES
@@ -54,7 +53,8 @@ def deviation(name: str, root: Path) -> str | None:
         found = {path.name.removesuffix(".gz"): _md5(path, path.stat().st_mtime_ns) for path in paths}
     except (OSError, EOFError, zlib.error):
         return None
-    if all(MD5[name][file] == md5 for file, md5 in found.items()):
+    layouts = [SOURCES[source].unpacked for source in (name, f"{name}-binary") if source in SOURCES]
+    if not found or any(found.items() <= published.items() for published in layouts):
         return None
     return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:12]
 
@@ -169,7 +169,7 @@ def _cifar_examples(kind: _Cifar, paths: list[Path], read: Callable[[Path], Batc
         images[number * size : (number + 1) * size] = pixels
         labels += batch_labels
         del pixels  # before the next batch is read
-    return Examples(torch.from_numpy(images).view(-1, 3, 32, 32), labels_tensor(labels))
+    return Examples(torch.from_numpy(images).view(-1, 3, 32, 32), torch.tensor(labels))
 
 
 def _read_python(kind: _Cifar, path: Path) -> Batch:
@@ -302,7 +302,7 @@ def open_digits() -> DataSet:
 
     digits = load_digits()
     images = torch.from_numpy(digits.images).mul(255 / 16).round().to(torch.uint8)[:, None]
-    labels = labels_tensor(digits.target)
+    labels = torch.from_numpy(digits.target).long()
     places = range(len(labels))
     train, test = train_test_split(places, test_size=360, random_state=0, stratify=digits.target)
     return DataSet(
@@ -513,7 +513,7 @@ def _webvision_examples(
     kept = readable(paths, where, bad) if bad.skip else range(len(paths))
     files = ImageFiles(tuple(paths[k] for k in kept))
     origin = Origin(files=[str(path) for path in files.paths])
-    return Examples(files, labels_tensor([labels[k] for k in kept]), origin=origin)
+    return Examples(files, torch.tensor([labels[k] for k in kept]), origin=origin)
 
 
 def _webvision_names(synsets: Path) -> tuple[str, ...]:

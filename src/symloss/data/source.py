@@ -67,8 +67,11 @@ class DataSource:
 size=None, skip_bad=False)
         """
         chosen = {field.name: options[field.name] for field in fields(cls) if options.get(field.name) is not None}
-        split = {name: split_names(chosen[name]) for name in COLUMN_LISTS if isinstance(chosen.get(name), str)}
-        return cls(**chosen | split)
+        for name in COLUMN_LISTS:
+            if isinstance(chosen.get(name), str):  # a name that holds a comma is quoted, as in a CSV file
+                names = next(csv.reader([chosen[name]], skipinitialspace=True), [])
+                chosen[name] = tuple(name.strip() for name in names)
+        return cls(**chosen)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], where: object) -> DataSource:
@@ -92,7 +95,16 @@ size=None, skip_bad=False)
     def paths(self) -> tuple[Path, Path | None]:
         """Return the paths of the user's own training and test data, which must exist and be of the same kind."""
         path = existing(self.data)
-        return path, None if self.test is None else _existing_test(self.test, path)
+        if self.test is None:
+            return path, None
+        test = Path(self.test)
+        if self.test == "" or not test.exists():
+            raise FileNotFoundError(f"test must be an existing folder or file; got {str(self.test)!r}")
+        _refuse_pipe(test, "test")
+        wanted, given = _kind(path), _kind(test)
+        if wanted != given:
+            raise ValueError(f"test must be of the same kind as the training data, a {wanted}; got a {given}, {test}")
+        return path, test
 
     def refuse_column_lists(self) -> None:
         """Raise ValueError if columns are listed, because the data has no columns of features."""
@@ -110,38 +122,18 @@ size=None, skip_bad=False)
             )
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(map(_is_text, value))
-
-
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "str": (_is_text, "a text"),
-    "str | None": (lambda value: value is None or _is_text(value), "a text or nothing"),
-    "str | Path | None": (lambda value: value is None or _is_text(value), "a text or nothing"),
-    "tuple[str, ...]": (_are_texts, "a list of texts"),
-    "int | None": (lambda value: value is None or _is_whole(value), "a whole number or nothing"),
+    "str": (lambda value: isinstance(value, str), "a text"),
+    "str | None": (lambda value: isinstance(value, str | None), "a text or nothing"),
+    "str | Path | None": (lambda value: isinstance(value, str | None), "a text or nothing"),
+    "tuple[str, ...]": (
+        lambda value: isinstance(value, list | tuple) and all(isinstance(each, str) for each in value),
+        "a list of texts",
+    ),
+    "int | None": (lambda value: value is None or type(value) is int, "a whole number or nothing"),
     "bool": (lambda value: isinstance(value, bool), "true or false"),
 }
 """What a document may hold for a field, by the field's type."""
-
-
-def split_names(text: str | None) -> tuple[str, ...]:
-    """Split names of columns at commas. A name that holds a comma is quoted, as in a CSV file.
-
-    >>> split_names('id, "size, cm"'), split_names(None)
-    (('id', 'size, cm'), ())
-    """
-    if text is None:
-        return ()
-    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
 
 def existing(spec: str) -> Path:
@@ -150,35 +142,22 @@ def existing(spec: str) -> Path:
         raise ValueError("data must be a known name or an existing folder or file; got an empty text")
     path = Path(spec)
     if path.exists():
-        return _no_pipe(path, "data")
+        _refuse_pipe(path, "data")
+        return path
     if path.name != spec or path.suffix in FILES:
         raise FileNotFoundError(f"data must be an existing folder or file, or one of {', '.join(KNOWN)}; got {spec!r}")
     raise ValueError(f"data must be a known name or an existing folder or file; got {spec!r}, {nearest(spec, KNOWN)}")
 
 
-def _existing_test(given: str | Path, train: Path) -> Path:
-    if given == "":
-        raise ValueError("test must be an existing folder or file; got an empty text")
-    test = Path(given)
-    if not test.exists():
-        raise FileNotFoundError(f"test must be an existing folder or file; got {str(test)!r}")
-    _no_pipe(test, "test")
-    kinds = [("folder" if path.is_dir() else _kind(path)) for path in (train, test)]
-    if kinds[0] != kinds[1]:
-        raise ValueError(f"test must be of the same kind as the training data, a {kinds[0]}; got a {kinds[1]}, {test}")
-    return test
-
-
-def _no_pipe(path: Path, what: str) -> Path:
+def _refuse_pipe(path: Path, what: str) -> None:
     """Refuse pipes and devices: they would be waited for, and cannot be read twice."""
     if not (path.is_dir() or path.is_file()):
         raise ValueError(f"{what} must be a folder or a file; got a pipe or a device, {str(path)!r}")
-    return path
 
 
 def _kind(path: Path) -> str:
     suffix = path.suffix.lower()
-    return "table" if suffix in TABLES else f"{suffix} file"
+    return "folder" if path.is_dir() else "table" if suffix in TABLES else f"{suffix} file"
 
 
 HINT = "(--skip-bad, or skip_bad=True, leaves such files out)"
@@ -193,14 +172,10 @@ class BadFiles:
     skip: bool = False
     tell: Callable[[Path, str], None] | None = None
 
-    def report(self, path: Path, reason: str) -> None:
-        """Leave out a file that is no image, or raise an error if nothing may be skipped."""
-        self.leave_out(path, reason, refusal(path, reason))
-
-    def leave_out(self, path: Path, reason: str, error: Exception) -> None:
-        """Leave out a file or a part of it, or raise the error if nothing may be skipped."""
+    def leave_out(self, path: Path, reason: str, error: Exception | None = None) -> None:
+        """Leave out a file or a part of it, or raise the error if nothing may be skipped: by default, no image."""
         if not self.skip:
-            raise error
+            raise refusal(path, reason) if error is None else error
         if self.tell is not None:
             self.tell(path, reason)
 
@@ -226,8 +201,7 @@ class DataDescription:
         input_shape: the shape of one input.
         size: the pixels on each side to which images in files are resized; None for other data.
         columns: the names of the features of a table.
-        mean: of each channel or feature, for scaling.
-        std: the standard deviations, as many.
+        mean, std: of each channel or feature, for scaling.
         augmentation: the random changes of training images.
         image: the column of the image files, in a table of them, if it was named.
     """

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from symloss.data.augment import crops_of
 from symloss.data.dataset import DataSet, Examples
-from symloss.data.download import MD5
+from symloss.data.download import SOURCES
 from symloss.data.opening import open_data
 from symloss.data.published import deviation
 from symloss.data.source import warn
@@ -121,7 +121,7 @@ def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | 
     """
     spec = parse(noise)
     of_data = None if users_data is None else users_data.fingerprint
-    if data in MD5:
+    if data in SOURCES:
         of_data = deviation(data, data_root() if root is None else root)
     parts = [] if of_data is None else [of_data]
     if spec.kind == "matrix" and spec.path is not None and Path(spec.path).is_file():
