@@ -3,6 +3,7 @@
 import pytest
 import torch
 from conftest import generator
+from in_turn import in_turn
 
 from symloss.noise import parse, transition_matrix
 from symloss.noise.calibration import calibrate, noise_rate_interval
@@ -21,7 +22,7 @@ def draw(transition, count=4000, temperature=0.5, seed=0):
     return scores, true, labels
 
 
-@pytest.mark.parametrize("transition", [PAIR, UNEQUAL, NOTHING], ids=["pair", "unequal", "none"])
+@in_turn("transition", [PAIR, UNEQUAL, NOTHING])
 def test_it_finds_what_the_examples_were_drawn_from(transition):
     scores, true, labels = draw(transition)
     found = calibrate(scores, labels)
@@ -48,13 +49,9 @@ def test_the_label_tells_more_about_the_true_class():
     assert (posterior.argmax(1) == true).double().mean() > by_scores + 0.02
 
 
-def test_a_constant_added_to_the_scores_changes_nothing():
+def test_a_constant_added_to_the_scores_changes_nothing_and_a_known_matrix_stays():
     scores, _, labels = draw(PAIR, count=500)
     assert calibrate(scores + 100, labels).temperature == pytest.approx(calibrate(scores, labels).temperature, rel=1e-6)
-
-
-def test_a_known_matrix_stays():
-    scores, _, labels = draw(PAIR)
     assert torch.equal(calibrate(scores, labels, transition=PAIR).transition, PAIR)
 
 
@@ -104,8 +101,8 @@ def test_equal_scores_say_nothing():
     assert torch.allclose(found.probabilities(torch.zeros(3, 2)), torch.full((3, 2), 0.5, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(
-    ("scores", "labels", "transition", "message"),
+@in_turn(
+    "scores, labels, transition, message",
     [
         (torch.zeros(3), torch.zeros(3, dtype=torch.long), None, r"scores must have shape \(N, C\).*got \(3,\)"),
         (torch.zeros(3, 2), torch.zeros(2, dtype=torch.long), None, r"labels shape \(N,\); got \(3, 2\) and \(2,\)"),

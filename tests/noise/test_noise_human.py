@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 import zipfile
 
 import numpy as np
 import pytest
 import torch
+from in_turn import in_turn
 from noise_helpers import some_labels
 from refusals import refused
 
@@ -16,13 +16,7 @@ from symloss.noise import corrupt, human_labels
 from symloss.noise.transition import cifar100_coarse
 
 SIZE = 200
-KEYS = {
-    "aggregate": "aggre_label",
-    "random1": "random_label1",
-    "random2": "random_label2",
-    "random3": "random_label3",
-    "worst": "worse_label",
-}
+KEYS = {"aggregate": "aggre_label", "worst": "worse_label", **{f"random{k}": f"random_label{k}" for k in (1, 2, 3)}}
 
 
 def cifar10n() -> dict[str, np.ndarray]:
@@ -49,33 +43,24 @@ def root(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", KEYS)
-def test_cifar10n(root, name):
-    content = cifar10n()
-    labels = human_labels(root / "CIFAR-10_human.pt", name, content["clean_label"])
-    np.testing.assert_array_equal(labels, content[KEYS[name]])
-    assert labels.dtype == np.int64
+def test_every_set_of_labels(root):
+    fine, coarse = cifar10n(), cifar100n()
+    sets = [(name, 10, fine, "clean_label", key) for name, key in KEYS.items()]
+    sets += [("fine", 100, coarse, "clean_label", "noisy_label")]
+    sets += [("coarse", 20, coarse, "clean_coarse_label", "noisy_coarse_label")]
+    for name, classes, content, clean, noisy in sets:
+        corruption = corrupt(content[clean], f"human:{name}", num_classes=classes, seed=0, root=root)
+        np.testing.assert_array_equal(corruption.labels, content[noisy])
+        assert corruption.labels.dtype == np.int64
+        assert corruption.manifest.method == "given"
+        assert corruption.manifest.rate == (np.array(content[noisy]) != content[clean]).mean()
 
 
-@pytest.mark.parametrize(("name", "clean", "noisy", "classes"), [
-    ("fine", "clean_label", "noisy_label", 100), ("coarse", "clean_coarse_label", "noisy_coarse_label", 20),
-])  # fmt: skip
-def test_cifar100n(root, name, clean, noisy, classes):
-    content = cifar100n()
-    corruption = corrupt(content[clean], f"human:{name}", num_classes=classes, seed=0, root=root)
-    np.testing.assert_array_equal(corruption.labels, content[noisy])
-
-
-def test_through_corrupt(root):
-    content = cifar10n()
-    by_root = corrupt(content["clean_label"], "human:worst", num_classes=10, seed=3, root=root)
-    path = root / "CIFAR-10_human.pt"
-    by_path = corrupt(torch.from_numpy(content["clean_label"]), f"human:worst@{path}", num_classes=10, seed=3)
-    np.testing.assert_array_equal(by_root.labels, content["worse_label"])
+def test_a_path_in_the_noise(root):
+    content, text = cifar10n(), f"human:worst@{root / 'CIFAR-10_human.pt'}"
+    by_path = corrupt(torch.from_numpy(content["clean_label"]), text, num_classes=10, seed=3)
     np.testing.assert_array_equal(by_path.labels, content["worse_label"])
-    assert by_root.manifest.method == "given"
-    assert by_root.manifest.rate == (content["worse_label"] != content["clean_label"]).mean()
-    assert by_path.manifest.spec == f"human:worst@{path}"
+    assert by_path.manifest.spec == text
 
 
 def numpy_1_pickle(content: dict[str, np.ndarray]) -> bytes:
@@ -105,12 +90,9 @@ def test_clean_labels_that_differ(root):
     path, clean = root / "CIFAR-10_human.pt", cifar10n()["clean_label"]
     wrong = clean.copy()
     wrong[:3] = (wrong[:3] + 1) % 10
-    with refused(ValueError, "clean labels must be those of", str(path), "got 3 of 200 that differ"):
-        human_labels(path, "worst", wrong)
-    with refused(ValueError, "clean labels must be those of", "200 in the publisher's order", "got 150"):
-        human_labels(path, "worst", clean[:150])
-    with refused(ValueError, "clean labels must be those of", "that differ"):
-        corrupt(clean[::-1], "human:worst", num_classes=10, seed=0, root=root)
+    for given, ending in ((wrong, "got 3 that differ"), (clean[:150], "got 150")):
+        with refused(ValueError, "clean labels must be those of", path, "200 in the publisher's order", ending):
+            human_labels(path, "worst", given)
 
 
 def test_unknown_names_and_places(root):
@@ -124,15 +106,15 @@ def test_unknown_names_and_places(root):
 
 
 def test_labels_that_are_no_classes(tmp_path):
-    content = cifar10n()
-    content["worse_label"][5] = 10
-    torch.save(content, tmp_path / "CIFAR-10_human.pt")
-    with refused(ValueError, "must be 0 to 9 with 10 classes", "CIFAR-10_human.pt", "got 10"):
-        corrupt(content["clean_label"], "human:worst", num_classes=10, seed=0, root=tmp_path)
-    content["worse_label"] = cifar10n()["worse_label"][:100]
-    torch.save(content, tmp_path / "CIFAR-10_human.pt")
-    with refused(ValueError, "must hold as many 'worse_label' as 'clean_label'", "got 100 and 200"):
-        corrupt(content["clean_label"], "human:worst", num_classes=10, seed=0, root=tmp_path)
+    content, labels = cifar10n(), cifar10n()["worse_label"]
+    labels[5] = 10
+    for wrong, ingredients in (
+        (labels, ("must be 0 to 9 with 10 classes", "CIFAR-10_human.pt", "got 10")),
+        (labels[:100], ("must hold as many 'worse_label' as 'clean_label'", "got 100 and 200")),
+    ):
+        torch.save(content | {"worse_label": wrong}, tmp_path / "CIFAR-10_human.pt")
+        with refused(ValueError, *ingredients):
+            corrupt(content["clean_label"], "human:worst", num_classes=10, seed=0, root=tmp_path)
 
 
 class Bomb:
@@ -149,8 +131,8 @@ def hidden_in_an_array(bomb: Bomb) -> dict[str, object]:
     return cifar10n() | {"worse_label": np.array([bomb], dtype=object)}
 
 
-@pytest.mark.parametrize("hide", [lambda bomb: bomb, lambda bomb: {"clean_label": bomb}, hidden_in_an_array])
-@pytest.mark.parametrize("layout", ["torch", "legacy torch", "zip", "pickle"])
+@in_turn("hide", [lambda bomb: bomb, lambda bomb: {"clean_label": bomb}, hidden_in_an_array])
+@in_turn("layout", ["torch", "legacy torch", "zip", "pickle"])
 def test_a_malicious_file_runs_nothing(tmp_path, hide, layout):
     path, trace = tmp_path / "CIFAR-10_human.pt", tmp_path / "trace"
     content = hide(Bomb(trace))
@@ -165,12 +147,8 @@ def test_a_malicious_file_runs_nothing(tmp_path, hide, layout):
     with refused(ValueError, "file of human labels must hold arrays of labels and nothing else", str(path)):
         human_labels(path, "worst", cifar10n()["clean_label"])
     assert not trace.exists()
-
-
-def test_the_bomb_works(tmp_path):
-    """Or the test above would prove nothing."""
-    pickle.loads(pickle.dumps(Bomb(tmp_path / "trace"))).close()
-    assert (tmp_path / "trace").exists()
+    pickle.loads(pickle.dumps(Bomb(trace))).close()  # or this would prove nothing
+    assert trace.exists()
 
 
 def test_nothing_stays_allowed(root):
@@ -186,8 +164,6 @@ def test_damaged_files(root):
         path.write_bytes(damaged)
         with refused(ValueError, "file of human labels must hold arrays", str(path), "was not read"):
             human_labels(path, "worst", clean)
-    buffer = io.BytesIO()
-    torch.save([1, 2], buffer)
-    path.write_bytes(buffer.getvalue())
+    torch.save([1, 2], path)
     with refused(ValueError, "file of human labels must hold a dictionary", "got list"):
         human_labels(path, "worst", clean)

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 from refusals import refused
 
 from symloss.noise import Spec, corrupt, parse
 
-TEXTS = [
-    "clean",
-    "sym:0.6",
-    "sym-any:0.6",
-    "asym:0.4",
-    "asym-blocks:0.4",
-    "asym-superclass:0.4",
-    "pair:0.3",
-    "prior:0.1",
-    "instance:0.45",
-    "matrix:folder/T.npy",
-    "matrix:C:/T.csv",
-    "human:aggregate",
-    "human:worst@folder/a@b:c.pt",
-    "human:fine",
-    "human:coarse",
-]
+TEXTS = """
+clean sym:0.6 sym-any:0.6 asym:0.4 asym-blocks:0.4 asym-superclass:0.4 pair:0.3 prior:0.1 instance:0.45
+matrix:folder/T.npy matrix:C:/T.csv human:aggregate human:worst@folder/a@b:c.pt human:fine human:coarse
+"""
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@in_turn("text", TEXTS.split())
 def test_a_text_comes_back(text):
     assert str(parse(text)) == text
     assert parse(str(parse(text))) == parse(text)
@@ -40,13 +28,13 @@ def test_parts():
     assert parse(" SYM:.60 ") == parse("sym:6e-1")
 
 
-@pytest.mark.parametrize("rate", [0.1, 1 / 3, 0.123456789012345678, 1e-12, 0])
+@in_turn("rate", [0.1, 1 / 3, 0.123456789012345678, 1e-12, 0])
 def test_a_rate_comes_back_to_the_last_bit(rate):
     assert parse(str(Spec("pair", rate=rate))).rate == rate
 
 
-@pytest.mark.parametrize(
-    ("text", "ingredients"),
+@in_turn(
+    "text, ingredients",
     [
         ("", ["noise must be one of clean, sym, ", "got ''"]),
         ("symmetric:0.4", ["noise must be one of clean, sym, ", "got 'symmetric'"]),
@@ -85,7 +73,7 @@ def test_bad_specs():
         Spec("sym", rate=0.1, path="a.npy")
 
 
-@pytest.mark.parametrize("kind", ["sym", "pair", "asym", "asym-blocks", "instance"])
+@in_turn("kind", ["sym", "pair", "asym", "asym-blocks", "instance"])
 def test_a_flip_rate_stays_below_its_limit(kind):
     labels = list(range(10)) * 100
     options = {"num_classes": 10, "seed": 0, "dataset": "mnist", "inputs": np.eye(10)[labels]}

@@ -7,8 +7,8 @@ import json
 import struct
 
 import numpy as np
-import pytest
 import torch
+from in_turn import in_turn
 from refusals import refused
 from scipy import stats
 from torch import distributions as D  # noqa: N812
@@ -40,7 +40,7 @@ DISTRIBUTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@in_turn("name", DISTRIBUTIONS)
 def test_definition_f_1_replaced_targets_are_independent_draws(name):
     q, cdf = DISTRIBUTIONS[name]
     noisy = corrupt_targets(Y, 0.7, q, seed=1)
@@ -53,7 +53,7 @@ def test_definition_f_1_replaced_targets_are_independent_draws(name):
     assert stats.ks_2samp(Y[noisy.replaced], Y[~noisy.replaced]).pvalue > 0.01
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@in_turn("seed", [1, 2])
 def test_definition_f_1_with_a_distribution_that_depends_on_x(seed):
     noisy = corrupt_targets(Y, 0.5, q_of_x, X, seed=seed)
     x, mask = X.numpy(), noisy.replaced
@@ -94,7 +94,7 @@ def test_a_higher_rate_replaces_the_same_targets_and_more():
     np.testing.assert_array_equal(none.targets, Y[:500])
 
 
-@pytest.mark.parametrize("shape", [(40, 3), (5, 4, 6)])
+@in_turn("shape", [(40, 3), (5, 4, 6)])
 def test_targets_of_any_kind_and_shape(shape):
     y = np.arange(120.0).reshape(shape)
     column = D.Normal(torch.full((shape[-1],), 1000.0), 1.0)
@@ -133,7 +133,7 @@ def test_saved_loaded_and_applied_again(tmp_path):
 # --- Refused -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["rate", "distribution", "seed", "version", "shape", "replaced", "share"])
+@in_turn("name", ["rate", "distribution", "seed", "version", "shape", "replaced", "share"])
 def test_an_edited_document(tmp_path, name):
     example().save(tmp_path)
     path = tmp_path / "targets.json"
@@ -142,9 +142,7 @@ def test_an_edited_document(tmp_path, name):
         load_target_corruption(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "sha"), [("targets", "noisy_sha256"), ("clean", "clean_sha256"), ("replaced", "replaced_sha256")]
-)
+@in_turn("name, sha", [("targets", "noisy_sha256"), ("clean", "clean_sha256"), ("replaced", "replaced_sha256")])
 def test_edited_arrays(tmp_path, name, sha):
     noisy = example()
     noisy.save(tmp_path)
@@ -178,30 +176,32 @@ def test_damaged_and_other_files(tmp_path):
         load_target_corruption(tmp_path)
 
 
-def test_bad_input():
-    q = D.Normal(0.0, 1.0)
-    for rate in (-0.1, 1, 1.5, np.nan):
-        with refused(ValueError, "rate", "[0, 1)", rate):
-            corrupt_targets(Y, rate, q, seed=0)
-    with refused(ValueError, "seed", "[0, inf)", -1):
-        corrupt_targets(Y, 0.5, q, seed=-1)
-    for bad in (np.array(["a"]), np.array([True]), np.array([1j]), [[1.0], [1.0, 2.0]], None):
-        with refused(TypeError, "y must"):
-            corrupt_targets(bad, 0.5, q, seed=0)
-    for bad in (1.0, []):
-        with refused(ValueError, "y", "(N,)", "at least one target"):
-            corrupt_targets(bad, 0.5, q, seed=0)
-    with refused(ValueError, "y", "finite"):
-        corrupt_targets([1.0, np.nan], 0.5, q, seed=0)
-    with refused(TypeError, "distribution must be a torch distribution", "'normal'"):
-        corrupt_targets(Y, 0.5, "normal", seed=0)
-    with refused(TypeError, "x must be given"):
-        corrupt_targets(Y, 0.5, q_of_x, seed=0)
-    with refused(TypeError, "distribution(x) must be", "3"):
-        corrupt_targets(Y, 0.5, lambda x: 3, X, seed=0)
-    with refused(ValueError, "distribution", "batch", "(4000,)", "(7,)"):
-        corrupt_targets(Y, 0.5, D.Normal(torch.zeros(7), 1.0), seed=0)
-    with refused(ValueError, "single numbers", "(2,)"):
-        corrupt_targets(Y, 0.5, D.MultivariateNormal(torch.zeros(2), torch.eye(2)), seed=0)
-    with refused(ValueError, "distribution must draw finite targets", "LogNormal"):
-        corrupt_targets(Y, 0.5, D.LogNormal(200.0, 1.0), seed=0)
+NORMAL = D.Normal(0.0, 1.0)
+
+
+@in_turn(
+    "change, exception, ingredients",
+    [
+        *(({"rate": rate}, ValueError, ("rate", "[0, 1)", rate)) for rate in (-0.1, 1, 1.5, np.nan)),
+        ({"seed": -1}, ValueError, ("seed", "[0, inf)", -1)),
+        *(
+            ({"y": bad}, TypeError, ("y must",))
+            for bad in (np.array(["a"]), np.array([True]), np.array([1j]), [[1.0], [1.0, 2.0]], None)
+        ),
+        *(({"y": bad}, ValueError, ("y", "(N,)", "at least one target")) for bad in (1.0, [])),
+        ({"y": [1.0, np.nan]}, ValueError, ("y", "finite")),
+        ({"distribution": "normal"}, TypeError, ("distribution must be a torch distribution", "'normal'")),
+        ({"distribution": q_of_x}, TypeError, ("x must be given",)),
+        ({"distribution": lambda x: 3, "x": X}, TypeError, ("distribution(x) must be", "3")),
+        ({"distribution": D.Normal(torch.zeros(7), 1.0)}, ValueError, ("distribution", "batch", "(4000,)", "(7,)")),
+        (
+            {"distribution": D.MultivariateNormal(torch.zeros(2), torch.eye(2))},
+            ValueError,
+            ("single numbers", "(2,)"),
+        ),
+        ({"distribution": D.LogNormal(200.0, 1.0)}, ValueError, ("must draw finite targets", "LogNormal")),
+    ],
+)
+def test_bad_input(change, exception, ingredients):
+    with refused(exception, *ingredients):
+        corrupt_targets(**{"y": Y, "rate": 0.5, "distribution": NORMAL, "seed": 0} | change)

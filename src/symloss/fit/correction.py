@@ -350,7 +350,7 @@ def audit_margins(network: Candidate, trainer: Trainer) -> Floats:
     """
     candidate = replace(network, loss=LOSS, settings=(("decay", network["decay"]), ("epochs", EPOCHS)))
     networks = trainer.network_on_all(candidate)
-    networks.margins = RunningMargins(models=1, examples=len(trainer.data))
+    networks.margins = RunningMargins(len(trainer.data))
     for _ in range(EPOCHS):
         networks.train_epoch()
-    return networks.margins.means(0).numpy()
+    return networks.margins.means().numpy()

@@ -409,8 +409,8 @@ class Networks:
         self.groups = [group for group, _ in trained]
         if self.margins is not None:
             found = torch.cat([torch.cat(margins, 1) for _, margins in trained])
-            for k, (member, margin) in enumerate(zip(self.members, found, strict=True)):
-                self.margins.add(k, self._order(member, count), margin)
+            for member, margin in zip(self.members, found, strict=True):
+                self.margins.add(self._order(member, count), margin)
         self.epoch += 1
 
     def _multiply_adds(self, rows: int) -> int:

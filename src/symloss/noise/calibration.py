@@ -151,18 +151,13 @@ def _best_temperature(scores: Tensor, labels: Tensor, transition: Tensor | None,
     def badness(log_temperature: float) -> float:
         temperature = math.exp(log_temperature)
         found = _explain(scores, labels, temperature, transition, rounds=20)
-        return separation * _entropy(scores / temperature) - found.log_likelihood
+        entropy = torch.special.entr((scores / temperature).softmax(1)).sum(1).mean()
+        return separation * float(entropy) - found.log_likelihood
 
     low, high = math.log(size / 300), math.log(size * 3)
     grid = [low + (high - low) * k / (TEMPERATURES - 1) for k in range(TEMPERATURES)]
     best = min(range(TEMPERATURES), key=lambda k: badness(grid[k]))
     return math.exp(_golden_section(badness, grid[max(best - 1, 0)], grid[min(best + 1, TEMPERATURES - 1)]))
-
-
-def _entropy(scores: Tensor) -> float:
-    """Return the mean entropy of softmax(scores)."""
-    logs = scores.log_softmax(1)
-    return -float((logs.exp() * logs).sum(1).mean())
 
 
 def _golden_section(badness: Callable[[float], float], low: float, high: float, steps: int = 10) -> float:
@@ -202,10 +197,8 @@ def _symmetric(true: Tensor, labels: Tensor, rounds: int = ROUNDS) -> Tensor:
     rate = 0.3
     for _ in range(rounds):
         wrong = rate / (num_classes - 1) * (1 - right)
-        before, rate = (
-            rate,
-            float((wrong / (wrong + (1 - rate) * right).clamp_min(1e-300)).mean().clamp(1e-6, 1 - 1e-6)),
-        )
+        before = rate
+        rate = float((wrong / (wrong + (1 - rate) * right).clamp_min(1e-300)).mean().clamp(1e-6, 1 - 1e-6))
         if abs(rate - before) < SETTLED:
             break
     matrix = torch.full((num_classes, num_classes), rate / (num_classes - 1), dtype=true.dtype)

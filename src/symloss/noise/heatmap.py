@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
+import io
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 NUMBERS, CELLS = 12, 24
 """The most classes whose cells show numbers, and the most classes that are drawn cell by cell."""
@@ -48,8 +49,7 @@ class Transitions:
         return [(self.class_names[i], self.class_names[j], float(rates[i, j])) for i, j in pairs if rates[i, j] > 0]
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(NamedTuple):
     """What a heat map is of: the title of its rows, of its columns, and of all, and what its labels are said to be."""
 
     rows: str
@@ -71,7 +71,8 @@ def heat_map(transitions: Transitions, words: Words = NOISE) -> str:
 
 def _cells(transitions: Transitions, words: Words) -> str:
     count = len(transitions.class_names)
-    edge = _edge(transitions)
+    # Room for the names of the classes and the title of the axis, in pixels.
+    edge = 28 + round(6.4 * max(len(_shortened(name)) for name in transitions.class_names))
     size = edge + count * SIZE + 2
     middle = edge + count * SIZE / 2
     parts = [
@@ -85,11 +86,6 @@ def _cells(transitions: Transitions, words: Words) -> str:
     rates = transitions.rates
     parts += [_cell(transitions, i, j, float(rates[i, j]), edge) for i in range(count) for j in range(count)]
     return "".join(parts) + "</svg>"
-
-
-def _edge(transitions: Transitions) -> int:
-    """Return the room for the names of the classes and the title of the axis, in pixels."""
-    return 28 + round(6.4 * max(len(_shortened(name)) for name in transitions.class_names))
 
 
 def _names(name: str, edge: int, middle: float, turned: bool) -> list[str]:
@@ -138,24 +134,11 @@ def _description(transitions: Transitions, words: Words) -> str:
 
 
 def _bitmap(transitions: Transitions, words: Words) -> str:
-    alpha = np.rint(255 * np.sqrt(transitions.rates)).astype(np.uint8)
-    pixels = np.concatenate(
-        [np.broadcast_to(np.array(INK, dtype=np.uint8), (*alpha.shape, 3)), alpha[..., None]], axis=-1
-    )
-    picture = base64.b64encode(_png(pixels)).decode()
+    shades = np.rint(255 * np.sqrt(transitions.rates)).astype(np.uint8)
+    picture = Image.new("RGBA", shades.shape, INK)
+    picture.putalpha(Image.fromarray(shades))
+    file = io.BytesIO()
+    picture.save(file, "PNG", optimize=True)
+    content = base64.b64encode(file.getvalue()).decode()
     alt = escape(_description(transitions, words))
-    return f'<img class="heat pixels" alt="{alt}" src="data:image/png;base64,{picture}">'
-
-
-def _png(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
-    """Return a PNG file of pixels (height, width, 4): red, green, blue and alpha."""
-    height, width = pixels.shape[:2]
-    lines = b"".join(b"\x00" + line.tobytes() for line in pixels)
-    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines, 9)) + _chunk(b"IEND", b"")
-    )
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return f'<img class="heat pixels" alt="{alt}" src="data:image/png;base64,{content}">'

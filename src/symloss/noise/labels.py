@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from symloss import __version__, checks
-from symloss.noise.manifest import Corruption, describe, label_array
+from symloss.noise.manifest import Corruption, describe, label_array, whole
 from symloss.noise.spec import HUMAN, HUMAN_LABELS, Spec, known_human, parse
 from symloss.noise.transition import METHODS, Labels, by_class, checked_matrix, flip_rate, relabel, transition_matrix
 
@@ -58,7 +58,7 @@ def corrupt(
     array([[3, 1],
            [1, 3]])
     """
-    num_classes, seed = _whole("num_classes", num_classes, "[2, inf)"), _whole("seed", seed, "[0, inf)")
+    num_classes, seed = whole("num_classes", num_classes, "[2, inf)"), whole("seed", seed, "[0, inf)")
     checks.choice("counts", counts, METHODS)
     checks.choice("split", split, (None, "before", "after"))
     clean = label_array("labels", labels, num_classes)
@@ -67,7 +67,9 @@ def corrupt(
     if not isinstance(spec, Spec):
         noisy = relabel(clean, checked_matrix(spec, num_classes), counts, rng)
     elif spec.kind == "human":
-        noisy, counts = _human(clean, spec, num_classes, root), "given"
+        assert spec.name is not None
+        path, counts = human_file(spec, root), "given"
+        noisy = label_array(f"labels of {str(path)!r}", human_labels(path, spec.name, clean), num_classes)
     elif spec.kind == "instance":
         assert spec.rate is not None
         noisy = relabel_by_input(clean, inputs, spec.rate, num_classes, counts, rng)
@@ -80,17 +82,6 @@ def corrupt(
     asked = str(spec) if isinstance(spec, Spec) else "matrix"
     settings = {"spec": asked, "method": counts, "seed": seed, "num_classes": num_classes, "split": split}
     return Corruption(noisy, clean, describe(clean, noisy, version=__version__, **settings))
-
-
-def _whole(argument: str, value: object, interval: str) -> int:
-    value = int(value) if isinstance(value, np.integer) else value
-    return int(checks.number(argument, value, interval, whole=True))
-
-
-def _human(clean: Labels, spec: Spec, num_classes: int, root: str | Path | None) -> Labels:
-    assert spec.name is not None
-    path = human_file(spec, root)
-    return label_array(f"labels of {str(path)!r}", human_labels(path, spec.name, clean), num_classes)
 
 
 # What a pickled numpy array of integers names; the module of _reconstruct moved with numpy 2.
@@ -122,18 +113,15 @@ def human_labels(path: str | Path, name: str, clean_labels: object) -> Labels:
     source = HUMAN[name]
     content = _load(Path(path))
     clean = label_array("clean_labels", clean_labels)
-    recorded = _column(content, source.clean, path)
-    if len(recorded) != len(clean):
+    for key in (source.clean, source.noisy):
+        if key not in content:
+            raise ValueError(f"{str(path)!r} must hold {key!r}; got {checks.brief(sorted(map(str, content)))}")
+    recorded, noisy = (label_array(f"{key} of {str(path)!r}", content[key]) for key in (source.clean, source.noisy))
+    if len(recorded) != len(clean) or (recorded != clean).any():
+        differ = f"{int((recorded != clean).sum())} that differ" if len(recorded) == len(clean) else f"{len(clean)}"
         raise ValueError(
-            f"clean labels must be those of {str(path)!r}, {len(recorded)} in the publisher's order; got {len(clean)}"
+            f"clean labels must be those of {str(path)!r}, {len(recorded)} in the publisher's order; got {differ}"
         )
-    different = int((recorded != clean).sum())
-    if different:
-        raise ValueError(
-            f"clean labels must be those of {str(path)!r} in the publisher's order; "
-            f"got {different} of {len(clean)} that differ"
-        )
-    noisy = _column(content, source.noisy, path)
     if len(noisy) != len(clean):
         raise ValueError(
             f"{str(path)!r} must hold as many {source.noisy!r} as {source.clean!r}; got {len(noisy)} and {len(clean)}"
@@ -174,12 +162,6 @@ def _load(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"file of human labels must hold a dictionary; got {type(content).__name__} in {str(path)!r}")
     return content
-
-
-def _column(content: dict[str, Any], key: str, path: str | Path) -> Labels:
-    if key not in content:
-        raise ValueError(f"{str(path)!r} must hold {key!r}; got {checks.brief(sorted(map(str, content)))}")
-    return label_array(f"{key} of {str(path)!r}", content[key])
 
 
 SPREAD = 0.1
@@ -261,12 +243,12 @@ def _chunks(features: Inputs, rows: Labels) -> Iterator[tuple[Labels, NDArray[np
 
 
 def _checked(inputs: object, size: int) -> Inputs:
-    if not isinstance(inputs, (np.ndarray, Tensor)):
-        raise TypeError(f"inputs must be a numpy array or a tensor for instance noise; got {type(inputs).__name__}")
-    if isinstance(inputs, np.ndarray) and inputs.dtype.kind not in "biuf":
-        raise TypeError(f"inputs must hold numbers for instance noise; got {inputs.dtype}")
-    if isinstance(inputs, Tensor) and inputs.is_complex():
-        raise TypeError(f"inputs must hold real numbers for instance noise; got {inputs.dtype}")
+    if not (
+        (isinstance(inputs, np.ndarray) and inputs.dtype.kind in "biuf")
+        or (isinstance(inputs, Tensor) and not inputs.is_complex())
+    ):
+        given = getattr(inputs, "dtype", type(inputs).__name__)
+        raise TypeError(f"inputs must be a numpy array or a tensor of real numbers for instance noise; got {given}")
     shape = tuple(inputs.shape)
     if len(shape) < 2 or shape[0] != size or 0 in shape:
         raise ValueError(f"inputs must have shape ({size}, ...) with a feature at least, as the labels; got {shape}")

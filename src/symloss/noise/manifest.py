@@ -76,22 +76,14 @@ class Manifest:
 
     def document(self) -> dict[str, Any]:
         """Return the manifest for JSON, with rates that follow from the counts, and with a checksum."""
-        fields = asdict(self) | {"transitions": self.counts.tolist()}
-        derived = {
-            "class_counts": self.class_counts.tolist(),
-            "flipped": self.flipped,
-            "rate": self.rate,
-            "rates": self.rates.tolist(),
-        }
-        return with_checksum(fields | derived)
+        fields = asdict(self) | {"transitions": self.counts.tolist(), "class_counts": self.class_counts.tolist()}
+        return with_checksum(fields | {"flipped": self.flipped, "rate": self.rate, "rates": self.rates.tolist()})
 
 
 def describe(clean: Labels, noisy: Labels, **settings: Any) -> Manifest:
     """Return the manifest of a corruption; settings are its first fields."""
     num_classes = settings["num_classes"]
-    pairs = np.bincount(clean * num_classes + noisy, minlength=num_classes * num_classes).reshape(
-        num_classes, num_classes
-    )
+    pairs = np.bincount(clean * num_classes + noisy, minlength=num_classes**2).reshape(num_classes, num_classes)
     return Manifest(
         size=len(clean),
         transitions=tuple(tuple(row) for row in pairs.tolist()),
@@ -130,20 +122,15 @@ def load_corruption(folder: str | Path) -> Corruption:
     """
     folder = Path(folder)
     document = read_document(folder / MANIFEST_FILE, SETTINGS)
-    labels, clean = _read_labels(folder / LABELS_FILE, document["num_classes"])
+    arrays = zip(("labels", "clean"), read_arrays(folder / LABELS_FILE, "labels", "clean"), strict=True)
+    labels, clean = (label_array(name, array, document["num_classes"]) for name, array in arrays)
+    if len(labels) != len(clean):
+        raise ValueError(
+            f"{str(folder / LABELS_FILE)!r} must hold as many labels as clean; got {len(labels)} and {len(clean)}"
+        )
     manifest = describe(clean, labels, **{name: document[name] for name in SETTINGS})
     refuse_strangers(folder, MANIFEST_FILE, LABELS_FILE, document, manifest.document())
     return Corruption(labels, clean, manifest)
-
-
-def _read_labels(path: Path, num_classes: int) -> tuple[Labels, Labels]:
-    labels, clean = (
-        label_array(name, array, num_classes)
-        for name, array in zip(("labels", "clean"), read_arrays(path, "labels", "clean"), strict=True)
-    )
-    if len(labels) != len(clean):
-        raise ValueError(f"{str(path)!r} must hold as many labels as clean; got {len(labels)} and {len(clean)}")
-    return labels, clean
 
 
 def label_array(argument: str, value: Any, num_classes: int | None = None) -> Labels:
@@ -160,20 +147,25 @@ def label_array(argument: str, value: Any, num_classes: int | None = None) -> La
         raise ValueError(f"{argument} must have shape (N,) with at least one label; got {array.shape}")
     if array.dtype.kind not in "iu":
         raise TypeError(f"{argument} must hold integers; got {array.dtype}")
-    wrong = array[(array < 0) | (array >= num_classes)] if num_classes is not None else array[array < 0]
+    wrong = array[(array < 0) | (array >= (np.inf if num_classes is None else num_classes))]
     if len(wrong):
         allowed = "at least 0" if num_classes is None else f"0 to {num_classes - 1} with {num_classes} classes"
         raise ValueError(f"{argument} must be {allowed}; got {int(wrong[0])}")
     return array.astype(np.int64)
 
 
-def sha256(labels: Labels) -> str:
-    """Return the SHA-256 of labels as little-endian 64-bit integers, the same on every machine.
+def whole(argument: str, value: object, interval: str) -> int:
+    """Check a whole number, of Python or of NumPy."""
+    return int(checks.number(argument, int(value) if isinstance(value, np.integer) else value, interval, whole=True))
+
+
+def sha256(values: NDArray[Any]) -> str:
+    """Return the SHA-256 of an array with little-endian numbers, the same on every machine.
 
     >>> sha256(np.array([0]))[:8], hashlib.sha256(bytes(8)).hexdigest()[:8]
     ('af5570f5', 'af5570f5')
     """
-    return hashlib.sha256(labels.astype("<i8").tobytes()).hexdigest()
+    return hashlib.sha256(values.astype(values.dtype.newbyteorder("<")).tobytes()).hexdigest()
 
 
 def with_checksum(document: dict[str, Any]) -> dict[str, Any]:

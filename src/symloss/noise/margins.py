@@ -28,32 +28,22 @@ def margins(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 class RunningMargins:
-    """The mean margin of each example over the batches that a model was trained on, for several models.
+    """The mean margin of each of N examples over the batches that a network was trained on.
 
-    Args:
-        models: the number of models.
-        examples: the number of examples N.
-
-    >>> running = RunningMargins(1, 3)
-    >>> running.add(0, torch.tensor([2]), torch.tensor([-1.0]))
-    >>> running.means(0)
+    >>> running = RunningMargins(3)
+    >>> running.add(torch.tensor([2]), torch.tensor([-1.0]))
+    >>> running.means()
     tensor([ 0.,  0., -1.])
     """
 
-    def __init__(self, models: int, examples: int):
-        self.sums, self.visits = torch.zeros(models, examples), torch.zeros(models, examples)
+    def __init__(self, examples: int):
+        self.sums, self.visits = torch.zeros(examples), torch.zeros(examples)
 
-    def add(self, model: int | slice, rows: Tensor, found: Tensor) -> None:
-        """Add the margins of a batch.
+    def add(self, rows: Tensor, found: Tensor) -> None:
+        """Add the margins ``found`` of a batch, whose examples have the numbers ``rows``: both (M,)."""
+        self.sums.scatter_add_(0, rows, found)
+        self.visits.scatter_add_(0, rows, torch.ones_like(found))
 
-        Args:
-            model: the number of the model, or a slice of all.
-            rows: (M,), or (models, M), the numbers of the examples.
-            found: like rows, their margins.
-        """
-        self.sums[model].scatter_add_(-1, rows, found)
-        self.visits[model].scatter_add_(-1, rows, torch.ones_like(found))
-
-    def means(self, model: int) -> Tensor:
-        """Return the mean margin (N,) over all visits of a model; 0 for examples never seen."""
-        return self.sums[model] / self.visits[model].clamp_min(1)
+    def means(self) -> Tensor:
+        """Return the mean margin (N,) over all visits; 0 for examples never seen."""
+        return self.sums / self.visits.clamp_min(1)

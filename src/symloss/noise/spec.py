@@ -55,17 +55,17 @@ class Spec:
     path: str | None = None
 
     def __post_init__(self) -> None:
-        known_kind(self.kind)
+        if self.kind not in KINDS:
+            raise ValueError(f"noise must be one of {', '.join(KINDS)}; got {checks.brief(self.kind)}")
         if self.kind in FLIP_KINDS + MIXTURE_KINDS:
             object.__setattr__(self, "rate", checks.number(f"rate of {self.kind} noise", self.rate, "[0, 1)"))
-        elif self.rate is not None:
-            raise ValueError(f"{self.kind} noise must come without a rate; got {checks.brief(self.rate)}")
-        if self.kind == "human":
+        elif self.kind == "human":
             known_human(self.name)
-        elif self.name is not None:
-            raise ValueError(f"{self.kind} noise must come without a name; got {checks.brief(self.name)}")
-        if self.path is not None and self.kind not in ("matrix", "human"):
-            raise ValueError(f"{self.kind} noise must come without a path; got {checks.brief(self.path)}")
+        takes = {"human": ("name", "path"), "matrix": ("path",), "clean": ()}.get(self.kind, ("rate",))
+        for field in ("rate", "name", "path"):
+            value = getattr(self, field)
+            if field not in takes and value is not None:
+                raise ValueError(f"{self.kind} noise must come without a {field}; got {checks.brief(value)}")
         if self.path == "" or (self.path is None and self.kind == "matrix"):
             raise ValueError(f"{self.kind} noise must come with the path of a file; got {self.path!r}")
 
@@ -74,12 +74,6 @@ class Spec:
             return f"human:{self.name}" + (f"@{self.path}" if self.path else "")
         detail = self.path if self.rate is None else repr(self.rate)
         return self.kind if detail is None else f"{self.kind}:{detail}"
-
-
-def known_kind(kind: object) -> None:
-    """Raise ValueError unless this is one of ``KINDS``."""
-    if kind not in KINDS:
-        raise ValueError(f"noise must be one of {', '.join(KINDS)}; got {checks.brief(kind)}")
 
 
 def known_human(name: object) -> None:
@@ -115,21 +109,17 @@ def parse(text: str) -> Spec:
         raise TypeError(f"noise must be a spec such as 'sym:0.6'; got {checks.brief(text)}")
     kind, colon, detail = text.strip().partition(":")
     kind = kind.strip().lower()
-    known_kind(kind)
-    if kind == "clean":
-        if colon:
-            raise ValueError(f"clean noise must come without a rate; got {checks.brief(text)}")
-        return Spec("clean")
+    if kind == "clean" and colon:
+        raise ValueError(f"clean noise must come without a rate; got {checks.brief(text)}")
+    if kind == "clean" or kind not in KINDS:
+        return Spec(kind)
     if kind == "matrix":
         return Spec("matrix", path=detail)
     if kind == "human":
         name, at, path = detail.partition("@")
         return Spec("human", name=name.strip().lower(), path=path if at else None)
-    return Spec(kind, rate=_rate(kind, detail, text))
-
-
-def _rate(kind: str, detail: str, text: str) -> float:
     try:
-        return float(detail)
+        rate = float(detail)
     except ValueError:
         raise ValueError(f"{kind} noise must come with a rate, as in '{kind}:0.4'; got {checks.brief(text)}") from None
+    return Spec(kind, rate=rate)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -120,7 +118,7 @@ def corrupt_targets(
     (array([False,  True,  True,  True]), True)
     """
     rate = checks.number("rate", rate, "[0, 1)")
-    seed = int(checks.number("seed", int(seed) if isinstance(seed, np.integer) else seed, "[0, inf)", whole=True))
+    seed = files.whole("seed", seed, "[0, inf)")
     clean = _target_array("y", y)
     q, text = _distribution(distribution, x)
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -136,15 +134,11 @@ def _describe(targets: Targets, clean: Targets, replaced: NDArray[np.bool_], **s
     return TargetManifest(
         shape=clean.shape,
         replaced=int(replaced.sum()),
-        clean_sha256=_sha256(clean),
-        noisy_sha256=_sha256(targets),
-        replaced_sha256=hashlib.sha256(replaced.tobytes()).hexdigest(),
+        clean_sha256=files.sha256(clean),
+        noisy_sha256=files.sha256(targets),
+        replaced_sha256=files.sha256(replaced),
         **settings,
     )
-
-
-def _sha256(targets: Targets) -> str:
-    return hashlib.sha256(targets.astype("<f8").tobytes()).hexdigest()
 
 
 def _target_array(argument: str, value: object) -> Targets:
@@ -177,12 +171,17 @@ def _distribution(given: AnyTargetDistribution, x: Any) -> tuple[TargetDistribut
 
 
 def _text(q: TargetDistribution) -> str:
-    return f"{q!r}, sha256 {_sha256(q.source.numpy())}" if isinstance(q.source, Tensor) else repr(q)
+    return f"{q!r}, sha256 {files.sha256(q.source.numpy())}" if isinstance(q.source, Tensor) else repr(q)
 
 
 def _draws(q: TargetDistribution, shape: tuple[int, ...], rng: np.random.Generator) -> Targets:
     """Return one draw for each target, also for those that stay clean, so that draws do not depend on the rate."""
-    with _torch_seeded(int(rng.integers(2**63))):
+    seed, devices = int(rng.integers(2**63)), list(range(torch.cuda.device_count()))
+    # torch's distributions draw from its global generators, which are restored afterwards.
+    with torch.random.fork_rng(devices):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed_all(seed)
         try:
             drawn = q.draw(shape)
         except (RuntimeError, NotImplementedError) as error:
@@ -191,17 +190,6 @@ def _draws(q: TargetDistribution, shape: tuple[int, ...], rng: np.random.Generat
             ) from error
     found: Targets = drawn.detach().cpu().double().numpy()
     return found
-
-
-@contextlib.contextmanager
-def _torch_seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global generators, from which its distributions draw, and restore them afterwards."""
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices):
-        torch.default_generator.manual_seed(seed)
-        if devices:
-            torch.cuda.manual_seed_all(seed)
-        yield
 
 
 Fixed: TypeAlias = Distribution | Tensor | np.ndarray[Any, Any] | Sequence[float]
@@ -281,13 +269,11 @@ def _sample(given: object, argument: str) -> Tensor:
         values = torch.as_tensor(given).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{argument} {WANTED}; got {checks.brief(given)}") from error
+    sample = "a sample of corrupted targets must"
     if values.dtype == torch.bool or values.is_complex():
-        raise TypeError(f"a sample of corrupted targets must hold real numbers; got {values.dtype}")
-    values = values.double()
+        raise TypeError(f"{sample} hold real numbers; got {values.dtype}")
     if values.dim() != 1 or not len(values):
-        raise ValueError(
-            f"a sample of corrupted targets must have shape (M,) with M above 0; got {tuple(values.shape)}"
-        )
+        raise ValueError(f"{sample} have shape (M,) with M above 0; got {tuple(values.shape)}")
     if not bool(values.isfinite().all()):
-        raise ValueError("a sample of corrupted targets must hold finite numbers; got NaN or infinity")
-    return values
+        raise ValueError(f"{sample} hold finite numbers; got NaN or infinity")
+    return values.double()

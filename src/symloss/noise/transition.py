@@ -54,11 +54,11 @@ def transition_matrix(
     if spec.kind == "sym":
         return symmetric(num_classes, spec.rate)
     if spec.kind == "sym-any":
-        return symmetric_any(num_classes, spec.rate)
+        return prior_weighted(np.full(num_classes, 1 / num_classes), spec.rate)
     if spec.kind == "prior":
         if prior is None:
             raise ValueError("prior must be given for prior noise; got None")
-        return prior_weighted(checked_prior(prior, num_classes), spec.rate)
+        return prior_weighted(_distributions("prior", prior, (num_classes,)), spec.rate)
     return mistaken(num_classes, spec.rate, mistakes(spec.kind, num_classes, dataset))
 
 
@@ -82,15 +82,6 @@ def symmetric(num_classes: int, rate: float) -> Matrix:
     matrix = np.full((num_classes, num_classes), rate / (num_classes - 1))
     np.fill_diagonal(matrix, 1 - rate)
     return matrix
-
-
-def symmetric_any(num_classes: int, weight: float) -> Matrix:
-    """Return the matrix of a uniform draw from all classes with probability p, the weight: (C - 1) p / C flip.
-
-    >>> symmetric_any(4, 0.4)[0].round(3)
-    array([0.7, 0.1, 0.1, 0.1])
-    """
-    return prior_weighted(np.full(num_classes, 1 / num_classes), weight)
 
 
 def prior_weighted(prior: Matrix, weight: float) -> Matrix:
@@ -122,28 +113,18 @@ def mistaken(num_classes: int, rate: float, targets: Mapping[int, int]) -> Matri
 
 def checked_matrix(value: ArrayLike, num_classes: int) -> Matrix:
     """Check a transition matrix (C, C), and divide each row by its sum to remove rounding."""
-    matrix = _floats("transition matrix", value)
-    if matrix.shape != (num_classes, num_classes):
-        raise ValueError(f"transition matrix must have shape ({num_classes}, {num_classes}); got {matrix.shape}")
-    return _distributions("rows of the transition matrix", matrix)
+    return _distributions("transition matrix", value, (num_classes, num_classes))
 
 
-def checked_prior(value: ArrayLike, num_classes: int) -> Matrix:
-    """Check class probabilities (C,), and divide them by their sum to remove rounding."""
-    prior = _floats("prior", value)
-    if prior.shape != (num_classes,):
-        raise ValueError(f"prior must have shape ({num_classes},), one entry for each class; got {prior.shape}")
-    return _distributions("prior", prior)
-
-
-def _floats(argument: str, value: ArrayLike) -> Matrix:
+def _distributions(argument: str, value: ArrayLike, shape: tuple[int, ...]) -> Matrix:
+    """Check class probabilities along the last axis, and divide them by their sum to remove rounding."""
     try:
-        return np.array(value, dtype=np.float64)
+        values = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{argument} must be an array of numbers; got {checks.brief(value)}") from None
-
-
-def _distributions(argument: str, values: Matrix) -> Matrix:
+    if values.shape != shape:
+        raise ValueError(f"{argument} must have shape {shape}; got {values.shape}")
+    argument = argument if len(shape) == 1 else f"rows of the {argument}"
     if not (values >= 0).all():
         raise ValueError(f"{argument} must hold probabilities of at least 0; got {values.min():g}")
     totals = values.sum(-1, keepdims=True)
@@ -320,34 +301,29 @@ def plain_kind(kind: str, dataset: str | None) -> str:
     >>> plain_kind("asym", "cifar100"), plain_kind("asym", "cifar10")
     ('asym-blocks', 'asym')
     """
-    return "asym-blocks" if kind == "asym" and _plain(dataset) == "cifar100" else kind
+    return "asym-blocks" if kind == "asym" and _plain_name(dataset) == "cifar100" else kind
+
+
+def _plain_name(dataset: str | None) -> str:
+    return (dataset or "").lower().replace("-", "").replace("_", "")
 
 
 def mistakes(kind: str, num_classes: int, dataset: str | None) -> dict[int, int]:
     """Return which class each class is mistaken for. A class that is not in the result keeps its labels."""
     if kind == "pair":
         return rotation([0] * num_classes)
-    name, kind = _plain(dataset), plain_kind(kind, dataset)
+    name, kind = _plain_name(dataset), plain_kind(kind, dataset)
     if kind == "asym-blocks":
         if num_classes % 5:
             raise ValueError(f"num_classes must be a multiple of five for asym-blocks noise; got {num_classes}")
         return rotation([label // 5 for label in range(num_classes)])
-    if kind == "asym-superclass":
-        _expect_classes("asym-superclass noise", num_classes, 100)
-        return rotation(cifar100_coarse())
-    if name not in MAPS:
+    wanted = 100 if kind == "asym-superclass" else 10
+    if wanted == 10 and name not in MAPS:
         raise ValueError(
             f"dataset must be one of {', '.join([*MAPS, 'cifar100'])} for asym noise; got {checks.brief(dataset)} "
             "(pair and matrix noise work for every data set)"
         )
-    _expect_classes(f"asym noise on {name}", num_classes, 10)
-    return MAPS[name]
-
-
-def _plain(dataset: str | None) -> str:
-    return "" if dataset is None else dataset.lower().replace("-", "").replace("_", "")
-
-
-def _expect_classes(what: str, num_classes: int, wanted: int) -> None:
     if num_classes != wanted:
-        raise ValueError(f"num_classes must be {wanted} for {what}; got {num_classes}")
+        on = "" if wanted == 100 else f" on {name}"
+        raise ValueError(f"num_classes must be {wanted} for {kind} noise{on}; got {num_classes}")
+    return rotation(cifar100_coarse()) if wanted == 100 else MAPS[name]

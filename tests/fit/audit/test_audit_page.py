@@ -9,11 +9,12 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
+from symloss.data.images import thumbnail
 from symloss.fit import audit_labels
 from symloss.fit.audit import page
 from symloss.fit.audit.export import AuditDocument, Suspect, csv_text
-from symloss.noise.heatmap import _png
 
 pytestmark = pytest.mark.slow
 HOSTILE = '<img src=x onerror="window.hacked=1">'
@@ -29,7 +30,7 @@ FILE = 'a, "b" <i>.png'
 
 def document(**changes) -> AuditDocument:
     """Eight labels, five of them flagged, of classes with every kind of name."""
-    picture = _png(np.full((4, 4, 4), 200, np.uint8))
+    picture = thumbnail(torch.full((1, 3, 4, 4), 200, dtype=torch.uint8), 0)
     classes = changes.pop("classes", CLASSES)
     audit = audit_labels(
         GIVEN,
