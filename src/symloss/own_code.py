@@ -32,9 +32,6 @@ def working_folder() -> Iterator[None]:
 def own_code(what: str) -> Iterator[None]:
     """Add a note to errors that the user's code raises.
 
-    Args:
-        what: the ``module:name`` of the code.
-
     >>> try:
     ...     with own_code("mine:model"):
     ...         1 / 0

@@ -37,21 +37,13 @@ WINDOW = 2
 
 @dataclass(frozen=True)
 class Judged:
-    """A candidate with its held-out predictions.
-
-    Args:
-        candidate: the learner.
-        epoch: when its training stops; None where there are no epochs.
-        score: its accuracy on the noisy labels, smoothed over epochs.
-        right: (n,), what each row contributes to the accuracy.
-        predictions: (n, C).
-    """
+    """A candidate with its held-out predictions."""
 
     candidate: Candidate
-    epoch: int | None
-    score: float
-    right: Floats
-    predictions: Probabilities
+    epoch: int | None  # when its training stops; None where there are no epochs
+    score: float  # its accuracy on the noisy labels, smoothed over epochs
+    right: Floats  # (n,), what each row contributes to the accuracy
+    predictions: Probabilities  # (n, C)
 
     @property
     def error(self) -> float:
@@ -70,13 +62,7 @@ def judged(candidate: Candidate, predictions: Probabilities, data: TrainingData,
 
 
 class Epochs:
-    """The best epoch of one network, by accuracy smoothed over its neighbours.
-
-    Args:
-        candidate: the network.
-        data: the noisy labels.
-        rows: which rows are held out.
-    """
+    """The best epoch of one network, by accuracy smoothed over its neighbours."""
 
     def __init__(self, candidate: Candidate, data: TrainingData, rows: Rows):
         self.candidate, self.data, self.rows = candidate, data, rows
@@ -154,15 +140,9 @@ def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Jud
 def told_from_majority(
     predictions: Probabilities, rows: Rows, noisy: Rows, sample_weight: Floats | None, tries: int
 ) -> bool:
-    """Return whether predictions are better than always the most frequent class, in accuracy or in balanced accuracy.
+    """Return whether held-out predictions (n, C) beat always the most frequent class, in accuracy or balanced accuracy.
 
-    Args:
-        predictions: (n, C), for rows that were held out.
-        rows: (n,), which ones.
-        noisy: (N,), the labels of all rows.
-        sample_weight: (N,), what each row counts.
-        tries: how many candidates there were. The best of many guesses looks better than one, so that they and both
-            measures share the level.
+    The best of many guesses looks better than one: all ``tries`` candidates and both measures share the level.
     """
     errors = NormalDist().inv_cdf(1 - BY_CHANCE / (2 * tries))
     classes, given = predictions.shape[1], noisy[rows]

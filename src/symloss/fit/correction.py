@@ -74,22 +74,15 @@ Average precision, predictions alone and with margins, one seed each: 5,000 imag
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The transition matrix that makes noisy labels out of predictions.
+    """The transition matrix that makes noisy labels out of predictions."""
 
-    Args:
-        scores: (N, C), logarithms of predicted probabilities.
-        noisy: (N,), the labels that are explained.
-        calibration: how the scores explain them.
-        temperature: what makes the scores probabilities: the most likely one with the transition matrix of
-            ``calibration``, whose own temperature is lower where classes are taken to be apart.
-        separation: how far classes are taken to be apart.
-    """
-
-    scores: Floats
-    noisy: Rows
-    calibration: Calibration
+    scores: Floats  # (N, C), logarithms of predicted probabilities
+    noisy: Rows  # (N,), the labels that are explained
+    calibration: Calibration  # how the scores explain them
+    # what makes the scores probabilities: the most likely one with the transition matrix of ``calibration``, whose
+    # own temperature is lower where classes are taken to be apart
     temperature: float
-    separation: float
+    separation: float  # how far classes are taken to be apart
 
     @functools.cached_property
     def posterior(self) -> Floats:
@@ -137,10 +130,6 @@ def noise_explains_better(scores: Floats, noisy: Rows) -> bool:
     """Return whether classes that are apart, and noise, explain labels clearly better than classes that overlap.
 
     Likelihood alone can rarely tell: with two classes, wrong labels look like overlap. So this is False in doubt.
-
-    Args:
-        scores: (N, C), logarithms of predicted probabilities, not calibrated.
-        noisy: (N,), the labels.
     """
     rows, classes, predicted = torch.from_numpy(scores), scores.shape[1], scores.argmax(1)
     overlap = calibrate(rows, torch.from_numpy(noisy), torch.eye(classes)).probabilities(rows).numpy()
@@ -152,12 +141,9 @@ def noise_explains_better(scores: Floats, noisy: Rows) -> bool:
 
 
 def explain(scores: Floats, noisy: Rows, separation: float) -> Explanation:
-    """Fit a transition matrix and a temperature.
+    """Fit a transition matrix and a temperature to scores (N, C), logarithms of predicted probabilities.
 
-    Args:
-        scores: (N, C), logarithms of predicted probabilities.
-        noisy: (N,), the labels.
-        separation: how far the noise, and not the overlap of classes, explains what the features leave open.
+    ``separation`` says how far noise, and not the overlap of classes, explains what the features leave open.
     """
     rows, given = torch.from_numpy(scores), torch.from_numpy(noisy)
     calibration = calibrate(rows, given, separation=separation)
@@ -167,17 +153,11 @@ def explain(scores: Floats, noisy: Rows, separation: float) -> Explanation:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What one round knows, for all N rows.
+    """What one round knows, for all N rows."""
 
-    Args:
-        labels: (N,), what the leaders were trained on.
-        leaders: the candidates, with networks trained on these labels.
-        explanation: how the mean of their held-out predictions explains noisy labels.
-    """
-
-    labels: Rows
-    leaders: Leaders
-    explanation: Explanation
+    labels: Rows  # (N,), what the leaders were trained on
+    leaders: Leaders  # the candidates, with networks trained on these labels
+    explanation: Explanation  # how the mean of their held-out predictions explains noisy labels
 
 
 def first_round(members: Sequence[Judged], trainer: Trainer, splits: Sequence[Split]) -> Round:
@@ -197,12 +177,8 @@ def last_round(
 ) -> Round:
     """Correct the labels; the first round if that does not help.
 
-    Args:
-        first: the round without corrections.
-        rounds: the number of rounds, with the first. With three or more, a bolder correction is tried too.
-        trainer: trains the leaders.
-        splits: which rows are held out. Every row is held out once.
-        checked: the number of splits whose rows decide whether corrections help; None for all.
+    With three ``rounds`` or more, counting the first, a bolder correction is tried too. The rows of the first
+    ``checked`` splits decide whether corrections help.
     """
     if rounds == 1:
         return first
@@ -326,11 +302,6 @@ def label_scores(explanation: Explanation, networks: Sequence[Candidate], traine
     """Return (N,), for each label the probability that it is true; the lower, the more suspicious.
 
     Where the features leave much open, the probabilities are put into the mean of their own order and that of margins.
-
-    Args:
-        explanation: of the noisy labels.
-        networks: the networks that were tried, the best first.
-        trainer: with the noisy labels.
     """
     found = explanation.label_scores
     if (explanation.confidence >= OPEN and explanation.says_something) or not networks:
@@ -342,12 +313,7 @@ def label_scores(explanation: Explanation, networks: Sequence[Candidate], traine
 
 
 def audit_margins(network: Candidate, trainer: Trainer) -> Floats:
-    """Return the mean margin (N,) of each noisy label over a training on all rows. The lower, the more suspicious.
-
-    Args:
-        network: whose model, weight decay and scaling are taken.
-        trainer: with the noisy labels.
-    """
+    """Return the mean margin (N,) of each noisy label over a training on all rows. The lower, the more suspicious."""
     candidate = replace(network, loss=LOSS, settings=(("decay", network["decay"]), ("epochs", EPOCHS)))
     networks = trainer.network_on_all(candidate)
     networks.margins = RunningMargins(len(trainer.data))

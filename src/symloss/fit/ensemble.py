@@ -37,53 +37,32 @@ def mean_scores(predictions: Sequence[Probabilities], temperatures: Sequence[flo
 
 @dataclass(frozen=True)
 class Leaders:
-    """The candidates that are averaged.
+    """The candidates that are averaged."""
 
-    Args:
-        members: the candidates with the epochs at which they stop.
-        temperatures: what makes each one's predictions probabilities of the true class.
-        networks: the trained networks, by the number of the member.
-    """
-
-    members: tuple[Judged, ...]
-    temperatures: tuple[float, ...]
-    networks: Modules
+    members: tuple[Judged, ...]  # the candidates with the epochs at which they stop
+    temperatures: tuple[float, ...]  # what makes each one's predictions probabilities of the true class
+    networks: Modules  # the trained networks, by the number of the member
 
 
 @dataclass(frozen=True)
 class Member:
-    """One fitted learner.
-
-    Args:
-        candidate: what it is.
-        temperature: what makes its predictions probabilities of the true class.
-        estimator: a scikit-learn estimator; None for networks.
-        networks: their mean is the prediction; empty for other learners.
-    """
+    """One fitted learner."""
 
     candidate: Candidate
-    temperature: float
-    estimator: Any = None
-    networks: tuple[nn.Module, ...] = ()
+    temperature: float  # what makes its predictions probabilities of the true class
+    estimator: Any = None  # a scikit-learn estimator; None for networks
+    networks: tuple[nn.Module, ...] = ()  # their mean is the prediction; empty for other learners
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The mean of some learners.
-
-    Args:
-        scaler: of the features.
-        members: the learners.
-        temperature: of the mean.
-        num_classes: the number of classes.
-        input_shape: of one row as networks see it.
-    """
+    """The mean of some learners."""
 
     scaler: Scaler
     members: tuple[Member, ...]
-    temperature: float
+    temperature: float  # of the mean
     num_classes: int
-    input_shape: tuple[int, ...] = (-1,)
+    input_shape: tuple[int, ...] = (-1,)  # of one row as networks see it
 
     def probabilities(self, features: Any) -> Floats:
         """Return the probabilities of the true classes (n, C)."""
@@ -121,14 +100,7 @@ def mean_of_networks(networks: Sequence[nn.Module], features: Tensor) -> Floats:
 
 
 class ScaledNetworks(nn.Module):
-    """Networks with the scaling of their features. Returns logarithms of probabilities (n, C).
-
-    Args:
-        scaler: of the features.
-        member: the networks.
-        temperature: of the mean that the member was part of.
-        input_shape: of one row as the networks see it.
-    """
+    """Networks with the scaling of their features. Returns logarithms of probabilities (n, C)."""
 
     shift: Tensor
     size: Tensor
@@ -149,14 +121,7 @@ class ScaledNetworks(nn.Module):
 
 
 def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: bool = False) -> Ensemble:
-    """Fit the leaders to all rows; without ``refit`` networks are the mean of those of the folds.
-
-    Args:
-        trainer: with the labels to train on.
-        leaders: the learners.
-        temperature: of their mean.
-        refit: whether networks are trained on all rows.
-    """
+    """Fit the leaders to all rows; without ``refit`` networks are the mean of those of the folds."""
     members: list[Member] = []
     failures: list[Exception] = []
     for k, (one, each) in enumerate(zip(leaders.members, leaders.temperatures, strict=True)):

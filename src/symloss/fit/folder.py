@@ -85,12 +85,7 @@ def replaced_fit(folder: Path) -> Iterator[Path]:
 
 
 def finish_fit(folder: Path, **parts: Any) -> None:
-    """Write the document that makes a folder a fit, with the digests of all files in it.
-
-    Args:
-        folder: with all other files.
-        parts: ``versions``, ``settings`` and ``model``, for JSON.
-    """
+    """Write the document that makes a folder a fit: some ``parts`` for JSON, and the digests of all files in it."""
     files = {file.name: _digest(file) for file in sorted(folder.iterdir())}
     document = json.loads(json.dumps({"format": FORMAT, **parts, "files": files}))
     write_document(folder / FIT, with_checksum(document))
@@ -101,12 +96,7 @@ def _digest(file: Path) -> str:
 
 
 def open_fit(folder: Path, needed: Collection[str]) -> dict[str, Any]:
-    """Return the document of a fit, after a look at every file.
-
-    Args:
-        folder: of the fit.
-        needed: files that are about to be read: damage to them is an error, and to others a warning.
-    """
+    """Return the document of a fit. Damage to the files ``needed`` is an error, and to others a warning."""
     repair_folder(folder)
     document = _document(folder)
     for name, digest in document["files"].items():
@@ -152,17 +142,11 @@ def finished_fit(folder: Path, needed: Collection[str] = ()) -> tuple[dict[str, 
 
 @dataclass(frozen=True)
 class LabelSource:
-    """Where the labels of a fit or a run came from.
-
-    Args:
-        source: of the data.
-        noise: that was added to the labels; "clean" if none was.
-        fingerprint: a checksum of the user's own training data; None for published data.
-    """
+    """Where the labels of a fit or a run came from."""
 
     source: DataSource
-    noise: str
-    fingerprint: str | None = None
+    noise: str  # that was added to the labels; "clean" if none was
+    fingerprint: str | None = None  # a checksum of the user's own training data; None for published data
 
 
 def save_audit(audit: Audit, source: LabelSource, path: Path) -> None:

@@ -24,12 +24,7 @@ Modules = dict[int, list[torch.nn.Module]]
 
 
 class LearnerFailed(ValueError):  # noqa: N818
-    """A candidate could not be fitted to these labels.
-
-    Args:
-        candidate: the learner.
-        reason: in one sentence.
-    """
+    """A candidate could not be fitted to these labels."""
 
     def __init__(self, candidate: Candidate, reason: str):
         super().__init__(candidate, reason)
@@ -41,19 +36,12 @@ class LearnerFailed(ValueError):  # noqa: N818
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """Trains candidates.
-
-    Args:
-        data: the rows.
-        seed: everything random derives from it.
-        jobs: worker processes that share learners, and networks that are trained one by one.
-        progress: is told what is trained.
-    """
+    """Trains candidates."""
 
     data: TrainingData
-    seed: int
-    jobs: int | None = None
-    progress: ProgressLines = field(default_factory=lambda: ProgressLines(verbose=False))
+    seed: int  # everything random derives from it
+    jobs: int | None = None  # worker processes that share learners, and networks that are trained one by one
+    progress: ProgressLines = field(default_factory=lambda: ProgressLines(verbose=False))  # is told what is trained
 
     def with_labels(self, labels: Rows) -> Trainer:
         """Return the same with other labels to train on: (N,), or (splits, N) if each split has its own."""

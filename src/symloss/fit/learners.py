@@ -22,41 +22,28 @@ TREES = 100
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of the data.
+    """The size of the data."""
 
-    Args:
-        rows: examples to train on.
-        features: numbers of each example.
-        num_classes: how many there are.
-        sparse: whether the features are a sparse matrix.
-    """
-
-    rows: int
-    features: int
-    num_classes: int
-    sparse: bool = False
+    rows: int  # examples to train on
+    features: int  # numbers of each example
+    num_classes: int  # how many there are
+    sparse: bool = False  # whether the features are a sparse matrix
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One learner with its settings.
 
-    Args:
-        learner: the name of the learner: "network", or one of :data:`symloss.fit.learners.CLASSICAL`.
-        settings: names and values, in the order in which they are shown.
-        scaling: "raw" for one factor for all features, "standard" for mean 0 and variance 1 of each.
-        loss: the loss of a network; None for other learners.
-        model: a name for :func:`symloss.training.models.create_model`, or a factory; None for the networks that are
-            trained stacked, and for other learners.
-
     >>> Candidate("svc", (("C", 1.0), ("gamma", 0.5)), "standard").name
     'svc C=1 gamma=0.5 (standard)'
     """
 
-    learner: str
-    settings: tuple[tuple[str, float], ...] = ()
-    scaling: str = "raw"
-    loss: str | None = None
+    learner: str  # the name of the learner: "network", or one of :data:`symloss.fit.learners.CLASSICAL`
+    settings: tuple[tuple[str, float], ...] = ()  # names and values, in the order in which they are shown
+    scaling: str = "raw"  # "raw" for one factor for all features, "standard" for mean 0 and variance 1 of each
+    loss: str | None = None  # the loss of a network; None for other learners
+    # a name for :func:`symloss.training.models.create_model`, or a factory; None for the networks that are trained
+    # stacked, and for other learners
     model: str | Factory | None = None
 
     @property
@@ -79,29 +66,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Learner:
-    """A kind of learner.
+    """A kind of learner."""
 
-    Args:
-        kind: the name by which the user chooses it.
-        estimator: module and class.
-        grid: the settings to try, the most promising first.
-        seconds: what one fit costs.
-        options: the arguments of the estimator. Called with the candidate, the width of kernels, and a seed.
-        scalings: how features may be scaled.
-        sparse: whether it takes sparse matrices.
-        needs: an optional package. Such a learner is tried only if the user names it.
-        types: what a saved one may hold besides the types that skops trusts by default.
-    """
-
-    kind: str
-    estimator: tuple[str, str]
-    grid: tuple[tuple[tuple[str, float], ...], ...]
-    seconds: Callable[[Candidate, Shape], float]
+    kind: str  # the name by which the user chooses it
+    estimator: tuple[str, str]  # module and class
+    grid: tuple[tuple[tuple[str, float], ...], ...]  # the settings to try, the most promising first
+    seconds: Callable[[Candidate, Shape], float]  # what one fit costs
+    # the arguments of the estimator. Called with the candidate, the width of kernels, and a seed
     options: Callable[[Candidate, float, int], dict[str, Any]]
-    scalings: tuple[str, ...] = ("raw", "standard")
-    sparse: bool = True
-    needs: str | None = None
-    types: tuple[str, ...] = ()
+    scalings: tuple[str, ...] = ("raw", "standard")  # how features may be scaled
+    sparse: bool = True  # whether it takes sparse matrices
+    needs: str | None = None  # an optional package. Such a learner is tried only if the user names it
+    types: tuple[str, ...] = ()  # what a saved one may hold besides the types that skops trusts by default
 
     def candidates(self, name: str, shape: Shape) -> Iterator[Candidate]:
         """Return the candidates for data of this size. Sparse matrices are not centred."""

@@ -78,15 +78,9 @@ def threads_for(multiply_adds: int) -> contextlib.AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class NetworkModel:
-    """Builds networks for inputs of one shape.
+    """Builds networks for inputs of one shape."""
 
-    Args:
-        model: a name for :func:`symloss.training.models.create_model`, or a factory.
-        input_shape: the shape of one input.
-        num_classes: the number of classes.
-    """
-
-    model: str | Factory
+    model: str | Factory  # a name for :func:`symloss.training.models.create_model`, or a factory
     input_shape: tuple[int, ...]
     num_classes: int
 
@@ -150,11 +144,6 @@ class NetworkModel:
 def chosen_model(model: object, input_shape: tuple[int, ...], num_classes: int) -> NetworkModel | None:
     """Return the networks to train one by one; None for stacked perceptrons.
 
-    Args:
-        model: "auto", a name, or a factory.
-        input_shape: the shape of one input.
-        num_classes: the number of classes.
-
     >>> chosen_model("auto", (64,), 10), chosen_model("auto", (1, 8, 8), 10)
     (None, None)
     >>> chosen_model("auto", (3, 32, 32), 10).model
@@ -173,15 +162,9 @@ def chosen_model(model: object, input_shape: tuple[int, ...], num_classes: int) 
 
 @dataclass(frozen=True)
 class NetworkSchedule:
-    """How long networks are trained.
+    """How long networks are trained."""
 
-    Args:
-        epochs: after this many the learning rate, which falls as a cosine, is zero.
-        batch: the batch size.
-        rate: the initial learning rate.
-    """
-
-    epochs: int
+    epochs: int  # after this many the learning rate, which falls as a cosine, is zero
     batch: int
     rate: float = LEARNING_RATE
 
@@ -199,28 +182,18 @@ class NetworkSchedule:
 
 @dataclass(frozen=True)
 class NetworkMember:
-    """One of the networks that are trained together.
+    """One of the networks that are trained together."""
 
-    Args:
-        loss: the spec of its loss.
-        weight_decay: decoupled, as in AdamW.
-        rows: (n,), the rows it is trained on.
-        fold: the number of its split. Networks of one split start from the same weights and see the same batches.
-    """
-
-    loss: str
-    weight_decay: float
-    rows: Tensor
-    fold: int
+    loss: str  # the spec of its loss
+    weight_decay: float  # decoupled, as in AdamW
+    rows: Tensor  # (n,), the rows it is trained on
+    fold: int  # the number of its split. Networks of one split start from the same weights and see the same batches
 
 
 class _Stack:
     """Perceptrons with one hidden layer and batch normalisation, in one batched product each step.
 
-    Args:
-        members: the networks, those with the same loss next to each other.
-        features, num_classes: the number of features d and of classes C.
-        seed: of the initial weights.
+    Members with the same loss are next to each other.
     """
 
     def __init__(self, members: Sequence[NetworkMember], features: int, num_classes: int, seed: int):
@@ -301,13 +274,7 @@ class _Stack:
 
 
 class _Single:
-    """One network that a factory builds. It has the methods of a stack of one.
-
-    Args:
-        member: what it learns.
-        net: the network.
-        rate: the initial learning rate.
-    """
+    """One network that a factory builds. It has the methods of a stack of one."""
 
     def __init__(self, member: NetworkMember, net: nn.Module, rate: float):
         self.members, self.net = [member], net
@@ -472,27 +439,17 @@ class Networks:
 
 @dataclass(frozen=True, eq=False)
 class _Lesson:
-    """One epoch of a group of M networks.
+    """One epoch of a group of M networks."""
 
-    Args:
-        features, labels, weights: of all rows, as in :class:`Networks`.
-        order: (M, n), the rows that each network sees, in their order.
-        folds: (M, 1), the number of each network's split.
-        criteria: the losses, each with the number of neighbouring networks that have it.
-        rates: the learning rate of each step.
-        seed: of everything random inside the networks.
-        margins: whether to compute the margins of the rows.
-    """
-
-    features: Tensor
-    labels: Tensor
-    weights: Tensor
-    order: Tensor
-    folds: Tensor
-    criteria: list[tuple[nn.Module, int]]
-    rates: list[float]
-    seed: int
-    margins: bool
+    features: Tensor  # of all rows, as in :class:`Networks`
+    labels: Tensor  # of all rows, as in :class:`Networks`
+    weights: Tensor  # of all rows, as in :class:`Networks`
+    order: Tensor  # (M, n), the rows that each network sees, in their order
+    folds: Tensor  # (M, 1), the number of each network's split
+    criteria: list[tuple[nn.Module, int]]  # the losses, each with the number of neighbouring networks that have it
+    rates: list[float]  # the learning rate of each step
+    seed: int  # of everything random inside the networks
+    margins: bool  # whether to compute the margins of the rows
 
     def compact(self) -> _Lesson:
         """Return the same for one network, with its own rows only."""

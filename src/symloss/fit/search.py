@@ -36,12 +36,7 @@ HALVED = 0.45
 
 
 class Memory:
-    """Keeps arrays by name. Other data or settings have other names, so that nothing is mixed up.
-
-    Args:
-        folder: where the files are; None keeps nothing.
-        about: what the results depend on: arrays, sparse matrices and anything with a unique text.
-    """
+    """Keeps arrays by name in a folder, if there is one. Other data or settings (``about``) have other names."""
 
     def __init__(self, folder: Path | str | None, about: Sequence[Any] = ()):
         self.folder = None if folder is None else Path(folder)
@@ -91,25 +86,16 @@ def _digest(about: Sequence[Any]) -> str:
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """How networks are tried.
-
-    Args:
-        folds: the number of folds.
-        judged: the number of folds that judge the candidates.
-        candidates: the number of networks to try.
-        leaders: the most networks that are averaged, and learn from corrected labels.
-        rounds: how often they learn.
-        epochs: the share of the ordinary epochs that a training has.
-        refit: whether the networks that predict are trained on all rows. With few folds, the folds' networks have
-            seen too little.
-    """
+    """How networks are tried."""
 
     folds: int
-    judged: int
-    candidates: int
-    leaders: int
-    rounds: int
-    epochs: float = 1.0
+    judged: int  # the number of folds that judge the candidates
+    candidates: int  # the number of networks to try
+    leaders: int  # the most networks that are averaged, and learn from corrected labels
+    rounds: int  # how often they learn
+    epochs: float = 1.0  # the share of the ordinary epochs that a training has
+    # whether the networks that predict are trained on all rows. With few folds, the folds' networks have seen too
+    # little
     refit: bool = False
 
     @property
@@ -147,13 +133,9 @@ the best epoch of ten was as good as the best of thirty; fewer folds take exampl
 
 
 def network_plan(seconds: float, budget: float, folds: int, *, fixed: bool = False) -> NetworkPlan | None:
-    """Return the most that the budget allows. None if it is too small for the least.
+    """Return the most that the budget allows; None if it is too small for the least.
 
-    Args:
-        seconds: what one training on all rows costs.
-        budget: in seconds, for everything.
-        folds: the most that the data allow.
-        fixed: whether the number of folds is fixed, and all of them judge.
+    ``seconds`` is what one training on all rows costs. All ``folds`` are made and judge if their number is ``fixed``.
 
     >>> cheap, expensive = (network_plan(seconds, budget=400, folds=5) for seconds in (1, 100))
     >>> cheap.candidates, expensive.candidates
@@ -169,28 +151,17 @@ def network_plan(seconds: float, budget: float, folds: int, *, fixed: bool = Fal
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, and by which means.
-
-    Args:
-        trainer: trains the candidates.
-        splits: which rows are held out.
-        learners: the kinds of learners to try.
-        losses: the losses that networks try.
-        budget: in seconds of one core, by the formulas of :mod:`symloss.fit.learners`.
-        memory: keeps what was found.
-        model: of networks that are trained one by one; None for the stacked ones.
-        plan: how many of such networks are tried; None if the budget is too small for any.
-        failures: candidates that could not be fitted, with the reason. The search adds them.
-    """
+    """What is searched, and by which means."""
 
     trainer: Trainer
-    splits: tuple[Split, ...]
-    learners: tuple[str, ...]
-    losses: tuple[str, ...]
-    budget: float
-    memory: Memory
-    model: str | Factory | None = None
-    plan: NetworkPlan | None = None
+    splits: tuple[Split, ...]  # which rows are held out
+    learners: tuple[str, ...]  # the kinds of learners to try
+    losses: tuple[str, ...]  # the losses that networks try
+    budget: float  # in seconds of one core, by the formulas of :mod:`symloss.fit.learners`
+    memory: Memory  # keeps what was found
+    model: str | Factory | None = None  # of networks that are trained one by one; None for the stacked ones
+    plan: NetworkPlan | None = None  # how many of such networks are tried; None if the budget is too small for any
+    # candidates that could not be fitted, with the reason. The search adds them
     failures: dict[Candidate, str] = field(default_factory=dict)
 
     @property
@@ -289,15 +260,7 @@ def network_seconds(shape: Shape) -> float:
 def within_budget(
     leaders: list[Judged], rounds: int, folds: int, shape: Shape, budget: float
 ) -> tuple[list[Judged], int]:
-    """Return as many leaders and rounds as cost at most twice the budget; one leader and one round at the least.
-
-    Args:
-        leaders: the candidates to average, the best first.
-        rounds: how often they learn.
-        folds: each of which has a training.
-        shape: the size of one training.
-        budget: in seconds.
-    """
+    """Return as many leaders and rounds as cost at most twice the budget; one leader and one round at the least."""
     costs = [_seconds(one.candidate, shape) for one in leaders]
     few = dict.fromkeys(min(most, len(leaders)) for most in (len(leaders), 3, 2, 1))
     for count, times in product(few, range(rounds, min(rounds, 2) - 1, -1)):

@@ -61,15 +61,8 @@ def save_fit(
 ) -> None:
     """Write the model of a fit, its audit, and all that predictions on other data need.
 
-    Args:
-        folder: see :func:`symloss.fit.folder.replaced_fit`. Files in it become part of the fit.
-        model: the estimator after its fit.
-        corruption: of the labels that it was fitted to.
-        data: the data set.
-        audit: of its labels.
-        source: where they came from.
-        settings: of the command. The same command again prints the result again.
-        result: what the command prints.
+    The folder is that of :func:`symloss.fit.folder.replaced_fit`; files in it become part of the fit. ``result`` is
+    what the command prints, and prints again if it is called with the same ``settings``.
     """
     run = RunFolder(folder)
     run.write(DATA, asdict(data.description()))
@@ -105,15 +98,7 @@ def open_predictor(folder: Path) -> tuple[DataDescription, Ensemble]:
 def predict_with_fit(
     folder: Path, data: str, *, image: str | None = None, root: Path | None = None, skip: bool = False
 ) -> Predictions:
-    """Predict on other data with a fit.
-
-    Args:
-        folder: of the fit.
-        data: a known data set, whose test part is taken; a folder of images; a table; or an ``.npz`` file.
-        image: the column of image paths in a table.
-        root: the folder of published data sets.
-        skip: leave out files that are no images.
-    """
+    """Predict on other data with a fit; arguments as in :func:`symloss.training.prediction.predict`."""
     known, predictor = open_predictor(folder)
     document = RunFolder(folder).read(COLUMNS) if known.columns else None
     encoder = None if document is None else TableEncoder.from_document(document, folder / COLUMNS)
@@ -164,12 +149,7 @@ def save_predictor(predictor: Ensemble, folder: Path) -> dict[str, Any]:
 
 
 def load_predictor(description: dict[str, Any], folder: Path) -> Ensemble:
-    """Read a model that :func:`save_predictor` wrote. The folder may be somebody else's: every value is checked.
-
-    Args:
-        description: what :func:`save_predictor` returned.
-        folder: where it wrote.
-    """
+    """Read a model that :func:`save_predictor` wrote. The folder may be somebody else's: every value is checked."""
     num_classes = int(checks.number("num_classes", description["num_classes"], "[2, inf)", whole=True))
     sides = description["input_shape"]
     shape = tuple(int(checks.number("input_shape", side, "[1, inf)", whole=True)) for side in sides)

@@ -144,13 +144,7 @@ class Split:
 
 
 def folds(labels: Rows, count: int, seed: int) -> tuple[Split, ...]:
-    """Split rows into stratified folds. Every row is held out once.
-
-    Args:
-        labels: (N,), class numbers. A class may have fewer rows than there are folds.
-        count: the number of folds.
-        seed: of the order of the rows.
-    """
+    """Split rows into stratified folds; each is held out once. A class may have fewer rows than there are folds."""
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(len(labels))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
@@ -160,13 +154,7 @@ def folds(labels: Rows, count: int, seed: int) -> tuple[Split, ...]:
 
 
 def number_of_folds(smallest_class: int, wanted: int | str, rows: int) -> int:
-    """Return the number of folds. ``"auto"`` gives five, or the size of the smallest class, but at least two.
-
-    Args:
-        smallest_class: the number of examples in the smallest class.
-        wanted: a number, or "auto".
-        rows: the number of examples.
-    """
+    """Return the number of folds. ``"auto"`` gives five, or the size of the smallest class, but at least two."""
     if wanted == "auto":
         return max(2, min(5, smallest_class, rows))
     folds_wanted = int(wanted)
@@ -259,14 +247,7 @@ def _by_channel(mean: Any, deviation: Any, channels: int) -> tuple[tuple[Any, An
 
 
 def noisy_labels(data: DataSet, noise: str, seed: int, root: Path | None = None) -> Corruption:
-    """Return the training labels of a data set, with noise for an experiment.
-
-    Args:
-        data: an open data set.
-        noise: as in ``symloss train``; "clean" adds none.
-        seed: of the noise.
-        root: where human labels are.
-    """
+    """Return the training labels of a data set, with noise for an experiment; "clean" adds none."""
     if noise != "clean" and not data.labels_are_true:
         raise ValueError(
             f"noise must be left out for data of your own, whose labels may be wrong already; got {noise!r}"
@@ -285,9 +266,7 @@ def noisy_labels(data: DataSet, noise: str, seed: int, root: Path | None = None)
 def features_of(examples: Examples, size: int | None) -> NDArray[np.float32]:
     """Return inputs in float32: features (N, d), or images (N, channels, height, width) between 0 and 1.
 
-    Args:
-        examples: in memory, or image files, which are decoded.
-        size: resize image files to this many pixels on each side.
+    Image files are decoded, and resized to ``size`` pixels on each side.
     """
     inputs = examples.inputs
     every = _decoded(inputs, size) if isinstance(inputs, ImageFiles) else inputs

@@ -28,11 +28,6 @@ def reach_of(epoch: int, epochs: int, most: int = REACH) -> int:
 
     Both sides have equally many: a lopsided window would follow a rising or falling accuracy.
 
-    Args:
-        epoch: counted from 1.
-        epochs: the number of epochs of the run.
-        most: the most neighbours on each side.
-
     >>> [reach_of(epoch, epochs=7) for epoch in range(1, 8)]
     [0, 1, 2, 2, 2, 1, 0]
     """
@@ -51,20 +46,13 @@ def smoothed(accuracies: Mapping[int, float], epoch: int, reach: int) -> float:
 
 @dataclass
 class BestEpoch:
-    """The best epoch so far. Where nothing is held out, it is the last one.
+    """The best epoch so far. Where nothing is held out, it is the last one."""
 
-    Args:
-        epochs: the number of epochs of the run.
-        reach: the most neighbours on each side that an accuracy is smoothed over.
-        row: the metrics of the best epoch; None before the first one is judged.
-        accuracy: its smoothed validation accuracy.
-        recent: the epochs that are not judged yet, and those that they are smoothed over.
-    """
-
-    epochs: int
-    reach: int = 0
-    row: EpochRow | None = None
-    accuracy: float | None = None
+    epochs: int  # the number of epochs of the run
+    reach: int = 0  # the most neighbours on each side that an accuracy is smoothed over
+    row: EpochRow | None = None  # the metrics of the best epoch; None before the first one is judged
+    accuracy: float | None = None  # its smoothed validation accuracy
+    # the epochs that are not judged yet, and those that they are smoothed over
     recent: list[EpochRow] = field(default_factory=list)
 
     @classmethod

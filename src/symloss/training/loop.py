@@ -54,13 +54,7 @@ class Tally:
         self.sums[-1] += loss * examples
 
     def add(self, scores: Tensor, labels: Tensor, clean: Tensor | None) -> None:
-        """Count a batch, or several as one.
-
-        Args:
-            scores: (N, C), by the model.
-            labels: (N,), those of the examples, which may be wrong.
-            clean: (N,), the true ones; None where they are not known.
-        """
+        """Count a batch: scores (N, C), labels (N,) that may be wrong, and the true ones where they are known."""
         predicted = scores.argmax(1)
         hit = predicted == labels
         rows = [hit.sum(), torch.tensor(len(labels), device=self.sums.device)]
@@ -94,11 +88,9 @@ class Tally:
 
 
 class RecentBatches:
-    """Keeps batches until their scores are many, then hands them on as one.
+    """Keeps batches until they have ``most`` scores, then hands their numbers (M,) and scores (M, C) on as one.
 
-    Args:
-        count: is given the numbers of the examples (M,) and their scores (M, C).
-        most: the number of scores at which they are handed on; a megabyte of float32 by default.
+    A megabyte of float32 by default.
 
     >>> recent = RecentBatches(lambda index, scores: print(index), most=6)
     >>> for first in (0, 2, 4):
@@ -129,15 +121,7 @@ class RecentBatches:
 
 
 class Trainer:
-    """A run in progress: model, optimizer, loss and batches.
-
-    Args:
-        fabric: devices, precision and processes.
-        settings: of the run.
-        task: the data of the run.
-        workers: processes that decode images in files.
-        on_step: called after each step with its number in the epoch, from 1, and the number of steps.
-    """
+    """A run in progress: model, optimizer, loss and batches."""
 
     def __init__(self, fabric: Fabric, settings: Settings, task: Task, workers: int = 0, on_step: OnStep | None = None):
         self.fabric, self.settings, self.workers, self.on_step = fabric, settings, workers, on_step

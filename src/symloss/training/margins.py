@@ -71,10 +71,6 @@ class MarginSums:
 
     The margins are those of the model's scores, before a loss divides them by their norm, in the batches as trained:
     with augmentation and dropout. Each process adds its share; the shares are joined at the end of an epoch.
-
-    Args:
-        examples: the number of training examples.
-        fabric: device and processes.
     """
 
     def __init__(self, examples: int, fabric: Fabric):

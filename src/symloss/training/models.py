@@ -24,17 +24,11 @@ Builder = Callable[..., nn.Module]
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model of this package.
+    """A model of this package."""
 
-    Args:
-        build: returns the model.
-        description: one line for ``list_models``.
-        options: how to read each option from text.
-    """
-
-    build: Builder
-    description: str
-    options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
+    build: Builder  # returns the model
+    description: str  # one line for ``list_models``
+    options: Mapping[str, Callable[[str], object]] = field(default_factory=dict)  # how to read each option from text
 
 
 def _number(text: str) -> object:
@@ -233,13 +227,7 @@ def without_weights(name: str) -> str:
 
 
 def timm_model(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """Build a timm model for images of this shape.
-
-    Args:
-        name: ``timm:NAME``, with ``:pretrained`` for the weights that timm has or downloads.
-        input_shape: (channels, height, width).
-        num_classes: the number of classes. The last layer is made for them anew.
-    """
+    """Build a timm model for images (channels, height, width). The last layer is made for the classes anew."""
     _, _, architecture = without_weights(name).partition(":")
     pretrained = name.endswith(f":{PRETRAINED}")
     if not architecture or ":" in architecture:

@@ -27,25 +27,15 @@ from symloss.training.task import Task, build_model, build_score_map, require_sc
 
 @dataclass
 class Trained:
-    """The model of a run, and what has to be known of the data it was trained on.
+    """The model of a run, and what has to be known of the data it was trained on."""
 
-    Args:
-        model: the trained network.
-        score_map: how the loss changes the scores; None if it takes them as they are.
-        data: what the run trained on.
-        name: the name of the model.
-        epoch: the epoch of the weights.
-        temperature: what scores are divided by before the softmax; None if it was not fitted.
-        encoder: how the columns of a table become features; None for other data.
-    """
-
-    model: nn.Module
-    score_map: ScoreMap | None
-    data: DataDescription
-    name: str
-    epoch: int
-    temperature: float | None = None
-    encoder: TableEncoder | None = None
+    model: nn.Module  # the trained network
+    score_map: ScoreMap | None  # how the loss changes the scores; None if it takes them as they are
+    data: DataDescription  # what the run trained on
+    name: str  # the name of the model
+    epoch: int  # the epoch of the weights
+    temperature: float | None = None  # what scores are divided by before the softmax; None if it was not fitted
+    encoder: TableEncoder | None = None  # how the columns of a table become features; None for other data
 
     def scores(self, examples: Examples, device: torch.device | str = "cpu") -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the numbers of some examples, and the scores that the loss would see of them, batch by batch."""
@@ -69,13 +59,8 @@ class Trained:
 def trained(run: Path | str, best: bool | None = None, model: str | None = None) -> Trained:
     """Return the model of a run, with the weights of its best or its last epoch.
 
-    Args:
-        run: the folder of the run.
-        best: the epoch that was best on validation (True), the last one (False), or the best one if examples were held
-            out (None).
-        model: the name of the model, if it is not built in.
-
-    A model that is not built in must be named, so that a folder from elsewhere cannot run code.
+    By default the best one, if examples were held out. A model that is not built in must be named, so that a folder
+    from elsewhere cannot run code.
     """
     folder = RunFolder(run)
     settings, data = folder.settings(), folder.data()
@@ -110,16 +95,11 @@ def _encoder(folder: RunFolder) -> TableEncoder | None:
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a run on other data.
+    """The predictions of a run on other data."""
 
-    Args:
-        class_names: the names of the classes.
-        calibrated: whether the probabilities were calibrated on held-out labels.
-        rows: the name of each example, and its probabilities in the order of the classes.
-    """
-
-    class_names: tuple[str, ...]
-    calibrated: bool
+    class_names: tuple[str, ...]  # the names of the classes
+    calibrated: bool  # whether the probabilities were calibrated on held-out labels
+    # the name of each example, and its probabilities in the order of the classes
     rows: Iterator[tuple[str, list[float]]]
 
     def most_likely(self) -> Iterator[tuple[str, str, float]]:
@@ -186,14 +166,6 @@ def keep_calibration(
 
     Held-out labels that may be wrong are explained by a transition matrix, which is estimated with the temperature. So
     the probabilities are those of the true classes. Labels that are known to be true need no such matrix.
-
-    Args:
-        folder: of the run.
-        settings: of the run.
-        task: the data of the run.
-        data: what ``data.json`` holds.
-        model: with the weights of the last epoch. It ends with those of the best one.
-        device: where the model is.
     """
     if task.validation is None:
         return

@@ -16,23 +16,13 @@ class ProgressLines:
     """Writes lines to stderr, none of them twice: steps every two seconds at most, and every new phase.
 
     It can be sent to other processes.
-
-    Args:
-        verbose: whether anything is written.
     """
 
     def __init__(self, verbose: bool = True) -> None:
         self.verbose, self.last, self.line = verbose, 0.0, ""
 
     def step(self, what: str, done: int, total: int, status: str = "") -> None:
-        """Tell that a step is done. A line is written if the last one is not recent, and for the last step.
-
-        Args:
-            what: is done.
-            done: the number of steps so far.
-            total: the number of all steps.
-            status: what is best so far, or the latest metrics.
-        """
+        """Tell that steps are done. A line is written if the last one is not recent, and for the last step."""
         now = time.monotonic()
         if now - self.last >= EVERY or done == total:
             self.last = now

@@ -40,11 +40,7 @@ class Busy(ValueError):  # noqa: N818
 
 
 class RunFolder:
-    """The folder of one run.
-
-    Args:
-        path: the folder. It need not exist before ``start``.
-    """
+    """The folder of one run."""
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
@@ -154,9 +150,7 @@ class RunFolder:
     def temperature(self, which: str, epoch: int) -> float | None:
         """Return what scores are divided by to get probabilities of the true classes; None if it was not fitted.
 
-        Args:
-            which: "best" or "last".
-            epoch: of the weights. The temperature of another epoch does not fit them.
+        ``which`` is "best" or "last". The temperature of another epoch does not fit the weights.
         """
         kept = (self.read(CALIBRATION) or {}).get(which)
         if not isinstance(kept, dict) or kept.get("epoch") != epoch:
@@ -219,12 +213,7 @@ class RunFolder:
         return [(row, line.decode() + "\n") for row, line in zip(rows, lines, strict=True) if row is not None]
 
     def cut_metrics(self, epochs: int, last: EpochRow | None = None) -> None:
-        """Remove what was written after a checkpoint, and warn of epochs that are missing before it.
-
-        Args:
-            epochs: the epoch of the checkpoint.
-            last: the row of that epoch, where the checkpoint holds it.
-        """
+        """Remove what was written after a checkpoint, and warn of epochs that are missing before it."""
         lines = {row.epoch: line for row, line in self._metric_lines() if row.epoch <= epochs}
         if last is not None:
             lines[epochs] = _line(last)

@@ -32,23 +32,14 @@ from symloss.training.settings import Settings
 
 @dataclass(frozen=True)
 class Task:
-    """The data of a run.
+    """The data of a run."""
 
-    Args:
-        data: the whole data set.
-        train: the examples to train on, with noisy labels.
-        clean: (N,), the true labels of the training examples; None where they are not known.
-        validation: the examples that are held out; None if there are none.
-        test: the clean examples to test on; None if there are none.
-        corruption: all labels of the training data, noisy and clean, with the manifest.
-    """
-
-    data: DataSet
-    train: Examples
-    clean: Tensor | None
-    validation: Examples | None
-    test: Examples | None
-    corruption: Corruption
+    data: DataSet  # the whole data set
+    train: Examples  # the examples to train on, with noisy labels
+    clean: Tensor | None  # (N,), the true labels of the training examples; None where they are not known
+    validation: Examples | None  # the examples that are held out; None if there are none
+    test: Examples | None  # the clean examples to test on; None if there are none
+    corruption: Corruption  # all labels of the training data, noisy and clean, with the manifest
 
     def to(self, device: torch.device) -> Task:
         """Move small data sets to the device. Training and validation examples share their memory."""
@@ -58,14 +49,7 @@ class Task:
 
 
 def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False, data: DataSet | None = None) -> Task:
-    """Corrupt the labels of the training data (all of them), take the subset, and hold the validation data out.
-
-    Args:
-        settings: of the run.
-        root: the folder of known data sets.
-        skip_bad: skip unreadable images instead of refusing them.
-        data: the data set of these settings, if it is open already; else it is opened.
-    """
+    """Corrupt the labels of the training data (all of them), take the subset, and hold the validation data out."""
     if data is None:
         data = open_data(replace(settings.source, skip_bad=skip_bad), root=root, on_bad=warn)
     clean_is_known = data.labels_are_true or settings.noise != "clean"
@@ -106,18 +90,9 @@ def augmentation(settings: Settings, data: DataSet) -> tuple[str, ...]:
 
 
 def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | None) -> str | None:
-    """Return a checksum of the files that may change while their name stays the same.
+    """Return a checksum of the files that may change while their name stays the same; None if all are as published.
 
     These are the user's own data, files of a known data set that are not the publisher's, and a noise matrix in a file.
-
-    Args:
-        data: name or path of the data.
-        users_data: the opened data set, if it is the user's own; None for a known one.
-        noise: the noise as text.
-        root: the folder of known data sets.
-
-    Returns:
-        The checksum, or None if all files are as published.
     """
     spec = parse(noise)
     of_data = None if users_data is None else users_data.fingerprint
@@ -170,13 +145,7 @@ def _split(used: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def build_model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Return the untrained model, with a layer of batch normalisation on the scores if the settings ask for one.
-
-    Args:
-        settings: of the run.
-        input_shape: the shape of one input.
-        classes: the number of classes.
-    """
+    """Return the untrained model, with a layer of batch normalisation on the scores if the settings ask for one."""
     model = create_model(settings.model, input_shape=input_shape, num_classes=classes, seed=settings.seed)
     if settings.scores != "batch-norm":
         return model

@@ -32,44 +32,27 @@ ACCEPTED, REJECTED = "accepted", "rejected"
 
 @dataclass(frozen=True)
 class Suspect:
-    """A label that looks wrong, as the page shows it.
+    """A label that looks wrong, as the page shows it."""
 
-    Args:
-        place: its place in the audit.
-        picture: the example as a PNG file; None if it is not an image.
-        cells: the example's cells, for the document's columns.
-    """
-
-    place: int
-    picture: bytes | None = None
-    cells: tuple[str, ...] = ()
+    place: int  # its place in the audit
+    picture: bytes | None = None  # the example as a PNG file; None if it is not an image
+    cells: tuple[str, ...] = ()  # the example's cells, for the document's columns
 
 
 @dataclass(frozen=True, eq=False)
 class AuditDocument:
-    """What the files of an audit show, for people and for other programs.
-
-    Args:
-        audit: the audit.
-        facts: what was audited and how, as pairs of a name and a text.
-        suspects: the labels to show, the most suspicious first.
-        columns: the names of the suspects' cells.
-        rows: the row of each example in its table, as a spreadsheet counts it; None without a table.
-        files: the file of each example; None without files.
-        reader: the command or call that reads the CSV of decisions; empty if nothing does.
-        headline: the title of the page; None for the number of labels that look wrong.
-        notice: a warning for the top of the page.
-    """
+    """What the files of an audit show, for people and for other programs."""
 
     audit: Audit
-    facts: tuple[tuple[str, str], ...] = ()
-    suspects: tuple[Suspect, ...] = ()
-    columns: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()  # what was audited and how, as pairs of a name and a text
+    suspects: tuple[Suspect, ...] = ()  # the labels to show, the most suspicious first
+    columns: tuple[str, ...] = ()  # the names of the suspects' cells
+    # the row of each example in its table, as a spreadsheet counts it; None without a table
     rows: Sequence[int] | None = None
-    files: Sequence[str] | None = None
-    reader: str = ""
-    headline: str | None = None
-    notice: str = ""
+    files: Sequence[str] | None = None  # the file of each example; None without files
+    reader: str = ""  # the command or call that reads the CSV of decisions; empty if nothing does
+    headline: str | None = None  # the title of the page; None for the number of labels that look wrong
+    notice: str = ""  # a warning for the top of the page
 
     @property
     def title(self) -> str:
