@@ -86,7 +86,7 @@ def test_names_of_classes_are_shown_as_they_are(command, tmp_path):
     table.write_text(f'a,label\n1,"{CLEAR}x\ny"\n2,b\n')
     code, out, _ = command("data", "show", "--data", table)
     assert code == 0
-    assert "\\x1b[2Jx\\ny\t1\n" in out
+    assert "\\x1b[2Jx\\ny  1 " in out
     assert harmless(out)
 
 
@@ -136,8 +136,8 @@ def test_no_prediction_is_a_formula(command, monkeypatch, tmp_path, to_file):
         return prediction.Predictions(tuple(names), True, rows)
 
     monkeypatch.setattr(prediction, "predict", predict)
-    monkeypatch.setattr("symloss.fit.folder.holds_fit", lambda run: False)
-    monkeypatch.setattr("symloss.data.tables.check_source", lambda source, labelled: None)
+    monkeypatch.setattr("symloss.cli.training.holds_fit", lambda run: False)
+    monkeypatch.setattr("symloss.cli.training.check_source", lambda source, labelled: None)
     out = tmp_path / "p.csv"
     code, printed, _ = command("predict", tmp_path, "--data", "data", *(["--out", out] if to_file else []))
     assert code == 0

@@ -29,17 +29,16 @@ def folder(tmp_path):
     return tmp_path / "photos"
 
 
-def test_show_counts_the_classes(run_command, folder):
+def test_show_counts_the_classes_and_leaves_out_bad_files(run_command, folder, tmp_path):
     shown = run_command("data", "show", "--data", str(folder)).stdout.splitlines()
-    assert shown == ["photos: inputs 1 x 8 x 8, in memory", "class\ttrain", "bright & <b>\t24", "dark\t24"]
-
-
-def test_show_counts_the_test_examples_and_leaves_out_bad_files(run_command, folder, tmp_path):
+    assert shown[0] == "photos: inputs 1 x 8 x 8, in memory"
+    assert [line.rstrip() for line in shown[1:]] == ["class         train", "bright & <b>  24", "dark          24"]
     (tmp_path / "clean" / "dark").mkdir(parents=True)
     (folder / "dark" / "03.png").rename(tmp_path / "clean" / "dark" / "03.png")
     (folder / "dark" / "04.png").write_text("no image")
     shown = run_command("data", "show", "--data", str(folder), "--test", str(tmp_path / "clean"), "--skip-bad")
-    assert shown.stdout.splitlines()[1:] == ["class\ttrain\ttest", "bright & <b>\t24\t0", "dark\t22\t1"]
+    rows = [line.split()[-2:] for line in shown.stdout.splitlines()[1:]]
+    assert rows == [["train", "test"], ["24", "0"], ["22", "1"]]
     assert f"left out {folder / 'dark' / '04.png'}: a file that is no image" in shown.stderr
 
 

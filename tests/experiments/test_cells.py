@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from symloss.cli import app
 from symloss.experiments import find_cell, list_tables, load_table, plan
 from symloss.experiments.cells import cells_matching
-from symloss.experiments.protocols import changes, profiles
+from symloss.experiments.layers import changes, profiles
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,20 @@
-"""Recipes: what they hold is what was published, and a bad one is refused in one sentence."""
+"""Recipes: what they hold is what was published, and every packaged file is whole."""
 
 import hashlib
 import itertools
+import tomllib
+from importlib import resources
 
-import pytest
+from in_turn import in_turn
 from refusals import refused
 
+from symloss.checks import Interval
 from symloss.experiments import Published, list_tables, load_table
-from symloss.experiments.layers import resolve_layers
-from symloss.experiments.protocols import load_protocol, profiles
-from symloss.experiments.tables import read_table
+from symloss.experiments.layers import load_protocol, profiles, resolve_layers
+from symloss.experiments.spaces import INTERVALS, search_grids
+from symloss.experiments.tables import FOLDER, LOSS_NAME, SPREADS
+from symloss.losses.catalogue import RECORDS
+from symloss.noise.spec import parse
 
 # Of all cells in printed order (loss, then its row), read from the LaTeX of the paper by tex_tables.py.
 DIGESTS = {
@@ -41,7 +46,7 @@ WEIGHT_DECAY_AFTER_ONE_STEP = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("table", "dataset"), DIGESTS)
+@in_turn("table, dataset", DIGESTS)
 def test_published_cells_are_those_of_the_paper(table, dataset):
     column = next(column for column in load_table(table).datasets if column.name == dataset)
     words = itertools.chain.from_iterable(
@@ -50,11 +55,9 @@ def test_published_cells_are_those_of_the_paper(table, dataset):
     assert hashlib.sha256(" ".join(words).encode()).hexdigest()[:16] == DIGESTS[table, dataset]
 
 
-@pytest.mark.parametrize("table", SHAPES)
-def test_the_tables_have_the_papers_shapes(table):
-    found = load_table(table)
-    assert [(len(column.published), len(column.noise)) for column in found.datasets] == SHAPES[table]
-    assert all(len(cells) == len(c.noise) for c in found.datasets for cells in c.published.values())
+def test_the_tables_have_the_papers_shapes():
+    for table, shapes in SHAPES.items():
+        assert [(len(each.published), len(each.noise)) for each in load_table(table).datasets] == shapes, table
 
 
 def test_cells_spelled_out():
@@ -67,12 +70,12 @@ def test_cells_spelled_out():
     assert load_table("mnist-lenet5").published("mnist", "sgce", "clean") is None
 
 
-@pytest.mark.parametrize(("loss", "protocol_"), [(loss, name) for loss in OURS for name in OURS[loss]])
-def test_the_papers_own_losses_have_the_papers_settings(loss, protocol_):
-    found = resolve_layers(protocol_, protocol_.removesuffix("-step"), loss).settings
-    expected = CONFIGURATIONS[protocol_] | {"momentum": 0.9, "clip": 5.0}
+@in_turn("loss, protocol", [(loss, name) for loss in OURS for name in OURS[loss]])
+def test_the_papers_own_losses_have_the_papers_settings(loss, protocol):
+    found = resolve_layers(protocol, protocol.removesuffix("-step"), loss).settings
+    expected = CONFIGURATIONS[protocol] | {"momentum": 0.9, "clip": 5.0}
     assert {name: getattr(found, name) for name in expected} == expected
-    value = OURS[loss][protocol_]
+    value = OURS[loss][protocol]
     assert found.loss == (loss if value is None else f"{loss}:{PARAMETERS[loss]}={value}")
 
 
@@ -85,64 +88,54 @@ def test_weight_decay_after_one_step_is_the_papers():
     assert set(load_protocol("cifar100-step").losses) == set(found)
 
 
-def test_every_table_is_complete():
-    for name in list_tables():
-        for column in load_table(name).datasets:
-            load_protocol(column.protocol)
-            reduced = [profile for profile, protocols in profiles().items() if column.protocol in protocols]
-            assert reduced, f"no profile has a reduced form of {name}"
+OF_A_TABLE = {"title", "source", "rows", "seeds", "spread", "datasets"}
+MAY_HAVE = {"noise", "settings", "variants", "grids"}
+OF_A_DATASET = {"data", "protocol", "noise", "evaluate", "published"}
 
 
-GOOD = """
-title = "t"
-source = "s"
-rows = ["ce", "mae"]
-noise = ["clean", "sym:0.4"]
-seeds = 2
-spread = "none"
-[datasets.digits.published]
-ce = "90.00 *80.00"
-"""
+@in_turn("name", list_tables())
+def test_every_table_is_whole(name):
+    """Nothing is checked when a table is read: all of them are packaged."""
+    raw = tomllib.loads(resources.files("symloss").joinpath(FOLDER, f"{name}.toml").read_text())
+    assert OF_A_TABLE <= raw.keys() <= OF_A_TABLE | MAY_HAVE
+    assert raw["spread"] in SPREADS
+    assert type(raw["seeds"]) is int
+    assert raw["seeds"] >= 1
+    assert raw.get("variants", {}).keys() <= set(raw["rows"])
+    assert all("loss" in variant for variant in raw.get("variants", {}).values())
+    for grid in raw.get("grids", {}).values():
+        assert grid["loss"] in RECORDS
+        assert all(isinstance(values, list) and values for key, values in grid.items() if key != "loss")
+    assert all(fields.keys() <= OF_A_DATASET for fields in raw["datasets"].values())
+    table = load_table(name)
+    rows = [row.name for row in table.rows]
+    assert len(set(rows)) == len(rows) > 0
+    for column in table.datasets:
+        load_protocol(column.protocol)
+        assert any(column.protocol in protocols for protocols in profiles().values()), "it has a reduced form"
+        assert len(set(map(str, map(parse, column.noise)))) == len(column.noise) > 0
+        assert column.published.keys() <= set(rows)
+        assert all(len(cells) == len(column.noise) for cells in column.published.values())
 
 
-def test_a_good_recipe():
-    table = read_table("mine", GOOD)
-    assert [row.title for row in table.rows] == ["CE", "MAE"]
-    assert table.published("digits", "ce", "sym:0.4") == Published(80.0, None, True, "80.00")
-    assert table.published("digits", "mae", "clean") is None
-
-
-def test_a_row_may_be_composed():
-    """Its title is the expression, as it is."""
-    text = GOOD.replace('"mae"]', '"0.5*ce + symmetrize(focal:gamma=2)"]')
-    composed = read_table("mine", text).rows[1]
-    assert (composed.title, composed.loss) == ("0.5*ce + symmetrize(focal:gamma=2)",) * 2
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ('title = "t"', "", "must have title"),
-        ("seeds = 2", "seeds = 0", "seeds must be a whole number"),
-        ("seeds = 2", "sedes = 2", "must have seeds"),
-        ("seeds = 2", "seeds = 2\nepochs = 3", "has no 'epochs'"),
-        ('"none"', '"variance"', "spread must be one of"),
-        ('"mae"]', '"ce"]', "rows must be different"),
-        ('["clean", "sym:0.4"]', "[]", "the noise of digits"),
-        ('"sym:0.4"', '"symm:0.4"', "symm"),
-        ('"90.00 *80.00"', '"90.00"', "must have 2 published cells a row; ce has 1"),
-        ('"90.00 *80.00"', '"90.00 **80"', "got '**80'"),
-        ('ce = "90', 'gce = "90', "got 'gce'"),
-        ("[datasets.digits.published]", "[datasets.digits]\nmodel = 3\n[datasets.digits.published]", "has no 'model'"),
-        ("[datasets", '[variants]\nx = { loss = "ce" }\n[datasets', "must be one of the rows; got 'x'"),
-        ("[datasets", "[variants]\nce = { clip = 1 }\n[datasets", "variant ce must have a loss"),
-        ("[datasets", "datasets", "recipe mine"),
-    ],
-)
-def test_a_bad_recipe_is_refused_in_one_sentence(old, new, said):
-    assert old in GOOD
-    with refused(ValueError, "recipe mine: ", said):
-        read_table("mine", GOOD.replace(old, new, 1))
+def test_every_grid_is_whole():
+    grids = search_grids()
+    assert {"other", "own"} <= grids.weight_decay.keys()
+    for data in grids.weight_decay.keys() - {"other", "own"}:
+        load_protocol(data)
+    ranges = [(grid, INTERVALS["weight_decay"]) for grid in grids.weight_decay.values()]
+    for loss, by_name in grids.loss.items():
+        parameters = {parameter.name: parameter.interval for parameter in RECORDS[loss].parameters}
+        ranges += [(grid, parameters[name]) for name, grid in by_name.items()]
+    for grid, interval in ranges:
+        assert list(grid.values) == sorted(set(grid.values))
+        assert all(value in Interval(interval) for value in grid.values)
+        assert grid.source.startswith(("the paper", "ours: "))
+        assert len(grid.values) > 1
+        assert grid.between() == (grid.values[0], grid.values[-1])
+    papers = [grid for grid, _ in ranges if grid.is_the_papers]
+    named = [grids.weight_decay["cifar10"], grids.weight_decay["cifar100"], grids.loss["sgce"]["q"]]
+    assert sorted(map(str, papers)) == sorted(map(str, [*named, grids.loss["alpha-mae"]["alpha"]]))
 
 
 def test_a_table_that_does_not_exist_is_refused_with_a_hint():
@@ -153,21 +146,14 @@ def test_a_table_that_does_not_exist_is_refused_with_a_hint():
 
 
 def test_a_grid_has_a_row_for_every_combination_and_shared_ones_once():
-    grids = """
-[grids.one]
-loss = "sgce"
-q = [0.5, 1.0]
-weight_decay = [0.01]
-[grids.other]
-loss = "sgce"
-q = [0.5]
-weight_decay = [0.01, 0.1]
-"""
-    rows = {row.name: row for row in read_table("mine", GOOD + grids).rows[2:]}
-    assert {name: (row.loss, row.changes) for name, row in rows.items()} == {
-        "sgce q=0.5 weight_decay=0.01": ("sgce:q=0.5", {"weight_decay": 0.01}),
-        "sgce q=1 weight_decay=0.01": ("sgce:q=1", {"weight_decay": 0.01}),
-        "sgce q=0.5 weight_decay=0.1": ("sgce:q=0.5", {"weight_decay": 0.1}),
-    }
-    with refused(ValueError, "recipe mine: grid one must have a loss, and a list of values for each axis"):
-        read_table("mine", GOOD + "[grids.one]\nloss = 'sgce'\nq = 0.5\n")
+    raw = tomllib.loads(resources.files("symloss").joinpath(FOLDER, "sensitivity.toml").read_text())["grids"]
+    names = set()
+    for grid in raw.values():
+        axes = {key: values for key, values in grid.items() if key != "loss"}
+        for values in itertools.product(*axes.values()):
+            point = zip(axes, values, strict=True)
+            names.add(" ".join([grid["loss"], *(f"{key}={value:g}" for key, value in point)]))
+    rows = {row.name: row for row in load_table("sensitivity").rows if LOSS_NAME.fullmatch(row.name) is None}
+    assert names <= rows.keys()
+    row = rows["sgce q=0.1 temperature=1 weight_decay=0.001"]
+    assert (row.loss, row.changes) == ("sgce:q=0.1,temperature=1", {"weight_decay": 0.001})

@@ -6,8 +6,8 @@ import sys
 SCRIPT = """
 import sys
 from symloss.losses.published import presets_of
-from symloss.experiments.protocols import profiles
-from symloss.experiments.protocols import load_protocol
+from symloss.experiments.layers import profiles
+from symloss.experiments.layers import load_protocol
 from symloss.experiments.tables import load_table
 import symloss.experiments.cells
 

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sweep_helpers import kinds, results, work
 
-from symloss.experiments.ray import Resources, joblib_on_ray, run_on_ray
+from symloss.experiments.ray import joblib_on_ray, run_on_ray
 from symloss.experiments.run import Event
 from symloss.fit import RobustClassifier
 from symloss.training.run_folder import Busy, RunFolder
@@ -71,7 +71,7 @@ def test_neither_a_failure_nor_a_node_that_dies_costs_another_cell(cluster, tmp_
     # After an epoch they wait, so that the node dies while it trains.
     good = [work(tmp_path, loss, epochs=3, batch=60, model="fatal_model:waits") for loss in ("ce", "mae", "sgce")]
     events: list[Event] = []
-    for event in run_on_ray([work(tmp_path, "gce", model="nowhere:nothing"), *good], cluster.address, Resources()):
+    for event in run_on_ray([work(tmp_path, "gce", model="nowhere:nothing"), *good], cluster.address):
         events.append(event)
         if event.kind == "failed" and node is not None:
             wait_until(lambda: len(in_training(good)) == 2)  # each node has one of them
@@ -117,4 +117,4 @@ def _metrics(found):
 def test_an_address_without_a_cluster_is_refused_in_one_sentence(tmp_path):
     for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "nonsense"):
         with refused(ValueError, "`ray` must be the address of a running cluster", address):
-            list(run_on_ray([work(tmp_path)], address, Resources()))
+            list(run_on_ray([work(tmp_path)], address))

@@ -5,10 +5,10 @@ import time
 import optuna
 import pytest
 import sqlalchemy
+from in_turn import in_turn
 from refusals import refused
 
 from symloss.experiments import storage as claiming, tune as tuning
-from symloss.experiments.samplers import InOrder, samplers, short_name
 from symloss.experiments.spaces import Dimension, Question, Space, held_out_labels, space_of
 from symloss.experiments.storage import (
     Claims,
@@ -18,7 +18,7 @@ from symloss.experiments.storage import (
     sqlite_url,
     without_password,
 )
-from symloss.experiments.studies import Method
+from symloss.experiments.studies import SAMPLERS, InOrder, Method, short_name
 from symloss.experiments.tune import tune
 from symloss.training.loop import Diverged
 from symloss.training.results import EpochRow, Result
@@ -103,6 +103,8 @@ def test_finalists_are_run_with_more_seeds_and_ranked_by_all_of_them(tmp_path):
     assert [(row["settings"]["lr"], row["seeds"]) for row in found["tried"]] == [(0.2, 3), (0.1, 3), (0.3, 1)]
     assert {seed for lr, seed in trainer.trained if lr == 0.3} == {0}
     assert [row["final"] for row in found["tried"]] == [True, True, False]
+    again, trainer = search(tmp_path, lambda s: accuracies[s.lr][s.seed], over_lr(*accuracies), **method)
+    assert (again, trainer.trained) == ([found], [])
 
 
 @pytest.mark.usefixtures("in_memory")
@@ -114,31 +116,16 @@ def test_no_finals_unless_they_have_more_seeds(tmp_path):
 
 
 @pytest.mark.usefixtures("in_memory")
-def test_the_same_search_again_trains_nothing(tmp_path):
-    method = {"finalists": 1, "final_seeds": 2}
-    first, _ = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2), **method)
-    again, trainer = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2), **method)
-    assert again == first
-    assert trainer.trained == []
-
-
-@pytest.mark.usefixtures("in_memory")
-@pytest.mark.parametrize(
-    "other",
-    [
-        over_lr(0.1, 0.3),
-        over_lr(0.1, 0.2, seeds=2),
-        over_lr(0.1, 0.2, epochs=7),
-        over_lr(0.1, 0.2, loss="unhinged"),
-        over_lr(0.1, 0.2, clean_validation=True),
-        over_lr(0.1, 0.2, fingerprint="another table"),
-    ],
-)
-def test_another_question_never_mixes_in(tmp_path, other):
+def test_another_question_never_mixes_in(tmp_path):
     (first,), _ = search(tmp_path, lambda s: 0.5, over_lr(0.1, 0.2))
-    (second,), trainer = search(tmp_path, lambda s: 0.5, other)
-    assert second["study"] != first["study"]
-    assert len(trainer.trained) == 2 * other.seeds
+    studies = {first["study"]}
+    changes = ({"epochs": 7}, {"loss": "unhinged"}, {"clean_validation": True}, {"fingerprint": "another table"})
+    others = [over_lr(0.1, 0.3), over_lr(0.1, 0.2, seeds=2), *(over_lr(0.1, 0.2, **change) for change in changes)]
+    for other in others:
+        (found,), trainer = search(tmp_path, lambda s: 0.5, other)
+        studies.add(found["study"])
+        assert len(trainer.trained) == 2 * other.seeds
+    assert len(studies) == 1 + len(others)
     assert search(tmp_path, lambda s: 0.5, over_lr(0.1, 0.2))[0] == [first]
 
 
@@ -164,9 +151,6 @@ def test_a_point_that_diverges_is_listed_and_the_search_goes_on(tmp_path):
     (diverged,) = found["diverged"]
     assert (diverged["settings"]["lr"], diverged["reason"]) == (0.2, "the loss became nan")
     assert [trial.state for trial in study_of(tmp_path, found).trials] == [COMPLETE, PRUNED, COMPLETE]
-    (again,), trainer = search(tmp_path, accuracy, over_lr(0.1, 0.2, 0.3))
-    assert trainer.trained == []
-    assert again == found
 
 
 def test_a_search_that_is_cut_off_goes_on_with_the_same_trial(tmp_path):
@@ -182,8 +166,8 @@ def test_a_search_that_is_cut_off_goes_on_with_the_same_trial(tmp_path):
     assert [trial.state for trial in study_of(tmp_path, found).trials] == [COMPLETE] * 3
 
 
-@pytest.mark.parametrize("sampler", ["random", "tpe", "qmc", "nsgaii"])
 @pytest.mark.usefixtures("in_memory")
+@in_turn("sampler", ["random", "tpe", "qmc", "nsgaii"])
 def test_cut_off_or_not_a_sampler_proposes_the_same(tmp_path, sampler):
     """14 trials: tpe draws at random for the first ten."""
     questions = Question("gce", Settings(loss="gce"), space_of("digits", "gce", lrs=[0.01, 1.0]))
@@ -221,9 +205,7 @@ def test_samplers_move_freely_between_the_ends(tmp_path):
 @pytest.mark.usefixtures("in_memory")
 def test_tpe_learns(tmp_path):
     """Most of what it tries after its random start is on the better half."""
-    question = over_lr(1e-4, 1.0)
-    trainer = Trainer(lambda s: s.lr)
-    tune([question], Method("tpe", 40), runs=tmp_path, train=trainer)
+    _, trainer = search(tmp_path, lambda s: s.lr, over_lr(1e-4, 1.0), sampler="tpe", trials=40)
     assert sum(lr > 1e-2 for lr, _ in trainer.trained[20:]) >= 16
 
 
@@ -238,40 +220,24 @@ def test_whole_numbers_stay_whole_and_words_stay_words(tmp_path):
     assert len({t for t, _ in parts}) > 2
 
 
-@pytest.mark.parametrize(
-    ("given", "name"),
-    [("grid", "grid"), ("GridSampler", "grid"), ("BruteForceSampler", "grid"), ("TPESampler", "tpe"), ("qmc", "qmc"),
-     ("NSGA-II", "nsgaii"), ("nsgaiii", "nsgaiii"), ("GP", "gp"), ("RandomSampler", "random")],
-)  # fmt: skip
-def test_names_of_samplers(given, name):
-    assert short_name(given) == name
-
-
-def test_an_unknown_sampler_is_told_what_there_is():
-    with refused(ValueError, "--sampler must be one of grid, ", *samplers(), "got 'simplex'"):
+def test_names_of_samplers(monkeypatch):
+    spelled = {"GridSampler": "grid", "BruteForceSampler": "grid", "TPESampler": "tpe", "NSGA-II": "nsgaii", "GP": "gp"}
+    for given, name in spelled.items():
+        assert short_name(given) == name
+    for name, kind in SAMPLERS.items():
+        assert kind.__name__.lower() == f"{name}sampler"
+    with refused(ValueError, "--sampler must be one of grid, ", *SAMPLERS, "got 'simplex'"):
         short_name("simplex")
-    for abstract in ("base", "BaseGASampler", "partialfixed"):
-        with refused(ValueError, "--sampler", abstract):
-            short_name(abstract)
-
-
-def test_a_sampler_whose_package_is_missing_says_which(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with refused(ValueError, "cmaes", "pip install cmaes"):
         short_name("CmaEsSampler")
 
 
-def test_trials_are_for_other_samplers():
+def test_what_cannot_be_searched_is_refused_before_anything_is_trained():
     with refused(ValueError, "--trials", "every combination", "got 3"):
         Method("grid", 3)
-
-
-def test_a_search_without_validation_is_refused():
     with refused(ValueError, "validation must be above 0", "got 0"):
         over_lr(0.1, validation=0.0)
-
-
-def test_a_parameter_that_cannot_be_is_refused_before_anything_is_trained():
     with refused(ValueError, "q must be a number in (0, 1]", "got 3"):
         Question("sgce", Settings(loss="sgce"), space_of("digits", "sgce", varied={"q": [0.5, 3]}))
 
@@ -295,13 +261,13 @@ def test_a_study_of_another_search_is_refused(tmp_path):
     assert named(over_lr(0.1, 0.2)) == [found]
 
 
-@pytest.mark.parametrize("direction", ["minimize", "maximize"])
-def test_a_study_of_another_program_is_refused(tmp_path, direction):
+def test_a_study_of_another_program_is_refused(tmp_path):
     url = sqlite_url(tmp_path / "tune.db")
-    study = optuna.create_study(study_name="mine-alpha-mae", storage=url, direction=direction)
-    study.add_trial(optuna.create_trial(value=1.0))
-    with refused(ValueError, "'mine-alpha-mae'", "another program"):
-        tune([over_lr(0.1)], Method(), runs=tmp_path, train=Trainer(lambda s: 0.5), study="mine")
+    for direction, trials in (("minimize", 0), ("maximize", 1)):
+        study = optuna.create_study(study_name=f"{direction}-alpha-mae", storage=url, direction=direction)
+        study.add_trials([optuna.create_trial(value=1.0)] * trials)
+        with refused(ValueError, f"'{direction}-alpha-mae'", "another program"):
+            tune([over_lr(0.1)], Method(), runs=tmp_path, train=Trainer(lambda s: 0.5), study=direction)
 
 
 @pytest.mark.usefixtures("in_memory")
@@ -328,27 +294,21 @@ def test_progress_says_which_of_how_many_and_the_best_so_far(tmp_path):
     assert [(each.number, each.total, each.best) for each in told] == [(1, 3, 0.2), (2, 3, 0.4), (3, 3, 0.4)]
 
 
-@pytest.mark.parametrize(
-    ("url", "ingredients"),
+@in_turn(
+    "url, ingredient",
     [
-        ("nonsense", ["'nonsense'"]),
-        ("nosuch://host/x", ["'nosuch://host/x'"]),
-        ("sqlite:////no/such/folder/x.db", ["unable to open"]),
-        ("sqlite://", ["must name a file"]),
-        ("sqlite:///:memory:", ["must name a file"]),
-        ("journal:/no/such/folder/x.log", ["x.log"]),
+        ("nonsense", "'nonsense'"),
+        ("nosuch://host/x", "'nosuch://host/x'"),
+        ("nosuch://me:secret@host/x", "me:***@host"),
+        ("sqlite:////no/such/folder/x.db", "unable to open"),
+        ("sqlite://", "must name a file"),
+        ("sqlite:///:memory:", "must name a file"),
+        ("journal:/no/such/folder/x.log", "x.log"),
     ],
 )
-def test_a_storage_that_cannot_be_opened_is_refused(url, ingredients):
-    with refused(ValueError, "`storage` must", *ingredients):
+def test_a_storage_that_cannot_be_opened_is_refused(url, ingredient):
+    with refused(ValueError, "`storage` must", ingredient):
         open_storage(url)
-
-
-def test_a_password_is_not_shown():
-    assert "secret" not in without_password("mysql+pymysql://me:s/ecret:secret@host:33/x")
-    with pytest.raises(ValueError, match="me:\\*\\*\\*@host") as caught:
-        open_storage("nosuch://me:secret@host/x")
-    assert "secret" not in str(caught.value)
 
 
 SECRETS = [
@@ -365,7 +325,7 @@ SECRETS = [
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-@pytest.mark.parametrize("url", SECRETS)
+@in_turn("url", SECRETS)
 def test_no_message_has_a_password(url):
     assert "secret" not in without_password(url)
     with pytest.raises(ValueError, match="`storage` must") as caught:
@@ -373,47 +333,40 @@ def test_no_message_has_a_password(url):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["sqlite:///a/b.db", "postgresql://me@host:5432/x", "journal:/a/b.log", "nonsense"])
-def test_what_holds_no_password_is_shown_whole(url):
-    assert without_password(url) == url
-
-
 def test_what_a_database_says_is_shown_without_the_password():
-    """Drivers quote it as it was given, or as they read it."""
+    """Drivers quote it as it was given, or as they read it. What holds no password is shown whole."""
+    assert "secret" not in without_password("mysql+pymysql://me:s/ecret:secret@host:33/x")
+    for url in ("sqlite:///a/b.db", "postgresql://me@host:5432/x", "journal:/a/b.log", "nonsense"):
+        assert without_password(url) == url
     for said in ("no s%2Fcr t+t for me", "no s/cr t+t for me", "no s/cr t t for me", "no hush"):
         url = "postgresql://me:s%2Fcr t+t@host/x?sslpassword=hush"
         with refused(OSError, "postgresql://me:***@host/x?sslpassword=***", "(no ***"), readable_storage_errors(url):
             raise sqlalchemy.exc.OperationalError("SELECT", {}, Exception(said))
 
 
-def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
+def test_a_file_that_is_no_database_is_one_sentence_and_stays(tmp_path):
     (tmp_path / "x.db").write_text("precious " * 1000)
     with refused(ValueError, "storage", "not a database"):
         open_storage(sqlite_url(tmp_path / "x.db"))
     assert (tmp_path / "x.db").read_text() == "precious " * 1000
 
-
-def test_a_journal_can_be_shared_too(tmp_path):
-    def again():
-        trainer = Trainer(lambda s: s.lr)
-        where = f"journal:{tmp_path / 'studies.log'}"
-        return tune([over_lr(0.1, 0.2)], Method(), runs=tmp_path, train=trainer, storage=where), trainer
-
-    first, trainer = again()
-    assert len(trainer.trained) == 2
-    assert not (tmp_path / "tune.db").exists()
-    second, trainer = again()
-    assert second == first
-    assert trainer.trained == []
-
-
-def test_a_storage_that_fails_on_the_way_is_one_sentence(tmp_path):
     def train(settings, folder, which):
         (tmp_path / "tune.db").write_bytes(b"gone")
         return result(0.5)
 
     with refused(OSError, "tune.db", "failed", "rerun the same command to resume"):
         tune([over_lr(0.1)], Method(), runs=tmp_path, train=train)
+
+
+def test_a_journal_can_be_shared_too(tmp_path):
+    found = []
+    for _ in range(2):
+        trainer = Trainer(lambda s: s.lr)
+        where = f"journal:{tmp_path / 'studies.log'}"
+        answers = tune([over_lr(0.1, 0.2)], Method(), runs=tmp_path, train=trainer, storage=where)
+        found.append((answers, len(trainer.trained)))
+    assert found == [(answers, 2), (answers, 0)]
+    assert not (tmp_path / "tune.db").exists()
 
 
 def test_which_labels_are_said():
@@ -445,14 +398,10 @@ def test_a_trial_is_one_process_s_until_it_lets_go(shared_study, tmp_path):
             assert two.others_at_work()
         with two.next() as again:
             assert again.trial.number == first.trial.number
-
-
-def test_a_finished_trial_is_never_taken_over(shared_study, tmp_path):
-    claims = Claims(shared_study, LockFolder(tmp_path), 1, draw=lr_of, exactly=True)
-    with claims.next() as claim:
-        shared_study.tell(claim.trial, 0.5)
-    assert claims.next() is None
-    assert not claims.others_at_work()
+            shared_study.tell(again.trial, 0.5)
+        shared_study.tell(second.trial, 0.5)
+    assert one.next() is None
+    assert not one.others_at_work()
 
 
 def test_a_trial_of_another_place_is_taken_over_when_its_heart_stands_still(shared_study, tmp_path, monkeypatch):

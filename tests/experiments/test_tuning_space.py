@@ -1,12 +1,10 @@
 """What is searched: the paper's grids, ours, and those of the user."""
 
-import pytest
+from in_turn import in_turn
 from refusals import refused
 
-from symloss.experiments.spaces import Dimension, Space, papers_space, read_grids, search_grids, space_of, variations
+from symloss.experiments.spaces import Dimension, Space, papers_space, space_of, variations
 from symloss.losses.catalogue import RECORDS
-
-OTHER = '[weight-decay.other]\nvalues = [1e-4]\nscale = "log"\nsource = "ours"\n'
 
 
 def values(space):
@@ -34,16 +32,7 @@ def test_the_papers_search_has_the_papers_grids_alone():
         papers_space("digits", "gce")
 
 
-def test_every_grid_says_whose_it_is():
-    grids = search_grids()
-    papers = [grids.weight_decay[data] for data in ("cifar10", "cifar100")]
-    papers += [grids.loss["sgce"]["q"], grids.loss["alpha-mae"]["alpha"]]
-    every = [*grids.weight_decay.values(), *(grid for by in grids.loss.values() for grid in by.values())]
-    for grid in every:
-        assert grid.source.startswith("the paper" if grid in papers else "ours: ")
-
-
-@pytest.mark.parametrize("loss", RECORDS)
+@in_turn("loss", RECORDS)
 def test_there_is_a_space_for_every_loss_and_any_data(loss):
     for data in ("digits", "mnist", "webvision-mini-imagenet", "my data/table.csv"):
         space = space_of(data, loss)
@@ -57,12 +46,9 @@ def test_the_imagenet_half_of_webvision_is_trained_alike():
     assert space_of("webvision-mini", "ce") != space_of("table.csv", "ce")
 
 
-@pytest.mark.parametrize("loss", ["sgce:q=0.5", "sgce:preset=cifar10"])
-def test_what_the_user_fixed_is_not_searched(loss):
-    assert "q" not in values(space_of("cifar10", loss))
-
-
-def test_what_the_user_gives_wins():
+def test_what_the_user_fixes_or_gives_wins():
+    for loss in ("sgce:q=0.5", "sgce:preset=cifar10"):
+        assert "q" not in values(space_of("cifar10", loss)), loss
     space = space_of("cifar10", "sgce:q=0.5", lrs=[0.1], weight_decays=[0.0, 0.3], varied={"q": [0.3], "scale": ["a"]})
     assert values(space) == {"q": (0.3,), "scale": ("a",), "lr": (0.1,), "weight_decay": (0.0, 0.3)}
 
@@ -75,9 +61,6 @@ def test_points_are_all_combinations_in_order():
         (0.5, 0.1, 0.0),
         (0.5, 0.2, 0.0),
     ]
-
-
-def test_nothing_to_choose_is_one_point():
     assert list(Space(()).points()) == [{}]
 
 
@@ -98,13 +81,10 @@ def test_a_varied_parameter_keeps_its_scale():
     assert not by_name["t"].log
 
 
-@pytest.mark.parametrize("line", ["sgce", "sgce:", "sgce:q", "sgce:q=", "sgce:q=0.2,", "sgce:=1"])
-def test_a_variation_that_cannot_be_read_is_refused(line):
-    with refused(ValueError, "--vary must read loss:parameter=value,value", f"got {line!r}"):
-        variations([line], ["sgce"])
-
-
-def test_variations_of_what_is_not_searched_are_refused():
+def test_variations_that_cannot_be_meant_are_refused():
+    for line in ("sgce", "sgce:", "sgce:q", "sgce:q=", "sgce:q=0.2,", "sgce:=1"):
+        with refused(ValueError, "--vary must read loss:parameter=value,value", f"got {line!r}"):
+            variations([line], ["sgce"])
     with refused(ValueError, "--vary must name a loss of --losses (ce, sgce)", "'mae:scale=1'"):
         variations(["mae:scale=1"], ["sgce:q=0.5", "ce"])
     with refused(ValueError, "no loss named 'sgec'", "'sgce'"):
@@ -113,8 +93,8 @@ def test_variations_of_what_is_not_searched_are_refused():
         variations(["sgce:q=1", "sgce:q=0.5"], ["sgce"])
 
 
-@pytest.mark.parametrize(
-    ("given", "ingredients"),
+@in_turn(
+    "given, ingredients",
     [
         ({"lrs": [0.0]}, ["lr must be a number in (0, inf)", "got 0"]),
         ({"lrs": []}, ["lr", "at least one value"]),
@@ -126,34 +106,6 @@ def test_variations_of_what_is_not_searched_are_refused():
 def test_bad_grids_are_refused(given, ingredients):
     with refused(ValueError, *ingredients):
         space_of("cifar10", "sgce", **given)
-
-
-@pytest.mark.parametrize(
-    ("text", "ingredients"),
-    [
-        ("", ["[weight-decay.other]"]),
-        ("[lr]\n" + OTHER, ["'lr'", "weight-decay, loss"]),
-        (OTHER.replace("other", "cifar11"), ["'cifar11'", "cifar10"]),
-        (OTHER.replace("[1e-4]", "[]"), ["[weight-decay.other]", "list of values"]),
-        (OTHER.replace("[1e-4]", "[-1]"), ["[weight-decay.other]", "[0, inf)", "-1"]),
-        (OTHER.replace("[1e-4]", "[2, 1]"), ["[weight-decay.other]", "must rise", "2.0, 1.0"]),
-        (OTHER.replace("[1e-4]", "[0, 1]"), ["weight_decay", "above 0"]),
-        (OTHER.replace('"log"', '"cubic"'), ["scale of [weight-decay.other]", "'cubic'"]),
-        (OTHER.replace('"ours"', '" "'), ["[weight-decay.other]", "source"]),
-        (OTHER + "steps = 3", ["[weight-decay.other]", "'steps'"]),
-        (OTHER + OTHER.replace("weight-decay.other", "loss.sgce.r"), ["[loss.sgce]", "'r'", "q"]),
-        (OTHER + OTHER.replace("weight-decay.other", "loss.sgec.q"), ["no loss named 'sgec'"]),
-        (OTHER + OTHER.replace("weight-decay.other", "loss.sgce.q").replace("1e-4", "2"), ["[loss.sgce.q]", "(0, 1]"]),
-    ],
-)  # fmt: skip
-def test_a_file_of_grids_that_cannot_be_meant_is_refused(text, ingredients):
-    with refused(ValueError, *ingredients):
-        read_grids(text)
-
-
-def test_a_value_that_is_no_number_is_refused():
-    with refused(TypeError, "[weight-decay.other]", "'a'"):
-        read_grids(OTHER.replace("1e-4", '"a"'))
 
 
 def test_kappa_is_searched_instead_of_alpha():

@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from symloss.checks import shown_score
-from symloss.cli.options import OUTPUT, AsJson, Model, Overwrite, Top, flag, with_options
+from symloss.cli.options import AsJson, Model, Overwrite, Top, Trained, flag, option, with_options
 from symloss.cli.output import print_json, print_rows, say, visible
+from symloss.data.source import TABLES, DataSource, warn
+from symloss.data.tables import open_table, spreadsheet_row
+from symloss.fit.audit import export
+from symloss.fit.audit.export import AuditDocument, Suspect
+from symloss.fit.folder import OF_AUDITS, LabelSource, finished_fit, holds_fit, load_audit, load_source
+from symloss.training.settings import displayed_noise
+from symloss.writing import clear_write_errors, without_formula, write_whole
 
 if TYPE_CHECKING:
-    from symloss.data.dataset import Inputs, Origin
+    from symloss.data.dataset import DataSet, Origin
     from symloss.fit import Audit, RunAudit
-    from symloss.fit.audit.export import AuditDocument
-    from symloss.fit.folder import LabelSource
 
 READER = "symloss audit RUN --apply --decisions FILE"
 """What reads the CSV of decisions that the page writes."""
@@ -29,30 +34,25 @@ PICTURE_BYTES = 6 * 2**20
 COLUMNS = 12
 """The most columns of a table on a page."""
 CORRECTIONS = "Corrections"
+MEASURED = ("really_wrong", "average_precision", "precision", "recall", "right_suggestions")
+"""What is known of an audit where the true labels are known."""
 
 
 @with_options("skip_bad")
 def audit(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished `train` or `fit`.", show_default=False)],
+    run: Trained,
     model: Model = None,
     top: Top = 10,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Output folder.", show_default="the run's folder", rich_help_panel=OUTPUT),
-    ] = None,
+    out: Annotated[Path | None, option("Output folder.", "--out", "-o", shown="the run's folder")] = None,
     as_json: AsJson = False,
     apply: Annotated[
         bool, flag("Write a corrected copy of the table, or a list of image file moves.", "--apply", panel=CORRECTIONS)
     ] = False,
     decisions: Annotated[
-        Path | None,
-        typer.Option(help="Apply the decisions in this CSV file from the page.", rich_help_panel=CORRECTIONS),
+        Path | None, option("Apply the decisions in this CSV file from the page.", panel=CORRECTIONS)
     ] = None,
     above: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Apply suggestions with at least this probability.", rich_help_panel=CORRECTIONS
-        ),
+        float | None, option("Apply suggestions with at least this probability.", panel=CORRECTIONS, min=0, max=1)
     ] = None,
     everything: Annotated[bool, flag("Apply every suggestion.", "--all", panel=CORRECTIONS)] = False,
     force: Annotated[
@@ -68,11 +68,8 @@ def audit(
     Writes audit.csv, pred_probs.npy (for other programs) and audit.html (to review suspicious labels, and to accept or
     reject suggestions). A fit already has these files; its labels are listed. Your data is never changed.
     """
-    from symloss.fit.audit.export import corrections, write_document
-    from symloss.fit.folder import holds_fit
-
     choice = {"--decisions": decisions is not None, "--above": above is not None, "--all": everything}
-    refuse_choice([name for name, given in choice.items() if given], apply)
+    _refuse_choice([name for name, given in choice.items() if given], apply)
     fit = holds_fit(run)
     if fit and model is not None:
         raise ValueError(f"`--model` does not apply to {run}, the folder of a `fit`.")
@@ -81,9 +78,9 @@ def audit(
     found = _of_fit(run) if fit else _of_run(run, model, options)
     if apply and found.document.notice and not force:
         raise ValueError(f"{run}: {found.document.notice} To apply its suggestions anyway, add --force.")
-    corrected = target(found.source, out or run, overwrite) if apply else None
-    labels = corrections(found.audit, decisions, above=above or 0.0) if apply else {}
-    files = [] if fit else write_document(found.document, out or run)
+    corrected = _target(found.source, out or run, overwrite) if apply else None
+    labels = export.corrections(found.audit, decisions, above=above or 0.0) if apply else {}
+    files = [] if fit else export.write_document(found.document, out or run)
     if corrected is not None:
         write_corrected(found.source, found.origin, labels, corrected)
         files.append(corrected)
@@ -92,7 +89,11 @@ def audit(
     else:
         _print(found, top)
         if apply:
-            say(effect(found.audit, labels))
+            mended, broken = export.expected_effect(found.audit, labels)
+            say(
+                f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} "
+                f"and breaks about {broken:.0f}."
+            )
         for file in files:
             say(f"written to {visible(str(file))}", err=True)
     if not found.learned:
@@ -114,7 +115,6 @@ class Found(NamedTuple):
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
     from symloss.fit import audit_run
-    from symloss.fit.folder import LabelSource
 
     found = audit_run(run, model=model, skip_bad=options["skip_bad"])
     source = LabelSource(found.settings.source, found.settings.noise)
@@ -124,8 +124,6 @@ def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:
 def _of_fit(folder: Path) -> Found:
     """Return the labels as they were when the fit learned from them; others are refused."""
     from symloss.data.opening import open_data
-    from symloss.data.source import warn
-    from symloss.fit.folder import OF_AUDITS, finished_fit, load_audit, load_source
 
     _, result = finished_fit(folder, OF_AUDITS)
     source, audit = load_source(folder), load_audit(folder)
@@ -135,52 +133,35 @@ def _of_fit(folder: Path) -> Found:
     if not as_then or len(labels) != len(audit):
         raise ValueError(f"{source.source.data} has changed since the fit in {folder}: other data, or other labels.")
     audit = dataclasses.replace(audit, truth=labels if data.labels_are_true else None)
-    origin = data.train.origin
-    document = compose(audit, (), origin, notice=result["warning"] or "")
-    return Found(audit, document, source, origin, "the fit", result["learned"])
+    document = compose(audit, (), data, source.source, suspects=False, notice=result["warning"] or "")
+    return Found(audit, document, source, data.train.origin, "the fit", result["learned"])
 
 
 def _document(run: Path, found: RunAudit) -> AuditDocument:
-    from symloss.fit.audit.export import measured
-
     settings, task = found.settings, found.task
     low, high = found.audit.n_wrong_interval
     facts = [
         ("Run", str(run)),
-        ("Data", f"{settings.data}, noise {_noise(found)}"),
+        ("Data", f"{settings.data}, noise {displayed_noise(settings.data, settings.noise)}"),
         ("Trained with", f"{settings.loss}, {settings.model}, {settings.epochs} epochs"),
         ("Wrong labels", f"{found.audit.n_wrong:,}, 95 % interval {low:,} to {high:,}; by {found.count.method}"),
         ("Ranked by", "mean margin over all epochs of training"),
+        ("Measured", export.measured(found.audit)),
     ]
-    truth = measured(found.audit)
-    facts += [("Measured", truth)] if truth is not None else []
     if task.validation is not None:
         facts.append(("Not audited", f"{len(task.validation):,} labels that were held out for validation"))
-    origin = task.data.train.origin
-    is_table = origin.rows is not None and len(task.data.input_shape) == 1
-    table = Path(settings.data) if is_table else None
-    return compose(
-        found.audit, facts, origin, inputs=task.train.inputs, table=table, label=settings.label, reader=READER
-    )
-
-
-def _noise(found: RunAudit) -> str:
-    from symloss.training.settings import displayed_noise
-
-    return displayed_noise(found.settings.data, found.settings.noise)
+    return compose(found.audit, facts, task.data, settings.source, reader=READER)
 
 
 def _print(found: Found, top: int) -> None:
-    from symloss.fit.audit.export import measured, verdict
-
     audit, document = found.audit, found.document
     if not found.learned:
         say(document.notice)
         return
     low, high = audit.n_wrong_interval
     share = 100 * audit.n_wrong / len(audit)
-    say(f"{verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})")
-    for line in (measured(audit), document.notice):
+    say(f"{export.verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})")
+    for line in (export.measured(audit), document.notice):
         if line:
             say(line)
     if top:
@@ -188,7 +169,6 @@ def _print(found: Found, top: int) -> None:
 
 
 def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
-
     audit, document = found.audit, found.document
     return {
         "labels": len(audit),
@@ -197,11 +177,7 @@ def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
         "n_wrong": audit.n_wrong if found.learned else None,
         "n_wrong_interval": list(audit.n_wrong_interval),
         "method": found.method,
-        "really_wrong": audit.really_wrong,
-        "average_precision": audit.average_precision,
-        "precision": audit.precision,
-        "recall": audit.recall,
-        "right_suggestions": audit.right_suggestions,
+        **{name: getattr(audit, name) for name in MEASURED},
         "top": [row(document, place) for place in audit.order[:top].tolist()] if found.learned else [],
         "files": [str(file) for file in files],
     }
@@ -209,52 +185,50 @@ def _as_json(found: Found, top: int, files: list[Path]) -> dict[str, Any]:
 
 def compose(
     audit: Audit,
-    facts: Sequence[tuple[str, str]],
-    origin: Origin,
+    facts: Sequence[tuple[str, str | None]],
+    data: DataSet,
+    source: DataSource,
     *,
-    inputs: Inputs | None = None,
-    table: Path | None = None,
-    label: str = "label",
-    reader: str = "",
-    title: str | None = None,
-    notice: str = "",
+    suspects: bool = True,
+    **more: Any,
 ) -> AuditDocument:
     """Return what the files of an audit show.
 
     Args:
         audit: of the labels.
-        facts: what was audited and how, as pairs of a name and a text.
-        origin: where all examples of the data set came from.
-        inputs: of all examples, for their pictures.
-        table: the file whose rows the examples are, to show their cells.
-        label: the column of the labels in it.
-        reader: what reads the CSV of decisions; empty if nothing does.
-        title: what the page says first; None for how many labels look wrong.
-        notice: a warning for the top of the page.
+        facts: what was audited and how, as pairs of a name and a text. Pairs without a text are left out.
+        data: all examples.
+        source: where they came from.
+        suspects: whether to show pictures or cells of the suspicious examples.
+        more: fields of :class:`AuditDocument`.
     """
-    from symloss.data.tables import spreadsheet_row
-    from symloss.fit.audit.export import AuditDocument, Suspect, suspicious
+    from symloss.data.images import thumbnail
 
     places = audit.positions.tolist()
-    rows, files = ([part[k] for k in places] if part is not None else None for part in (origin.rows, origin.files))
-    shown = suspicious(audit)
-    columns, cells = _cells(table, label, [rows[place] for place in shown]) if table and rows else ((), {})
-    suspects: list[Suspect] = []
-    left = PICTURE_BYTES
+    origin = data.train.origin.take(places)
+    rows = origin.rows
+    shown = export.suspicious(audit) if suspects else []
+    columns: list[str] = []
+    cells: dict[int, tuple[str, ...]] = {}
+    if shown and rows is not None and len(data.input_shape) == 1:
+        table = open_table(Path(source.data))
+        columns = [column for column in table.columns if column != source.label][:COLUMNS]
+        found = table.rows(columns, [rows[place] for place in shown])
+        cells = {row: export.shortened(texts) for row, texts in found.items()}
+    parts, left = [], PICTURE_BYTES
     for place in shown:
-        picture = None if inputs is None else _picture(inputs, places[place])
+        picture = thumbnail(data.train.inputs, places[place])
         left -= len(picture or b"")
         if left < 0:
             break
-        suspects.append(Suspect(place, picture, cells.get(rows[place], ()) if rows else ()))
+        parts.append(Suspect(place, picture, cells.get(rows[place], ()) if rows else ()))
     shown_rows = None if rows is None else [spreadsheet_row(row) for row in rows]
-    return AuditDocument(
-        audit, tuple(facts), tuple(suspects), columns, shown_rows, files, reader=reader, headline=title, notice=notice
-    )
+    told = tuple((name, text) for name, text in facts if text is not None)
+    return AuditDocument(audit, told, tuple(parts), tuple(columns), shown_rows, origin.files, **more)
 
 
 def row(document: AuditDocument, place: int) -> dict[str, Any]:
-    """One label: its number from 0, the file or row, what it is called, what it should be, and the score."""
+    """Return one label: its number from 0, the file or row, what it is called, what it should be, and the score."""
     audit, names = document.audit, document.audit.class_names
     return {
         "index": int(audit.positions[place]),
@@ -271,23 +245,7 @@ def printed(row: dict[str, Any]) -> dict[str, Any]:
     return shown | {"score": shown_score(row["score"])}
 
 
-def _picture(inputs: Inputs, position: int) -> bytes | None:
-    from symloss.data.images import thumbnail
-
-    return thumbnail(inputs, position)
-
-
-def _cells(table: Path, label: str, rows: list[int]) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
-    """Return the names of the first columns beside the label, and the cells of some rows."""
-    from symloss.data.tables import open_table
-    from symloss.fit.audit.export import shortened
-
-    opened = open_table(table)
-    columns = [column for column in opened.columns if column != label][:COLUMNS]
-    return tuple(columns), {row: shortened(cells) for row, cells in opened.rows(columns, rows).items()}
-
-
-def refuse_choice(chosen: list[str], apply: bool) -> None:
+def _refuse_choice(chosen: list[str], apply: bool) -> None:
     """Raise ValueError unless ``--apply`` comes with one of the options that say which suggestions are meant."""
     if chosen and not apply:
         raise ValueError(f"`{chosen[0]}` requires `--apply`.")
@@ -299,22 +257,8 @@ def refuse_choice(chosen: list[str], apply: bool) -> None:
         )
 
 
-def effect(audit: Audit, labels: dict[int, str]) -> str:
-    """Return what the corrections are expected to do, in words."""
-    from symloss.fit.audit.export import expected_effect
-
-    mended, broken = expected_effect(audit, labels)
-    return (
-        f"{len(labels):,} labels are changed. By the model's own probabilities, that mends about {mended:.0f} and "
-        f"breaks about {broken:.0f}."
-    )
-
-
-def target(source: LabelSource, out: Path, overwrite: bool) -> Path:
+def _target(source: LabelSource, out: Path, overwrite: bool) -> Path:
     """Return the file that will be written into a folder: the corrected table, or the moves of image files."""
-    from symloss.data.source import TABLES
-    from symloss.training.settings import displayed_noise
-
     name, data = source.source.data, Path(source.source.data)
     own = not source.source.is_published
     is_table = own and data.suffix.lower() in TABLES and data.is_file()
@@ -338,11 +282,9 @@ def write_corrected(source: LabelSource, origin: Origin, labels: dict[int, str],
         source: of the labels.
         origin: where all examples of the data set came from.
         labels: the new label of each example to change, by its position in the data set.
-        path: see :func:`target`.
+        path: of the corrected table, or of the list of moves.
     """
     from symloss.data.images import image_moves
-    from symloss.data.tables import open_table
-    from symloss.writing import clear_write_errors, without_formula, write_whole
 
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from symloss.cli.options import DATA, OPTIONS, QuietGroup, QuietHelp, with_options
-from symloss.cli.output import bar, say, visible
-
-if TYPE_CHECKING:
-    from symloss.data.columns import Column
+from symloss.cli.options import DATA, OPTIONS, QuietGroup, QuietHelp, argument, option, with_options
+from symloss.cli.output import bar, print_rows, say, visible
+from symloss.data.columns import NO_TEXT, Column
+from symloss.data.source import DataSource, warn
 
 NAMED = 3
 """How many columns a remark names. `symloss data show` lists all."""
@@ -26,11 +25,9 @@ data = typer.Typer(help="Download published data sets and inspect data.", no_arg
 
 @data.command("get", cls=QuietHelp)
 def get(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, cifar10 or cifar100.", show_default=False)],
+    name: Annotated[str, argument("mnist, fashion-mnist, cifar10 or cifar100.")],
     data_dir: Annotated[Path | None, OPTIONS["data_dir"].declared()] = None,
-    mirror: Annotated[
-        str | None, typer.Option(help="URL of a mirror of the publisher's files.", rich_help_panel=DATA)
-    ] = None,
+    mirror: Annotated[str | None, option("URL of a mirror of the publisher's files.", panel=DATA)] = None,
 ) -> None:
     """Download a published data set and verify its files. Interrupted downloads resume."""
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -60,24 +57,24 @@ def get(
 def show(*, options: dict[str, Any]) -> None:
     """Show how data will be interpreted: the input shape, the columns of a table and the class counts."""
     from symloss.data import open_data
-    from symloss.data.source import DataSource, warn
 
     opened = open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn)
     kind = "files, decoded when needed" if opened.streamed else "in memory"
     say(f"{visible(opened.name)}: inputs {' x '.join(map(str, opened.input_shape))}, {kind}")
     if opened.encoder is not None:
-        for line in column_lines(opened.encoder.columns_):
-            say(line)
-    counts = [part.labels.bincount(minlength=len(opened.class_names)) for part in (opened.train, opened.test) if part]
-    say("\t".join(["class", "train", "test"][: 1 + len(counts)]))
-    for number, name in enumerate(opened.class_names):
-        say("\t".join([visible(name), *(str(int(count[number])) for count in counts)]))
+        print_rows(column_rows(opened.encoder.columns_))
+    parts = {"train": opened.train, "test": opened.test}
+    counts = {name: part.labels.bincount(minlength=len(opened.class_names)) for name, part in parts.items() if part}
+    print_rows(
+        [
+            {"class": visible(name), **{part: int(each[number]) for part, each in counts.items()}}
+            for number, name in enumerate(opened.class_names)
+        ]
+    )
 
 
 def say_columns(columns: Sequence[Column]) -> None:
     """Say in a line each which columns were left out though nobody asked for it, and which may be ids."""
-    from symloss.data.columns import NO_TEXT
-
     groups = {
         ("left out", False): ("left out", "--settings keep=COLUMN uses one that looks like an id"),
         ("left out", True): ("left out", NO_TEXT),
@@ -91,12 +88,9 @@ def say_columns(columns: Sequence[Column]) -> None:
             say(f"{what}: {named}{more}; {hint}", err=True)
 
 
-def column_lines(columns: Sequence[Column]) -> Iterator[str]:
-    """Return a line for each column: its name, what it becomes, and why."""
+def column_rows(columns: Sequence[Column]) -> list[dict[str, str]]:
+    """Return a row for each column of a table: its name, what it becomes, and why."""
     plain = [column for column in columns if column.reason == PLAIN] if len(columns) > LISTED else []
-    yield "column\tbecomes\twhy"
-    if plain:
-        yield f"{len(plain)} columns\tnumber\t{PLAIN}"
-    for column in columns:
-        if not (plain and column.reason == PLAIN):
-            yield "\t".join(map(visible, (column.name, column.kind, column.reason)))
+    shown = [(f"{len(plain)} columns", "number", PLAIN)] if plain else []
+    shown += [(column.name, column.kind, column.reason) for column in columns if not (plain and column.reason == PLAIN)]
+    return [dict(zip(("column", "becomes", "why"), map(visible, row), strict=True)) for row in shown]

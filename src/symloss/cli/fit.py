@@ -15,16 +15,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.audit import compose, printed, row
-from symloss.cli.options import OPTIONS, OUTPUT, AsJson, Overwrite, Top, with_options
+from symloss.cli.audit import MEASURED, compose, printed, row
+from symloss.cli.options import OPTIONS, AsJson, Overwrite, Top, option, with_options
 from symloss.cli.output import print_json, print_rows, say, show_progress, visible
 from symloss.cli.training import open_from
+from symloss.data.source import DataSource
+from symloss.data.tables import check_source
+from symloss.fit.audit import export
+from symloss.fit.folder import (
+    SOURCE,
+    WORK,
+    LabelSource,
+    finished_fit,
+    is_saved_fit,
+    load_source,
+    refuse_other_folder,
+    replaced_fit,
+)
+from symloss.noise.spec import parse
+from symloss.training.settings import displayed_noise
+from symloss.writing import clear_write_errors
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
     from symloss.fit import Audit, RobustClassifier
-    from symloss.fit.audit.export import AuditDocument
-    from symloss.fit.folder import LabelSource
     from symloss.noise.manifest import Corruption
 
 SHOWN = 8
@@ -46,10 +60,7 @@ SETTINGS = (
 )
 def fit(
     top: Top = 10,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Model folder.", show_default="runs/fit-DATA", rich_help_panel=OUTPUT),
-    ] = None,
+    out: Annotated[Path | None, option("Model folder.", "--out", "-o", shown="runs/fit-DATA")] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     *,
@@ -61,17 +72,14 @@ def fit(
     predict), audit.csv, pred_probs.npy and audit.html. Rerun the same command to print the result again. The exit code
     is 3 if nothing was learned.
     """
-    from symloss.fit.audit.export import FILES
-    from symloss.fit.folder import is_saved_fit
-
     folder = out or default_folder(options["data"], options["noise"], options["seed"])
-    refuse_early(options["data"], options["noise"], options, folder)
+    _refuse_early(options, folder)
     settings = {name: options[name] for name in SETTINGS}
     if is_saved_fit(folder) and not overwrite:
         result = _finished(folder, settings, options)
     else:
         result = _fit(folder, settings, options, quiet=as_json)
-    files = [folder / name for name in FILES]
+    files = [folder / name for name in export.FILES]
     if as_json:
         print_json(_as_json(result, top, files))
     else:
@@ -90,15 +98,10 @@ def default_folder(data: str, noise: str, seed: int) -> Path:
     return Path("runs") / re.sub(r"[^\w.-]+", "-", "-".join(parts))
 
 
-def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -> None:
+def _refuse_early(options: dict[str, Any], folder: Path) -> None:
     """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
-    from symloss.data.source import DataSource
-    from symloss.data.tables import check_source
-    from symloss.fit.folder import refuse_other_folder
-    from symloss.noise.spec import parse
-
-    check_source(DataSource.of(options | {"data": data}))
-    parse(noise)
+    check_source(DataSource.of(options))
+    parse(options["noise"])
     refuse_other_folder(folder)
     nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
@@ -107,8 +110,6 @@ def refuse_early(data: str, noise: str, options: dict[str, Any], folder: Path) -
 
 def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a fit with the same settings, and of the same data."""
-    from symloss.fit.folder import SOURCE, finished_fit, load_source
-
     kept, result = finished_fit(folder, [SOURCE])
     other = sorted(name for name in settings if kept.get(name) != settings[name])
     if other:
@@ -139,12 +140,13 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, qui
 
     from symloss.experiments.ray import joblib_on_ray
     from symloss.fit import RobustClassifier
-    from symloss.fit.folder import WORK
-    from symloss.fit.training_data import features_of
+    from symloss.fit.training_data import features_of, noisy_labels
     from symloss.training.progress import shown_by
 
-    started, ray = time.perf_counter(), options["ray"]
-    corruption = _corruption(opened, settings, options["data_dir"])
+    started, ray, noise = time.perf_counter(), options["ray"], settings["noise"]
+    corruption = noisy_labels(opened, noise, settings["seed"], options["data_dir"])
+    added = f"; noise {noise}" if noise != "clean" else ""
+    say(f"{len(corruption.labels):,} examples of {len(opened.class_names)} classes{added}", err=True)
     features = features_of(opened.train, opened.size)
     classifier = RobustClassifier(
         model=settings["model"],
@@ -176,19 +178,37 @@ def write(
 ) -> dict[str, Any]:
     """Write the folder of a fit, wholly or not at all, and return the result."""
     from symloss.fit import audit_fit
-    from symloss.fit.audit.export import write_document
-    from symloss.fit.folder import replaced_fit
+    from symloss.fit.audit.models import warning_of_fit
     from symloss.fit.storage import save_fit
+    from symloss.fit.training_data import features_of
 
-    audit = audit_fit(
-        model, class_names=opened.class_names, truth=opened.train.labels.numpy() if opened.labels_are_true else None
+    truth = opened.train.labels.numpy() if opened.labels_are_true else None
+    audit = audit_fit(model, class_names=opened.class_names, truth=truth)
+    data, noise = DataSource.of(settings), settings["noise"]
+    source = LabelSource(data, noise, None if data.is_published else opened.train.fingerprint())
+    facts = [
+        ("Data", f"{data.data}, labels {displayed_noise(data.data, noise)}"),
+        ("Model", _model_in_words(model)),
+        ("Ranked by", "probability"),
+        ("Measured", export.measured(audit) if model.learned_ else None),
+    ]
+    document = compose(
+        audit,
+        facts,
+        opened,
+        data,
+        reader="" if truth is not None else f"symloss audit {shlex.quote(str(folder))} --apply --decisions FILE",
+        headline=None if model.learned_ else "Nothing was learnt from these features",
+        notice=warning_of_fit(model),
     )
-    source = _source(settings, opened)
-    document = _document(folder, model, audit, opened, source)
-    score = _test_accuracy(model, opened)
-    result = _result(model, audit, document, score, time.perf_counter() - started)
+    test = opened.test
+    score = None if test is None else float(model.score(features_of(test, opened.size), test.labels.numpy()))
+    result = _result(model, audit, score, time.perf_counter() - started) | {
+        "warning": document.notice or None,
+        "suspicious": [row(document, place) for place in export.suspicious(audit)],
+    }
     with replaced_fit(folder) as new:
-        write_document(document, new)
+        export.write_document(document, new)
         save_fit(new, model, corruption, opened, audit, source, settings=settings, result=result)
     return result
 
@@ -196,8 +216,6 @@ def write(
 @contextlib.contextmanager
 def _work_folder(path: Path) -> Iterator[None]:
     """Return a folder for what is found; nothing is left of it if an error comes before anything was."""
-    from symloss.writing import clear_write_errors
-
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     with clear_write_errors(path.parent):
         path.mkdir(parents=True, exist_ok=True)
@@ -210,77 +228,15 @@ def _work_folder(path: Path) -> Iterator[None]:
         raise
 
 
-def _corruption(opened: DataSet, settings: dict[str, Any], root: Path | None) -> Corruption:
-    from symloss.fit.training_data import noisy_labels
-
-    noise = settings["noise"]
-    corruption = noisy_labels(opened, noise, settings["seed"], root)
-    added = f"; noise {noise}" if noise != "clean" else ""
-    say(f"{len(corruption.labels):,} examples of {len(opened.class_names)} classes{added}", err=True)
-    return corruption
-
-
-def _source(settings: dict[str, Any], opened: DataSet) -> LabelSource:
-    from symloss.data.source import DataSource
-    from symloss.fit.folder import LabelSource
-
-    source = DataSource.of(settings)
-    return LabelSource(source, settings["noise"], None if source.is_published else opened.train.fingerprint())
-
-
-def _document(
-    folder: Path, model: RobustClassifier, audit: Audit, opened: DataSet, source: LabelSource
-) -> AuditDocument:
-    from symloss.fit.audit.export import measured
-    from symloss.fit.audit.models import warning_of_fit
-    from symloss.training.settings import displayed_noise
-
-    data, origin = source.source.data, opened.train.origin
-    facts = [
-        ("Data", f"{data}, labels {displayed_noise(data, source.noise)}"),
-        ("Model", _model_in_words(model)),
-        ("Ranked by", "probability"),
-    ]
-    truth = measured(audit) if model.learned_ else None
-    facts += [("Measured", truth)] if truth is not None else []
-    is_table = origin.rows is not None and len(opened.input_shape) == 1
-    table = Path(data) if is_table else None
-    own = not opened.labels_are_true
-    reader = f"symloss audit {shlex.quote(str(folder))} --apply --decisions FILE" if own else ""
-    return compose(
-        audit,
-        facts,
-        origin,
-        inputs=opened.train.inputs,
-        table=table,
-        label=source.source.label,
-        reader=reader,
-        title=None if model.learned_ else "Nothing was learnt from these features",
-        notice=warning_of_fit(model),
-    )
-
-
 def _model_in_words(model: RobustClassifier) -> str:
     count = len(model.predictor_.members)
     winner = str(model.candidates_["candidate"][model.candidates_["chosen"]][0])
     return winner if count == 1 else f"the mean of {count} learners; the simplest of the best is {winner}"
 
 
-def _test_accuracy(model: RobustClassifier, opened: DataSet) -> float | None:
-    from symloss.fit.training_data import features_of
-
-    if opened.test is None:
-        return None
-    features = features_of(opened.test, opened.size)
-    return float(model.score(features, opened.test.labels.numpy()))
-
-
-def _result(
-    model: RobustClassifier, audit: Audit, document: AuditDocument, score: float | None, seconds: float
-) -> dict[str, Any]:
-    """All that the command prints, for JSON, so that it can be printed again."""
-    from symloss.fit.audit.export import measured, suspicious
-
+def _result(model: RobustClassifier, audit: Audit, score: float | None, seconds: float) -> dict[str, Any]:
+    """Return what the command prints, for JSON, so that it can be printed again."""
+    learned = model.learned_
     return {
         "model": _model_in_words(model),
         "learner": model.learner_,
@@ -288,22 +244,16 @@ def _result(
         "epoch": model.epoch_,
         "measure": model.measure_,
         "candidates": {name: _plain(column) for name, column in model.candidates_.items()},
-        "learned": model.learned_,
+        "learned": learned,
         "classes_apart": model.classes_apart_,
-        "warning": document.notice or None,
         "labels": len(audit),
-        "noise_rate": model.noise_rate_ if model.learned_ else None,
+        "noise_rate": model.noise_rate_ if learned else None,
         "noise_rate_interval": list(model.noise_rate_interval_),
-        "n_wrong": model.n_wrong_ if model.learned_ else None,
-        "really_wrong": audit.really_wrong,
-        "average_precision": audit.average_precision,
-        "precision": audit.precision,
-        "recall": audit.recall,
-        "right_suggestions": audit.right_suggestions,
-        "measured": measured(audit) if model.learned_ else None,
+        "n_wrong": model.n_wrong_ if learned else None,
+        **{name: getattr(audit, name) for name in MEASURED},
+        "measured": export.measured(audit) if learned else None,
         "test_accuracy": score,
         "seconds": round(seconds, 1),
-        "suspicious": [row(document, place) for place in suspicious(audit)],
     }
 
 
@@ -358,19 +308,25 @@ def _clean(result: dict[str, Any], k: int) -> str:
 def _verdict(result: dict[str, Any]) -> list[str]:
     from symloss.fit.audit.models import NOTHING_LEARNT
 
+    table = result["candidates"]
+    failed = [(name, why) for name, why in zip(table["candidate"], table["failure"], strict=True) if why is not None]
+    failures = []
+    if failed:
+        failures = [f"{len(failed)} candidates could not be fitted, the first of them {': '.join(failed[0])}"]
     if not result["learned"]:
-        failed = _failures(result)
-        return [NOTHING_LEARNT, *failed]
+        return [NOTHING_LEARNT, *failures]
     low, high = result["noise_rate_interval"]
     lines = [
         f"Model: {result['model']}.",
         f"About {100 * result['noise_rate']:.0f} % of the labels look wrong ({100 * low:.0f} to {100 * high:.0f} %): "
         f"{result['n_wrong']:,} of {result['labels']:,}.",
-        *_failures(result),
+        *failures,
     ]
     if result["warning"] is not None:
         lines.append(result["warning"])
-    plain = _plain_network(result)
+    # The best network with cross-entropy is the first.
+    estimates = zip(table["candidate"], table["clean_accuracy_estimate"], strict=True)
+    plain = next((estimate for name, estimate in estimates if name.startswith("network ce ")), None)
     if plain is not None and result["classes_apart"]:
         lines.append(f"A network with cross-entropy, stopped early, would be right in about {_percent(plain)} %.")
     if result["measured"] is not None:
@@ -378,20 +334,3 @@ def _verdict(result: dict[str, Any]) -> list[str]:
     if result["test_accuracy"] is not None:
         lines.append(f"Accuracy on clean test data: {_percent(result['test_accuracy'])} %.")
     return lines
-
-
-def _failures(result: dict[str, Any]) -> list[str]:
-    table = result["candidates"]
-    failed = [(name, why) for name, why in zip(table["candidate"], table["failure"], strict=True) if why is not None]
-    if not failed:
-        return []
-    return [f"{len(failed)} candidates could not be fitted, the first of them {failed[0][0]}: {failed[0][1]}"]
-
-
-def _plain_network(result: dict[str, Any]) -> float | None:
-    """Return the estimated accuracy of the best network with cross-entropy; None if none was tried."""
-    table = result["candidates"]
-    for name, estimate in zip(table["candidate"], table["clean_accuracy_estimate"], strict=True):
-        if name.startswith("network ce "):
-            return float(estimate)
-    return None

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from symloss import __version__
-from symloss.cli.options import OUTPUT, AsJson, flag
-from symloss.cli.output import bar, console, new_table, print_data, print_json, say
+from symloss import __version__, own_code
+from symloss.cli.options import AsJson, argument, flag, option
+from symloss.cli.output import bar, console, print_data, print_json, print_rows, say
+from symloss.losses.published import PAPER, PUBLICATIONS, SOURCES
 
 # As in CITATION.cff, which is not installed with the package.
 SOFTWARE = f"""@misc{{symloss,
@@ -31,16 +32,15 @@ def losses(
     elif as_markdown:
         typer.echo(losses_page())
     else:
-        console().print(_losses_table(_rows()))
+        rows = [dict(zip(HEADINGS, _cells(row), strict=True)) for row in _rows()]
+        print_rows(rows, f"{len(rows)} losses", CAPTION, dict.fromkeys(HEADINGS[3:6], "center"))
 
 
 def certify(
     spec: Annotated[
         str,
-        typer.Argument(
-            metavar="SPEC",
-            help="Loss, such as 'sgce:q=0.8', 'symmetrize(focal:gamma=2)' or your own 'package.module:name'.",
-            show_default=False,
+        argument(
+            "Loss, such as 'sgce:q=0.8', 'symmetrize(focal:gamma=2)' or your own 'package.module:name'.", metavar="SPEC"
         ),
     ],
     classes: Annotated[int, typer.Option("--classes", "-c", help="Number of classes.")] = 10,
@@ -53,21 +53,16 @@ def certify(
     """Check whether a loss is symmetric, convex, bounded and smooth, with counter-examples."""
     from symloss.theory.certificates import certify as measure
 
-    certificate = measure(_load_user_code(spec) if own else spec, classes, normalize=normalize)
+    loss: Any = own_code.load(spec, "SPEC", "a function or module of (input, target)") if own else spec
+    certificate = measure(loss, classes, normalize=normalize)
     if as_json:
         print_json(certificate.to_dict())
     else:
         console().print(certificate)
 
 
-def _load_user_code(spec: str) -> Any:
-    from symloss.own_code import load
-
-    return load(spec, "SPEC", "a function or module of (input, target)")
-
-
 def _rows() -> list[dict[str, Any]]:
-    from symloss.losses.catalogue import RECORDS, SOURCES
+    from symloss.losses.catalogue import RECORDS
 
     return [_row(record) | {"reference": SOURCES[record.source]} for record in RECORDS.values()]
 
@@ -107,15 +102,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [row["name"], row["formula"], parameters, *marks, row["source"]]
 
 
-def _losses_table(rows: list[dict[str, Any]]) -> Any:
-    table = new_table(f"{len(rows)} losses", CAPTION)
-    for heading in HEADINGS:
-        table.add_column(heading, justify="center" if heading in HEADINGS[3:6] else "left")
-    for row in rows:
-        table.add_row(*_cells(row))
-    return table
-
-
 def losses_page() -> str:
     """Return the table of losses, their presets and their sources, as a page of the documentation."""
     rows = _rows()
@@ -136,26 +122,18 @@ def losses_page() -> str:
 
 def cite(
     losses: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="LOSS",
-            help="Losses, such as sgce or nce+rce; none for symloss and its paper.",
-            show_default=False,
-        ),
+        list[str] | None, argument("Losses, such as sgce or nce+rce; none for symloss and its paper.", metavar="LOSS")
     ] = None,
 ) -> None:
     """Print BibTeX entries for losses, or for symloss and its paper.
 
     To extend a bibliography: symloss cite sgce gce >> references.bib
     """
-    from symloss.losses.published import PAPER, PUBLICATIONS
-
     entries = [PUBLICATIONS[PAPER].bibtex, SOFTWARE] if losses is None else list(dict.fromkeys(map(_entry, losses)))
     print_data("\n\n".join(entries) + "\n")
 
 
 def _entry(loss: str) -> str:
-    from symloss.losses.published import PUBLICATIONS, SOURCES
     from symloss.losses.spec import find, parse
 
     record = find(parse(loss)[0])
@@ -165,9 +143,7 @@ def _entry(loss: str) -> str:
 
 
 def atlas(
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.", rich_help_panel=OUTPUT)] = Path(
-        "atlas.html"
-    ),
+    out: Annotated[Path, option("HTML file to write.", "--out", "-o")] = Path("atlas.html"),
     losses: Annotated[
         str | None,
         typer.Option("--losses", "-l", help="Only these losses, such as ce,gce,sgce.", show_default="all"),

@@ -44,7 +44,7 @@ class Option(NamedTuple):
         if self.kind is bool:
             return flag(self.help, *self.names, panel=self.panel)
         shown = self.shown or self.default is not None
-        return typer.Option(*self.names, help=self.help, show_default=shown, min=self.least, rich_help_panel=self.panel)
+        return option(self.help, *self.names, panel=self.panel, shown=shown, min=self.least)
 
     def checked(self, name: str, value: Any, where: str) -> Any:
         """Return a value of ``--settings`` as this option's type. Raise ValueError for any other."""
@@ -65,9 +65,19 @@ class Option(NamedTuple):
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
 
 
+def option(help: str, *names: str, panel: str = OUTPUT, shown: bool | str = True, **more: Any) -> Any:
+    """Return an option that takes a value. ``shown`` is what help shows as its default."""
+    return typer.Option(*names, help=help, show_default=shown, rich_help_panel=panel, **more)
+
+
 def flag(help: str, *names: str, panel: str = OUTPUT) -> Any:
     """Return a switch, which is off by default and takes no value."""
-    return typer.Option(*names, help=help, show_default=False, metavar="", rich_help_panel=panel)
+    return option(help, *names, panel=panel, shown=False, metavar="")
+
+
+def argument(help: str, **more: Any) -> Any:
+    """Return an argument of a command."""
+    return typer.Argument(help=help, show_default=False, **more)
 
 
 COMPOSED = "'symmetrize(focal:gamma=2)' or your own module:name"
@@ -159,15 +169,10 @@ WHERE = ("accelerator", "devices", "nodes", "workers")
 
 AsJson = Annotated[bool, flag("Print JSON for other programs.", "--json")]
 Overwrite = Annotated[bool, flag("Replace existing files.", "--overwrite")]
-Top = Annotated[int, typer.Option(min=0, help="Number of suspicious labels to print.", rich_help_panel=OUTPUT)]
-Model = Annotated[
-    str | None,
-    typer.Option(help="The run's module:function, if the model is your own code.", rich_help_panel=TRAINING),
-]
-Files = Annotated[
-    list[str] | None,
-    typer.Option("--settings", "-s", help="TOML file of settings, or NAME=VALUE; repeatable.", rich_help_panel=OUTPUT),
-]
+Top = Annotated[int, option("Number of suspicious labels to print.", min=0)]
+Trained = Annotated[Path, argument("Folder of a finished `train` or `fit`.")]
+Model = Annotated[str | None, option("The run's module:function, if the model is your own code.", panel=TRAINING)]
+Files = Annotated[list[str] | None, option("TOML file of settings, or NAME=VALUE; repeatable.", "--settings", "-s")]
 
 Command = Callable[..., None]
 
@@ -272,23 +277,19 @@ def reflowed(docstring: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(docstring or "").split("\n\n"))
 
 
-class QuietHelp(TyperCommand):
+class _Quiet:
     """A command whose ``--help`` is shown like every other flag, without a type."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option, made once and shown without a type."""
-        return _without_type(super().get_help_option(ctx))
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        if option is not None:
+            option.metavar = ""
+        return option
 
 
-class QuietGroup(TyperGroup):
-    """A group of commands whose ``--help`` is shown without a type."""
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return the option, made once and shown without a type."""
-        return _without_type(super().get_help_option(ctx))
+class QuietHelp(_Quiet, TyperCommand):
+    """A command of symloss."""
 
 
-def _without_type(option: Any) -> Any:
-    if option is not None:
-        option.metavar = ""
-    return option
+class QuietGroup(_Quiet, TyperGroup):
+    """A group of commands of symloss."""

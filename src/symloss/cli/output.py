@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, JustifyMethod
+from rich.markup import escape
 from rich.text import Text
 
 from symloss.training.progress import ProgressLines
@@ -143,7 +144,6 @@ def print_json(data: Any) -> None:
 
 def new_table(title: str | None = None, caption: str | None = None) -> Table:
     """Return an empty table in the style of all commands: no lines, title and caption on the left."""
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", caption_justify="left")
@@ -151,13 +151,16 @@ def new_table(title: str | None = None, caption: str | None = None) -> Table:
     return table
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+def print_rows(
+    rows: Sequence[Mapping[str, Any]],
+    title: str | None = None,
+    caption: str | None = None,
+    align: Mapping[str, JustifyMethod] | None = None,
+) -> None:
     """Print a table. The keys of the first row are the headings. None is printed as a dash."""
-    from rich.markup import escape
-
-    table = new_table()
+    table = new_table(title, caption)
     for name in rows[0]:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, justify=(align or {}).get(name, "left"), overflow="fold")
     for row in rows:
         table.add_row(*(escape("-" if value is None else str(value)) for value in row.values()))
     console().print(table)

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from symloss import checks
-from symloss.cli.options import DATA, OPTIONS, OUTPUT, SETS, TRAINING, WHERE, AsJson, flag, with_options
+from symloss.cli.options import (
+    DATA,
+    OPTIONS,
+    SETS,
+    TRAINING,
+    WHERE,
+    AsJson,
+    argument,
+    flag,
+    option,
+    with_options,
+)
 from symloss.cli.output import bar, print_data, print_json, print_rows, say, visible
 from symloss.cli.training import percent
+from symloss.experiments import FORMATS, Cell, Report, compose, find_cell, list_tables, load_table, plan, read_runs
+from symloss.experiments.layers import Resolved, explain
+from symloss.experiments.report import duration
+from symloss.training import reading
+from symloss.training.results import Result, Spread
+from symloss.training.settings import displayed_profile
+from symloss.writing import clear_write_errors, write_whole
 
 if TYPE_CHECKING:
-    from symloss.experiments import Cell, Report
-    from symloss.experiments.layers import Resolved
     from symloss.experiments.run import Event, Events, Survey, Work
-    from symloss.training.results import Result
 
 Profile = Annotated[
     str,
-    typer.Option(
-        help="full (as published), or a reduced protocol: scale16 (CIFAR-10) or mini (other data sets).",
-        rich_help_panel=TRAINING,
-    ),
+    option("full (as published), or a reduced protocol: scale16 (CIFAR-10) or mini (other data sets).", panel=TRAINING),
 ]
 SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html"}
 NAMES = {"markdown": "report.md", "latex": "report.tex", "csv": "report.csv", "html": "report.html"}
@@ -35,17 +46,11 @@ NAMES = {"markdown": "report.md", "latex": "report.tex", "csv": "report.csv", "h
 def recipe(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[NAME]",
-            help="Table, cell (table1/cifar10/sgce/sym:0.8), or, with --data, loss (gce:q=0.5).",
-            show_default=False,
-        ),
+        argument("Table, cell (table1/cifar10/sgce/sym:0.8), or, with --data, loss (gce:q=0.5).", metavar="[NAME]"),
     ] = None,
-    data: Annotated[
-        str | None, typer.Option("--data", "-d", help=f"With a loss: {SETS}, or your data.", rich_help_panel=DATA)
-    ] = None,
+    data: Annotated[str | None, option(f"With a loss: {SETS}, or your data.", "--data", "-d", panel=DATA)] = None,
     profile: Profile = "full",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.", rich_help_panel=TRAINING)] = 0,
+    seed: Annotated[int, option("Seed of the run.", panel=TRAINING, min=0)] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Print every setting of a run, its source, and the values it overrides.
@@ -60,14 +65,10 @@ def recipe(
     elif "/" not in name:
         _print_cells(name, profile, as_json)
     else:
-        from symloss.experiments import find_cell
-
         _print_cell(find_cell(name, seed=seed, profile=profile), as_json)
 
 
 def _print_loss(loss: str | None, data: str, profile: str, seed: int, as_json: bool) -> None:
-    from symloss.experiments.layers import explain
-
     if loss is None:
         raise ValueError(f"`--data` requires a loss: symloss recipe sgce --data {data}")
     if profile != "full":
@@ -80,10 +81,14 @@ def _print_loss(loss: str | None, data: str, profile: str, seed: int, as_json: b
 
 
 def _print_tables(as_json: bool) -> None:
-    from symloss.experiments import list_tables, load_table, plan
-
+    # Cells share a run if they differ only in the data to test on.
     rows = [
-        {"table": name, "title": load_table(name).title, "cells": len(plan(name, seeds=1)), "runs": _runs(plan(name))}
+        {
+            "table": name,
+            "title": load_table(name).title,
+            "cells": len(plan(name, seeds=1)),
+            "runs": len({cell.settings.key for cell in plan(name)}),
+        }
         for name in list_tables()
     ]
     if as_json:
@@ -92,14 +97,7 @@ def _print_tables(as_json: bool) -> None:
         print_rows(rows)
 
 
-def _runs(cells: list[Cell]) -> int:
-    """Return the number of runs. Cells share a run if they differ only in the data to test on."""
-    return len({cell.settings.key for cell in cells})
-
-
 def _print_cells(table: str, profile: str, as_json: bool) -> None:
-    from symloss.experiments import list_tables, plan
-
     if table not in list_tables():
         hint = checks.nearest(table, list_tables())
         raise ValueError(f"No table {table!r}; {hint} (for a loss, add --data)")
@@ -137,47 +135,35 @@ def _explained(resolved: Resolved) -> dict[str, Any]:
     """Return settings, parameters of the loss and layers, for JSON."""
 
     def why(values: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name.removeprefix("loss."): {
-                "value": value,
-                "source": resolved.source_of(name),
-                "layer": resolved.layer_of(name).name,
-                "overrides": resolved.overridden(name),
-            }
-            for name, value in values.items()
-        }
+        found = {}
+        for name, value in values.items():
+            first, *overridden = resolved.history(name)
+            reason = {"value": value, "source": resolved.sources.get(name, first["source"]), "layer": first["layer"]}
+            found[name.removeprefix("loss.")] = reason | {"overrides": overridden}
+        return found
 
     layers = [{"name": layer.name, "source": layer.source, "file": layer.file} for layer in resolved.layers]
     return {"settings": why(resolved.settings.to_dict()), "parameters": why(resolved.parameters), "layers": layers}
 
 
-def _with_parameters(resolved: Resolved) -> Iterator[tuple[str, Any]]:
-    """Return settings and their values. The parameters of the loss come after the loss."""
-    for name, value in resolved.settings.to_dict().items():
-        yield name, value
-        if name == "loss":
-            yield from resolved.parameters.items()
-
-
 def _print_explained(resolved: Resolved) -> None:
-    """Print settings and layers as a table."""
-    rows = [
-        {"setting": name, "value": value, "source": resolved.source_of(name), "overrides": _overrides(resolved, name)}
-        for name, value in _with_parameters(resolved)
-    ]
+    """Print settings and layers as a table. The parameters of the loss come after the loss."""
+    rows = []
+    defaults = [layer.name for layer in resolved.layers[:2]]
+    for setting, chosen in resolved.settings.to_dict().items():
+        for name, value in ({setting: chosen} | (resolved.parameters if setting == "loss" else {})).items():
+            first, *overridden = resolved.history(name)
+            # A loss is shown by its parameters.
+            told = [each for each in overridden if each["layer"] not in defaults and name != "loss"]
+            overrides = "; ".join(f"{each['value']} ({each['source']})" for each in told)
+            source = resolved.sources.get(name, first["source"])
+            rows.append({"setting": name, "value": value, "source": source, "overrides": overrides})
     print_rows(rows)
     typer.echo("\nLayers, each overrides those above it:")
     for layer in resolved.layers:
         if layer.values or layer.parameters is not None:
             say(f"  {layer.name}" + ("" if layer.file is None else f" (symloss/{layer.file})"))
     typer.echo("")
-
-
-def _overrides(resolved: Resolved, setting: str) -> str:
-    """Return the overridden values with their sources, without defaults. Show a loss by its parameters."""
-    defaults = [layer.name for layer in resolved.layers[:2]]
-    shown = [each for each in resolved.overridden(setting) if each["layer"] not in defaults and setting != "loss"]
-    return "; ".join(f"{each['value']} ({each['source']})" for each in shown)
 
 
 @with_options(
@@ -187,25 +173,17 @@ def _overrides(resolved: Resolved, setting: str) -> str:
     noise=OPTIONS["noise"]._replace(default=None, help="Only this noise, as clean,sym:0.6.", shown="all"),
 )
 def reproduce(
-    table: Annotated[str, typer.Argument(help="Table; `symloss recipe` lists them.", show_default=False)],
+    table: Annotated[str, argument("Table; `symloss recipe` lists them.")],
     data: Annotated[
-        str | None,
-        typer.Option(
-            "--data", "-d", help="Only these data sets, separated by commas.", show_default="all", rich_help_panel=DATA
-        ),
+        str | None, option("Only these data sets, separated by commas.", "--data", "-d", panel=DATA, shown="all")
     ] = None,
     seeds: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of runs per cell.", show_default="as published", rich_help_panel=TRAINING),
+        int | None, option("Number of runs per cell.", panel=TRAINING, shown="as published", min=1)
     ] = None,
     profile: Profile = "full",
     results: Annotated[
         Path | None,
-        typer.Option(
-            help="Results file (.jsonl): its results count as done, and new ones are added.",
-            show_default="none",
-            rich_help_panel=OUTPUT,
-        ),
+        option("Results file (.jsonl): its results count as done, and new ones are added.", shown="none"),
     ] = None,
     dry_run: Annotated[bool, flag("Print what would be run and the estimated time.", "--dry-run")] = False,
     as_json: AsJson = False,
@@ -217,21 +195,18 @@ def reproduce(
     Finished runs are skipped. Rerun the same command to resume interrupted runs and retry failed cells. Several
     of these commands can share a folder of runs.
     """
-    from symloss.experiments import plan
     from symloss.experiments.run import survey, with_fingerprints
+    from symloss.losses.spec import split
 
     runs, root = options["runs"], options["data_dir"]
     where = {name: options[name] for name in WHERE}
-    chosen = plan(
-        table,
-        datasets=_names(data),
-        losses=_names(options["losses"]),
-        noise=_names(options["noise"]),
-        seeds=seeds,
-        profile=profile,
-    )
-    cells = with_fingerprints(chosen, root)
-    kept = _kept(results)
+    parts = {"datasets": data, "losses": options["losses"], "noise": options["noise"]}
+    chosen = {name: None if text is None else split(text) for name, text in parts.items()}
+    cells = with_fingerprints(plan(table, **chosen, seeds=seeds, profile=profile), root)
+    kept: dict[str, Result] = {}
+    if results is not None:
+        reading.require_writable(results)
+        kept = reading.read_kept(results)
     surveyed = survey(cells, runs, root, where, kept)
     _announce(table, profile, surveyed)
     _say_cost(surveyed, options["jobs"], root, on_ray=options["ray"] is not None and not dry_run)
@@ -240,80 +215,51 @@ def reproduce(
     try:
         failed = _follow(_events(surveyed.todo, options), len(surveyed.todo))
     finally:  # what was finished before an interruption is kept too
-        _keep([*surveyed.done, *surveyed.todo], results)
+        if results is not None:
+            found = (work.result() for work in (*surveyed.done, *surveyed.todo) if not work.evaluate)
+            reading.keep(results, [result for result in found if result is not None])
     _print_outcome(cells, runs, kept, table, as_json)
     for sentence, works in surveyed.missing.items():
-        _say(f"{len(works)} runs cannot start: {sentence}")
+        say(f"{len(works)} runs cannot start: {sentence}", err=True)
     for event in failed:
-        _say(f"{'failed' if event.kind == 'failed' else 'missing'}: {event.work.name}: {event.reason}")
+        say(f"{'failed' if event.kind == 'failed' else 'missing'}: {event.work.name}: {event.reason}", err=True)
     if failed or surveyed.missing:
         raise typer.Exit(1)
 
 
-def _kept(file: Path | None) -> dict[str, Result]:
-    from symloss.training.reading import read_kept, require_writable
-
-    if file is None:
-        return {}
-    require_writable(file)
-    return read_kept(file)
-
-
-def _keep(works: list[Work], file: Path | None) -> None:
-    from symloss.training.reading import keep
-
-    if file is None:
-        return
-    results = (work.result() for work in works if not work.evaluate)
-    keep(file, [result for result in results if result is not None])
-
-
-def _names(text: str | None) -> list[str] | None:
-    from symloss.losses.spec import split
-
-    return None if text is None else split(text)
-
-
-def _say(text: str) -> None:
-    say(text, err=True)
-
-
 def _announce(table: str, profile: str, surveyed: Survey) -> None:
-    from symloss.training.settings import displayed_profile
-
     cannot = sum(len(works) for works in surveyed.missing.values())
     begun = f" ({surveyed.begun} of them begun)" if surveyed.begun else ""
-    _say(
+    say(
         f"{table}, {displayed_profile(profile)}: {len(surveyed.done) + surveyed.kept} runs done, "
-        f"{len(surveyed.todo)} to do{begun}" + (f", {cannot} without data" if cannot else "")
+        f"{len(surveyed.todo)} to do{begun}" + (f", {cannot} without data" if cannot else ""),
+        err=True,
     )
 
 
 def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
     from symloss.experiments.cost import expected_seconds
-    from symloss.experiments.report import duration
     from symloss.experiments.run import threads_of
 
     if not surveyed.todo:
         return
     seconds = expected_seconds([*surveyed.done, *surveyed.todo], threads_of(jobs), root)
     total = sum(seconds[work.name] for work in surveyed.todo)
-    if on_ray:
-        _say(f"about {duration(total)} of this machine's time, to be shared by the cluster")
-    else:
-        at_once = min(jobs, len(surveyed.todo))
-        _say(f"about {duration(total / at_once)} here, {at_once} at a time (a few steps of each model were timed)")
+    at_once = min(jobs, len(surveyed.todo))
+    here = f"about {duration(total / at_once)} here, {at_once} at a time (a few steps of each model were timed)"
+    shared = f"about {duration(total)} of this machine's time, to be shared by the cluster"
+    say(shared if on_ray else here, err=True)
 
 
 def _events(todo: list[Work], options: dict[str, Any]) -> Events:
-    from symloss.experiments.ray import Resources, run_on_ray
+    from symloss.experiments.ray import run_on_ray
     from symloss.experiments.run import run_in_processes
 
     if not todo:
         return iter(())
     if options["ray"] is None:
         return run_in_processes(todo, options["jobs"])
-    return run_on_ray(todo, options["ray"], Resources(options["cpus"], options["gpus"], options["retries"]))
+    return run_on_ray(todo, options["ray"], options["cpus"], options["gpus"], options["retries"])
 
 
 def _follow(events: Events, total: int) -> list[Event]:
@@ -344,13 +290,12 @@ def _follow(events: Events, total: int) -> list[Event]:
             if progress.disable or event.kind != "finished":
                 outcome = event.kind if not event.reason else f"{event.kind}: {event.reason}"
                 elapsed = time.perf_counter() - started
-                _say(f"{over}/{total} {name}: {outcome} ({elapsed:.0f} s)")
+                say(f"{over}/{total} {name}: {outcome} ({elapsed:.0f} s)", err=True)
     return failed
 
 
 def _print_outcome(cells: list[Cell], runs: Path, kept: dict[str, Result], table: str, as_json: bool) -> None:
     from symloss.experiments.run import outcome
-    from symloss.training.settings import displayed_profile
 
     rows = outcome(cells, runs, kept)
     if as_json:
@@ -365,8 +310,6 @@ def _print_outcome(cells: list[Cell], runs: Path, kept: dict[str, Result], table
 
 def _pivoted(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each loss, one column for each noise."""
-    from symloss.training.results import Spread
-
     rows: dict[str, dict[str, Any]] = {}
     for cell in cells:
         ours = percent(None if cell["mean"] is None else Spread(cell["mean"], cell["std"]))
@@ -376,28 +319,16 @@ def _pivoted(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def report(
-    runs: Annotated[Path, typer.Argument(help="Folder of runs.", show_default=False)],
+    runs: Annotated[Path, argument("Folder of runs.")],
     format: Annotated[
         str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="markdown, latex, csv or html.",
-            show_default="the suffix of --out, else markdown",
-            rich_help_panel=OUTPUT,
-        ),
+        option("markdown, latex, csv or html.", "--format", "-f", shown="the suffix of --out, else markdown"),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="File (.md, .tex, .csv, .html), or a folder for all of them.", rich_help_panel=OUTPUT
-        ),
+        Path | None, option("File (.md, .tex, .csv, .html), or a folder for all of them.", "--out", "-o")
     ] = None,
     table: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--table", "-t", help="Only this table, such as table1 or digits; repeatable.", rich_help_panel=OUTPUT
-        ),
+        list[str] | None, option("Only this table, such as table1 or digits; repeatable.", "--table", "-t")
     ] = None,
 ) -> None:
     """Show the results of runs beside the published figures, as tables or as a page with curves and noise.
@@ -406,8 +337,6 @@ def report(
     are listed.
     """
     targets = _targets(format, out)
-    from symloss.experiments import compose, read_runs
-
     words = ["symloss", "report", str(runs)]
     words += ["--format", format] if format else []
     for name in table or []:
@@ -437,9 +366,6 @@ def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
 
 
 def _write(composed: Report, targets: dict[str, Path | None]) -> None:
-    from symloss.experiments import FORMATS
-    from symloss.writing import clear_write_errors, write_whole
-
     # All formats are rendered before the first file is written, so that an error leaves no part of a report.
     # A file name that is no valid Unicode must not stop it.
     texts = {name: FORMATS[name](composed).encode(errors="replace") for name in targets}

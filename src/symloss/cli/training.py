@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from symloss.cli.data import say_columns
-from symloss.cli.options import OPTIONS, OUTPUT, RUN, WHERE, AsJson, Model, flag, with_options
+from symloss.cli.options import OPTIONS, RUN, WHERE, AsJson, Model, Trained, flag, option, with_options
 from symloss.cli.output import LiveProgress, console, new_table, print_data, print_json, say, show_progress
+from symloss.data.source import KNOWN, DataSource, warn
+from symloss.data.tables import check_source
+from symloss.experiments.layers import resolve
+from symloss.experiments.report import duration
+from symloss.fit.folder import holds_fit
+from symloss.training.progress import ProgressLines
+from symloss.training.results import EpochRow, Result, Spread, summarize
+from symloss.training.run_folder import RunFolder, run_path
+from symloss.training.settings import Settings, displayed_noise, with_seeds
+from symloss.writing import without_formula, write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,37 +34,19 @@ if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
     from symloss.training.loop import OnStep
     from symloss.training.prediction import Predictions
-    from symloss.training.progress import ProgressLines
-    from symloss.training.results import EpochRow, Result, Spread
     from symloss.training.run import OnEpoch
-    from symloss.training.run_folder import RunFolder
-    from symloss.training.settings import Settings
 
 PATIENCE = 2.0
 """Seconds after which a command that still opens its data says so."""
 SHOWN = (
-    "data",
-    "label",
-    "test",
-    "skip_bad",
-    "noise",
-    "model",
-    "epochs",
-    "batch",
-    "seed",
-    "accelerator",
-    "devices",
-    "runs",
-)
+    "data", "label", "test", "skip_bad", "noise", "model", "epochs", "batch", "seed", "accelerator", "devices", "runs",
+)  # fmt: skip
 """The options of every command that trains. ``--settings`` takes the others."""
 
 
 @with_options("loss", *SHOWN, "lr", "weight_decay", settings=(*RUN, *WHERE, "log"))
 def train(
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Run folder.", show_default="a new folder in RUNS", rich_help_panel=OUTPUT),
-    ] = None,
+    out: Annotated[Path | None, option("Run folder.", "--out", "-o", shown="a new folder in RUNS")] = None,
     as_json: AsJson = False,
     *,
     options: dict[str, Any],
@@ -61,9 +57,6 @@ def train(
     source. `symloss recipe LOSS --data DATA` prints all of them.
     """
     data = open_from(options)
-
-    from symloss.training.run_folder import run_path
-
     settings = settings_for(options["loss"], options, data)
     folder = out or run_path(options["runs"], settings)
     result = train_shown(settings, folder, options, data, Announcement([(settings, folder)], data), quiet=as_json)
@@ -88,9 +81,6 @@ def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
     data, seeds = open_from(options), options["seeds"]
 
     from symloss.losses.spec import split
-    from symloss.training.results import summarize
-    from symloss.training.run_folder import run_path
-    from symloss.training.settings import with_seeds
 
     plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(options["losses"])]
     announcement = Announcement([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
@@ -117,19 +107,15 @@ def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
     "data", "image", "skip_bad", data=OPTIONS["data"]._replace(default=..., help="Data to classify; no labels needed.")
 )
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished `train` or `fit`.", show_default=False)],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="CSV file.", show_default="standard output", rich_help_panel=OUTPUT),
-    ] = None,
+    run: Trained,
+    out: Annotated[Path | None, option("CSV file.", "--out", "-o", shown="standard output")] = None,
     best: Annotated[
         bool | None,
-        typer.Option(
+        option(
+            "Use the epoch with the best validation accuracy, or the last one.",
             "--best/--last",
-            help="Use the epoch with the best validation accuracy, or the last one.",
-            show_default="best, if examples were held out",
+            shown="best, if examples were held out",
             metavar="",
-            rich_help_panel=OUTPUT,
         ),
     ] = None,
     probabilities: Annotated[bool, flag("Add a column with the probability of each class.", "--probabilities")] = False,
@@ -141,11 +127,6 @@ def predict(
 
     At its end, a run fits a temperature on its held-out labels to calibrate its probabilities.
     """
-    import csv
-    import io
-
-    from symloss.writing import without_formula, write_whole
-
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     found = _predictions(run, best, model, options)
@@ -167,10 +148,6 @@ def predict(
 
 
 def _predictions(run: Path, best: bool | None, model: str | None, options: dict[str, Any]) -> Predictions:
-    from symloss.data.source import DataSource
-    from symloss.data.tables import check_source
-    from symloss.fit.folder import holds_fit
-
     where: dict[str, Any] = {"image": options["image"], "skip": options["skip_bad"]}
     data, fit = options["data"], holds_fit(run)
     check_source(DataSource(data), labelled=False)
@@ -187,28 +164,18 @@ def _predictions(run: Path, best: bool | None, model: str | None, options: dict[
 
 def open_from(options: dict[str, Any]) -> DataSet:
     """Open the data that the options of a command name. Errors in the data are raised before anything is written."""
-    from symloss.data.source import DataSource
-    from symloss.data.tables import check_source
-
     check_source(DataSource.of(options))
     with opening(options["data"]):
-        data = _opened(options)
+        from symloss.data.opening import open_data  # with torch, which takes seconds
+
+        data = open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn)
     if data.encoder is not None and _speaks(options):
         say_columns(data.encoder.columns_)
     return data
 
 
-def _opened(options: dict[str, Any]) -> DataSet:
-    from symloss.data.opening import open_data  # with torch, which takes seconds
-    from symloss.data.source import DataSource, warn
-
-    return open_data(DataSource.of(options), root=options["data_dir"], on_bad=warn)
-
-
 def settings_for(loss: str, options: dict[str, Any], data: DataSet) -> Settings:
     """Return the settings of one loss, from the options of a command and the recipes for the data set."""
-    from symloss.experiments import resolve
-
     passed = {name: options[name] for name in RUN if name not in ("data", "data_dir")}
     return resolve(options["data"], loss, root=options["data_dir"], opened=data, **passed)
 
@@ -222,8 +189,6 @@ def _speaks(options: dict[str, Any]) -> bool:
 
 def default_noise(data: str, of_known: str) -> str:
     """Return the noise that is added by default: ``of_known`` for a known data set, none for the user's data."""
-    from symloss.data.source import KNOWN
-
     return of_known if data in KNOWN else "clean"
 
 
@@ -247,53 +212,40 @@ def train_shown(
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in (*WHERE, "skip_bad")}
     several = where["devices"] * where["nodes"] > 1
-    with _announce_stop(), _shown(settings, which, several, quiet) as (show, on_step):
-        on_epoch = _Without(show, hide) if hide else show
-        on_epoch = on_epoch if board is None else _Both(on_epoch, board)
+    with _shown(settings, which, several, quiet) as (show, on_step):
+        on_epoch = _Listeners((show,) if board is None else (show, board), hide)
         # Other processes get no copy of the data.
         listeners: dict[str, Any] = {"on_step": on_step, "on_start": None if several else on_start}
         try:
             return run(settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, **listeners, **where)
+        except KeyboardInterrupt:
+            typer.echo("stopped; rerun the same command to resume after the last finished epoch", err=True)
+            raise
         finally:
             if board is not None:
                 board.close()
 
 
-@contextlib.contextmanager
-def _announce_stop() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo("stopped; rerun the same command to resume after the last finished epoch", err=True)
-        raise
+@dataclass
+class _Listeners:
+    """Several listeners as one. They do not get hidden metrics. It can be sent to other processes."""
 
-
-class _Both:
-    """Several listeners as one. It can be sent to other processes."""
-
-    def __init__(self, *listeners: OnEpoch):
-        self.listeners = listeners
+    listeners: tuple[OnEpoch, ...]
+    hidden: tuple[str, ...]
 
     def __call__(self, row: EpochRow) -> None:
+        shown = EpochRow.from_json(row.to_json() | dict.fromkeys(self.hidden))
         for listener in self.listeners:
-            listener(row)
+            listener(shown)
 
 
-class _Without:
-    """A listener that does not get some of the metrics. It can be sent to other processes."""
-
-    def __init__(self, listener: OnEpoch, hidden: tuple[str, ...]):
-        self.listener, self.hidden = listener, hidden
-
-    def __call__(self, row: EpochRow) -> None:
-        self.listener(type(row).from_json(row.to_json() | dict.fromkeys(self.hidden)))
-
-
+@dataclass
 class _Epochs:
     """A listener that shows the metrics of each epoch. It can be sent to other processes with plain lines."""
 
-    def __init__(self, progress: ProgressLines, title: str, epochs: int):
-        self.progress, self.title, self.epochs = progress, title, epochs
+    progress: ProgressLines
+    title: str
+    epochs: int
 
     def __call__(self, row: EpochRow) -> None:
         self.progress.step(self.title, row.epoch, self.epochs, _status(row))
@@ -309,7 +261,6 @@ def _status(row: EpochRow) -> str:
 def _shown(settings: Settings, which: str, several: bool, quiet: bool) -> Iterator[tuple[OnEpoch, OnStep | None]]:
     """Show the progress of a run. Processes cannot share a live line."""
     from symloss.losses.spec import parse
-    from symloss.training.progress import ProgressLines
 
     title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}, epoch"
     with contextlib.nullcontext(ProgressLines()) if several else show_progress(quiet=quiet) as progress:
@@ -321,34 +272,27 @@ def _shown(settings: Settings, which: str, several: bool, quiet: bool) -> Iterat
 
 def _table(results: list[list[Result]], settings: Settings) -> Table:
     """Return a table of results that fits into 80 columns. Names of losses are folded; figures are never cut."""
-    from rich.markup import escape
-
-    from symloss.training.results import summarize
-    from symloss.training.settings import displayed_noise
-
     first = results[0][0]
     noise = displayed_noise(settings.data, settings.noise)
     rate = first.noise_rate
     wrong = "label noise unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
-    best_first = first.best_first
+    runs = f"mean(standard deviation) of {len(results[0])} runs" if len(results[0]) > 1 else "one run"
     table = new_table(
         f"{settings.data}, noise {noise} ({wrong}): accuracy in % {_measured_on(first)}",
-        f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; "
-        f"{_number_of_runs(len(results[0]))}; {_choice_of_epoch(first)}",
+        f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; {runs}; "
+        f"{_choice_of_epoch(first)}",
     )
-    losses, lines = [], []
+    epochs = ("best", "last") if first.best_first else ("last", "best")
+    lines = []
     for row in map(summarize, results):
-        losses.append(escape(row.loss))
-        epochs = (row.best, row.last) if best_first else (row.last, row.best)
-        figures = (percent(figure) for figure in (*epochs, row.memorised))
-        lines.append([f"{row.weight_decay:g}", f"{row.lr:g}", *figures, f"{row.seconds:.1f}"])
+        figures = (percent(figure) for figure in (*(getattr(row, epoch) for epoch in epochs), row.memorised))
+        lines.append([escape(row.loss), f"{row.weight_decay:g}", f"{row.lr:g}", *figures, f"{row.seconds:.1f}"])
     table.add_column("loss", overflow="fold")
-    of_epochs = ("best\nepoch", "last\nepoch") if best_first else ("last\nepoch", "best\nepoch")
-    headings = ("weight\ndecay", "lr", *of_epochs, "noise\nmemorised", "s a\nrun")
-    for heading, cells in zip(headings, zip(*lines, strict=True), strict=True):
-        table.add_column(heading, justify="right", min_width=max(map(len, cells)))
-    for loss, line in zip(losses, lines, strict=True):
-        table.add_row(loss, *line)
+    headings = ("weight\ndecay", "lr", *(f"{epoch}\nepoch" for epoch in epochs), "noise\nmemorised", "s a\nrun")
+    for column, heading in enumerate(headings, start=1):
+        table.add_column(heading, justify="right", min_width=max(len(line[column]) for line in lines))
+    for line in lines:
+        table.add_row(*line)
     return table
 
 
@@ -361,19 +305,11 @@ def _choice_of_epoch(result: Result) -> str:
 
 
 def _measured_on(result: Result) -> str:
-    from symloss.data.source import KNOWN
-
     if result.test:
         return "on the clean test set" if result.settings.data in KNOWN else "on the test data"
-    return (
-        f"on {result.validation_labels} validation labels"
-        if result.validation
-        else "on no data, since nothing was held out"
-    )
-
-
-def _number_of_runs(runs: int) -> str:
-    return f"mean(standard deviation) of {runs} runs" if runs > 1 else "one run"
+    if result.validation:
+        return f"on {result.validation_labels} validation labels"
+    return "on no data, since nothing was held out"
 
 
 def percent(share: Spread | None) -> str:
@@ -410,33 +346,24 @@ class Announcement:
         self.runs, self.data, self.told = runs, data, False
 
     def __call__(self) -> None:
-        if not self.told:
-            self.told = True
-            _announce(self.runs, self.data)
+        if self.told:
+            return
+        self.told = True
+        todo = {settings: RunFolder(folder) for settings, folder in self.runs if RunFolder(folder).result() is None}
+        if not todo:
+            return
+        from symloss.training.models import is_built_in
 
+        settings, data = next(iter(todo)), self.data
+        shape = " x ".join(map(str, data.input_shape))
+        examples = settings.subset or len(data.train)
+        number = f"{len(todo)} runs" if len(self.runs) > 1 else settings.loss
+        what = f"{settings.data}, {number}: {settings.model}, {settings.epochs} epochs of {examples} examples ({shape})"
+        if is_built_in(settings.model):
+            from symloss.experiments.cost import quick_estimates
 
-def _announce(runs: Sequence[tuple[Settings, Path]], data: DataSet) -> None:
-    from symloss.training.models import is_built_in
-    from symloss.training.run_folder import RunFolder
-
-    todo = {settings: RunFolder(folder) for settings, folder in runs if RunFolder(folder).result() is None}
-    if not todo:
-        return
-    settings = next(iter(todo))
-    shape = " x ".join(map(str, data.input_shape))
-    examples = settings.subset or len(data.train)
-    number = f"{len(todo)} runs" if len(runs) > 1 else settings.loss
-    what = f"{settings.data}, {number}: {settings.model}, {settings.epochs} epochs of {examples} examples ({shape})"
-    if is_built_in(settings.model):
-        say(f"{what}: about {_time_left(todo, data)} here (a few steps were timed)", err=True)
-    else:
-        say(f"{what}: no time estimate for a model of your own", err=True)
-
-
-def _time_left(todo: dict[Settings, RunFolder], data: DataSet) -> str:
-    from symloss.experiments.cost import quick_estimates
-    from symloss.experiments.report import duration
-
-    seconds = quick_estimates(todo, data)
-    left = (1 - len(folder.metrics()) / settings.epochs for settings, folder in todo.items())
-    return duration(sum(each * share for each, share in zip(seconds, left, strict=True)))
+            left = [1 - len(folder.metrics()) / settings.epochs for settings, folder in todo.items()]
+            seconds = sum(each * share for each, share in zip(quick_estimates(todo, data), left, strict=True))
+            say(f"{what}: about {duration(seconds)} here (a few steps were timed)", err=True)
+        else:
+            say(f"{what}: no time estimate for a model of your own", err=True)

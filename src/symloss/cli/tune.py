@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from symloss.cli.options import OPTIONS, RUN, TRAINING, WHERE, AsJson, Chosen, flag, with_options
-from symloss.cli.output import console, new_table, print_json, say
+from symloss.cli.options import OPTIONS, RUN, TRAINING, WHERE, AsJson, Chosen, flag, option, with_options
+from symloss.cli.output import print_json, print_rows, say
 from symloss.cli.training import (
     SHOWN as TRAINS,
     Announcement,
@@ -19,12 +19,13 @@ from symloss.cli.training import (
     settings_for,
     train_shown,
 )
+from symloss.training.results import Spread
+from symloss.training.run_folder import run_path
+from symloss.training.settings import Settings, displayed_noise, with_seeds
 
 if TYPE_CHECKING:
-    from symloss.data.dataset import DataSet
     from symloss.experiments.spaces import Question, Space
     from symloss.experiments.tune import Method, Progress
-    from symloss.training import Settings
 
 NOISE = "sym:0.8"
 FIXED_BY_PAPER = (
@@ -35,6 +36,7 @@ WIDEN = 2
 """How often a default grid of a loss's parameter is widened by a value, if the best one sits on its edge."""
 SHOWN = 20
 """The most rows that the table shows; --json has all."""
+NUMBERS = ("lr", "weight decay", "validation", "seeds")
 GRIDS = ("lr", "weight_decay")
 """Settings that --vary takes besides the parameters of losses."""
 
@@ -54,10 +56,10 @@ def tune(
     ] = False,
     vary: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Values to try: lr=0.1,0.01, weight_decay=0,1e-4 or sgce:q=0.2,0.5; repeatable.",
-            show_default="by data and loss",
-            rich_help_panel=TRAINING,
+        option(
+            "Values to try: lr=0.1,0.01, weight_decay=0,1e-4 or sgce:q=0.2,0.5; repeatable.",
+            panel=TRAINING,
+            shown="by data and loss",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -70,7 +72,7 @@ def tune(
     labels, as --paper does. The test set is not used. Rerun the same command to resume; run it several times at once to
     share the work.
     """
-    from symloss.experiments.spaces import search_grids
+    from symloss.experiments.spaces import Question, papers_space, search_grids
     from symloss.experiments.tune import Method, tune
     from symloss.losses.spec import split
 
@@ -86,14 +88,17 @@ def tune(
         fixed = dict(search_grids().paper)
         if vary:
             raise ValueError(f"`--vary` must be left out with `--paper`, which fixes the grids; got {vary[0]}")
-        _refuse_what_paper_fixes(options, fixed)
-        spaces = _papers_spaces(names, options["data"])
+        for name in FIXED_BY_PAPER:
+            if name in options.given and options[name] != fixed.get(name):
+                raise ValueError(f"`{name}` is fixed by `--paper` and must be left out; got {options[name]}")
+        spaces = {loss: papers_space(options["data"], loss) for loss in names}
         options |= fixed
     else:
         options["noise"] = options["noise"] or default_noise(options["data"], of_known=NOISE)
         spaces = _spaces(names, vary or [], options["data"])
     opened = open_from(options)
-    questions = _questions(spaces, options["seeds"], options, opened)
+    base = options | {"lr": None, "weight_decay": None}
+    questions = [Question(loss, settings_for(loss, base, opened), spaces[loss], options["seeds"]) for loss in spaces]
     announcement = Announcement(_planned(questions, method, options["runs"]), opened)
     answers = tune(
         questions,
@@ -105,7 +110,7 @@ def tune(
         storage=options["storage"],
         study=options["study"],
         on_trial=_say,
-        on_wait=_say_waiting,
+        on_wait=lambda: say("waiting for the trials of other processes", err=True),
     )
     _report(answers, questions[0].base, options, as_json)
 
@@ -113,8 +118,6 @@ def tune(
 def _planned(questions: list[Question], method: Method, runs: Path) -> list[tuple[Settings, Path]]:
     """Return the runs of a search. A sampler other than the grid draws its points later, so others stand for them."""
     from symloss.experiments.studies import TRIALS
-    from symloss.training.run_folder import run_path
-    from symloss.training.settings import with_seeds
 
     planned = []
     for question in questions:
@@ -124,18 +127,6 @@ def _planned(questions: list[Question], method: Method, runs: Path) -> list[tupl
         else:
             planned += with_seeds(question.base, question.seeds * (method.trials or TRIALS))
     return [(each, run_path(runs, each)) for each in planned]
-
-
-def _refuse_what_paper_fixes(options: Chosen, fixed: dict[str, Any]) -> None:
-    for name in FIXED_BY_PAPER:
-        if name in options.given and options[name] != fixed.get(name):
-            raise ValueError(f"`{name}` is fixed by `--paper` and must be left out; got {options[name]}")
-
-
-def _papers_spaces(losses: list[str], data: str) -> dict[str, Space]:
-    from symloss.experiments.spaces import papers_space
-
-    return {loss: papers_space(data, loss) for loss in losses}
 
 
 def _spaces(losses: list[str], vary: list[str], data: str) -> dict[str, Space]:
@@ -151,13 +142,6 @@ def _spaces(losses: list[str], vary: list[str], data: str) -> dict[str, Space]:
     }
 
 
-def _questions(spaces: dict[str, Space], seeds: int, options: dict[str, Any], opened: DataSet) -> list[Question]:
-    from symloss.experiments.spaces import Question
-
-    settings = options | {"lr": None, "weight_decay": None}
-    return [Question(loss, settings_for(loss, settings, opened), space, seeds) for loss, space in spaces.items()]
-
-
 def _numbers(argument: str, text: str | None) -> list[float] | None:
     if text is None:
         return None
@@ -169,22 +153,13 @@ def _numbers(argument: str, text: str | None) -> list[float] | None:
 
 def _say(progress: Progress) -> None:
     """Print one line about a trial."""
-    settings = progress.settings
     loss = progress.loss + {"first": "", "beyond": ", beyond the grid", "finals": ", finalists"}[progress.kind]
     best = "" if progress.best is None else f"; best so far {100 * progress.best:.2f} %"
     outcome = (
         f"validation {percent(progress.validation)} %" if progress.reason is None else f"diverged ({progress.reason})"
     )
-    where = f"{settings.loss}, lr {settings.lr:.4g}, weight decay {settings.weight_decay:.4g}"
-    _to_people(f"{loss}, trial {progress.number} of {progress.total}: {where}: {outcome}{best}")
-
-
-def _say_waiting() -> None:
-    _to_people("waiting for the trials of other processes")
-
-
-def _to_people(line: str) -> None:
-    say(line, err=True)
+    where = _where(progress.settings.to_dict())
+    say(f"{loss}, trial {progress.number} of {progress.total}: {where}: {outcome}{best}", err=True)
 
 
 def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, Any], as_json: bool) -> None:
@@ -215,29 +190,25 @@ def _report(answers: list[dict[str, Any]], base: Settings, options: dict[str, An
 
 
 def _print_table(rows: list[dict[str, Any]], base: Settings, labels: str) -> None:
-    from rich.markup import escape
-
     from symloss.experiments.spaces import judged_epoch
-    from symloss.training.results import Spread
-    from symloss.training.settings import displayed_noise
 
     noise = displayed_noise(base.data, base.noise)
     more = f"; {len(rows) - SHOWN} more are in --json" if len(rows) > SHOWN else ""
-    table = new_table(
+    shown = []
+    for row in rows[:SHOWN]:
+        settings = row["settings"]
+        loss, _, parameters = settings["loss"].partition(":")
+        figures = percent(Spread(**row["validation"])), row["seeds"]
+        values = (loss, parameters or None, f"{settings['lr']:.4g}", f"{settings['weight_decay']:.4g}", *figures)
+        shown.append(dict(zip(("loss", "parameters", *NUMBERS), values, strict=True)))
+    print_rows(
+        shown,
         f"{base.data}, noise {noise}: accuracy in % on held-out examples, by {labels}; "
         f"mean(standard deviation) of {judged_epoch(base)}",
         f"{base.model}, {base.epochs} epochs, {rows[0]['held_out']} examples held out of each run; the test set was "
         f"not used{more}",
+        dict.fromkeys(NUMBERS, "right"),
     )
-    for heading in ("loss", "parameters", "lr", "weight decay", "validation", "seeds"):
-        table.add_column(heading, justify="left" if heading in ("loss", "parameters") else "right")
-    for row in rows[:SHOWN]:
-        settings = row["settings"]
-        loss, _, parameters = settings["loss"].partition(":")
-        numbers = f"{settings['lr']:.4g}", f"{settings['weight_decay']:.4g}"
-        figures = (*numbers, percent(Spread(**row["validation"])), str(row["seeds"]))
-        table.add_row(escape(loss), escape(parameters) or "-", *figures)
-    console().print(table)
 
 
 def _where(settings: dict[str, Any]) -> str:
@@ -252,12 +223,8 @@ def _command_line(settings: dict[str, Any], options: dict[str, Any]) -> str:
         value = options[name]
         if value != OPTIONS[name].default:
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            words += [f"--{name.replace('_', '-')}", text] if _is_option(name) else ["--settings", f"{name}={text}"]
+            typed = name in TRAINS and OPTIONS[name].kind is not bool
+            words += [f"--{name.replace('_', '-')}", text] if typed else ["--settings", f"{name}={text}"]
     for name, value in chosen.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(words)
-
-
-def _is_option(name: str) -> bool:
-    """Return whether ``symloss train`` takes a setting as an option of its own, with a value."""
-    return name in TRAINS and OPTIONS[name].kind is not bool

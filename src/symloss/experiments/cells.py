@@ -9,17 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from symloss import checks
-from symloss.experiments.layers import Resolved, resolve_layers
-from symloss.experiments.protocols import PROFILES_FILE, Layer, changes, profiles
-from symloss.experiments.tables import (
-    FOLDER,
-    Published,
-    PublishedTable,
-    TableColumn,
-    TableRow,
-    list_tables,
-    load_table,
-)
+from symloss.experiments.layers import PROFILES_FILE, Layer, Resolved, changes, profiles, resolve_layers
+from symloss.experiments.tables import FOLDER, Published, PublishedTable, TableColumn, TableRow, list_tables, load_table
 from symloss.noise.spec import parse
 from symloss.noise.transition import plain_kind
 from symloss.training.settings import FULL, Settings
@@ -27,24 +18,25 @@ from symloss.training.settings import FULL, Settings
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a table."""
+    """One run of a table.
+
+    Args:
+        table, dataset, row: names of the table, of its data set and of its row.
+        title: the name of the row in a report.
+        noise: such as "sym:0.8".
+        resolved: every setting of the run, with its source.
+        evaluate: a data set to test the finished model on, instead of the one it was trained on.
+        published: the published figure; None where there is none.
+    """
 
     table: str
-    """Name of the table."""
     dataset: str
-    """Name of the data set, as the table has it."""
     row: str
-    """Name of the row."""
     title: str
-    """The name of the row in a report."""
     noise: str
-    """The noise, such as "sym:0.8"."""
     resolved: Resolved
-    """Every setting of the run, with its source."""
     evaluate: str | None
-    """A data set to test the finished model on, instead of the one it was trained on."""
     published: Published | None
-    """The published figure; None where there is none."""
 
     @property
     def name(self) -> str:

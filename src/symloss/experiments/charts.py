@@ -76,16 +76,7 @@ def line_chart(
     x_ticks: Sequence[float],
     markers: bool = False,
 ) -> str:
-    """Return a chart of lines with bands, as SVG.
-
-    Args:
-        title: the text for a screen reader.
-        curves: the lines.
-        y_range: the smallest and the largest value to show.
-        x_title: the title of the horizontal axis.
-        x_ticks: the values that are written on the horizontal axis.
-        markers: whether every point has a dot.
-    """
+    """Return a chart of lines with bands, as SVG. The title is for screen readers; markers put a dot on each point."""
     y_ticks = ticks(*y_range)
     frame = _Frame([point.x for curve in curves for point in curve.points], y_ticks)
     parts = [

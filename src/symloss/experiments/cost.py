@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,8 +18,6 @@ from symloss.data.images import NotAnImage, picture
 from symloss.data.opening import open_data
 from symloss.data.source import warn
 from symloss.experiments.run import Work
-from symloss.training.results import EpochRow
-from symloss.training.run import train
 from symloss.training.settings import Settings
 from symloss.training.task import build_loss, build_model, build_optimizer
 
@@ -28,8 +25,6 @@ STEPS = 3
 """The number of steps that are timed."""
 PIXELS = 128 * 3 * 32 * 32
 """The most numbers in a batch that is timed. The cost of a larger batch is extrapolated."""
-SHORT = 60.0
-"""Runs that seem to take less than this many seconds are timed by whole epochs."""
 WRITING = 0.01
 """The least time to write a checkpoint, in seconds."""
 DECODED = 8
@@ -39,12 +34,9 @@ FORWARD = 1 / 3
 
 
 def expected_seconds(works: Sequence[Work], threads: int, root: Path | None) -> dict[str, float]:
-    """Return the expected seconds of each piece of work, by its name. Similar runs that are finished set the time.
+    """Return the expected seconds of runs by their names. Similar runs that are finished set the time.
 
-    Args:
-        works: runs to train, and finished runs.
-        threads: the number of threads of each process.
-        root: the folder of data sets.
+    Each process has this many threads; ``root`` is the folder of data sets.
     """
     alike = {work.name: _alike(work.settings) for work in works}
     finished: dict[Settings, list[float]] = {}
@@ -53,18 +45,22 @@ def expected_seconds(works: Sequence[Work], threads: int, root: Path | None) -> 
         if result is not None:
             finished.setdefault(alike[work.name], []).append(result.seconds)
     seconds = {settings: statistics.fmean(times) for settings, times in finished.items()}
-    for settings in alike.values():
-        if settings not in seconds:
-            seconds[settings] = _measure(settings, threads, root)
+    usual = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for settings in alike.values():
+            if settings not in seconds:
+                data = open_data(settings.source, root=root, on_bad=warn)
+                (seconds[settings],) = quick_estimates([settings], data)
+    finally:
+        torch.set_num_threads(usual)
     return {name: seconds[settings] for name, settings in alike.items()}
 
 
 def quick_estimates(every: Iterable[Settings], data: DataSet) -> list[float]:
     """Return the expected seconds of runs on data that is open. A few steps of each model are timed: a second at most.
 
-    Args:
-        every: the settings of the runs. Models must be built in, as the user's own code is run by its run alone.
-        data: the data set of all of them.
+    Models must be built in, as the user's own code is run by its run alone.
     """
     alike = [_alike(settings) for settings in every]
     measured = {each: each.epochs * (_epoch_seconds(each, data) + WRITING) for each in dict.fromkeys(alike)}
@@ -92,24 +88,6 @@ def _alike(settings: Settings) -> Settings:
         settings, noise="clean", counts=usual.counts, loss="ce", scores="loss", penalty=0.0, seed=0, noise_seed=None,
         lr=usual.lr, weight_decay=0.0, momentum=usual.momentum, clip=5.0,
     )  # fmt: skip
-
-
-def _measure(settings: Settings, threads: int, root: Path | None) -> float:
-    data = open_data(settings.source, root=root, on_bad=warn)
-    usual = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        seconds = settings.epochs * _epoch_seconds(settings, data)
-        if seconds < SHORT:  # in a short run the steps are the smaller part of the time
-            rows: list[EpochRow] = []
-            with contextlib.suppress(OSError), tempfile.TemporaryDirectory() as folder:  # the sweep reports a full disk
-                short = dataclasses.replace(settings, epochs=2)
-                train(short, folder, root=root, accelerator="cpu", data=data, on_epoch=rows.append)
-                # The second epoch, with all files that it writes.
-                seconds = settings.epochs * ((rows[1].seconds or 0.0) - (rows[0].seconds or 0.0) + WRITING)
-        return seconds
-    finally:
-        torch.set_num_threads(usual)
 
 
 def _epoch_seconds(settings: Settings, data: DataSet) -> float:

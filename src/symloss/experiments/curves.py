@@ -46,10 +46,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """A line of a chart."""
+    """A line of a chart. Lines of one series have the same colour, and the same entry of the legend."""
 
     series: int
-    """Lines with the same number have the same colour, and the same entry of the legend."""
     title: str
     points: tuple[Point, ...]
 
@@ -97,12 +96,11 @@ def learning_curves(table: ReportTable, metric: str, lines: Iterable[int]) -> li
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The accuracy by a parameter of a loss. All other settings are the same."""
+    """The accuracy by a parameter of a loss. All other settings, ``rest``, are the same."""
 
     loss: str
     parameter: str
     rest: str
-    """The other settings, as a text."""
     curves: tuple[Curve, ...]
 
 
@@ -120,7 +118,7 @@ def sensitivities(table: ReportTable) -> list[Sensitivity]:
         name, values = parameters[row.loss]
         others = {key: getattr(settings, key) for key in OF_A_ROW[1:] if getattr(settings, key) != UNSAID.get(key)}
         for parameter, value in values.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if type(value) not in (int, float):
                 continue
             fixed = {key: other for key, other in values.items() if key != parameter} | others
             chart = name, parameter, ", ".join(f"{key.replace('_', ' ')} {other}" for key, other in fixed.items())
@@ -149,27 +147,21 @@ def parameters_of(table: ReportTable) -> dict[str, tuple[str, dict[str, Any]]]:
     named: dict[str, set[frozenset[str]]] = {}
     for name, values in parts.values():
         named.setdefault(name, set()).add(frozenset(values))
-    return {
-        loss: (
-            name,
-            with_default_parameters(name, values) if len(named[name]) > 1 and "preset" not in values else values,
-        )
-        for loss, (name, values) in parts.items()
-    }
+    for loss, (name, values) in parts.items():
+        if len(named[name]) > 1 and "preset" not in values:
+            parts[loss] = name, with_default_parameters(name, values)
+    return parts
 
 
 @dataclass(frozen=True)
 class SensitivityMap:
-    """The cells of a table over two settings, for one loss under one noise."""
+    """The cells of a table over two settings, for one loss under one noise: one down, one across, and the rest."""
 
     loss: str
     noise: str
     down: str
-    """The setting of the rows."""
     across: str
-    """The setting of the columns."""
     rest: str
-    """The other settings, as a text."""
     rows: tuple[float, ...]
     columns: tuple[float, ...]
     cells: dict[tuple[float, float], ReportCell]
@@ -188,12 +180,15 @@ class SensitivityMap:
 
 def sensitivity_maps(table: ReportTable) -> list[SensitivityMap]:
     """Return every map that the rows of a table fill, in the order of losses and noises."""
-    return [
-        _map(table, loss, pair, dict(rest), lines, column)
-        for loss, pair, rest, lines in _grids(table)
-        for column in range(len(table.heads))
-        if all(table.rows[line].cells[column].last for line in lines.values())
-    ]
+    maps = []
+    for loss, pair, rest, lines in _grids(table):
+        down, across = (tuple(sorted({values[axis] for values in lines})) for axis in (0, 1))
+        others = ", ".join(f"{name} {value:g}" for name, value in rest)
+        for column, head in enumerate(table.heads):
+            cells = {values: table.rows[line].cells[column] for values, line in lines.items()}
+            if all(cell.last for cell in cells.values()):
+                maps.append(SensitivityMap(loss, head.noise_text, *pair, others, down, across, cells))
+    return maps
 
 
 def rows_in_maps(table: ReportTable) -> set[int]:
@@ -214,11 +209,10 @@ Grid = tuple[str, tuple[str, str], Values, dict[tuple[float, float], int]]
 def _grids(table: ReportTable) -> Iterator[Grid]:
     points = _points(table)
     for kind in dict.fromkeys(kind for kind, _ in points.values()):
-        loss, *_ = kind
-        of_loss = {line: dict(point) for line, (other, point) in points.items() if other == kind}
+        of_loss = {line: point for line, (other, point) in points.items() if other == kind}
         names = list(dict.fromkeys(name for point in of_loss.values() for name in point))
         for pair in itertools.combinations(names, 2):
-            yield from _full_grids(loss, pair, of_loss)
+            yield from _full_grids(kind[0], pair, of_loss)
 
 
 def _full_grids(loss: str, pair: tuple[str, str], points: dict[int, dict[str, float]]) -> Iterator[Grid]:
@@ -234,7 +228,7 @@ def _full_grids(loss: str, pair: tuple[str, str], points: dict[int, dict[str, fl
             yield loss, pair, rest, lines
 
 
-def _points(table: ReportTable) -> dict[int, tuple[Kind, Values]]:
+def _points(table: ReportTable) -> dict[int, tuple[Kind, dict[str, float]]]:
     """Return the kind of each row that was run, and its numbers: parameters of the loss first, then other settings."""
     parameters = parameters_of(table)
     points = {}
@@ -243,25 +237,7 @@ def _points(table: ReportTable) -> dict[int, tuple[Kind, Values]]:
         if run is None:
             continue
         loss, values = parameters[row.loss]
-        numbers = {
-            name: float(value)
-            for name, value in values.items()
-            if isinstance(value, (int, float)) and not isinstance(value, bool)
-        }
+        numbers = {name: float(value) for name, value in values.items() if type(value) in (int, float)}
         numbers |= {TITLES[name]: getattr(run.settings, name) for name in ("weight_decay", "lr")}
-        points[number] = (loss, run.settings.scores, run.settings.penalty), tuple(numbers.items())
+        points[number] = (loss, run.settings.scores, run.settings.penalty), numbers
     return points
-
-
-def _map(
-    table: ReportTable,
-    loss: str,
-    pair: tuple[str, str],
-    rest: dict[str, float],
-    lines: dict[tuple[float, float], int],
-    column: int,
-) -> SensitivityMap:
-    down, across = (tuple(sorted({values[axis] for values in lines})) for axis in (0, 1))
-    cells = {values: table.rows[line].cells[column] for values, line in lines.items()}
-    others = ", ".join(f"{name} {value:g}" for name, value in rest.items())
-    return SensitivityMap(loss, table.heads[column].noise_text, *pair, others, down, across, cells)

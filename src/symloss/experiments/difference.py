@@ -24,18 +24,7 @@ FAR, RARE = 2.0, 0.05
 
 
 def published_deviation(published: Published, spread: str, runs: int) -> float | None:
-    """Return the standard deviation of the published runs, from the printed spread; None if there is none.
-
-    Args:
-        published: the published figure.
-        spread: the kind of its spread, a key of ``SPREADS``.
-        runs: the number of published runs.
-
-    >>> published_deviation(Published.parse("98.2(0.2)"), "standard error", 4)
-    0.4
-    >>> published_deviation(Published.parse("98.2(0.0)"), "standard deviation", 3)
-    0.05
-    """
+    """Return the standard deviation of the published runs, from the printed spread of a kind; None if there is none."""
     if published.spread is None or spread == "none":
         return None
     digits = len(published.text.rstrip(")").rpartition(".")[2])
@@ -44,45 +33,21 @@ def published_deviation(published: Published, spread: str, runs: int) -> float |
 
 
 def signed(value: float) -> str:
-    """Return a number with one decimal and its sign. Zero has no sign.
-
-    >>> signed(1.26), signed(-0.04)
-    ('+1.3', '0.0')
-    """
+    """Return a number with one decimal and its sign. Zero has no sign."""
     text = f"{value:+.1f}"
     return text if text.strip("+-0.") else "0.0"
 
 
 def difference(ours: Spread, published: Published, spread: str, runs: int) -> float | None:
-    """Ours minus published, in standard deviations; None if neither has a spread. :data:`DIFFERENCE` defines it.
-
-    Args:
-        ours: accuracies in percent.
-        published: the published figure, in percent.
-        spread: the kind of the published spread.
-        runs: the number of published runs.
-
-    >>> round(difference(Spread.of([87.0, 88.0, 89.0]), Published.parse("88.50(0.50)"), "standard deviation", 3), 3)
-    -0.447
-    """
+    """Ours minus published, in standard deviations; None if neither has a spread. :data:`DIFFERENCE` defines it."""
     known = [part for part in (ours.std, published_deviation(published, spread, runs)) if part]
     return (ours.mean - published.value) / math.hypot(*known) if known else None
 
 
 def welch(ours: Spread, published: Published, spread: str, runs: int) -> float | None:
-    """Return the p-value of Welch's t-test of our mean against the published one.
+    """Return the two-sided p-value of Welch's t-test of our mean against the published one.
 
-    Args:
-        ours: accuracies in percent.
-        published: the published figure, in percent.
-        spread: the kind of the published spread.
-        runs: the number of published runs.
-
-    Returns:
-        The two-sided p-value; None if one side has fewer than two runs or no spread.
-
-    >>> round(welch(Spread.of([87.0, 88.0, 89.0]), Published.parse("89.50(0.50)"), "standard deviation", 3), 4)
-    0.1045
+    None if one side has fewer than two runs or no spread.
     """
     theirs = published_deviation(published, spread, runs)
     if ours.std is None or theirs is None or runs < 2:
@@ -128,15 +93,7 @@ def chance(p: float) -> str:
 
 
 def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    """Spearman's rank correlation of pairs of numbers; equal numbers share their mean rank.
-
-    >>> rank_correlation([(1, 10), (2, 30), (3, 20), (4, 40)])
-    0.8
-    """
-    ranks = [[_rank(value, side) for value in side] for side in zip(*pairs, strict=True)]
+    """Spearman's rank correlation of pairs of numbers; equal numbers share their mean rank."""
+    sides = zip(*pairs, strict=True)
+    ranks = [[sum(v < value for v in side) + (side.count(value) + 1) / 2 for value in side] for side in sides]
     return statistics.correlation(*ranks)
-
-
-def _rank(value: float, values: Sequence[float]) -> float:
-    below, equal = (sum(test) for test in ([v < value for v in values], [v == value for v in values]))
-    return below + (equal + 1) / 2

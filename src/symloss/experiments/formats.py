@@ -19,7 +19,6 @@ from symloss.experiments.report import ColumnHead, Figure, LossRow, Report, Repo
 from symloss.experiments.tables import SPREADS
 from symloss.html_page import WRITER
 from symloss.noise.spec import parse as parse_noise
-from symloss.training.results import Spread
 from symloss.training.settings import displayed_noise, displayed_profile
 from symloss.writing import without_formula
 
@@ -87,8 +86,7 @@ def _markdown_section(section: Section) -> Iterator[str]:
 
 def _markdown_table(table: ReportTable, section: Section) -> Iterator[str]:
     extra = list(table.rows[0].settings)
-    several = len({head.dataset for head in table.heads}) > 1
-    heads = [f"{head.dataset}, {head.noise_text}" if several else head.noise_text for head in table.heads]
+    heads = [f"{head.dataset}, " * table.several_datasets + head.noise_text for head in table.heads]
     yield _markdown_row(["loss", *extra, *map(escape_markdown, heads)])
     yield _markdown_row(["---", *["--:"] * (len(extra) + len(heads))])
     for line in table.rows:
@@ -161,7 +159,7 @@ def latex(report: Report) -> str:
 def _latex_table(section: Section) -> Iterator[str]:
     first = section.tables[0]
     stacked = len(section.tables) > 1
-    groups = [_latex_group(head, first.heads) for head in first.heads]
+    groups = [_latex_group(head, first.several_datasets) for head in first.heads]
     extra = list(first.rows[0].settings)
     sentences = [f"{section.title}. {section.caption}", *section.facts]
     compared = ["Differences are in standard deviations; $p$ is of Welch's test."] if section.compares else []
@@ -186,9 +184,9 @@ def _latex_table(section: Section) -> Iterator[str]:
     yield r"\end{table}"
 
 
-def _latex_group(head: ColumnHead, heads: tuple[ColumnHead, ...]) -> tuple[str | None, str]:
+def _latex_group(head: ColumnHead, several: bool) -> tuple[str | None, str]:
     """Return the title above a group of columns, if there is one, and the title of the column."""
-    if len({other.dataset for other in heads}) > 1:
+    if several:
         return escape_latex(head.dataset), escape_latex(head.noise_text)
     try:
         spec = parse_noise(head.noise)
@@ -276,8 +274,8 @@ def _csv_row(section: Section, line: LossRow, head: ColumnHead, cell: ReportCell
         "measure": section.measure, "n": len(cell.runs), "difference": cell.difference,
         "p_value": cell.p_value, "top": int(cell.top),
     }  # fmt: skip
-    row |= _csv_pair("mean", "std", cell.last) | _csv_pair("best_epoch_mean", "best_epoch_std", cell.best)
-    row |= _csv_pair("memorised_mean", "memorised_std", cell.memorised)
+    for prefix, figure in (("", cell.last), ("best_epoch_", cell.best), ("memorised_", cell.memorised)):
+        row |= {} if figure is None else {f"{prefix}mean": figure.mean, f"{prefix}std": figure.std}
     if cell.published is not None and section.recipe is not None:
         row |= {
             "published": cell.published.value, "published_spread": cell.published.spread,
@@ -291,10 +289,6 @@ def _csv_row(section: Section, line: LossRow, head: ColumnHead, cell: ReportCell
         row["seeds"] = " ".join(str(run.settings.seed) for run in cell.runs)
         row["runs"] = "; ".join(run.name for run in cell.runs)
     return row
-
-
-def _csv_pair(mean: str, std: str, figure: Spread | None) -> dict[str, Any]:
-    return {} if figure is None else {mean: figure.mean, std: figure.std}
 
 
 def _csv_missing(report: Report) -> Iterator[dict[str, Any]]:

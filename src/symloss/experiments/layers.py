@@ -9,24 +9,143 @@ The layers, from the first to the last:
 5. the entry of the protocol for this loss (protocols.toml);
 6. the data and the loss of the request, with the parameters in the text of the loss;
 7. layers of the caller: options of a command, the recipe of a table (tables/), a profile (profiles.toml).
+
+A protocol is how a data set is trained, and what each loss needs there. A profile shrinks the runs of a published table
+for a small machine.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from symloss import checks
 from symloss.data.source import DataSource, warn
-from symloss.experiments.protocols import Layer, TrainingProtocol, load_protocol, trained_as
 from symloss.losses.published import FILE as PRESETS_FILE
-from symloss.training.settings import Settings
+from symloss.training.settings import FULL, Settings
 
 if TYPE_CHECKING:
     from symloss.data.dataset import DataSet
     from symloss.losses.record import Record
+
+FILE = "experiments/recipes/protocols.toml"
+PROFILES_FILE = "experiments/recipes/profiles.toml"
+CONFIGURATION = ("epochs", "batch", "optimizer", "lr", "momentum", "weight_decay", "clip", "schedule")
+"""The settings that a table of configurations prints for a loss."""
+_NOT_SETTINGS = ("source", "sources", "losses_source", "presets", "borrowed", "like", "losses")
+_NOT_SETTINGS_OF_A_LOSS = ("source", "sources", "configuration", "loss")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Values of settings, and where they come from.
+
+    >>> layer = Layer("protocol", {"lr": 0.1, "batch": 128}, "the paper", sources={"batch": "public code"})
+    >>> layer.source_of("lr"), layer.source_of("batch"), layer.source_of("epochs")
+    ('the paper', 'public code', None)
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    source: str
+    parameters: Mapping[str, Any] | None = None
+    """Parameters and options of the loss, merged with those of other layers. None: the layer has none."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The sources of single settings, if they differ. An earlier layer may set the value."""
+    file: str | None = None
+
+    def sets(self, setting: str) -> bool:
+        """Return whether the layer sets a setting, the loss, or a parameter of the loss ("loss.q")."""
+        whole, _, parameter = setting.partition(".")
+        if whole != "loss":
+            return setting in self.values
+        return self.parameters is not None and (not parameter or parameter in self.parameters)
+
+    def source_of(self, setting: str) -> str | None:
+        """Return the source that the layer names for a setting; None if it names none."""
+        return self.sources.get(setting.partition(".")[0], self.source if self.sets(setting) else None)
+
+
+@dataclass(frozen=True)
+class TrainingProtocol(Layer):
+    """A protocol, merged with the protocol that it is like: the settings for all losses, and more for each."""
+
+    losses: Mapping[str, Layer] = field(default_factory=dict)
+    presets: tuple[str, ...] = ()
+    """The names of the presets that apply. A loss takes the first one that it has."""
+    borrowed: tuple[str, ...] = ()
+    """Presets of other data sets, for losses that have none here."""
+
+
+@functools.cache
+def load_protocol(name: str) -> TrainingProtocol:
+    """Return a protocol by its name.
+
+    >>> cifar10 = load_protocol("cifar10")
+    >>> cifar10.values["epochs"], cifar10.losses["sgce"].values["weight_decay"]
+    (120, 0.005)
+    """
+    rules = _merged(name)
+    source = rules.get("losses_source", rules["source"])
+    losses = {}
+    for loss, entry in rules.get("losses", {}).items():
+        configuration = dict.fromkeys(CONFIGURATION, entry["configuration"]) if "configuration" in entry else {}
+        values = {key: value for key, value in entry.items() if key not in _NOT_SETTINGS_OF_A_LOSS}
+        sources = configuration | entry.get("sources", {})
+        title = f"protocol {name}, for {loss}"
+        losses[loss] = Layer(title, values, entry.get("source", source), entry.get("loss"), sources, FILE)
+    values = {key: value for key, value in rules.items() if key not in _NOT_SETTINGS}
+    presets = [tuple(rules.get(kind, ())) for kind in ("presets", "borrowed")]
+    return TrainingProtocol(f"protocol {name}", values, rules["source"], None, rules["sources"], FILE, losses, *presets)
+
+
+def trained_as(data: str) -> str:
+    """Return the data set with the same training data, for data sets that differ only in their test data.
+
+    >>> trained_as("webvision-mini-imagenet"), trained_as("cifar10")
+    ('webvision-mini', 'cifar10')
+    """
+    return data.removesuffix("-imagenet")
+
+
+@functools.cache
+def _packaged(file: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(resources.files("symloss").joinpath(file).read_text())
+
+
+def _merged(name: str) -> dict[str, Any]:
+    """Return the entries of a protocol, merged with those of the protocol that it is like."""
+    known = _packaged(FILE)
+    if name not in known:
+        raise ValueError(f"there is no protocol {name!r}; {checks.nearest(name, known)}")
+    rules = known[name]
+    other = _merged(rules["like"]) if "like" in rules else {}
+    return other | rules | {"sources": other.get("sources", {}) | rules.get("sources", {})}
+
+
+def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Return the settings that each profile changes, by protocol.
+
+    >>> profiles()["scale16"]["cifar10"]["subset"], profiles()["full"]
+    (10000, {})
+    """
+    return {FULL: {}} | _packaged(PROFILES_FILE)
+
+
+def changes(profile: str, protocol: str) -> Mapping[str, Any] | None:
+    """Return the settings that a profile changes in a protocol; None if it has no form of this protocol.
+
+    >>> changes("full", "cifar10"), changes("mini", "cifar10")
+    ({}, None)
+    """
+    return {} if profile == FULL else profiles()[profile].get(protocol)
+
 
 GIVEN, DEFAULT, OURS = "as given", "the default", "not published; ours"
 DEFAULTS = Layer(
@@ -41,14 +160,13 @@ class Resolved:
 
     settings: Settings
     sources: dict[str, str]
-    """Where each setting comes from."""
     layers: tuple[Layer, ...] = field(repr=False)
     loss: str
     """The name of the loss, without parameters."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Parameters and options of the loss. The methods below take these names too.
+        """Parameters and options of the loss. :meth:`history` takes these names too.
 
         >>> resolve_layers("cifar10", "cifar10", "sce:beta=2").parameters
         {'loss.alpha': 0.1, 'loss.beta': 2}
@@ -57,54 +175,30 @@ class Resolved:
 
         return {f"loss.{name}": value for name, value in _parameters(describe(self.loss), self.layers).items()}
 
-    def source_of(self, setting: str) -> str:
-        """Return where a setting, or a parameter of the loss, comes from.
+    def history(self, setting: str) -> list[dict[str, Any]]:
+        """Return the layers that set a setting, or a parameter of the loss, with value and source. The first one holds.
 
-        >>> resolved = resolve_layers("cifar10", "cifar10", "sce:beta=2")
-        >>> resolved.source_of("loss.beta"), resolved.source_of("weight_decay")
-        ('as given', 'the paper, table 8')
+        >>> resolved = resolve_layers("cifar10", "cifar10", "sgce")
+        >>> [list(each.values())[:2] for each in resolved.history("weight_decay")]
+        [['protocol cifar10, for sgce', 0.005], ['protocol cifar10', 0.0001], ['defaults', 0.0]]
         """
-        return self.sources[setting] if setting in self.sources else _source(self.layers, setting)
-
-    def layer_of(self, setting: str) -> Layer:
-        """Return the layer that sets a setting, or a parameter of the loss.
-
-        >>> resolve_layers("cifar10", "cifar10", "sgce").layer_of("weight_decay").name
-        'protocol cifar10, for sgce'
-        """
-        return self.layers[_setters(self.layers, setting)[-1]]
-
-    def overridden(self, setting: str) -> list[dict[str, Any]]:
-        """Return the values of earlier layers, the last one first.
-
-        >>> [list(old.values())[:2] for old in resolve_layers("cifar10", "cifar10", "sgce").overridden("weight_decay")]
-        [['protocol cifar10', 0.0001], ['defaults', 0.0]]
-        """
-        found = []
-        for at, following in itertools.pairwise(_setters(self.layers, setting)):
-            layer, source = self.layers[at], _source(self.layers[at:following], setting)
-            found.append({"layer": layer.name, "value": self._value(layer, setting), "source": source})
-        return found[::-1]
-
-    def _value(self, layer: Layer, setting: str) -> Any:
         from symloss.losses.spec import write  # noqa: PLC0415 (with the losses comes torch)
 
+        found = []
         whole, _, parameter = setting.partition(".")
-        if whole != "loss":
-            return layer.values[setting]
-        parameters = layer.parameters or {}
-        return parameters[parameter] if parameter else write(self.loss, parameters)
+        for at, following in itertools.pairwise([*_setters(self.layers, setting), len(self.layers)]):
+            layer, parameters = self.layers[at], self.layers[at].parameters or {}
+            of_loss = parameters[parameter] if parameter else write(self.loss, parameters)
+            value = layer.values[setting] if whole != "loss" else of_loss
+            source = _source(self.layers[at:following], setting)
+            found.append({"layer": layer.name, "value": value, "source": source})
+        return found[::-1]
 
 
 def resolve_layers(protocol: str, data: str, loss: str, *added: Layer, source: str = GIVEN) -> Resolved:
-    """Return every setting of a run, each with its source.
+    """Return every setting of a run by a protocol, each with its source.
 
-    Args:
-        protocol: a name of protocols.toml.
-        data: name or path of the data.
-        loss: a loss as text, such as "sgce" or "sgce:q=0.5".
-        added: layers that override all others. The last one wins.
-        source: the source of the data and of the parameters in the text of the loss.
+    The added layers override all others. The source is that of the data and of the parameters in the loss's text.
 
     >>> resolved = resolve_layers("cifar10", "cifar10", "sgce", given_layer({"lr": 0.5}))
     >>> resolved.settings.loss, resolved.sources["loss"]
@@ -269,10 +363,6 @@ def protocol_for(data: DataSet, model: str | None = None) -> str:
     - Images of up to 48 pixels: ``images``, eight layers as for CIFAR-10; ``few-images``, half as wide, below 10,000.
     - Larger ones: ``photos``, a ResNet-18; ``many-photos``, a ResNet-50, from 100,000 on.
     - A model with pretrained weights is fine-tuned: ``pretrained``.
-
-    Args:
-        data: the opened data.
-        model: the model that the user named, if any.
     """
     from symloss.training.models import has_pretrained_weights  # noqa: PLC0415
 

@@ -10,32 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from symloss.experiments import curves, report as reports
 from symloss.experiments.charts import breakable, extent, legend, line_chart, map_picture, ticks
-from symloss.experiments.curves import (
-    METRICS,
-    Curve,
-    learning_curves,
-    rows_in_maps,
-    sensitivities,
-    sensitivity_maps,
-    thinned,
-)
-from symloss.experiments.difference import FAR, RARE, in_words, is_far
-from symloss.experiments.report import (
-    LossRow,
-    Report,
-    ReportCell,
-    ReportTable,
-    Section,
-    hardware,
-    marked,
-    number,
-    software,
-)
+from symloss.experiments.curves import Curve
+from symloss.experiments.difference import FAR, RARE, is_far
+from symloss.experiments.report import MEMORISED, Figure, LossRow, Report, ReportCell, ReportTable, Section
 from symloss.html_page import PAGE_STYLE, html_page, packaged
 from symloss.noise.heatmap import CELLS, Transitions, heat_map
 from symloss.training.reading import Run
-from symloss.training.results import Spread
 from symloss.training.settings import displayed_noise
 
 LINES = 14
@@ -65,8 +47,7 @@ def _header(report: Report) -> Iterator[str]:
         some = "" if all(section.reduced for section in report.sections) else "Some of the tables are "
         yield f'<p class="mini">{escape(some + ", ".join(reduced))}</p>'
     yield "</header>"
-    facts = report.facts
-    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in report.facts)
     commands = "".join(f"<dd><code>{escape(command)}</code></dd>" for command in report.commands)
     yield f'<section aria-label="What was run"><dl class="facts">{shown}<dt>Commands</dt>{commands}</dl></section>'
     if len(report.sections) > 1:
@@ -85,7 +66,7 @@ def _section(section: Section, alone: bool) -> str:
     several = len(section.tables) > 1
     for table in section.tables:
         parts += [f"<h3>{escape(table.title)}</h3>"] if several else []
-        rest = marked(table.without(rows_in_maps(table)))
+        rest = reports.marked(table.without(curves.rows_in_maps(table)))
         parts += [main_table(rest, section)] if rest.rows else []
     for table in section.tables:
         for block in (_curves(table), _noise(table), _maps(table, section), _sensitivity(table, section)):
@@ -113,17 +94,14 @@ def _reduced(section: Section) -> str:
 
 def _best_lines(table: ReportTable) -> list[int]:
     """Return the rows to draw: those with the largest mean accuracy, at most ``LINES``."""
-    means = [
-        sum(e.last.mean for e in line.cells if e.last) / max(1, sum(e.last is not None for e in line.cells))
-        for line in table.rows
-    ]
-    order = sorted(range(len(means)), key=lambda i: -means[i])[:LINES]
-    return sorted(order)
+    accuracies = [[cell.last.mean for cell in line.cells if cell.last] for line in table.rows]
+    means = [sum(each) / max(1, len(each)) for each in accuracies]
+    return sorted(sorted(range(len(means)), key=lambda i: -means[i])[:LINES])
 
 
 def _curves(table: ReportTable) -> Block | None:
     lines = _best_lines(table)
-    drawn = ((what, learning_curves(table, metric, lines)) for metric, what in METRICS.items())
+    drawn = ((what, curves.learning_curves(table, metric, lines)) for metric, what in curves.METRICS.items())
     by_metric = {what: columns for what, columns in drawn if columns}
     if not by_metric:
         return None
@@ -152,14 +130,14 @@ def _multiples(figures: Iterable[Iterable[str]], wide: bool = False) -> str:
 
 def _figures(columns: list[tuple[str, list[Curve]]], what: str, before: str = "") -> list[str]:
     """Return a chart for each noise. All have the same scale."""
-    low, high = extent(curve for _, curves in columns for curve in curves)
-    last = max(point.x for _, curves in columns for curve in curves for point in curve.points)
+    every = [curve for _, lines in columns for curve in lines]
+    last = max(point.x for curve in every for point in curve.points)
     shown = range(1, int(last) + 1) if last <= 6 else [1, *(tick for tick in ticks(0, last) if 1 < tick <= last)]
     return [
         f"<figure><figcaption>{escape(before + noise)}</figcaption>"
-        + line_chart(f"{what} by epoch, noise {noise}", curves, y_range=(low, high), x_title="epoch", x_ticks=shown)
+        + line_chart(f"{what} by epoch, noise {noise}", lines, y_range=extent(every), x_title="epoch", x_ticks=shown)
         + "</figure>"
-        for noise, curves in columns
+        for noise, lines in columns
     ]
 
 
@@ -189,10 +167,7 @@ def _noise(table: ReportTable) -> Block | None:
 
 
 def realised(runs: Iterable[Run]) -> Transitions | None:
-    """Return the transitions of runs with the same noise; None if no run has a manifest of its noise.
-
-    Runs with the same labels count as one draw.
-    """
+    """Return the transitions of runs with one noise, where the same labels are one draw; None without manifests."""
     draws: dict[str, NDArray[np.int64]] = {}
     classes: tuple[str, ...] = ()
     for run in runs:
@@ -209,7 +184,7 @@ def realised(runs: Iterable[Run]) -> Transitions | None:
 
 
 def _maps(table: ReportTable, section: Section) -> Block | None:
-    maps = sensitivity_maps(table)
+    maps = curves.sensitivity_maps(table)
     if not maps:
         return None
     note = (
@@ -221,7 +196,7 @@ def _maps(table: ReportTable, section: Section) -> Block | None:
 
 
 def _sensitivity(table: ReportTable, section: Section) -> Block | None:
-    charts = sensitivities(table)
+    charts = curves.sensitivities(table)
     if not charts:
         return None
     shown = charts[:SENSITIVITIES]
@@ -239,7 +214,7 @@ def _sensitivity(table: ReportTable, section: Section) -> Block | None:
         xs = sorted({point.x for curve in chart.curves for point in curve.points})
         drawn = line_chart(
             f"Accuracy of {chart.loss} against {chart.parameter}", chart.curves, y_range=extent(chart.curves),
-            x_title=chart.parameter, x_ticks=thinned(xs, 6), markers=True,
+            x_title=chart.parameter, x_ticks=curves.thinned(xs, 6), markers=True,
         )  # fmt: skip
         caption = f"<b>{escape(chart.loss)}: {escape(chart.parameter)}</b> {escape(chart.rest)}"
         figures.append(f"<figure><figcaption>{caption}</figcaption>{drawn}</figure>")
@@ -255,16 +230,16 @@ def _missing(report: Report) -> Iterator[str]:
 def main_table(table: ReportTable, section: Section) -> str:
     """Return the table of figures: losses as rows, data sets and noises as columns. A click on a heading sorts it."""
     extra = list(table.rows[0].settings)
-    several = len({head.dataset for head in table.heads}) > 1
+    several = table.several_datasets
     heads = [_sortable("loss"), *(_sortable(name, number=name != "scores", setting=True) for name in extra)]
     heads += [_sortable(head.noise_text, above=head.dataset if several else "", number=True) for head in table.heads]
     rows = []
     for line in table.rows:
-        cells = [_row_head(line)]
-        cells += [
+        settings = [
             f'<td data-value="{escape(value)}" class="setting">{escape(value)}</td>' for value in line.settings.values()
         ]
-        rows.append(f"<tr>{''.join(cells)}{''.join(_cell(cell, section) for cell in line.cells)}</tr>")
+        cells = [_row_head(line), *settings, *(_cell(cell, section) for cell in line.cells)]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
     return _scrolling(f"Accuracy on {table.title}", "figures", _key(section), heads, rows)
 
 
@@ -304,51 +279,41 @@ def _key(section: Section) -> str:
     if section.has_best:
         parts.append("best epoch")
     if _shows_memorised(section) and any(cell.memorised for cell in section.cells()):
-        parts.append("share of the wrong labels memorised")
+        parts.append(MEMORISED)
     return " · ".join(parts)
 
 
 def _cell(cell: ReportCell, section: Section) -> str:
-    lines = list(_lines(cell, section))
+    lines = [_line(figure, cell) for figure in section.figures(cell)]
+    if cell.memorised is not None and _shows_memorised(section):
+        lines.append(f'<div class="aside" title="{MEMORISED}">memorised {cell.memorised.mean:.1f}</div>')
     value = "" if cell.last is None else f"{cell.last.mean:.6f}"
     return f'<td data-value="{value}">{"".join(lines)}</td>'
 
 
-def _lines(cell: ReportCell, section: Section) -> Iterator[str]:
-    if cell.last is None:
-        yield '<div class="ours none">-</div>'
-    else:
-        n = "" if cell.last.n == section.usual_n else f' <span class="n">n={cell.last.n}</span>'
-        yield f'<div class="ours{" top" if cell.top else ""}">{_figure(cell.last)}{n}</div>'
-    if cell.published is not None:
-        bold = " top" if cell.published.bold else ""
-        yield f'<div class="published{bold}" title="published">{escape(cell.published.text)}</div>'
-    if cell.published is not None and section.compares:
-        yield _difference(cell)
-    if cell.best is not None:
-        yield f'<div class="aside" title="best epoch">best {_figure(cell.best)}</div>'
-    if cell.memorised is not None and _shows_memorised(section):
-        title = "share of the wrong labels memorised"
-        yield f'<div class="aside" title="{title}">memorised {cell.memorised.mean:.1f}</div>'
+def _line(figure: Figure, cell: ReportCell) -> str:
+    """Return a line of a cell; an empty text where there is no such figure."""
+    text = escape(figure.text)
+    spread = text.replace("(", '<span class="sd">(').replace(")", ")</span>")
+    if figure.kind == "ours":
+        n = "" if figure.n is None else f' <span class="n">n={figure.n}</span>'
+        return f'<div class="ours{" top" if figure.bold else " none" if text == "-" else ""}">{spread}{n}</div>'
+    if figure.kind == "difference" and cell.published is not None:
+        far = is_far(cell.difference, cell.p_value)
+        mark = "" if not far or cell.difference is None else " above" if cell.difference > 0 else " below"
+        title = "difference in standard deviations" + ("" if cell.p_value is None else ", and p of Welch&#x27;s test")
+        title = "no spread to measure by" if text == "-" else title
+        return f'<div class="difference{mark}" title="{title}">{text}</div>'
+    if text == "-":
+        return ""
+    if figure.kind == "published":
+        return f'<div class="published{" top" * figure.bold}" title="published">{text}</div>'
+    return f'<div class="aside" title="best epoch">best {spread}</div>'
 
 
 def _shows_memorised(section: Section) -> bool:
     """Return whether cells show the memorised share. Beside published figures there is no room for it."""
     return not section.has_published
-
-
-def _figure(figure: Spread) -> str:
-    std = "" if figure.std is None else f'<span class="sd">({figure.std:.2f})</span>'
-    return f"{figure.mean:.2f}{std}"
-
-
-def _difference(cell: ReportCell) -> str:
-    value = cell.difference
-    if value is None:
-        return '<div class="difference" title="no spread to measure by">-</div>'
-    mark = "" if not is_far(value, cell.p_value) else " above" if value > 0 else " below"
-    title = "difference in standard deviations" + ("" if cell.p_value is None else ", and p of Welch's test")
-    return f'<div class="difference{mark}" title="{escape(title)}">{escape(in_words(value, cell.p_value))}</div>'
 
 
 def runs_table(section: Section) -> str:
@@ -357,7 +322,7 @@ def runs_table(section: Section) -> str:
     settings = [_settings(run) for run in runs]
     shared = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}
     differing = [name for name in settings[0] if name not in shared]
-    made = [f"{software(run)}; {hardware(run)}" for run in runs]
+    made = [f"{reports.software(run)}; {reports.hardware(run)}" for run in runs]
     several = len(set(made)) > 1
     facts = "".join(
         f"<dt>{escape(_words(name))}</dt><dd>{escape(_displayed(value))}</dd>" for name, value in shared.items()
@@ -372,7 +337,7 @@ def runs_table(section: Section) -> str:
     reduced = f" - {section.reduced}" if section.reduced else ""
     table = _scrolling(f"Runs of {section.title}", "runs", "Accuracy and memorised share in %", heads, rows)
     return (
-        f"<details><summary>Settings and versions of {number(len(runs), 'run')}{escape(reduced)}</summary>"
+        f"<details><summary>Settings and versions of {reports.number(len(runs), 'run')}{escape(reduced)}</summary>"
         f'<h4>The same in all of them</h4><dl class="shared">{facts}</dl><h4>Run by run</h4>{table}</details>'
     )
 
@@ -390,10 +355,10 @@ def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
         _percent(result.last.memorised),
         f"{result.seconds:.1f}",
     ]
-    cells = [f'<th scope="row">{breakable(run.name)}</th>']
-    cells += [_td(_displayed(value), isinstance(value, str)) for value in (settings[name] for name in differing)]
-    cells += [_td(text) for text in figures] + ([] if versions is None else [_td(versions, text=True)])
-    return f"<tr>{''.join(cells)}</tr>"
+    values = [settings[name] for name in differing]
+    cells = [_td(_displayed(value), isinstance(value, str)) for value in values] + [_td(text) for text in figures]
+    cells += [] if versions is None else [_td(versions, text=True)]
+    return f'<tr><th scope="row">{breakable(run.name)}</th>{"".join(cells)}</tr>'
 
 
 def _td(content: str, text: bool = False) -> str:

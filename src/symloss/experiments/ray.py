@@ -12,7 +12,6 @@ import socket
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from symloss import extras
@@ -22,21 +21,13 @@ _REFUSAL = b"InvalidAuthToken"
 """What Ray writes, once a second for twenty seconds, if a cluster refuses a token or its absence."""
 
 
-@dataclass(frozen=True)
-class Resources:
-    """The resources of each cell, and how often a cell is retried if its process or machine is lost."""
+def run_on_ray(works: Iterable[Work], address: str, cpus: float = 1, gpus: float = 0, retries: int = 3) -> Events:
+    """Train all works on a cluster. The address "auto" is the cluster that this machine belongs to.
 
-    cpus: float = 1
-    gpus: float = 0
-    retries: int = 3
-
-
-def run_on_ray(works: Iterable[Work], address: str, resources: Resources) -> Events:
-    """Train all works on a cluster. The address "auto" is the cluster that this machine belongs to."""
+    Each work has its CPUs and GPUs, and is retried if its process or machine is lost.
+    """
     with _connected(address) as ray:
-        task = ray.remote(attempt).options(
-            num_cpus=resources.cpus, num_gpus=resources.gpus, max_retries=resources.retries
-        )
+        task = ray.remote(attempt).options(num_cpus=cpus, num_gpus=gpus, max_retries=retries)
         pending = {task.remote(work, PATIENCE): work for work in works}
         for work in pending.values():
             yield Event("started", work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from symloss.experiments.difference import DIFFERENCE, in_words
@@ -14,47 +14,44 @@ from symloss.training.results import Spread
 from symloss.training.settings import FULL, displayed_profile
 
 UNKNOWN = "unknown"
+MEMORISED = "share of the wrong labels memorised"
 
 
 @dataclass(frozen=True)
 class ColumnHead:
-    """A column of a table: a data set with a noise."""
+    """A column of a table: a data set with a noise, as a spec and in words."""
 
     dataset: str
     noise: str
     noise_text: str
-    """The noise in words."""
 
 
 @dataclass(frozen=True)
 class ReportCell:
-    """A cell of a table: the runs of one loss under one noise, and their figures in percent."""
+    """A cell of a table: the runs of one loss under one noise, and their figures in percent.
+
+    ``best`` is at the epoch with the best validation accuracy, None if nothing was held out. ``top`` marks the best of
+    a column.
+    """
 
     runs: tuple[Run, ...] = ()
     last: Spread | None = None
-    """The accuracy after the last epoch."""
     best: Spread | None = None
-    """The accuracy at the epoch with the best validation accuracy; None if nothing was held out."""
     memorised: Spread | None = None
-    """The share of the wrong labels that the models predict."""
     published: Published | None = None
     difference: float | None = None
-    """Ours minus published, in standard deviations."""
     p_value: float | None = None
-    """Of Welch's test of our mean against the published one."""
     top: bool = False
-    """Whether our figure is the best of its column."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A line of a cell as it is printed, "-" where there is no figure."""
+    """A line of a cell as it is printed, "-" without a figure. ``n`` is the number of runs, if not the usual one."""
 
     kind: Literal["ours", "published", "difference", "best epoch"]
     text: str
     bold: bool = False
     n: int | None = None
-    """The number of runs, where it is not the usual one."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,11 @@ class ReportTable:
         by_name = {run.name: run for row in self.rows for cell in row.cells for run in cell.runs}
         return list(by_name.values())
 
+    @property
+    def several_datasets(self) -> bool:
+        """Whether data sets stand side by side."""
+        return len({head.dataset for head in self.heads}) > 1
+
     def without(self, lines: Container[int]) -> ReportTable:
         """Return the table without the rows of these numbers."""
         return replace(self, rows=tuple(row for number, row in enumerate(self.rows) if number not in lines))
@@ -102,7 +104,6 @@ class Section:
     measure: str
     """The data that the accuracy was measured on, in words."""
     facts: tuple[str, ...]
-    """Sentences about what was run."""
     tables: tuple[ReportTable, ...]
     recipe: PublishedTable | None = None
     command: str | None = None
@@ -147,10 +148,8 @@ class Section:
 
     def figures(self, cell: ReportCell) -> list[Figure]:
         """Return the lines of a cell: our figure, and below it those that the section shows."""
-        ours = Figure("ours", "-" if cell.last is None else cell.last.text, cell.top)
-        if cell.last is not None and cell.last.n != self.usual_n:
-            ours = replace(ours, n=cell.last.n)
-        lines = [ours]
+        n = None if cell.last is None or cell.last.n == self.usual_n else cell.last.n
+        lines = [Figure("ours", "-" if cell.last is None else cell.last.text, cell.top, n)]
         if self.has_published:
             shown = cell.published
             lines.append(Figure("published", "-") if shown is None else Figure("published", shown.text, shown.bold))
@@ -164,9 +163,8 @@ class Section:
     def caption(self) -> str:
         """One or two sentences that explain the figures in the cells."""
         n = self.usual_n
-        parts = ["mean(standard deviation)" if n > 1 else "one run, so without a standard deviation"]
-        if n > 1:
-            parts[0] += f" of n = {n} runs with different seeds"
+        seeds = f"mean(standard deviation) of n = {n} runs with different seeds"
+        parts = [seeds if n > 1 else "one run, so without a standard deviation"]
         if any(cell.last and cell.last.n != n for cell in self.cells()):
             parts.append("other n are given in the cell")
         sentence = (
@@ -182,20 +180,23 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A report of runs. :func:`symloss.experiments.compose` makes it, and each of ``FORMATS`` writes it."""
+    """A report of runs. :func:`symloss.experiments.compose` makes it, and each of ``FORMATS`` writes it.
+
+    Args:
+        runs: all runs that were read, with the unfinished ones.
+        sections: the published tables, and the groups of other runs.
+        untested: finished runs that must still be tested on another data set, with the name of that data set.
+        command: the command that makes this report.
+        left_out: the number of finished runs that belong to other tables than the requested ones.
+        shown: the runs in the sections, each once.
+    """
 
     runs: Runs
-    """All runs that were read, with the unfinished ones."""
     sections: tuple[Section, ...]
-    """The published tables, and the groups of other runs."""
     untested: tuple[tuple[Run, str], ...] = ()
-    """Finished runs that must still be tested on another data set, with the name of that data set."""
     command: str = "symloss report RUNS"
-    """The command that makes this report."""
     left_out: int = 0
-    """The number of finished runs that belong to other tables than the requested ones."""
-    shown: tuple[Run, ...] = field(default=())
-    """The runs in the sections, each once."""
+    shown: tuple[Run, ...] = ()
 
     @property
     def missing(self) -> list[str]:

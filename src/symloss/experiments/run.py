@@ -100,16 +100,15 @@ class Work:
 
 @dataclass
 class Survey:
-    """All runs of a sweep."""
+    """All runs of a sweep. Of ``kept`` ones only the result is left; ``missing`` has the works without data.
+
+    ``missing`` is by the sentence that says what to download.
+    """
 
     done: list[Work] = field(default_factory=list)
-    """Finished runs."""
     kept: int = 0
-    """The number of finished runs of which only the result was kept. They are not in ``done``."""
     todo: list[Work] = field(default_factory=list)
-    """Runs to train."""
     missing: dict[str, list[Work]] = field(default_factory=dict)
-    """Runs without data, by the sentence that says what to download."""
 
     @property
     def begun(self) -> int:
@@ -140,12 +139,7 @@ def survey(
 ) -> Survey:
     """Survey the runs of cells before a sweep. Cells that share a run are one piece of work.
 
-    Args:
-        cells: from :func:`symloss.experiments.plan`.
-        runs: the folder of all runs.
-        root: the folder of data sets.
-        where: accelerator, devices, nodes and workers.
-        kept: the keys of runs whose results were kept in a file. They need no folder.
+    ``kept`` has the keys of runs whose results were kept in a file. They need no folder.
     """
     surveyed = Survey()
     needs: dict[tuple[str, ...], str | None] = {}
@@ -235,7 +229,6 @@ class _TrainingProcess:
     connection: Connection
     work: Work | None = None
     patience: float = 0.0
-    """How many seconds it waits for another process that trains the same run."""
 
     @classmethod
     def start(cls, number: int, threads: int) -> _TrainingProcess:
@@ -274,11 +267,6 @@ def run_in_processes(works: Iterable[Work], jobs: int, patience: float = PATIENC
     run is finished, or until no epoch has ended for ``patience`` seconds.
 
     On a machine with GPUs each process uses one of them. Otherwise the processes share the cores.
-
-    Args:
-        works: runs to train.
-        jobs: the number of processes.
-        patience: seconds.
     """
     waiting = deque((work, 0.0) for work in works)
     jobs = min(jobs, len(waiting))
@@ -336,30 +324,19 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 def outcome(cells: Iterable[Cell], runs: Path, kept: Mapping[str, Result] | None = None) -> list[dict[str, Any]]:
     """Return a row for each cell of the table, in the order of the cells: mean and standard deviation over its seeds.
 
-    Args:
-        cells: the runs of a table.
-        runs: the folder of all runs.
-        kept: results of runs without a folder, by the key of their settings.
+    ``kept`` has the results of runs without a folder, by the key of their settings.
     """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.name, []).append(cell)
     rows = []
-    for name, (first, *others) in groups.items():
-        ours = spread(_accuracy(cell, runs, kept or {}) for cell in (first, *others))
-        rows.append(
-            {
-                "cell": name,
-                "dataset": first.dataset,
-                "loss": first.title,
-                "noise": first.noise,
-                "profile": first.settings.profile,
-                "mean": None if ours is None else ours.mean,
-                "std": None if ours is None else ours.std,
-                "runs": 0 if ours is None else ours.n,
-                "published": None if first.published is None else first.published.text,
-            }
-        )
+    for name, group in groups.items():
+        first, ours = group[0], spread(_accuracy(cell, runs, kept or {}) for cell in group)
+        rows.append({
+            "cell": name, "dataset": first.dataset, "loss": first.title, "noise": first.noise,
+            "profile": first.settings.profile, "mean": ours and ours.mean, "std": ours and ours.std,
+            "runs": 0 if ours is None else ours.n, "published": first.published and first.published.text,
+        })  # fmt: skip
     return rows
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from symloss import checks
 from symloss.experiments.cells import Cell, cells_matching
 from symloss.experiments.difference import difference, rank_correlation, welch
-from symloss.experiments.protocols import profiles
+from symloss.experiments.layers import profiles
 from symloss.experiments.report import ColumnHead, LossRow, Report, ReportCell, ReportTable, Section, marked
 from symloss.experiments.tables import LOSS_NAME, SPREADS, PublishedTable, TableColumn, list_tables, load_table
 from symloss.noise.spec import KINDS, parse as parse_noise

@@ -15,7 +15,7 @@ from typing import Any
 
 from symloss import checks
 from symloss.data.source import KNOWN, VOUCHED
-from symloss.experiments.protocols import list_protocols, trained_as
+from symloss.experiments.layers import trained_as
 from symloss.losses.spec import describe, find, parse, write
 from symloss.training.settings import Settings
 from symloss.training.task import build_loss
@@ -23,17 +23,15 @@ from symloss.training.task import build_loss
 FILE = "experiments/recipes/search.toml"
 INTERVALS = {"lr": "(0, inf)", "weight_decay": "[0, inf)"}
 """The dimensions that are training settings, not parameters of the loss, and their ranges."""
+DIGITS = 4
+"""The number of digits of a value that is drawn or added, so that a command with it can be read."""
 OTHER, OWN = "other", "own"
 """The names, in search.toml, of the weight decays for other published data, and for data of the user's own."""
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """A dimension of a search: ``lr``, ``weight_decay``, or a parameter or option of the loss.
-
-    >>> Dimension("q", (0.2, 0.5, 0.8)).between()
-    (0.2, 0.8)
-    """
+    """A dimension of a search: ``lr``, ``weight_decay``, or a parameter or option of the loss."""
 
     name: str
     values: tuple[Any, ...]
@@ -46,7 +44,13 @@ class Dimension:
         if not self.values:
             raise ValueError(f"the grid of {self.name} must hold at least one value; got none")
         if len(set(self.values)) < len(self.values):
-            raise ValueError(f"the grid of {self.name} must hold each value once; got {_listed(self.values)}")
+            raise ValueError(
+                f"the grid of {self.name} must hold each value once; got {', '.join(map(str, self.values))}"
+            )
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(map(str, self.values))
 
     @property
     def is_the_papers(self) -> bool:
@@ -66,21 +70,18 @@ class Dimension:
         if self.log and low <= 0:
             raise ValueError(
                 f"the grid of {self.name} must be above 0 for a sampler that searches it on a log scale; "
-                f"got {_listed(self.values)} (the sampler grid takes it)"
+                f"got {', '.join(map(str, self.values))} (the sampler grid takes it)"
             )
         return low, high
 
 
 @dataclass(frozen=True)
 class SearchGrids:
-    """The content of search.toml."""
+    """The content of search.toml: weight decays by data set, parameters by loss, and settings of the paper's search."""
 
     weight_decay: Mapping[str, Dimension]
-    """Grids of the weight decay, by data set."""
     loss: Mapping[str, Mapping[str, Dimension]]
-    """Grids of parameters, by loss and parameter."""
     paper: Mapping[str, Any]
-    """Settings of the paper's search."""
 
     def weight_decay_of(self, data: str) -> Dimension:
         """Return the weight decays for a data set, by name or path."""
@@ -89,62 +90,23 @@ class SearchGrids:
 
 @functools.cache
 def search_grids() -> SearchGrids:
-    """Return the grids of search.toml, checked.
+    """Return the grids of search.toml.
 
     >>> search_grids().loss["sgce"]["q"].values
     (0.2, 0.35, 0.5, 0.65, 0.8)
     """
-    return read_grids(resources.files("symloss").joinpath(FILE).read_text())
-
-
-def read_grids(text: str) -> SearchGrids:
-    """Read grids from the text of search.toml. A wrong grid raises an error that names it."""
-    raw = tomllib.loads(text)
-    _only(FILE, raw, ("weight-decay", "loss", "paper"))
-    decays = raw.get("weight-decay", {})
-    _only("weight-decay", decays, (*list_protocols(), OTHER, OWN))
-    if OTHER not in decays:
-        raise ValueError(f"{FILE} must hold [weight-decay.{OTHER}], for data that has no grid of its own")
-    by_data = {
-        data: _dimension(f"weight-decay.{data}", "weight_decay", grid, INTERVALS["weight_decay"])
-        for data, grid in decays.items()
-    }
+    raw = tomllib.loads(resources.files("symloss").joinpath(FILE).read_text())
+    by_data = {data: _dimension("weight_decay", grid) for data, grid in raw["weight-decay"].items()}
     by_loss = {}
-    for loss, grids in raw.get("loss", {}).items():
-        parameters = {parameter.name: parameter for parameter in find(loss).parameters}
-        _only(f"loss.{loss}", grids, parameters)
-        by_loss[loss] = {
-            name: _dimension(f"loss.{loss}.{name}", name, grid, parameters[name].interval, parameters[name].whole)
-            for name, grid in grids.items()
-        }
-    paper = {name: value for name, value in raw.get("paper", {}).items() if name != "source"}
-    return SearchGrids(by_data, by_loss, paper)
+    for loss, grids in raw["loss"].items():
+        whole = {parameter.name: parameter.whole for parameter in find(loss).parameters}
+        by_loss[loss] = {name: _dimension(name, grid, whole[name]) for name, grid in grids.items()}
+    return SearchGrids(by_data, by_loss, {name: value for name, value in raw["paper"].items() if name != "source"})
 
 
-def _only(where: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
-    for name in table:
-        if name not in allowed:
-            raise ValueError(f"[{where}] holds {name!r}; allowed are {', '.join(allowed) or 'none'}")
-
-
-def _dimension(where: str, name: str, grid: Mapping[str, Any], interval: str, whole: bool = False) -> Dimension:
-    _only(where, grid, ("values", "scale", "source"))
-    values, source = grid.get("values"), grid.get("source")
-    checks.choice(f"scale of [{where}]", grid.get("scale"), ("linear", "log"))
-    if not isinstance(source, str) or not source.strip():
-        raise ValueError(f"[{where}] must name its source; got {checks.brief(source)}")
-    if not isinstance(values, list) or not values:
-        raise ValueError(f"[{where}] must hold a list of values; got {checks.brief(values)}")
-    numbers = tuple(checks.number(f"a value of [{where}]", value, interval, whole) for value in values)
-    if any(after <= before for before, after in itertools.pairwise(numbers)):
-        raise ValueError(f"the values of [{where}] must rise; got {_listed(numbers)}")
-    dimension = Dimension(name, numbers, log=grid["scale"] == "log", whole=whole, source=source)
-    dimension.between()
-    return dimension
-
-
-def _listed(values: Iterable[Any]) -> str:
-    return ", ".join(map(str, values))
+def _dimension(name: str, grid: Mapping[str, Any], whole: bool = False) -> Dimension:
+    values = tuple(map(int if whole else float, grid["values"]))
+    return Dimension(name, values, grid["scale"] == "log", whole, grid["source"])
 
 
 Point = dict[str, Any]
@@ -153,12 +115,7 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class Space:
-    """Every combination of the values of some dimensions.
-
-    >>> space = Space((Dimension("q", (0.2, 0.5)), Dimension("lr", (0.1,))))
-    >>> list(space.points())
-    [{'q': 0.2, 'lr': 0.1}, {'q': 0.5, 'lr': 0.1}]
-    """
+    """Every combination of the values of some dimensions."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -188,8 +145,6 @@ def space_of(
         weight_decays: weight decays to try, instead of those of search.toml.
         varied: values of parameters to try, by name, instead of those of search.toml and of the text.
 
-    >>> [(dimension.name, len(dimension.values)) for dimension in space_of("cifar10", "alpha-mae").dimensions]
-    [('alpha', 5), ('weight_decay', 5)]
     >>> [dimension.name for dimension in space_of("cifar10", "sgce:q=0.5", lrs=[0.1, 0.01]).dimensions]
     ['lr', 'weight_decay']
     """
@@ -206,13 +161,7 @@ def space_of(
 
 
 def papers_space(data: str, loss: str) -> Space:
-    """Return the space of the paper's search: the weight decay of every loss, and the parameters of its new losses.
-
-    >>> [dimension.name for dimension in papers_space("cifar10", "sgce").dimensions]
-    ['q', 'weight_decay']
-    >>> [dimension.name for dimension in papers_space("cifar10", "gce").dimensions]
-    ['weight_decay']
-    """
+    """Return the space of the paper's search: the weight decay of every loss, and the parameters of its new losses."""
     decays = {name: grid for name, grid in search_grids().weight_decay.items() if grid.is_the_papers}
     if data not in decays:
         raise ValueError(f"--paper must go with {' or '.join(decays)}, where the paper searched; got {data!r}")
@@ -238,9 +187,7 @@ def _varied(loss: str, name: str, values: Sequence[Any]) -> Dimension:
 def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[str, list[Any]]]:
     """Read lines such as ``sgce:q=0.2,0.5`` into values by loss and parameter.
 
-    Args:
-        lines: as users write them.
-        losses: the losses of the search. A line must name one of them.
+    A line must name one of the losses of the search.
 
     >>> variations(["sgce:q=0.2,0.5", "sgce:normalize=none,l2"], ["ce", "sgce"])
     {'sgce': {'q': [0.2, 0.5], 'normalize': [None, 'l2']}}
@@ -263,22 +210,21 @@ def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[st
     return by_loss
 
 
-BEST_EPOCH = "the best epoch, smoothed over up to five"
-"""How a run on the user's own data is judged. On a published data set it is judged by its last epoch."""
-
-
 @dataclass(frozen=True)
 class Question:
-    """Which point of the space has the best validation accuracy with this loss? A study answers it."""
+    """Which point of the space has the best validation accuracy with this loss? A study answers it.
+
+    Args:
+        loss: as the user wrote it.
+        base: the settings that are not searched.
+        space: the points to choose from.
+        seeds: the number of runs of each point. Their mean counts.
+    """
 
     loss: str
-    """The loss as the user wrote it."""
     base: Settings
-    """The settings that are not searched."""
     space: Space
-    """The points to choose from."""
     seeds: int = 1
-    """The number of runs of each point. Their mean counts."""
 
     def __post_init__(self) -> None:
         if self.base.validation == 0:
@@ -317,20 +263,11 @@ def held_out_labels(settings: Settings) -> str:
 
 def judged_epoch(settings: Settings) -> str:
     """Describe the epoch whose accuracy counts."""
-    return "the last epoch" if settings.data_is_published else BEST_EPOCH
-
-
-DIGITS = 4
-"""The number of digits of a new value."""
+    return "the last epoch" if settings.data_is_published else "the best epoch, smoothed over up to five"
 
 
 def at_an_edge(dimension: Dimension, value: Any) -> bool:
-    """Return whether a value is the smallest or the largest of a grid of numbers.
-
-    >>> q = Dimension("q", (0.2, 0.5, 0.8))
-    >>> at_an_edge(q, 0.8), at_an_edge(q, 0.5)
-    (True, False)
-    """
+    """Return whether a value is the smallest or the largest of a grid of numbers."""
     # A grid on a log scale that begins at 0 has no ratio to go on with.
     if not dimension.numeric or (dimension.log and min(dimension.values) <= 0):
         return False
@@ -339,12 +276,7 @@ def at_an_edge(dimension: Dimension, value: Any) -> bool:
 
 
 def next_value(dimension: Dimension, edge: Any, interval: str | None) -> Any:
-    """Return the value after the edge, in the step or ratio of the last two; None if the range ends there.
-
-    Args:
-        dimension: the grid.
-        edge: its smallest or largest value.
-        interval: the range of the parameter; None if it is not known.
+    """Return the value after an edge, in the step or ratio of the last two; None beyond the range of the parameter.
 
     >>> q = Dimension("q", (0.2, 0.35, 0.5, 0.65, 0.8))
     >>> next_value(q, 0.8, "(0, 1]"), next_value(q, 0.2, "(0, 1]"), next_value(q, 0.8, "(0, 0.9]")
@@ -365,11 +297,7 @@ def next_value(dimension: Dimension, edge: Any, interval: str | None) -> Any:
 
 
 def range_of(loss: str, name: str) -> str | None:
-    """Return the range of a parameter of a loss or a training setting; None for an option, such as a temperature.
-
-    >>> range_of("sgce", "q"), range_of("sgce", "weight_decay"), range_of("sgce", "temperature")
-    ('(0, 1]', '[0, inf)', None)
-    """
+    """Return the range of a parameter of a loss or a training setting; None for an option, such as a temperature."""
     parameters = {parameter.name: parameter.interval for parameter in describe(parse(loss)[0]).parameters}
     return (INTERVALS | parameters).get(name)
 
@@ -386,15 +314,7 @@ def _beyond(loss: str, grid: Mapping[str, Dimension], best: Point) -> Iterator[t
 def widened(question: Question, grid: Mapping[str, Dimension], best: Point) -> tuple[Question, Dimension] | None:
     """Return the points beyond the edge that the best point sits on, as a question, and the grid with the new value.
 
-    Only parameters of the loss are widened, and no grid that the user gave.
-
-    Args:
-        question: the search that is over.
-        grid: its dimensions by name, with the values that were added before.
-        best: its best point.
-
-    Returns:
-        None if the best point sits on no edge, or the loss allows nothing beyond it.
+    Only parameters of the loss are widened, and no grid that the user gave. None if there is nothing beyond.
     """
     for dimension, value in _beyond(question.loss, grid, best):
         if dimension.name not in INTERVALS and dimension.source != "given":

@@ -181,12 +181,8 @@ class Claim:
 class Claims:
     """Hands out the trials of one study: first those that a dead process left, then new ones.
 
-    Args:
-        study: of Optuna.
-        locks: the lock folder.
-        wanted: the number of trials.
-        draw: asks the sampler for the point of a trial. Only one process does so at a time.
-        exactly: whether a trial beyond ``wanted`` has no point, as in a grid.
+    ``draw`` asks the sampler for the point of a trial; only one process does so at a time. ``exactly``: a trial beyond
+    ``wanted`` has no point, as in a grid.
     """
 
     def __init__(self, study: Study, locks: LockFolder, wanted: int, draw: Callable[[Trial], Point], *, exactly: bool):

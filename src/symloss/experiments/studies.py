@@ -1,39 +1,146 @@
-"""Studies of Optuna, one for each question of a search, and the ranking of the points that they tried."""
+"""Studies of Optuna, one for each question of a search; their samplers; the ranking of the points that they tried."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import optuna
-from optuna.distributions import CategoricalDistribution, distribution_to_json
-from optuna.samplers import BaseSampler
+from optuna import samplers
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+    distribution_to_json,
+)
+from optuna.samplers import BaseSampler, RandomSampler
 from optuna.storages import BaseStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from symloss.experiments.samplers import (
-    GRID,
-    InOrder,
-    SeededByTrial,
-    distribution,
-    rounded,
-    samplers,
-    short_name,
-    suggest,
-)
-from symloss.experiments.spaces import Point, Question, edge_remarks, widened
+from symloss.experiments.spaces import DIGITS, Dimension, Point, Question, edge_remarks, widened
 from symloss.experiments.storage import Claims, LockFolder
 from symloss.losses.spec import parse
 from symloss.training.results import Spread
 
+GRID = "grid"
+SAMPLERS: dict[str, type[BaseSampler]] = {
+    "cmaes": samplers.CmaEsSampler, "gp": samplers.GPSampler, "nsgaii": samplers.NSGAIISampler,
+    "nsgaiii": samplers.NSGAIIISampler, "qmc": samplers.QMCSampler, "random": RandomSampler,
+    "tpe": samplers.TPESampler,
+}  # fmt: skip
+"""The samplers besides the grid, which is not Optuna's: that may repeat points if several processes share a study."""
 TRIALS = 20
 """The default number of trials of each loss, for samplers other than the grid."""
+
+
+class InOrder(RandomSampler):
+    """A sampler that gives point k to trial k. Trial numbers are unique, so no two processes get the same point."""
+
+    def __init__(self, points: Sequence[Point]):
+        super().__init__()
+        self.points = points
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self.points[trial.number][param_name]
+
+
+class SeededByTrial(BaseSampler):
+    """An Optuna sampler that is made anew for each trial, with a seed that depends on the number of the trial.
+
+    A proposal depends only on the seed, the number of the trial and the trials that are finished. So two processes
+    never draw the same numbers, and an interrupted search continues as if it had not been interrupted.
+    """
+
+    def __init__(self, make: Callable[..., BaseSampler], seed: int):
+        self.make, self.seed = make, seed
+        self._current: tuple[int, BaseSampler] | None = None
+
+    def _of(self, trial: FrozenTrial) -> BaseSampler:
+        if self._current is None or self._current[0] != trial.number:
+            state = np.random.SeedSequence([self.seed, trial.number]).generate_state(1)
+            self._current = trial.number, self.make(seed=int(state[0]))
+        return self._current[1]
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return self._of(trial).infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return self._of(trial).sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        self._of(trial).before_trial(study, trial)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        self._of(trial).after_trial(study, trial, state, values)
+
+
+def distribution(dimension: Dimension) -> BaseDistribution:
+    """Return a dimension as an Optuna distribution: all numbers between its smallest and largest, or a list of values.
+
+    >>> distribution(Dimension("lr", (0.01, 0.1), log=True))
+    FloatDistribution(high=0.1, log=True, low=0.01, step=None)
+    """
+    ends = dimension.between()
+    if ends is None:
+        return CategoricalDistribution(dimension.values)
+    if dimension.whole:
+        return IntDistribution(int(ends[0]), int(ends[1]), log=dimension.log)
+    return FloatDistribution(*ends, log=dimension.log)
+
+
+def rounded(value: Any, values: BaseDistribution) -> Any:
+    """Return the value that is tried for a drawn one. A value from a list stays; a number is rounded.
+
+    >>> rounded(0.123456, FloatDistribution(0.1, 1.0)), rounded(0.123456, CategoricalDistribution([0.123456]))
+    (0.1235, 0.123456)
+    """
+    if not isinstance(values, FloatDistribution):
+        return value
+    return min(max(float(f"{value:.{DIGITS}g}"), values.low), values.high)
+
+
+def suggest(trial: Trial, name: str, values: BaseDistribution) -> Any:
+    """Return the value of a dimension in a trial. It is drawn once; later calls return the same value."""
+    if isinstance(values, CategoricalDistribution):
+        return trial.suggest_categorical(name, values.choices)
+    if isinstance(values, IntDistribution):
+        return trial.suggest_int(name, values.low, values.high, log=values.log)
+    assert isinstance(values, FloatDistribution)
+    return trial.suggest_float(name, values.low, values.high, log=values.log)
+
+
+def short_name(sampler: str) -> str:
+    """Return the short name of a sampler, from its class name or another spelling.
+
+    >>> short_name("TPESampler"), short_name("NSGA-II"), short_name("BruteForceSampler")
+    ('tpe', 'nsgaii', 'grid')
+    """
+    name = sampler.lower().replace("-", "").replace("_", "").removesuffix("sampler")
+    if name in (GRID, "bruteforce"):
+        return GRID
+    if name not in SAMPLERS:
+        raise ValueError(f"--sampler must be one of {', '.join([GRID, *SAMPLERS])}; got {sampler!r}")
+    if name == "cmaes" and importlib.util.find_spec(name) is None:
+        raise ValueError(f"the sampler {name} needs a package that is not installed: pip install {name}")
+    return name
 
 
 @dataclass(frozen=True)
@@ -41,13 +148,11 @@ class Method:
     """The method of a search: the sampler, and the numbers of trials and finalists."""
 
     sampler: str = GRID
-    """"grid" for every combination, or the name of an Optuna sampler."""
     trials: int | None = None
     """The number of trials of each loss, over all processes. The grid has one for each combination."""
     finalists: int = 0
-    """How many of the best points of each loss are run again with more seeds."""
+    """How many of the best points of each loss are run again, with ``final_seeds`` seeds."""
     final_seeds: int = 0
-    """The number of seeds of a finalist."""
     widen: int = 0
     """How often a grid is widened by a value, if the best parameter of a loss sits on its edge."""
 
@@ -67,14 +172,8 @@ class Method:
 class Search:
     """A question, and the study that answers it together with all processes.
 
-    Args:
-        question: what is searched.
-        method: how.
-        storage: of studies.
-        locks: the lock folder of the runs.
-        name: the beginning of the study's name. By default it is made from the question.
-        kind: "finals" are the best points with more seeds; points "beyond" lie outside the first grid.
-        points: the points to try, in order; None for those of the method.
+    Points "beyond" lie outside the first grid; "finals" are the best points with more seeds. The points are tried in
+    order; None is for those of the method.
     """
 
     def __init__(
@@ -94,7 +193,7 @@ class Search:
         if points is None and method.every_combination:
             points = list(question.space.points())
         if points is None:
-            sampler: BaseSampler = SeededByTrial(samplers()[method.sampler], question.base.seed)
+            sampler: BaseSampler = SeededByTrial(SAMPLERS[method.sampler], question.base.seed)
             self.distributions = {each.name: distribution(each) for each in question.space.dimensions}
         else:
             sampler = InOrder(points)
@@ -172,25 +271,18 @@ class Search:
             for trial in search._ended(TrialState.COMPLETE) if search.kind in kinds else ():
                 accuracies, point = trial.user_attrs.get("accuracies"), search.point(trial.params)
                 if accuracies is not None:  # else another program wrote it
-                    rows.append(
-                        {
-                            "point": point,
-                            "settings": search.question.settings(point).to_dict(),
-                            "validation": Spread.of(accuracies).to_json(),
-                            "seeds": len(accuracies),
-                            "held_out": trial.user_attrs["held_out"],
-                            "final": search.kind == "finals",
-                        }
-                    )
+                    rows.append({
+                        "point": point, "settings": search.question.settings(point).to_dict(),
+                        "validation": Spread.of(accuracies).to_json(), "seeds": len(accuracies),
+                        "held_out": trial.user_attrs["held_out"], "final": search.kind == "finals",
+                    })  # fmt: skip
         return ranked(rows)
 
     def _diverged(self) -> list[dict[str, Any]]:
+        ended = [(self.point(trial.params), trial.user_attrs) for trial in self._ended(TrialState.PRUNED)]
         return [
-            {
-                "settings": self.question.settings(self.point(trial.params)).to_dict(),
-                "reason": trial.user_attrs.get("diverged"),
-            }
-            for trial in self._ended(TrialState.PRUNED)
+            {"settings": self.question.settings(point).to_dict(), "reason": told.get("diverged")}
+            for point, told in ended
         ]
 
 
@@ -238,8 +330,8 @@ def ranked(rows: Sequence[TriedPoint]) -> list[TriedPoint]:
 def standard_error(row: TriedPoint) -> float:
     """Return the standard error of a mean accuracy.
 
-    It is that of the seeds, but at least sqrt(p (1 - p) / n), the standard error of an accuracy p on n examples. One
-    seed has no spread, and a few may agree by chance.
+    It is that of the seeds, but at least sqrt(p (1 - p) / n), that of an accuracy p on n examples: one seed has no
+    spread, and a few may agree by chance.
 
     >>> round(standard_error({"validation": {"mean": 0.2, "std": None}, "seeds": 1, "held_out": 100}), 6)
     0.04

@@ -43,24 +43,16 @@ POLL = 0.3
 
 @dataclass(frozen=True)
 class Progress:
-    """A trial that has ended."""
+    """A trial that has ended. Its numbers are those of the study so far; ``reason`` says how it diverged, if it did."""
 
     loss: str
-    """The loss as the user wrote it."""
     kind: str
-    """"first", "beyond" the edge of the grid, or "finals"."""
     number: int
-    """The number of the trial, from 1."""
     total: int
-    """The number of trials of the study."""
     settings: Settings
-    """The settings of the trial, with the first seed."""
     validation: Spread | None
-    """The validation accuracy; None if the trial diverged."""
     reason: str | None
-    """How the trial diverged; None if it did not."""
     best: float | None
-    """The best validation accuracy of this study so far."""
 
 
 def tune(
@@ -87,9 +79,8 @@ def tune(
         on_wait: called when other processes train all trials that are left.
 
     Returns:
-        A dictionary for each question: ``loss``, ``study``, ``tried`` (rows as in
-        :mod:`symloss.experiments.studies`, the best first), ``diverged`` (settings and the reason) and
-        ``edges`` (sentences on best values that sit on the edge of their grid). It holds the trials of all processes.
+        A dictionary for each question, with the trials of all processes: ``loss``, ``study``, ``tried`` (the best
+        first), ``diverged`` (settings and reason) and ``edges`` (sentences on best values at the edge of their grid).
     """
     locks = LockFolder(runs)
     url = storage or sqlite_url(runs / "tune.db")
@@ -119,11 +110,14 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(before)
 
 
+@dataclass
 class _TrialLoop:
     """Trains one trial after another, in this process."""
 
-    def __init__(self, runs: Path, train: Train, on_trial: Callable[[Progress], None], on_wait: Callable[[], None]):
-        self.runs, self.train, self.on_trial, self.on_wait = runs, train, on_trial, on_wait
+    runs: Path
+    train: Train
+    on_trial: Callable[[Progress], None]
+    on_wait: Callable[[], None]
 
     def finish(self, searches: Iterable[Search | None]) -> None:
         """Train until every trial of every search is finished, by this process or another."""
