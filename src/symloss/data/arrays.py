@@ -95,22 +95,18 @@ def open_inputs_array(path: Path) -> Tensor:
 
 
 def _array(file: Any, name: str, path: Path) -> Array:
-    damaged = (
-        f"{name} of {path} must be an array of numbers or text; got a damaged one, or Python objects, "
-        "which are never loaded"
-    )
+    wanted = f"{name} of {path} must be an array"
     try:
         array: Array = file[name]
+        dimensions = array.ndim  # an entry that is not an array comes as bytes
     except MemoryError as error:
-        raise ValueError(
-            f"{name} of {path} must be an array that fits into memory; got a damaged one, or one that does not"
-        ) from error
+        raise ValueError(f"{wanted} that fits into memory; got a damaged one, or one that does not") from error
     except Exception as error:  # NumPy and zipfile raise many kinds
-        raise ValueError(damaged) from error
-    if not isinstance(array, np.ndarray):  # NumPy returns an entry that is not an array as bytes
-        raise ValueError(damaged)
-    if array.ndim == 0:
-        raise ValueError(f"{name} of {path} must be an array; got a single value")
+        raise ValueError(
+            f"{wanted} of numbers or text; got a damaged one, or Python objects, which are never loaded"
+        ) from error
+    if dimensions == 0:
+        raise ValueError(f"{wanted}; got a single value")
     return array
 
 
@@ -132,26 +128,17 @@ def _inputs(x: Array, where: str) -> Tensor:
             f"{where} must hold numbers of shape (N, d), (N, height, width), (N, channels, height, width) or "
             f"(N, height, width, channels); got {x.dtype} of shape {x.shape}"
         )
-    return _features(x, where) if x.ndim == 2 else _images(x, where)
-
-
-def _features(x: Array, where: str) -> Tensor:
-    with np.errstate(over="ignore"):
-        features = x.astype(np.float32)
-    wrong = np.argwhere(~np.isfinite(features))
-    if len(wrong):
-        row, column = wrong[0].tolist()
-        raise ValueError(f"{where} must hold finite numbers; got {x[row, column]} in row {row}, column {column}")
-    return torch.from_numpy(features)
-
-
-def _images(x: Array, where: str) -> Tensor:
+    if x.ndim == 2:
+        with np.errstate(over="ignore"):
+            features = x.astype(np.float32)
+        for row, column in np.argwhere(~np.isfinite(features))[:1].tolist():
+            raise ValueError(f"{where} must hold finite numbers; got {x[row, column]} in row {row}, column {column}")
+        return torch.from_numpy(features)
     if x.dtype != np.uint8:
         raise ValueError(f"{where} must hold images as uint8, 0 to 255; got {x.dtype} of shape {x.shape}")
-    if x.ndim == 3:
-        return torch.from_numpy(x)[:, None]
-    if x.shape[1] in (1, 3):
-        return torch.from_numpy(x)
-    if x.shape[3] in (1, 3):
-        return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+    images = torch.from_numpy(x[:, None] if x.ndim == 3 else x)
+    if images.shape[1] in (1, 3):
+        return images
+    if images.shape[3] in (1, 3):
+        return images.permute(0, 3, 1, 2).contiguous()
     raise ValueError(f"{where} must hold images of 1 or 3 channels; got shape {x.shape}")

@@ -34,15 +34,10 @@ _MOSTLY = 0.9
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of the columns that were read.
+    """The cells of the columns that were read: ``numbers`` (N, columns of numbers), where NaN is missing, and texts.
 
-    Args:
-        names: all columns of the table in their order, also those that were not read.
-        number_names: the columns of numbers.
-        numbers: (N, columns of numbers). NaN is a missing value.
-        texts: the columns of text.
-        declared: columns of text that were declared to be categories.
-        whole: the texts of columns of whole numbers that float32 does not tell apart.
+    ``names`` are all columns of the table, ``declared`` those of text that were declared to be categories. ``whole``
+    has the texts of whole numbers that float32 does not tell apart.
     """
 
     names: tuple[str, ...]
@@ -93,14 +88,6 @@ def categories(texts: Sequence[str]) -> Text:
 def is_whole(texts: Text) -> bool:
     """Return whether every text is a whole number, written in digits."""
     return all(text is not None and _CODE.fullmatch(text) for text in texts)
-
-
-def _large_whole(names: Sequence[str], numbers: NDArray[np.float32]) -> list[str]:
-    """Return the columns whose numbers may be whole ones that float32 does not tell apart."""
-    if not len(numbers):
-        return []
-    large = np.flatnonzero((numbers.max(axis=0) >= EXACT) | (numbers.min(axis=0) <= -EXACT)).tolist()
-    return [names[place] for place in large if (numbers[:, place] == np.floor(numbers[:, place])).all()]
 
 
 def is_missing(text: str) -> bool:
@@ -198,8 +185,10 @@ class Table(ABC):
         declared = self._declared(texts)
         for name in texts.keys() - declared - set(as_text):
             self._refuse_mistakes(name, texts[name])
-        large = self.texts(_large_whole(names, numbers), leave_out)
-        return Cells(self.columns, tuple(names), numbers, texts, declared, large)
+        ends = np.abs(numbers).max(axis=0, initial=0)  # NaN where a value is missing
+        large = [place for place in np.flatnonzero(ends >= EXACT).tolist() if (numbers[:, place] % 1 == 0).all()]
+        whole = self.texts([names[place] for place in large], leave_out)
+        return Cells(self.columns, tuple(names), numbers, texts, declared, whole)
 
     def cells_as(self, numbers: Sequence[str], texts: Sequence[str], leave_out: Collection[int] = ()) -> Cells:
         """Read columns as numbers and as text, as in training."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,13 +39,9 @@ _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
 
 
 class Column(NamedTuple):
-    """A column of a table. (A tuple, because there may be a million.)
+    """What becomes of a column, and why; ``notable`` if a person who did not ask should be told.
 
-    Args:
-        name: its name.
-        kind: "number", "category" or "left out".
-        reason: why, in words.
-        notable: whether this is worth telling a person who did not ask.
+    This is a tuple, because there may be a million columns.
     """
 
     name: str
@@ -83,7 +79,10 @@ def describe_cells(
         asked = "as asked" if name in categorical else "declared" if name in cells.declared else ""
         found[name] = _describe_text(name, texts, asked, name in keep)
     if all(column.kind == "left out" for column in found.values()):
-        found |= _only_numbers(found.values())
+        # Numbers that look like ids, but are not called so, are features where there are no others.
+        unnamed = [name for name, column in found.items() if column.reason == _ID and not _named_like_an_id(name)]
+        reason = "whole numbers, all different, but there are no other features"
+        found |= {name: Column(name, "number", reason, True) for name in unnamed}
     return tuple(found[name] for name in cells.names if name in found)
 
 
@@ -111,57 +110,33 @@ def _describe_numbers(cells: Cells, keep: Collection[str]) -> dict[str, Column]:
         else:
             reason = f"numbers, {share(gaps, rows)} missing: the median, and a column that marks them"
             found[name] = Column(name, "number", reason)
-    for place in _whole_and_different(cells):
-        name = cells.number_names[place]
-        sure = _named_like_an_id(name) or _no_accident(cells.numbers[:, place])
-        found[name] = _of_an_id(name, sure, name in keep)
+    # The first rows tell most columns apart from whole numbers. A missing value is not equal to itself.
+    first = cells.numbers[:100]
+    likely = np.flatnonzero((first == np.floor(first)).all(axis=0)).tolist() if rows > 1 else []
+    for place in likely:
+        name, values = cells.number_names[place], cells.numbers[:, place]
+        named = _named_like_an_id(name)
+        if (rows < ROWS_OF_IDS and not named) or not _whole_and_different(values, cells.whole.get(name)):
+            continue
+        # As many random numbers would hardly all be different: the birthday problem.
+        width = float(values.max()) - float(values.min()) + 1
+        sure = named or rows**2 / (2 * width) >= -float(np.log(CHANCE))
+        if name in keep:
+            found[name] = Column(name, "number", "whole numbers, all different: kept, as asked")
+        elif sure:
+            found[name] = Column(name, "left out", _ID, True)
+        else:
+            reason = "whole numbers, all different: to be dropped if it is an id"
+            found[name] = Column(name, "number", reason, True)
     return found
 
 
-def _only_numbers(columns: Iterable[Column]) -> dict[str, Column]:
-    """Return numbers that look like ids, but are not called so: features where there are no others."""
-    unnamed = [column.name for column in columns if column.reason == _ID and not _named_like_an_id(column.name)]
-    reason = "whole numbers, all different, but there are no other features"
-    return {name: Column(name, "number", reason, True) for name in unnamed}
-
-
-def _of_an_id(name: str, sure: bool, kept: bool) -> Column:
-    if kept:
-        return Column(name, "number", "whole numbers, all different: kept, as asked")
-    if sure:
-        return Column(name, "left out", _ID, True)
-    return Column(name, "number", "whole numbers, all different: to be dropped if it is an id", True)
-
-
-def _whole_and_different(cells: Cells) -> list[int]:
-    """Find columns of whole numbers that are all different, where that may mean something."""
-    # The first rows tell most columns apart from these. A missing value is not equal to itself.
-    first = cells.numbers[:100]
-    likely = np.flatnonzero((first == np.floor(first)).all(axis=0)).tolist() if len(first) > 1 else []
-    few = len(cells) < ROWS_OF_IDS
-    return [
-        place
-        for place in likely
-        if not (few and not _named_like_an_id(cells.number_names[place])) and _is_whole_and_different(cells, place)
-    ]
-
-
-def _is_whole_and_different(cells: Cells, place: int) -> bool:
-    texts = cells.whole.get(cells.number_names[place])
+def _whole_and_different(values: NDArray[np.float32], texts: Text | None) -> bool:
+    """Return whether numbers are whole and all different: by their texts, where float32 does not tell them apart."""
     if texts is not None:
         return len(set(texts)) == len(texts) and is_whole(texts)
-    values = cells.numbers[:, place]
-    return _all_different(values[:100]) and _all_different(values) and bool((values == np.floor(values)).all())
-
-
-def _all_different(values: NDArray[np.float32]) -> bool:
-    return len(np.unique(values)) == len(values)
-
-
-def _no_accident(values: NDArray[np.float32]) -> bool:
-    """Return whether as many random numbers would hardly all be different (the birthday problem)."""
-    width = float(values.max()) - float(values.min()) + 1
-    return len(values) ** 2 / (2 * width) >= -float(np.log(CHANCE))
+    some_equal = any(len(np.unique(part)) < len(part) for part in (values[:100], values))
+    return not some_equal and bool((values == np.floor(values)).all())
 
 
 def _named_like_an_id(name: str) -> bool:
@@ -174,14 +149,11 @@ def _describe_text(name: str, texts: Text, asked: str, kept: bool) -> Column:
     gaps = sum(text is None for text in texts)
     if not values:
         return Column(name, "left out", "no value in any row", True)
-    if not (asked or kept):
-        reason = _useless(name, values, gaps, len(texts))
-        if reason:
-            return Column(name, "left out", reason, True)
+    if not (asked or kept) and (reason := _useless(name, values, gaps, len(texts))):
+        return Column(name, "left out", reason, True)
     count = f"{len(values)} value{'s' if len(values) > 1 else ''}"
     reason = f"text with {count}" if not asked else f"a category {asked}, {count}"
-    categories = len(values) + (gaps > 0)
-    if categories > MOST_CATEGORIES:
+    if len(values) + (gaps > 0) > MOST_CATEGORIES:
         reason += f": the {MOST_CATEGORIES - 1} most frequent, and one for all others"
     if gaps:
         reason += f"; {share(gaps, len(texts))} missing count as a value"

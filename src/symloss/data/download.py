@@ -142,29 +142,19 @@ class _TooLarge(ValueError):  # noqa: N818
 class _OnlyHttp(urllib.request.HTTPRedirectHandler):
     """Follow redirections as urllib does, but not to FTP."""
 
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
+    def redirect_request(self, *given: Any, **named: Any) -> urllib.request.Request | None:
+        request, file, code, _, headers, newurl = given
         if not newurl.lower().startswith(("http://", "https://")):
             reason = f"a redirect to {newurl!r}, and only http and https are followed"
-            raise urllib.error.HTTPError(req.full_url, code, reason, headers, fp)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _open(url: str, headers: dict[str, str]) -> Any:
-    return urllib.request.build_opener(_OnlyHttp).open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+            raise urllib.error.HTTPError(request.full_url, code, reason, headers, file)
+        return super().redirect_request(*given, **named)
 
 
 def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None]) -> None:
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "symloss", "Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-    with _open(url, headers) as answer:
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.build_opener(_OnlyHttp).open(request, timeout=TIMEOUT) as answer:
         continued = re.match(rf"bytes {have}-", answer.headers.get("Content-Range", ""))
         if answer.status != http.client.PARTIAL_CONTENT or not continued:
             have = 0  # the server sends the whole file
@@ -173,21 +163,17 @@ def _transfer(url: str, part: Path, progress: Callable[[int, int | None], None])
         with part.open("ab", buffering=0) as file:
             file.truncate(have)
             progress(have, total)
-            _check_size(url, total or have)
-            while block := answer.read(_BLOCK):
-                have += len(block)
-                _check_size(url, have)
+            while max(have, total or 0) <= LARGEST_FILE and (block := answer.read(_BLOCK)):
                 _write(file, block, part)
+                have += len(block)
                 progress(have, total)
-    if total is not None and have < total:
-        raise ConnectionError(f"a connection that ended after {have} of {total} bytes")
-
-
-def _check_size(url: str, size: int) -> None:
+    size = max(have, total or 0)
     if size > LARGEST_FILE:
         raise _TooLarge(
             f"{url} must have no more than {LARGEST_FILE} bytes; got {size} or more, and nothing of it is kept"
         )
+    if total is not None and have < total:
+        raise ConnectionError(f"a connection that ended after {have} of {total} bytes")
 
 
 def _write(file: BinaryIO, block: bytes, part: Path) -> None:

@@ -195,15 +195,8 @@ def warn(path: Path, reason: str) -> None:
 class DataDescription:
     """What a run or a fit keeps of its data: all that is needed to predict on other data, and what was done to it.
 
-    Args:
-        name: the name or the path of the data.
-        class_names: the names of the classes.
-        input_shape: the shape of one input.
-        size: the pixels on each side to which images in files are resized; None for other data.
-        columns: the names of the features of a table.
-        mean, std: of each channel or feature, for scaling.
-        augmentation: the random changes of training images.
-        image: the column of the image files, in a table of them, if it was named.
+    ``mean`` and ``std`` scale each channel or feature; ``image`` is the column of the image files, if it was named.
+    Other fields are as in :class:`symloss.data.DataSet`.
     """
 
     name: str

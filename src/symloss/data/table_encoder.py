@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,42 +20,27 @@ from symloss.data.columns import KINDS, MOST_CATEGORIES, NO_TEXT, Column, check_
 
 FORMAT = 1
 """The version of the document. It grows when an older symloss could misread one."""
-_UNSEEN = -1
-"""The number of a category that was not in the training rows. Its features are all 0."""
 _NAMED = 3
 """How many columns a message names."""
 _BLOCK = 2**22
 """How many cells the medians of complete columns are computed of at once."""
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """What was learnt of the columns of numbers. There may be a million.
+class Numbers(NamedTuple):
+    """What was learnt of the columns of numbers: what a missing value is replaced by, and whether a feature marks it.
 
-    Args:
-        names: the columns.
-        medians: what a missing value is replaced by (columns,).
-        marked: whether a feature of its own says where a value is missing (columns,).
+    There may be a million columns.
     """
 
     names: tuple[str, ...]
     medians: NDArray[np.float32]
     marked: NDArray[np.bool_]
 
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """The features that say where a value is missing."""
-        return tuple(f"{self.names[place]} is missing" for place in np.flatnonzero(self.marked))
 
+class Category(NamedTuple):
+    """What was learnt of a column: the categories with a feature of their own, and the others, which share one.
 
-@dataclass(frozen=True)
-class Category:
-    """What was learnt of a column of categories.
-
-    Args:
-        name: the column.
-        values: the categories with a feature of their own. None stands for a missing value.
-        others: the rare categories, which share one feature.
+    None stands for a missing value.
     """
 
     name: str
@@ -67,7 +51,7 @@ class Category:
         """Return a feature for each value, and one for all others (N, features). Unseen texts are all 0."""
         places = {value: place for place, value in enumerate(self.values)}
         places |= dict.fromkeys(self.others, len(self.values))
-        codes = np.fromiter((places.get(text, _UNSEEN) for text in texts), np.int64, len(texts))
+        codes = np.fromiter((places.get(text, -1) for text in texts), np.int64, len(texts))
         return np.asarray(codes[:, None] == np.arange(len(self.feature_names)), dtype=np.float32)
 
     @property
@@ -119,7 +103,10 @@ class TableEncoder:
     def _fit_frame(self, frame: Any) -> Matrix:
         table = FrameTable(frame)
         features = self.fit_transform_table(table, table.columns)
-        _warn_of_left_out(self.columns_)
+        found = [column for column in self.columns_ if column.kind == "left out" and column.notable]
+        if found:
+            hint = f"; {NO_TEXT}" if any(column.is_free_text for column in found) else ""
+            warnings.warn(f"columns are not used as features: {_named(found)}{hint}", UserWarning, stacklevel=3)
         return features
 
     def fit_transform_table(
@@ -145,20 +132,11 @@ class TableEncoder:
         return self._features(cells)
 
     @property
-    def number_names(self) -> tuple[str, ...]:
-        """The columns that are read as numbers."""
-        return self._numbers.names
-
-    @property
-    def category_names(self) -> tuple[str, ...]:
-        """The columns that are read as text."""
-        return tuple(category.name for category in self._categories)
-
-    @property
     def feature_names_(self) -> tuple[str, ...]:
         """The names of the features: all numbers, the marks of missing values, then all categories."""
+        names, places = self._numbers.names, np.flatnonzero(self._numbers.marked)
         named = (name for category in self._categories for name in category.feature_names)
-        return (*self._numbers.names, *self._numbers.marks, *named)
+        return (*names, *(f"{names[place]} is missing" for place in places), *named)
 
     def transform(self, frame: Any) -> Matrix:
         """Return the features (N, d) of a DataFrame, or of a mapping of names to columns."""
@@ -166,10 +144,12 @@ class TableEncoder:
 
     def transform_table(self, table: Table, without: Collection[int] = ()) -> Matrix:
         """Return the features (N, d) of a table, ``without`` the rows of these numbers."""
-        return self._features(table.cells_as(self.number_names, self.category_names, without))
+        return self._features(
+            table.cells_as(self._numbers.names, [category.name for category in self._categories], without)
+        )
 
     def _features(self, cells: Cells) -> Matrix:
-        numbers = _select(cells, self.number_names)
+        numbers = _select(cells, self._numbers.names)
         gaps = np.isnan(numbers)
         marks = gaps[:, self._numbers.marked].astype(np.float32)
         if gaps.any():
@@ -179,12 +159,9 @@ class TableEncoder:
 
     def to_document(self) -> dict[str, Any]:
         """Return all that was learnt, for JSON."""
-        numbers = self._numbers
+        names, medians, marked = self._numbers.names, self._numbers.medians.tolist(), self._numbers.marked.tolist()
         learnt: dict[str, dict[str, Any]] = {
-            name: {"median": median, "marked": marked}
-            for name, median, marked in zip(
-                numbers.names, numbers.medians.tolist(), numbers.marked.tolist(), strict=True
-            )
+            name: {"median": median, "marked": mark} for name, median, mark in zip(names, medians, marked, strict=True)
         }
         for category in self._categories:
             learnt[category.name] = {"values": list(category.values), "others": list(category.others)}
@@ -197,16 +174,44 @@ class TableEncoder:
     @classmethod
     def from_document(cls, document: Any, where: object = "the document") -> TableEncoder:
         """Read what :meth:`to_document` wrote. ``where`` is what messages call the document."""
-        _check_format(document, where)
-        encoder = cls()
-        entries = document["columns"]
-        encoder.columns_ = tuple(Column(*(_text(entry, key, where) for key in _KEYS)) for entry in entries)
-        for column in encoder.columns_:
-            checks.choice(f"the kind of column {column.name!r} in {where}", column.kind, KINDS)
-        used = {kind: [entry for entry in entries if entry["kind"] == kind] for kind in KINDS}
-        encoder._numbers = _numbers(used["number"], where)
-        encoder._categories = tuple(_category(entry, where) for entry in used["category"])
+        version = document.get("format") if isinstance(document, dict) else None
+        if not isinstance(version, int) or not isinstance(document.get("columns"), list):
+            raise ValueError(f"{where} must hold what was learnt of each column; got {checks.brief(document)}")
+        if version > FORMAT:
+            raise ValueError(
+                f"{where} was written by a newer version of symloss (format {version}, this one knows {FORMAT}); "
+                "update it"
+            )
+        encoder, entries = cls(), document["columns"]
+        for entry in entries:
+            if not _is_learnt(entry):
+                raise ValueError(f"{where} must hold what was learnt of each column; got {checks.brief(entry)}")
+        encoder.columns_ = tuple(Column(entry["name"], entry["kind"], entry["reason"]) for entry in entries)
+        numbers, categories = ([entry for entry in entries if entry["kind"] == kind] for kind in KINDS[:2])
+        encoder._numbers = Numbers(
+            tuple(entry["name"] for entry in numbers),
+            np.array([entry["median"] for entry in numbers], dtype=np.float32),
+            np.array([bool(entry.get("marked")) for entry in numbers], dtype=np.bool_),
+        )
+        encoder._categories = tuple(
+            Category(entry["name"], tuple(entry["values"]), tuple(entry["others"])) for entry in categories
+        )
         return encoder
+
+
+def _is_learnt(entry: Any) -> bool:
+    """Return whether an entry of a document describes a column, with what was learnt of its kind."""
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("name", "kind", "reason")):
+        return False
+    if entry["kind"] == "number":
+        median = entry.get("median")
+        return isinstance(median, int | float) and abs(median) <= LARGEST
+    if entry["kind"] == "category":
+        lists = entry.get("values"), entry.get("others")
+        texts = [text for each in lists if isinstance(each, list) for text in each]
+        unique = all(isinstance(text, str | None) for text in texts) and 0 < len(texts) == len(set(texts))
+        return unique and all(isinstance(each, list) for each in lists)
+    return entry["kind"] in KINDS
 
 
 def _named(columns: Sequence[Column]) -> str:
@@ -222,13 +227,6 @@ def _no_features(columns: Sequence[Column], where: object, hint: str) -> ValueEr
     return ValueError(f"{where} must have a column of features; got {_named(columns) or 'no columns'}{hint}")
 
 
-def _warn_of_left_out(columns: Sequence[Column]) -> None:
-    found = [column for column in columns if column.kind == "left out" and column.notable]
-    if found:
-        hint = f"; {NO_TEXT}" if any(column.is_free_text for column in found) else ""
-        warnings.warn(f"columns are not used as features: {_named(found)}{hint}", UserWarning, stacklevel=4)
-
-
 def _select(cells: Cells, names: tuple[str, ...]) -> Matrix:
     """Return some columns of numbers. All of them in their order are not copied."""
     if names == cells.number_names:
@@ -240,8 +238,11 @@ def _select(cells: Cells, names: tuple[str, ...]) -> Matrix:
 def _learn_numbers(names: tuple[str, ...], values: Matrix) -> Numbers:
     incomplete = np.asarray(np.isnan(values).any(axis=0))
     medians = np.empty(len(names), dtype=np.float64)
-    # Complete columns may be many, and nanmedian takes several times as long for them.
-    medians[~incomplete] = _medians(values[:, ~incomplete] if incomplete.any() else values)
+    # Complete columns may be many, and nanmedian takes several times as long for them. Some columns at a time.
+    complete, step = np.flatnonzero(~incomplete), max(1, _BLOCK // max(1, len(values)))
+    for start in range(0, len(complete), step):
+        part = complete[start : start + step]
+        medians[part] = np.median(values[:, part].T.astype(np.float64), axis=1, overwrite_input=True)
     for place in np.flatnonzero(incomplete).tolist():
         medians[place] = np.median(values[~np.isnan(values[:, place]), place].astype(np.float64))
     return Numbers(names, medians.astype(np.float32), incomplete)
@@ -257,56 +258,3 @@ def _learn_category(name: str, texts: Text) -> Category:
     frequent = frozenset(sorted(values, key=counts.__getitem__)[-(MOST_CATEGORIES - 1) :])
     rare = tuple(value for value in values if value not in frequent)
     return Category(name, tuple(value for value in values if value in frequent), rare)
-
-
-def _medians(values: Matrix) -> NDArray[np.float64]:
-    """Compute the median of each column, some columns at a time."""
-    step = max(1, _BLOCK // max(1, len(values)))
-    blocks = (values[:, start : start + step] for start in range(0, values.shape[1], step))
-    found = [np.median(block.T.astype(np.float64), axis=1, overwrite_input=True) for block in blocks]
-    return np.concatenate(found) if found else np.empty(0)
-
-
-_KEYS = ("name", "kind", "reason")
-
-
-def _check_format(document: Any, where: object) -> None:
-    version = document.get("format") if isinstance(document, dict) else None
-    if not isinstance(version, int) or not isinstance(document.get("columns"), list):
-        raise ValueError(f"{where} must hold what was learnt of each column; got {checks.brief(document)}")
-    if version > FORMAT:
-        raise ValueError(
-            f"{where} was written by a newer version of symloss (format {version}, this one knows {FORMAT}); update it"
-        )
-
-
-def _entry(entry: Any, key: str, right: Callable[[Any], bool], wanted: str, where: object) -> Any:
-    value = entry.get(key) if isinstance(entry, dict) else None
-    if not right(value):
-        raise ValueError(f"{where} must hold the {key} of each column as {wanted}; got {checks.brief(entry)}")
-    return value
-
-
-def _text(entry: Any, key: str, where: object) -> Any:
-    return _entry(entry, key, lambda value: isinstance(value, str), "text", where)
-
-
-def _numbers(entries: list[dict[str, Any]], where: object) -> Numbers:
-    def is_number(value: Any) -> bool:
-        return isinstance(value, (int, float)) and abs(value) <= LARGEST
-
-    medians = [_entry(entry, "median", is_number, "a finite number", where) for entry in entries]
-    marked = [bool(entry.get("marked")) for entry in entries]
-    names = tuple(entry["name"] for entry in entries)
-    return Numbers(names, np.array(medians, dtype=np.float32), np.array(marked, dtype=np.bool_))
-
-
-def _category(entry: dict[str, Any], where: object) -> Category:
-    def are_texts(values: Any) -> bool:
-        return isinstance(values, list) and all(value is None or isinstance(value, str) for value in values)
-
-    values = _entry(entry, "values", are_texts, "a list of texts", where)
-    others = _entry(entry, "others", are_texts, "a list of texts", where)
-    if not values + others or len({*values, *others}) < len(values + others):
-        raise ValueError(f"{where} must hold different values of each column; got {checks.brief(entry)}")
-    return Category(entry["name"], tuple(values), tuple(others))

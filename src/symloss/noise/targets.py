@@ -120,7 +120,14 @@ def corrupt_targets(
     rate = checks.number("rate", rate, "[0, 1)")
     seed = files.whole("seed", seed, "[0, inf)")
     clean = _target_array("y", y)
-    q, text = _distribution(distribution, x)
+    argument, of_x = "distribution", ""
+    if callable(distribution) and not isinstance(distribution, Distribution):
+        if x is None:
+            raise TypeError("x must be given, because the distribution is a function of x; got None")
+        of_x = f"{getattr(distribution, '__qualname__', type(distribution).__name__)} of x: "
+        argument, distribution = "distribution(x)", distribution(x)
+    q = target_distribution(distribution, argument)
+    text = f"{of_x}{q!r}" + (f", sha256 {files.sha256(q.source.numpy())}" if isinstance(q.source, Tensor) else "")
     rng = np.random.Generator(np.random.PCG64(seed))
     replaced = rng.random(clean.shape) < rate
     targets = np.where(replaced, _draws(q, clean.shape, rng), clean)
@@ -157,21 +164,6 @@ def _target_array(argument: str, value: object) -> Targets:
     if not np.isfinite(found).all():
         raise ValueError(f"{argument} must hold finite numbers; got NaN or infinity")
     return found
-
-
-def _distribution(given: AnyTargetDistribution, x: Any) -> tuple[TargetDistribution, str]:
-    """Return what targets are drawn from, at x where it is a function of x; and its name."""
-    if not callable(given) or isinstance(given, Distribution):
-        q = target_distribution(given, "distribution")
-        return q, _text(q)
-    if x is None:
-        raise TypeError("x must be given, because the distribution is a function of x; got None")
-    q = target_distribution(given(x), "distribution(x)")
-    return q, f"{getattr(given, '__qualname__', type(given).__name__)} of x: {_text(q)}"
-
-
-def _text(q: TargetDistribution) -> str:
-    return f"{q!r}, sha256 {files.sha256(q.source.numpy())}" if isinstance(q.source, Tensor) else repr(q)
 
 
 def _draws(q: TargetDistribution, shape: tuple[int, ...], rng: np.random.Generator) -> Targets:

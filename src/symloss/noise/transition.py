@@ -6,7 +6,6 @@ Rows are true classes, columns the classes that labels become.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +58,10 @@ def transition_matrix(
         if prior is None:
             raise ValueError("prior must be given for prior noise; got None")
         return prior_weighted(_distributions("prior", prior, (num_classes,)), spec.rate)
-    return mistaken(num_classes, spec.rate, mistakes(spec.kind, num_classes, dataset))
+    matrix, rate = np.eye(num_classes), flip_rate(spec.rate, num_classes)
+    for label, target in mistakes(spec.kind, num_classes, dataset).items():
+        matrix[label, [label, target]] = 1 - rate, rate
+    return matrix
 
 
 def flip_rate(rate: float, num_classes: int) -> float:
@@ -71,13 +73,7 @@ def flip_rate(rate: float, num_classes: int) -> float:
 
 
 def symmetric(num_classes: int, rate: float) -> Matrix:
-    """Return the matrix of symmetric noise: 1 - rate for the true class, rate / (C - 1) for every other one.
-
-    >>> symmetric(3, 0.5)
-    array([[0.5 , 0.25, 0.25],
-           [0.25, 0.5 , 0.25],
-           [0.25, 0.25, 0.5 ]])
-    """
+    """Return the matrix of symmetric noise: 1 - rate for the true class, rate / (C - 1) for every other one."""
     rate = flip_rate(rate, num_classes)
     matrix = np.full((num_classes, num_classes), rate / (num_classes - 1))
     np.fill_diagonal(matrix, 1 - rate)
@@ -95,20 +91,6 @@ def prior_weighted(prior: Matrix, weight: float) -> Matrix:
     """
     weight = checks.number("mixture weight p", weight, "[0, 1)")
     return (1 - weight) * np.eye(len(prior)) + weight * prior
-
-
-def mistaken(num_classes: int, rate: float, targets: Mapping[int, int]) -> Matrix:
-    """Return the matrix by which each class with a target moves to it at a rate; the others keep their labels.
-
-    >>> mistaken(3, 0.25, {0: 2})[0]
-    array([0.75, 0.  , 0.25])
-    """
-    rate = flip_rate(rate, num_classes)
-    matrix = np.eye(num_classes)
-    for label, target in targets.items():
-        matrix[label, label] = 1 - rate
-        matrix[label, target] = rate
-    return matrix
 
 
 def checked_matrix(value: ArrayLike, num_classes: int) -> Matrix:
@@ -169,12 +151,15 @@ def _numbers_in(path: Path) -> Any:
 def relabel(clean: Labels, transition: Matrix, method: str, rng: np.random.Generator) -> Labels:
     """Add noise from a transition matrix to labels; see :func:`symloss.noise.corrupt` for the methods."""
     groups = by_class(clean, len(transition))
-    if method == "sampled":
-        return _draw(clean, groups, transition, rng)
-    sizes = np.array([len(group) for group in groups])
-    flips = floor_counts(transition, sizes) if method == "floor" else exact_counts(transition, sizes, rng)
     noisy = clean.copy()
-    for group, row in zip(groups, flips, strict=True):
+    if method == "sampled":
+        uniform = rng.random(len(clean))
+        for group, row in zip(groups, transition, strict=True):
+            steps = np.cumsum(row)
+            noisy[group] = np.searchsorted(steps / steps[-1], uniform[group], side="right")
+        return noisy
+    sizes = np.array([len(group) for group in groups])
+    for group, row in zip(groups, flip_counts(transition, sizes, method, rng), strict=True):
         moved = rng.permutation(group)[: row.sum()]
         noisy[moved] = np.repeat(np.arange(len(row)), row)
     return noisy
@@ -187,33 +172,23 @@ def by_class(labels: Labels, num_classes: int) -> list[Labels]:
     return np.split(order, ends[:-1])
 
 
-def floor_counts(transition: Matrix, sizes: Labels) -> Labels:
-    """Return int(T[c, k] n_c), the labels of class c that become k, as in the published tables.
+def flip_counts(transition: Matrix, sizes: Labels, method: str, rng: np.random.Generator) -> Labels:
+    """Return how many labels of class c become k: ``floor`` or ``exact``, see :func:`symloss.noise.corrupt`.
 
-    >>> floor_counts(np.array([[0.5, 0.5], [0.1, 0.9]]), np.array([5, 9]))
-    array([[0, 2],
-           [0, 0]])
+    In exact counts, largest remainders distribute the total number of flips over the classes, and the flips of a class
+    over its targets. So the flips of a class, too, are less than one away from the expected number.
+
+    >>> transition, sizes = np.array([[0.5, 0.5], [0.1, 0.9]]), np.array([5, 9])
+    >>> [flip_counts(transition, sizes, method, np.random.default_rng(0)).tolist() for method in ("floor", "exact")]
+    [[[0, 2], [0, 0]], [[0, 2], [1, 0]]]
     """
-    flips = (transition * sizes[:, None]).astype(np.int64)
-    np.fill_diagonal(flips, 0)
-    return flips
-
-
-def exact_counts(transition: Matrix, sizes: Labels, rng: np.random.Generator) -> Labels:
-    """Return numbers of flips, each less than one away from T[c, k] n_c.
-
-    The total number of flips is the expected one, rounded. Largest remainders distribute it over the classes, and the
-    flips of a class over its targets. So the flips of a class, too, are less than one away from the expected number.
-
-    >>> exact_counts(np.array([[0.5, 0.5], [0.1, 0.9]]), np.array([5, 9]), np.random.default_rng(0))
-    array([[0, 2],
-           [1, 0]])
-    """
-    quotas = np.round(transition * sizes[:, None], 9)
+    quotas = transition * sizes[:, None]
     np.fill_diagonal(quotas, 0)
+    if method == "floor":
+        return quotas.astype(np.int64)
+    quotas = np.round(quotas, 9)
     per_class = np.round(quotas.sum(1), 9)
-    total = int(np.floor(per_class.sum() + 0.5))
-    flips = apportion(per_class, total, rng)
+    flips = apportion(per_class, int(np.floor(per_class.sum() + 0.5)), rng)
     return np.stack([apportion(row, number, rng) for row, number in zip(quotas, flips, strict=True)])
 
 
@@ -221,24 +196,12 @@ def apportion(quotas: Matrix, total: int, rng: np.random.Generator) -> Labels:
     """Round each quota down or up so that the sum is ``total``. The largest remainders go up, ties at random.
 
     If ties went to the first class, symmetric noise would prefer low class numbers.
-
-    >>> apportion(np.array([1.2, 2.7, 0.6]), 4, np.random.default_rng(0))
-    array([1, 3, 0])
     """
     whole = np.floor(quotas).astype(np.int64)
     remainders = np.round(quotas - whole, 9)
     order = np.lexsort((rng.random(len(quotas)), -remainders))
     whole[order[: total - whole.sum()]] += 1
     return whole
-
-
-def _draw(clean: Labels, groups: list[Labels], transition: Matrix, rng: np.random.Generator) -> Labels:
-    uniform = rng.random(len(clean))
-    noisy = clean.copy()
-    for group, row in zip(groups, transition, strict=True):
-        steps = np.cumsum(row)
-        noisy[group] = np.searchsorted(steps / steps[-1], uniform[group], side="right")
-    return noisy
 
 
 DIGITS = {7: 1, 2: 7, 5: 6, 6: 5, 3: 8}
