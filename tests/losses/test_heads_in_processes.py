@@ -41,12 +41,18 @@ def model():
     return Model()
 
 
-def steps(rank, answers, meeting):
+def process(rank, answers, meeting):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    answers.put((rank, (steps(rank), shards(rank))))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def steps(rank):
     from torch.distributed.fsdp import fully_shard  # noqa: PLC0415
     from torch.distributed.tensor import init_device_mesh  # noqa: PLC0415
 
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
     tokens, target = data()
     count = (target != -100).sum()
     rows = slice(2 * rank, 2 * rank + 2)
@@ -56,24 +62,17 @@ def steps(rank, answers, meeting):
     found = {name: each.grad.numpy() for name, each in replicated.module.named_parameters()}
     sharded = fully_shard(model(), mesh=init_device_mesh("cpu", (2,)))
     sharded(tokens[rows], target[rows], count / 2).backward()
-    shards = {name: each.grad.full_tensor().numpy() for name, each in sharded.named_parameters()}
-    answers.put((rank, (found, shards)))
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    return found, {name: each.grad.full_tensor().numpy() for name, each in sharded.named_parameters()}
 
 
-def shards(rank, answers, meeting):
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+def shards(rank):
     features, table, labels = vocabulary()
     first = 12 * rank
     weight = table[first : first + 12].clone().requires_grad_()
     logp = runpy.run_path(str(EXAMPLE))["sharded_log_probabilities"](features, weight, labels, first)
     loss = symloss.of_logp("gce:q=0.7")(logp).mean()
     loss.backward()
-    answers.put((rank, (loss.item(), features.grad.numpy(), weight.grad.numpy())))
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    return loss.item(), features.grad.numpy(), weight.grad.numpy()
 
 
 def vocabulary():
@@ -82,28 +81,31 @@ def vocabulary():
     return features, torch.randn(24, 5, generator=generator), torch.randint(24, (6,), generator=generator)
 
 
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return together(process, (tmp_path_factory.mktemp("processes") / "meeting",))
+
+
 @pytest.mark.slow
-def test_shards_of_a_vocabulary_find_what_all_scores_say(tmp_path):
+def test_shards_of_a_vocabulary_find_what_all_scores_say(found):
     features, table, labels = vocabulary()
     weight = table.clone().requires_grad_()
     expected = symloss.GCE(q=0.7)(features @ weight.T, labels)
     expected.backward()
-    found = together(shards, (tmp_path / "meeting",))
     for rank in range(2):
-        value, of_features, of_weight = found[rank]
+        value, of_features, of_weight = found[rank][1]
         assert value == pytest.approx(expected.item(), rel=1e-5)
         torch.testing.assert_close(torch.from_numpy(of_features), features.grad, rtol=1e-4, atol=1e-7)
-        torch.testing.assert_close(
-            torch.from_numpy(of_weight), weight.grad[12 * rank : 12 * rank + 12], rtol=1e-4, atol=1e-7
-        )
+        expected_weight = weight.grad[12 * rank : 12 * rank + 12]
+        torch.testing.assert_close(torch.from_numpy(of_weight), expected_weight, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.slow
-def test_two_processes_find_the_gradients_of_one(tmp_path):
+def test_two_processes_find_the_gradients_of_one(found):
     alone, (tokens, target) = model(), data()
     alone(tokens, target, None).backward()
-    for found in together(steps, (tmp_path / "meeting",)).values():
-        for gradients in found:
+    for both, _ in found.values():
+        for gradients in both:
             assert gradients.keys() == {name for name, _ in alone.named_parameters()}
             for name, each in alone.named_parameters():
                 torch.testing.assert_close(torch.from_numpy(gradients[name]), each.grad, rtol=1e-5, atol=1e-7)

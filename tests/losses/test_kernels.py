@@ -114,7 +114,7 @@ def test_block_by_block(name, monkeypatch, plain):
     agree(whole, plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
 
 
-@pytest.mark.parametrize("name", ["mae", "sgce", "unhinged"])
+@in_turn("name", ["mae", "sgce", "unhinged"])
 @in_turn("layout", ["transposed", "expanded", "channels-last", "strided"])
 def test_layouts(name, layout, plain):
     base = torch.randn(8, 6, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -129,28 +129,14 @@ def test_layouts(name, layout, plain):
     agree(value_and_gradient(loss, z, y), plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
 
 
-@pytest.fixture
-def no_plain(monkeypatch):
-    """The plain formulas must not be asked."""
-
-    def forbidden(*_):
-        raise AssertionError("the plain formulas were asked")
-
-    return lambda: monkeypatch.setattr(criterion, "_plain", forbidden)
-
-
 MASKS = (torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]])).double()
 """One class of seven is present, two, three, five, six, all."""
 LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 
 
-@pytest.mark.parametrize(
-    ("scores", "dtype"),
-    [(None, torch.float64), (symloss.losses.UnitScores(0.3), torch.float32)],
-    ids=["float64", "float32, unit scores"],
-)
-@pytest.mark.parametrize("name", LOSSES)
-def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeypatch):
+@in_turn("scores, dtype", [(None, torch.float64), (symloss.losses.UnitScores(0.3), torch.float32)])
+@in_turn("name", LOSSES)
+def test_masked_classes_are_absent(name, scores, dtype, plain, monkeypatch):
     """In every kernel and block: as by the plain formula of the scores without them, down to a single class."""
     monkeypatch.setattr(batches, "BLOCK", 2 * 7)
     loss = LOSSES[name]
@@ -160,7 +146,7 @@ def test_masked_classes_are_absent(name, scores, dtype, plain, no_plain, monkeyp
     apart = [plain(lambda row=row, y=y: value_and_gradient(loss, row, y, score_map=scores)) for row, y in rows]
     masked = z.detach().masked_fill(MASKS.bool(), -torch.inf).requires_grad_()
     if dispatch.kernel_for(loss, 7) is not None:
-        no_plain()
+        monkeypatch.setattr(criterion, "_plain", None)  # the plain formulas must not be asked
     found = loss(masked, y, reduction="none", score_map=scores)
     (gradient,), values = torch.autograd.grad(found.sum(), masked), found.detach()
     assert (gradient[MASKS.bool()] == 0).all()
@@ -188,26 +174,11 @@ def test_nan_in_nan_out(name, by_kernel, plain):
             assert gradient.isnan().any(1).tolist() == [False, True, False]
             assert gradient[1].isnan().all()
         y[1] = -100
-        assert run(lambda z=z, y=y, o=options: loss(z, y, **o)).isfinite()
-
-
-@pytest.mark.parametrize("name", ["unhinged", "alpha-mae", "sgce"])
-def test_an_ignored_row_may_hold_nan(name):
-    z, y = batch((3, 5), torch.float32)
-    z.data[1, 2], y[1] = torch.nan, -100
-    for normalize in (None, "l2"):
-        _, gradient = value_and_gradient(symloss.create_loss(name, normalize=normalize), z, y)
-        assert (gradient[1] == 0).all()
-        assert gradient.isfinite().all()
-
-
-@pytest.mark.parametrize("name", ["gce", "focal", "sgce", "nce", "anl-fl"])
-def test_classes_beyond_the_bound_and_hopeless_labels(name, plain):
-    """Leads of up to 300: probabilities that underflow, and the complement's bound."""
-    z = torch.diag(torch.linspace(0, 300, 12, dtype=torch.float64)).requires_grad_()
-    y = torch.arange(1, 13) % 12
-    loss = RECORDS[name].loss()
-    agree(value_and_gradient(loss, z, y), plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
+        value, gradient = run(lambda z=z, y=y, o=options: value_and_gradient(loss, z, y, **o))
+        assert value.isfinite()
+        if by_kernel and dispatch.kernel_for(loss, classes) is not None:
+            assert gradient.isfinite().all()
+            assert (gradient[1] == 0).all()
 
 
 @every_loss
@@ -242,3 +213,37 @@ def test_a_loss_of_one_batch_is_not_kept_alive():
     del alpha
     gc.collect()
     assert gone() is None
+
+
+SCORES = 3 * torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
+LABELS = torch.tensor([0, 6, -100, 3, 3])
+
+
+def test_overwrite_gives_the_gradient_the_memory_of_the_scores():
+    leaf = SCORES.clone().requires_grad_()
+    expected = symloss.GCE()(leaf, LABELS)
+    (expected_gradient,) = torch.autograd.grad(expected, leaf, torch.tensor(0.5))
+    scores = leaf * 1.0
+    memory = scores.data_ptr()
+    value = symloss.GCE(overwrite=True)(scores, LABELS)
+    torch.testing.assert_close(value, expected)
+    (gradient,) = torch.autograd.grad(value, scores, torch.tensor(0.5))
+    assert gradient.data_ptr() == memory
+    torch.testing.assert_close(gradient, expected_gradient)
+
+
+def test_a_second_use_of_overwritten_scores_is_an_error():
+    leaf = SCORES.clone().requires_grad_()
+    loss = symloss.GCE(overwrite=True)
+    scores = leaf * 1.0
+    value = loss(scores, LABELS)
+    torch.autograd.grad(value, scores, retain_graph=True)
+    with pytest.raises(RuntimeError, match="overwrite=True keeps no scores"):
+        torch.autograd.grad(value, scores)
+    with pytest.raises(RuntimeError, match="overwrite=True keeps no scores"):
+        torch.autograd.grad(loss(leaf * 1.0, LABELS), leaf, create_graph=True)
+    value = loss(leaf.tanh(), LABELS)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):  # tanh has lost its result
+        value.backward()
+    loss(scores := SCORES.clone(), LABELS)
+    assert torch.equal(scores, SCORES), "without a gradient nothing is overwritten"

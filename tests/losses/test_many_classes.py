@@ -55,15 +55,11 @@ def test_auto_keeps_the_largest_probability_of_ten_classes():
         assert attainable(classes, auto_temperature(classes)) == pytest.approx(attainable(10, 1.0), rel=1e-12)
     assert [auto_temperature(classes) for classes in range(1, 11)] == [1.0] * 10
     assert auto_temperature(11) < 1
-
-
-def test_up_to_four_classes_no_temperature_would_do():
-    """The label of four classes has at least 1/4 where it is most probable: more than what ten classes reach."""
+    # The label of four classes has at least 1/4 where it is most probable: more than what ten classes reach.
     assert attainable(4, 1e9) > attainable(10, 1.0)
-    assert all(attainable(classes, 1.0) > attainable(10, 1.0) for classes in range(2, 10))
 
 
-@pytest.mark.parametrize("name", ["unhinged", "sgce", "alpha-mae", "gce", "mse"])
+@in_turn("name", ["unhinged", "sgce", "mse"])
 @in_turn("shape", [(12,), (5, 12), (3, 12, 2), (5, 4)])
 def test_auto_is_its_number(name, shape):
     dim = 0 if len(shape) == 1 else 1
@@ -72,7 +68,6 @@ def test_auto_is_its_number(name, shape):
     expected = value_and_grad(symloss.create_loss(name, normalize="l2", temperature=number), scores, labels)
     function = getattr(functional, name.replace("-", "_"))
     for loss in (
-        symloss.create_loss(name, normalize="l2", temperature="auto"),
         symloss.create_loss(f"{name}:normalize=l2,temperature=auto"),
         lambda z, y: function(z, y, normalize="l2", temperature="auto"),
         lambda z, y: symloss.create_loss(name, normalize=None)(symloss.losses.UnitScores("auto")(z), y),
@@ -82,9 +77,9 @@ def test_auto_is_its_number(name, shape):
             assert_close(value_and_grad(loss, scores, labels), expected)
 
 
-@pytest.mark.parametrize("name", ["unhinged", "sgce", "alpha-mae:kappa=2"])
+@in_turn("name", ["unhinged", "sgce"])
 def test_auto_in_a_head(name):
-    head = symloss.LinearLoss(f"{name}:temperature=auto" if ":" not in name else f"{name},temperature=auto", 4, 40)
+    head = symloss.LinearLoss(f"{name}:temperature=auto", 4, 40)
     features, labels = torch.randn(64, 4), random_labels(64, classes=40)
     expected = symloss.create_loss(name, temperature=auto_temperature(40))(head.logits(features), labels)
     torch.testing.assert_close(head(features, labels), expected)
@@ -98,8 +93,6 @@ def test_auto_goes_with_unit_scores():
     for door in (symloss.losses.UnitScores, lambda temperature: symloss.SGCE(temperature=temperature)):
         with refused(ValueError, "temperature must be a number in (0, inf) or 'auto'", "got 'hot'"):
             door("hot")
-        with refused(ValueError, "temperature must", "(0, inf)", "got -1"):
-            door(-1)
 
 
 def test_auto_is_shown_and_kept():
@@ -107,9 +100,8 @@ def test_auto_is_shown_and_kept():
     assert "temperature='auto'" in repr(loss)
     assert repr(loss.score_map) == "UnitScores(temperature=auto, eps=1e-05)"
     assert pickle.loads(pickle.dumps(loss)).temperature == "auto"
-    assert_close(
-        loss.activation(torch.eye(1000)[:1]).max(), torch.tensor(attainable(1000, auto_temperature(1000))), 0.1
-    )
+    probable = torch.tensor(attainable(1000, auto_temperature(1000)))
+    assert_close(loss.activation(torch.eye(1000)[:1]).max(), probable, 0.1)
 
 
 @pytest.mark.slow
@@ -177,30 +169,21 @@ def test_a_kind_of_loss_is_warned_about_once():
 
 
 @pytest.mark.usefixtures("judged")
-def test_a_head_warns_too():
-    head = symloss.LinearLoss("sgce", in_features=4, num_classes=501)
-    features = torch.randn(2, 4)
-    assert len(told(lambda: head(features, LABELS))) == 1
-    assert told(lambda: head(features, LABELS)) == []
-
-
-@pytest.mark.usefixtures("judged")
-@pytest.mark.parametrize(
-    "spec",
-    [
+def test_what_needs_no_warning():
+    for spec in (
         *("unhinged", "unhinged:scale=ce", "2*unhinged + unhinged:normalize=l2", "sgce:temperature=auto"),
         *("sgce:scale=ce", "sgce:normalize=none", "sgce:temperature=0.1", "gce"),
-    ],
-)
-def test_what_needs_no_warning(spec):
-    assert told(lambda: symloss.create_loss(spec)(SCORES, LABELS)) == []
+    ):
+        criterion._judged.clear()
+        assert told(lambda spec=spec: symloss.create_loss(spec)(SCORES, LABELS)) == [], spec
     assert told(lambda: symloss.SGCE()(SCORES[:, :500], LABELS % 500)) == []
 
 
 @pytest.mark.usefixtures("judged")
 def test_what_was_well_is_still_warned_about_at_temperature_1():
     assert told(lambda: symloss.SGCE(temperature="auto")(SCORES, LABELS)) == []
-    assert len(told(lambda: symloss.SGCE(temperature=2.0)(SCORES, LABELS))) == 1
+    head = symloss.LinearLoss("sgce:temperature=2", in_features=4, num_classes=501)
+    assert [len(told(lambda: head(torch.randn(2, 4), LABELS))) for _ in range(2)] == [1, 0]
     assert len(told(lambda: symloss.Criterion(CEPotential() + GCEPotential(0.5), normalize="l2")(SCORES, LABELS))) == 1
     assert len(told(lambda: symloss.create_loss("cosine:normalize=l2")(SCORES, LABELS))) == 1
 

@@ -8,7 +8,8 @@ results must be the same as with all checks.
 import pytest
 import torch
 from conftest import every_loss
-from representatives import every_path
+from in_turn import in_turn
+from representatives import WITHOUT_SLOPE, every_path
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -16,21 +17,12 @@ import symloss
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.heads import linear_loss
 from symloss.losses.layers import EpsSoftmax
-from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential
 
 N, C = 6, 5
 aten = torch.ops.aten
 WAITS = {
-    aten._local_scalar_dense,
-    aten.nonzero,
-    aten.masked_select,
-    aten.equal,
-    aten.is_nonzero,
-    aten._unique2,
-    aten.unique_consecutive,
-    aten.bincount,
-    aten.repeat_interleave,
-    aten.allclose,
+    *(aten._local_scalar_dense, aten.nonzero, aten.masked_select, aten.equal, aten.is_nonzero, aten._unique2),
+    *(aten.unique_consecutive, aten.bincount, aten.repeat_interleave, aten.allclose),
 }
 
 
@@ -49,15 +41,7 @@ class NoWaiting(TorchDispatchMode):
 def test_the_mode_notices():
     """Each kind of look is refused."""
     x = torch.arange(3.0)
-    looks = (
-        lambda: x.sum().item(),
-        lambda: float(x[0]),
-        lambda: bool((x > 0).any()),
-        x.nonzero,
-        lambda: x[x > 0],
-        x.unique,
-    )
-    for look in looks:
+    for look in (lambda: x.sum().item(), lambda: bool((x > 0).any()), x.nonzero, lambda: x[x > 0], x.unique):
         with pytest.raises(AssertionError, match="would wait"), NoWaiting():
             look()
 
@@ -93,10 +77,9 @@ def assert_never_waits(loss, scores, target):
 
 
 @every_loss
-@pytest.mark.parametrize("masked", [False, True], ids=["all classes", "masked"])
-def test_no_loss_waits(name, masked):
-    loss = symloss.create_loss(name)
-    assert_never_waits(loss, MASKED if masked else SCORES, IGNORING)
+def test_no_loss_waits(name):
+    for scores in (SCORES, MASKED):
+        assert_never_waits(symloss.create_loss(name), scores, IGNORING)
 
 
 OPTIONS = {
@@ -111,60 +94,41 @@ OPTIONS = {
 
 
 @every_path
-@pytest.mark.parametrize("option", OPTIONS)
-def test_no_option_waits(name, option):
-    assert_never_waits(symloss.create_loss(name, **OPTIONS[option]), SCORES, LABELS)
-
-
-@every_path
-def test_no_target_waits(name):
-    """Probabilities, further dimensions, a single example."""
+def test_no_option_or_target_waits(name):
+    """Options, probabilities, further dimensions, a single example."""
+    for options in OPTIONS.values():
+        assert_never_waits(symloss.create_loss(name, **options), SCORES, LABELS)
+    if name not in WITHOUT_SLOPE:
+        assert_never_waits(symloss.create_loss(name, scale="ce"), MASKED, IGNORING)
     loss = symloss.create_loss(name)
     assert_never_waits(loss, SCORES, SOFT)
     assert_never_waits(loss, SCORES.reshape(2, 3, C).movedim(2, 1), LABELS.reshape(2, 3))
     assert_never_waits(loss, SCORES[0], LABELS[0])
 
 
-@every_path
-def test_no_scale_waits(name):
-    loss = RECORDS[name].loss()
-    try:
-        loss.slope(C)
-    except ValueError:
-        pytest.skip("no slope at equal scores")
-    assert_never_waits(symloss.create_loss(name, scale="ce"), MASKED, IGNORING)
-
-
-@pytest.mark.parametrize(
-    "make",
+@in_turn(
+    "loss",
     [
-        lambda: symloss.Criterion(symloss.symmetrize(GCEPotential(0.7), WEIGHT / WEIGHT.sum())),
-        lambda: symloss.Criterion(
-            symloss.losses.noisy(MAEPotential(), torch.full((C, C), 0.1, dtype=torch.float64) + 0.5 * torch.eye(C))
-        ),
-        lambda: symloss.Criterion(symloss.losses.dirichlet(CEPotential(), WEIGHT)),
-        lambda: symloss.Criterion(symloss.losses.blend(symloss.symmetrize(nn.functional.cross_entropy), 0.5)),
-        lambda: symloss.symmetrize(nn.CrossEntropyLoss()),
+        symloss.symmetrize("gce:q=0.7", WEIGHT / WEIGHT.sum()),
+        symloss.losses.noisy("mae", 0.1 + 0.5 * torch.eye(C, dtype=torch.float64)),
+        symloss.losses.dirichlet("ce", WEIGHT),
+        symloss.losses.blend(symloss.symmetrize(nn.functional.cross_entropy), 0.5),
+        symloss.symmetrize(nn.CrossEntropyLoss()),
     ],
-    ids=["prior", "noisy", "dirichlet", "blend", "module"],
 )
-def test_no_operator_waits(make):
-    assert_never_waits(make(), SCORES, LABELS)
+def test_no_operator_waits(loss):
+    assert_never_waits(loss, SCORES, LABELS)
 
 
-HALVES = [torch.float32, torch.bfloat16, torch.float16]
-
-
-@pytest.mark.parametrize("dtype", HALVES)
+@in_turn("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_no_precision_waits(dtype):
     loss = symloss.create_loss("gce")
     with symloss.losses.checked(False), NoWaiting():
         value, gradient = step(loss, SCORES.to(dtype), LABELS)
     assert value.dtype == torch.float32
     assert gradient.dtype == dtype
-    torch.testing.assert_close(
-        gradient.double(), step(loss, SCORES.to(dtype).double(), LABELS)[1], rtol=1e-2, atol=1e-4
-    )
+    expected = step(loss, SCORES.to(dtype).double(), LABELS)[1]
+    torch.testing.assert_close(gradient.double(), expected, rtol=1e-2, atol=1e-4)
 
 
 HEAD_OPTIONS = {
@@ -187,7 +151,7 @@ def head_step(loss, parts, target, **options):
 
 
 @every_path
-@pytest.mark.parametrize("option", HEAD_OPTIONS)
+@in_turn("option", HEAD_OPTIONS)
 def test_no_head_waits(name, option):
     loss, options = RECORDS[name].loss(), HEAD_OPTIONS[option]
     generator = torch.Generator().manual_seed(0)
@@ -199,9 +163,7 @@ def test_no_head_waits(name, option):
         with symloss.losses.checked(False), NoWaiting():
             found = head_step(loss, parts, target, **options)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
-        on_device = {
-            key: on_meta(value) if isinstance(value, torch.Tensor) else value for key, value in options.items()
-        }
+        on_device = {key: on_meta(each) if torch.is_tensor(each) else each for key, each in options.items()}
         shapes = head_step(loss, [on_meta(part) for part in parts], on_meta(target), **on_device)
         assert [part.shape for part in shapes] == [part.shape for part in expected]
 
@@ -211,30 +173,20 @@ def test_checks_on_request():
     loss, wrong = symloss.create_loss("gce"), torch.full((N,), C)
     with pytest.raises(IndexError, match="the label 5; with 5 classes"):
         loss(SCORES, wrong)
-    with (
-        symloss.losses.checked(False),
-        pytest.raises(RuntimeError),
-    ):  # torch's own kernels notice, later and less clearly
+    with symloss.losses.checked(False), pytest.raises(RuntimeError):  # torch notices, later and less clearly
         loss(SCORES, wrong)
     soft = SOFT * 2
     with symloss.losses.checked(False):
         assert loss(SCORES, soft).isfinite()
     with pytest.raises(ValueError, match="sum to 1"):
         loss(SCORES, soft)
-    with (
-        symloss.losses.checked(),
-        pytest.raises((RuntimeError, NotImplementedError)),
-    ):  # a look, which the meta device refuses
+    with symloss.losses.checked(), pytest.raises((RuntimeError, NotImplementedError)):  # the meta device refuses a look
         loss(on_meta(SCORES), on_meta(LABELS))
     assert loss(on_meta(SCORES), on_meta(LABELS)).shape == ()
-
-
-def test_switches_nest():
-    loss, wrong = symloss.create_loss("mse"), SOFT * 2
-    with symloss.losses.checked(False):
+    with symloss.losses.checked(False):  # switches nest
         with symloss.losses.checked(), pytest.raises(ValueError, match="sum to 1"):
-            loss(SCORES, wrong)
-        loss(SCORES, wrong)
+            loss(SCORES, soft)
+        loss(SCORES, soft)
 
 
 def test_kinds_of_ignored_examples():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import tomllib
+from importlib import resources
+
 import torch
 from conftest import CLASSES, LOSSES, random_labels, random_scores
+from in_turn import in_turn
 
 import symloss
 from symloss.losses.catalogue import RECORDS
+from symloss.losses.published import FILE
 
 PUBLISHED = {
     # The baselines' table, written out again: parameters, then values for mnist, cifar10, cifar100 and webvision.
@@ -24,7 +28,13 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if RECORDS[name].presets])
+def test_scores_are_batch_normalized_or_left_alone():
+    entries = tomllib.loads(resources.files("symloss").joinpath(FILE).read_text()).values()
+    found = {preset.get("scores") for each in entries for name, preset in each.items() if name != "source"}
+    assert found == {None, "batch-norm"}
+
+
+@in_turn("name", [name for name in LOSSES if RECORDS[name].presets])
 def test_a_preset_is_the_values_it_states(name):
     scores, labels = random_scores(5, CLASSES), random_labels(5)
     for where, preset in RECORDS[name].presets.items():
@@ -36,7 +46,7 @@ def test_a_preset_is_the_values_it_states(name):
         assert not (preset.batch_norm_scores and stated.normalize), "batch norm or division by the norm, not both"
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@in_turn("name", PUBLISHED)
 def test_presets_are_the_published_ones(name):
     names, *columns = PUBLISHED[name]
     published = dict(zip(("mnist", "cifar10", "cifar100", "webvision"), columns, strict=True))
