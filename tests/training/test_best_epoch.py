@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from in_turn import in_turn
 from lightning_fabric import Fabric
 from refusals import refused
 from training_helpers import metrics, run, small
@@ -41,11 +42,11 @@ def reference(accuracies):
 
 
 class Scripted:
-    """A trainer on one's own data, whose validation goes as it is told."""
+    """A trainer, on one's own data by default, whose validation goes as it is told."""
 
-    def __init__(self, accuracies):
-        self.settings = dataclasses.replace(small(), data="mine.csv", epochs=len(accuracies))
-        self.task = SimpleNamespace(validation="validation", test=None)
+    def __init__(self, accuracies, data="mine.csv", validation="validation"):
+        self.settings = dataclasses.replace(small(), data=data, epochs=len(accuracies))
+        self.task = SimpleNamespace(validation=validation, test=None)
         self.fabric = Fabric(accelerator="cpu", devices=1)
         self.accuracies, self.epoch = accuracies, 0
 
@@ -54,6 +55,7 @@ class Scripted:
         return EpochRow(epoch + 1, loss=1.0)
 
     def evaluate(self, part):
+        assert part == "validation"
         return self.accuracies[self.epoch]
 
     def state(self):
@@ -63,13 +65,38 @@ class Scripted:
         pass
 
 
+@in_turn("accuracies, best", [((0.1, 0.5, 0.5, 0.4), 2), ((0.3, 0.2), 1), ((0.1, 0.2, 0.3), 3)])
+def test_on_published_data_it_is_the_first_with_the_largest_validation_accuracy(tmp_path, accuracies, best):
+    found = fit(Scripted(accuracies, "digits"), RunFolder(tmp_path))
+    assert (found.row.epoch, found.accuracy, kept(tmp_path)) == (best, accuracies[best - 1], best)
+    (tmp_path / "none").mkdir()
+    assert fit(Scripted(accuracies, validation=None), RunFolder(tmp_path / "none")).row.epoch == len(accuracies)
+    assert not (tmp_path / "none" / "best.pt").exists()
+
+
+class Stop(Exception):  # noqa: N818
+    pass
+
+
+def stopped(folder, accuracies, epochs):
+    """A run that ends after some epochs, and whose last checkpoint is damaged."""
+
+    def stop(row):
+        if row.epoch == epochs:
+            raise Stop
+
+    with pytest.raises(Stop):
+        fit(Scripted(accuracies), RunFolder(folder), stop)
+    (folder / "checkpoint.pt").write_bytes(b"torn")
+
+
 def kept(folder):
     state = load_best(RunFolder(folder))
     assert state["epoch"] == int(state["model"]["epoch"])
     return state["epoch"]
 
 
-@pytest.mark.parametrize("curve", CURVES)
+@in_turn("curve", CURVES)
 def test_the_best_epoch_has_the_best_smoothed_accuracy(tmp_path, curve):
     found = fit(Scripted(CURVES[curve]), RunFolder(tmp_path))
     epoch, accuracy = reference(CURVES[curve])
@@ -77,10 +104,6 @@ def test_the_best_epoch_has_the_best_smoothed_accuracy(tmp_path, curve):
     assert found.row.validation_accuracy == CURVES[curve][epoch - 1]
     assert found.accuracy == pytest.approx(accuracy)
     assert not list(tmp_path.glob("waiting*"))
-
-
-class _Interrupted(BaseException):
-    pass
 
 
 def interrupt(monkeypatch, nth):
@@ -91,13 +114,13 @@ def interrupt(monkeypatch, nth):
         nonlocal calls
         calls += 1
         if calls == nth:
-            raise _Interrupted
+            raise Stop
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", cut_off)
 
 
-@pytest.mark.parametrize("curve", ["a hill", "falling"])
+@in_turn("curve", ["a hill", "falling"])
 def test_a_run_that_is_interrupted_anywhere_keeps_the_same_epoch(tmp_path, monkeypatch, curve):
     (tmp_path / "whole").mkdir()
     whole = fit(Scripted(CURVES[curve]), RunFolder(tmp_path / "whole"))
@@ -109,7 +132,7 @@ def test_a_run_that_is_interrupted_anywhere_keeps_the_same_epoch(tmp_path, monke
             try:
                 fit(Scripted(CURVES[curve]), RunFolder(folder))
                 break
-            except _Interrupted:
+            except Stop:
                 pass
         found = fit(Scripted(CURVES[curve]), RunFolder(folder))
         assert (found.row.epoch, found.accuracy) == (whole.row.epoch, whole.accuracy)
@@ -118,41 +141,23 @@ def test_a_run_that_is_interrupted_anywhere_keeps_the_same_epoch(tmp_path, monke
     assert nth > 3 * len(CURVES[curve])
 
 
-@pytest.mark.parametrize("epochs", range(1, 9))
+@in_turn("epochs", range(1, 9))
 def test_a_damaged_checkpoint_does_not_lose_the_best_epoch(tmp_path, epochs):
-    class Stop(Exception):  # noqa: N818
-        pass
-
-    def stop(row):
-        if row.epoch == epochs:
-            raise Stop
-
-    with pytest.raises(Stop):
-        fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path), stop)
-    (tmp_path / "checkpoint.pt").write_bytes(b"torn")
+    accuracies = CURVES["a lucky epoch"]
+    stopped(tmp_path, accuracies, epochs)
     if epochs == 1:  # there is none before it
         with refused(ValueError, "checkpoint.pt", "is not a complete checkpoint"):
-            fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path))
+            fit(Scripted(accuracies), RunFolder(tmp_path))
         return
     with pytest.warns(UserWarning, match="the previous one"):
-        found = fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path))
-    assert found.row.epoch == kept(tmp_path) == reference(CURVES["a lucky epoch"])[0]
+        found = fit(Scripted(accuracies), RunFolder(tmp_path))
+    assert found.row.epoch == kept(tmp_path) == reference(accuracies)[0]
 
 
 def test_the_checkpoint_before_finds_its_weights_where_another_epoch_wins_this_time(tmp_path):
     """With another number of threads the epoch after it is another one."""
-
-    class Stop(Exception):  # noqa: N818
-        pass
-
-    def stop(row):
-        if row.epoch == 5:
-            raise Stop
-
-    with pytest.raises(Stop):
-        fit(Scripted((0.5, 0.4, 0.4, 0.4, 0.1, 0.0, 0.0)), RunFolder(tmp_path), stop)
+    stopped(tmp_path, (0.5, 0.4, 0.4, 0.4, 0.1, 0.0, 0.0), 5)
     assert kept(tmp_path) == 1
-    (tmp_path / "checkpoint.pt").write_bytes(b"torn")
     other = (0.5, 0.4, 0.4, 0.4, 1.0, 0.0, 0.0)
     with pytest.warns(UserWarning, match="the previous one"):
         found = fit(Scripted(other), RunFolder(tmp_path))
@@ -182,15 +187,11 @@ def test_a_result_on_ones_own_data_states_the_smoothed_accuracy(own_run):
     folder, result = own_run
     accuracies = [row["validation_accuracy"] for row in metrics(folder)]
     epoch, accuracy = reference(accuracies)
-    assert (result["best"]["epoch"], kept_epoch(folder)) == (epoch, epoch)
+    assert (result["best"]["epoch"], load_best(RunFolder(folder))["epoch"]) == (epoch, epoch)
     assert result["smoothed"] == pytest.approx(accuracy)
     read = RunFolder(folder).result()
     assert read.best_first
     assert read.judged == result["smoothed"]
-
-
-def kept_epoch(folder):
-    return load_best(RunFolder(folder))["epoch"]
 
 
 def test_the_accuracy_that_counts(own_run, tmp_path):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from in_turn import in_turn
 from lightning_fabric import Fabric
 from PIL import Image
 from refusals import refused
@@ -42,7 +43,7 @@ def in_memory(tmp_path):
 @pytest.fixture
 def in_files(tmp_path):
     """Of two sizes, so that they are decoded epoch by epoch."""
-    return save(tmp_path / "photos", [*rising(5), *rising(3, 20, 24)])
+    return save(tmp_path / "files", [*rising(5), *rising(3, 20, 24)])
 
 
 @pytest.fixture
@@ -79,8 +80,8 @@ def flipped(images):
     return falls
 
 
-@pytest.mark.parametrize("data", ["in_memory", "in_files", "in_arrays"])
-def test_two_epochs_see_different_pixels(data, request):
+@in_turn("data", ["in_memory", "in_files", "in_arrays"])
+def test_two_epochs_see_different_pixels(request, data):
     data = request.getfixturevalue(data)
     first, second = seen(data, 0), seen(data, 1)
     same = sum(torch.equal(one, other) for one, other in zip(first, second, strict=True))
@@ -91,18 +92,8 @@ def test_two_epochs_see_different_pixels(data, request):
     assert frame in (2, 28)
     black = (torch.cat([first, second])[:, 0] < 0.01).all(dim=1).sum(dim=1)
     assert 0 < black.max() <= frame
-
-
-@pytest.mark.parametrize("data", ["in_memory", "in_files", "in_arrays"])
-def test_without_augmentation_every_epoch_sees_the_same(data, request):
-    data = request.getfixturevalue(data)
     assert torch.equal(seen(data, 0, augment=False), seen(data, 1, augment=False))
     assert not any(flipped(seen(data, 0, augment="none")))
-
-
-@pytest.mark.parametrize("data", ["in_memory", "in_files", "in_arrays"])
-def test_crop_never_flips(data, request):
-    data = request.getfixturevalue(data)
     first, second = seen(data, 0, augment="crop"), seen(data, 1, augment="crop")
     assert not torch.equal(first, second)
     assert not any(flipped([*first, *second]))
@@ -129,31 +120,20 @@ def test_true_and_false_have_the_keys_they_always_had():
     assert Settings(augment="all") == Settings(augment=True)
     assert Settings(augment="none") == Settings(augment=False)
     assert len({Settings(augment=value).key for value in (True, False, "crop")}) == 3
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ([], True),
-        (["--settings", "augment=all"], True),
-        (["--settings", "augment=none"], False),
-        (["-s", "augment=crop"], "crop"),
-        (["--settings", "augment=crop"], "crop"),
-    ],
-)
-@pytest.mark.parametrize("last", [False, True])
-def test_the_option_alone_or_with_a_word(tmp_path, monkeypatch, words, expected, last):
-    found = []
-    monkeypatch.setattr("symloss.cli.training.train_shown", lambda settings, *_: found.append(settings) or 1 / 0)
-    rest = ["--epochs", "1"]
-    done = CliRunner().invoke(app, ["train", *(rest + words if last else words + rest)])
-    assert isinstance(done.exception, ZeroDivisionError), done.output
-    assert found[0].augment == expected
-
-
-def test_an_unknown_word_is_refused():
     with refused(ValueError, "augment must be one of 'all', 'crop', 'none'", "got 'flip'"):
         Settings(augment="flip")
+
+
+@in_turn(
+    "words, expected",
+    [("", True), ("--settings augment=all", True), ("--settings augment=none", False), ("-s augment=crop", "crop")],
+)
+def test_the_option_with_a_word(tmp_path, monkeypatch, words, expected):
+    found = []
+    monkeypatch.setattr("symloss.cli.training.train_shown", lambda settings, *_, **__: found.append(settings) or 1 / 0)
+    done = CliRunner().invoke(app, ["train", "--epochs", "1", *words.split()])
+    assert isinstance(done.exception, ZeroDivisionError), done.output
+    assert found[0].augment == expected
 
 
 class _Stopped(Exception):  # noqa: N818
@@ -165,8 +145,8 @@ def cut_off(row):
         raise _Stopped
 
 
-@pytest.mark.parametrize("data", ["in_memory", "in_files"])
-def test_a_run_on_changed_images_goes_on_bit_for_bit(tmp_path, data, request):
+@in_turn("data", ["in_memory", "in_files"])
+def test_a_run_on_changed_images_goes_on_bit_for_bit(tmp_path, request, data):
     own = settings(request.getfixturevalue(data))
     run(own, tmp_path / "whole")
     with pytest.raises(_Stopped):

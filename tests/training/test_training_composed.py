@@ -11,7 +11,7 @@ from training_helpers import run, small
 
 from symloss.experiments import FORMATS, compose, read_runs, resolve
 from symloss.experiments.layers import resolve_layers
-from symloss.training.prediction import predictions
+from symloss.training.prediction import predict
 from symloss.training.run_folder import RunFolder, folder_name
 
 COMPOSED = "0.5*gce:q=0.7 + 0.5*symmetrize(mse)"
@@ -61,7 +61,7 @@ def test_a_runs_folder_imports_no_loss(own_loss, tmp_path):
     sys.modules.pop("loss_of_mine")
     (tmp_path / "loss_of_mine.py").write_text("raise SystemError('imported')\n")
     np.savez(tmp_path / "new.npz", x=np.full((2, 1, 8, 8), 100, np.uint8))
-    probabilities = [probability for _, _, probability in predictions(tmp_path / "run", str(tmp_path / "new.npz"))]
+    probabilities = [max(row) for _, row in predict(tmp_path / "run", str(tmp_path / "new.npz")).rows]
     assert 0.1 < max(probabilities) < 0.25, "of unit scores"
     assert "loss_of_mine" not in sys.modules
     for render in FORMATS.values():

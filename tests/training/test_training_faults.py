@@ -23,7 +23,7 @@ from training_helpers import (
 from symloss.experiments import resolve
 from symloss.training import train
 from symloss.training.checkpoint import save_checkpoint
-from symloss.training.prediction import predictions
+from symloss.training.prediction import predict
 from symloss.training.run_folder import Busy, RunFolder
 
 
@@ -83,7 +83,7 @@ def test_predictions_are_those_of_weights_as_they_were_written(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "run")
 
     def found(best=False):
-        return list(predictions(folder, "digits", model=small().model, best=best))
+        return list(predict(folder, "digits", model=small().model, best=best).rows)
 
     shutil.copy(folder / "checkpoint-previous.pt", folder / "checkpoint.pt")
     of_the_one_before = found()
@@ -152,7 +152,7 @@ def test_a_state_that_does_not_fit_is_one_sentence(begun):
     save_checkpoint(RunFolder(begun), state)
     refusals = (
         lambda: run(small(), begun),
-        lambda: list(predictions(begun, "digits", model=small().model, best=False)),
+        lambda: list(predict(begun, "digits", model=small().model, best=False).rows),
     )
     for use in refusals:
         with refused(ValueError, begun, "must fit the model 'training_helpers:drops'", "1.weight", "[3, 3]"):
@@ -199,14 +199,14 @@ def test_a_description_of_the_data_that_is_wrong_is_one_sentence(whole, tmp_path
     folder = shutil.copytree(whole, tmp_path / "run")
     _describe(folder, **changes)
     with refused(ValueError, folder, sentence):
-        list(predictions(folder, "digits", model=small().model))
+        list(predict(folder, "digits", model=small().model).rows)
 
 
 def test_fewer_classes_than_a_model_of_ones_own_has_are_one_sentence(tmp_path):
     run(small("ce", model="training_helpers:always_ten"), tmp_path)
     _describe(tmp_path, class_names=["0", "1"])
     with refused(ValueError, "must return 2 scores for each example; got a tensor of shape"):
-        list(predictions(tmp_path, "digits", model="training_helpers:always_ten"))
+        list(predict(tmp_path, "digits", model="training_helpers:always_ten").rows)
 
 
 REFUSED_LATE = {

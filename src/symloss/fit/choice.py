@@ -108,7 +108,12 @@ def winner(found: Sequence[Judged]) -> Judged:
     """Return the best candidate; among those level with it the simplest learner, and the symmetric loss."""
     best, *others = ranked(found)
     level = [best, *(one for one in others if cannot_be_told_from(best, one))]
-    return min(level, key=lambda one: (SIMPLICITY[one.candidate.learner], not _symmetric(one.candidate), -one.score))
+
+    def key(one: Judged) -> tuple[int, bool, float]:
+        loss = one.candidate.loss
+        return SIMPLICITY[one.candidate.learner], loss is None or not create_loss(loss).loss.symmetric, -one.score
+
+    return min(level, key=key)
 
 
 def leaders(found: Sequence[Judged], most_single: int | None = None) -> list[Judged]:
@@ -159,7 +164,3 @@ def told_from_majority(
 def _far_behind(best: Judged, other: Judged) -> bool:
     errors, share = FAR_BEHIND
     return not cannot_be_told_from(best, other, errors) and other.score < (1 - share) * best.score
-
-
-def _symmetric(candidate: Candidate) -> bool:
-    return candidate.loss is not None and create_loss(candidate.loss).loss.symmetric

@@ -29,7 +29,6 @@ from symloss.fit.held_out import LearnerFailed, Trainer
 from symloss.fit.learners import Candidate
 from symloss.fit.training_data import Floats, Rows, Split, rows_held_out, standard_error
 from symloss.noise.calibration import Calibration, calibrate
-from symloss.noise.margins import RunningMargins
 
 APART = 0.9
 """Classes are apart if the leaders' mean is as certain as this. Then doubtful labels are wrong ones, not hard ones.
@@ -315,8 +314,6 @@ def label_scores(explanation: Explanation, networks: Sequence[Candidate], traine
 def audit_margins(network: Candidate, trainer: Trainer) -> Floats:
     """Return the mean margin (N,) of each noisy label over a training on all rows. The lower, the more suspicious."""
     candidate = replace(network, loss=LOSS, settings=(("decay", network["decay"]), ("epochs", EPOCHS)))
-    networks = trainer.network_on_all(candidate)
-    networks.margins = RunningMargins(len(trainer.data))
-    for _ in range(EPOCHS):
-        networks.train_epoch()
-    return networks.margins.means().numpy()
+    margins = trainer.network_on_all(candidate, EPOCHS, margins=True).margins
+    assert margins is not None
+    return margins.means().numpy()

@@ -129,7 +129,9 @@ def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: b
             if one.epoch is None:
                 members.append(Member(one.candidate, each, trainer.fitted(one.candidate)))
                 continue
-            networks = [_trained_on_all(trainer, one)] if refit else leaders.networks[k]
+            networks = (
+                leaders.networks[k] if not refit else [trainer.network_on_all(one.candidate, one.epoch).module(0)]
+            )
         except ValueError as error:  # it could be fitted to every fold, and the others stand for it
             failures.append(error)
         else:
@@ -138,10 +140,3 @@ def ensemble(trainer: Trainer, leaders: Leaders, temperature: float, *, refit: b
         raise failures[0]
     data = trainer.data
     return Ensemble(data.scaler, tuple(members), temperature, data.num_classes, data.input_shape)
-
-
-def _trained_on_all(trainer: Trainer, one: Judged) -> nn.Module:
-    networks = trainer.network_on_all(one.candidate)
-    for _ in range(one.epoch or 0):
-        networks.train_epoch()
-    return networks.module(0)

@@ -143,7 +143,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:  # noqa: N803
-        self._check_parameters()
+        if self.budget is not None:
+            checks.number("budget", self.budget, "(0, inf)")
+        checks.number("rounds", self.rounds, "[1, inf)", whole=True)
+        if self.folds != "auto":
+            checks.number("folds", self.folds, "[2, inf)", whole=True)
         features, noisy = self._checked_rows(X, y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         self.seed_ = seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -151,7 +155,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         trainer = Trainer(data, seed, self.n_jobs, progress_of_fit(self.verbose))
         found, failures = self._search(trainer)
         best = winner(found)
-        lead, rounds = self._leaders_and_rounds(found)
+        if self.plan_ is not None:
+            lead, rounds = leaders(found, self.plan_.leaders), min(self.rounds, self.plan_.rounds)
+        else:
+            lead, rounds = within_budget(leaders(found), self.rounds, len(self.folds_), self.shape_, self.budget_)
         first = first_round(lead if not self.simple or best in lead else [best, *lead], trainer, self.folds_)
         self.learned_ = self._told_from_majority(found, first, noisy, weights)
         if not self.learned_:
@@ -175,28 +182,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         networks = [one.candidate for one in found if one.candidate.learner == "network"]
         self.label_scores_ = label_scores(last.explanation, networks, trainer)
         self._keep_labels(last.explanation, noisy)
-        self.classes_apart_ = last.explanation.certain and self._noise_explains_better(last.leaders.members, noisy)
+        averaged = [one.predictions for one in last.leaders.members]
+        rows = rows_held_out(self.folds_)[: len(averaged[0])]
+        self.classes_apart_ = last.explanation.certain and noise_explains_better(
+            log(np.stack(averaged).mean(0, dtype=np.float64)), noisy[rows]
+        )
         self.trained_labels_ = last.labels
         self._keep_candidates(found, failures, best, used)
         return self
-
-    def _check_parameters(self) -> None:
-        if self.budget is not None:
-            checks.number("budget", self.budget, "(0, inf)")
-        checks.number("rounds", self.rounds, "[1, inf)", whole=True)
-        if self.folds != "auto":
-            checks.number("folds", self.folds, "[2, inf)", whole=True)
-
-    def _learners(self) -> tuple[str, ...]:
-        chosen = KINDS if isinstance(self.learners, str) and self.learners == "auto" else tuple(self.learners)
-        check_kinds(chosen)
-        return chosen
-
-    def _losses(self) -> tuple[str, ...]:
-        chosen = LOSSES if isinstance(self.losses, str) and self.losses == "auto" else tuple(self.losses)
-        for spec in chosen:
-            create_loss(spec)
-        return chosen
 
     def _checked_rows(self, features: Any, y: Any) -> tuple[Any, Rows]:
         """Return the features as (N, d), and the labels as numbers."""
@@ -225,7 +218,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _search(self, trainer: Trainer) -> tuple[list[Judged], dict[Candidate, str]]:
         """Return the candidates, the best first, and those that could not be fitted, with the reason."""
-        data, noisy, learners = trainer.data, trainer.data.given, self._learners()
+        data, noisy = trainer.data, trainer.data.given
+        learners = KINDS if isinstance(self.learners, str) and self.learners == "auto" else tuple(self.learners)
+        losses = LOSSES if isinstance(self.losses, str) and self.losses == "auto" else tuple(self.losses)
+        check_kinds(learners)
+        for spec in losses:
+            create_loss(spec)
         wanted = "network" in learners and not sparse.issparse(data.features)
         network = chosen_model(self.model, self.input_shape_, data.num_classes) if wanted else None
         cost = 0.0 if network is None else network.seconds(len(noisy))
@@ -238,7 +236,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         about = [data.features, self.input_shape_, noisy, data.weights, *sizes]
         memory = Memory(None if callable(self.model) else self.memory, about)
         model = None if network is None else network.model
-        search = Search(trainer, splits, learners, self._losses(), budget, memory, model, self.plan_)
+        search = Search(trainer, splits, learners, losses, budget, memory, model, self.plan_)
         self.shape_, self.budget_ = search.shape, budget
         found = run(search)
         if not found and search.failures:
@@ -259,12 +257,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self.folds_[:1]
         return self.folds_ if plan is None else self.folds_[: plan.judged]
 
-    def _leaders_and_rounds(self, found: Sequence[Judged]) -> tuple[list[Judged], int]:
-        """Return the candidates to average, and how often they may learn within the budget."""
-        if self.plan_ is not None:
-            return leaders(found, self.plan_.leaders), min(self.rounds, self.plan_.rounds)
-        return within_budget(leaders(found), self.rounds, len(self.folds_), self.shape_, self.budget_)
-
     def _told_from_majority(self, found: Sequence[Judged], first: Round, noisy: Rows, weights: Any) -> bool:
         """Return whether a candidate, or the mean of the leaders, beats the most frequent class."""
         rows = rows_held_out(self.folds_)
@@ -282,11 +274,6 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # Where classes are very unequal, every round would give more examples to the large ones.
         rounds = min(rounds, 2) if trainer.data.balanced else rounds
         return last_round(first, rounds, trainer, self.folds_, checked)
-
-    def _noise_explains_better(self, members: Sequence[Judged], noisy: Rows) -> bool:
-        rows = rows_held_out(self.folds_)[: len(members[0].predictions)]
-        predictions = np.stack([one.predictions for one in members]).mean(0, dtype=np.float64)
-        return noise_explains_better(log(predictions), noisy[rows])
 
     def _keep_labels(self, explanation: Explanation, noisy: Rows) -> None:
         posterior = explanation.posterior
@@ -339,8 +326,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:  # noqa: N803
         """Return the most probable class (n,)."""
-        best = self.predict_proba(X).argmax(1)
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X).argmax(1)]
 
     def label_issues(self) -> Any:
         """Return the labels that look wrong as a pandas DataFrame, the most suspicious first.
@@ -417,16 +403,11 @@ def refuse_missing_labels(labels: Any) -> None:
     found = np.asarray(labels, object) if isinstance(labels, list | tuple) else np.asarray(labels)
     if found.ndim != 1 or found.dtype.kind != "O":
         return
-    missing = [row for row, label in enumerate(found) if label is None or _is_nan(label)]
+    missing = [k for k, one in enumerate(found) if one is None or (isinstance(one, float) and math.isnan(one))]
     if missing:
         raise ValueError(f"y must have a label in every row; got {found[missing[0]]} in row {missing[0]} (from 0)")
-    kinds = sorted({"text" if isinstance(label, str) else "number" for label in found})
-    if len(kinds) > 1:
+    if len({isinstance(label, str) for label in found}) > 1:
         raise ValueError("y must hold labels of one type; got numbers and texts")
-
-
-def _is_nan(label: object) -> bool:
-    return isinstance(label, float) and math.isnan(label)
 
 
 def is_mixed_table(features: Any) -> bool:
@@ -437,8 +418,5 @@ def is_mixed_table(features: Any) -> bool:
     """
     if not hasattr(features, "columns") or not hasattr(features, "__getitem__"):
         return False
-    return any(_is_mixed(np.asarray(features[name])) for name in features.columns)
-
-
-def _is_mixed(column: np.ndarray[Any, Any]) -> bool:
-    return column.dtype.kind not in "biuf" or (column.dtype.kind == "f" and bool(np.isnan(column).any()))
+    columns = (np.asarray(features[name]) for name in features.columns)
+    return any(each.dtype.kind not in "biuf" or (each.dtype.kind == "f" and np.isnan(each).any()) for each in columns)

@@ -17,6 +17,7 @@ from symloss.fit.choice import Judged
 from symloss.fit.learners import CLASSICAL, Candidate
 from symloss.fit.networks import NetworkMember, NetworkModel, Networks, NetworkSchedule
 from symloss.fit.training_data import Floats, Probabilities, Rows, Split, TrainingData
+from symloss.noise.margins import RunningMargins
 from symloss.training.progress import ProgressLines
 
 Modules = dict[int, list[torch.nn.Module]]
@@ -127,10 +128,14 @@ class Trainer:
         """Return a candidate other than a network, fitted to all rows."""
         return fitted(candidate, self.data, self.data.labels, np.arange(len(self.data)), self.seed)
 
-    def network_on_all(self, candidate: Candidate) -> Networks:
-        """Return the network of a candidate, to be trained on all rows."""
+    def network_on_all(self, candidate: Candidate, epochs: int, margins: bool = False) -> Networks:
+        """Return the network of a candidate, trained on all rows, with their margins if they are wanted."""
         rows = np.arange(len(self.data))
-        return self.networks([candidate], [Split(rows, rows[:0])])
+        networks = self.networks([candidate], [Split(rows, rows[:0])])
+        networks.margins = RunningMargins(len(rows)) if margins else None
+        for _ in range(epochs):
+            networks.train_epoch()
+        return networks
 
 
 def fitted(candidate: Candidate, data: TrainingData, labels: Rows, rows: Rows, seed: int) -> Any:

@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from symloss import checks
 from symloss.losses.spec import create_loss
 from symloss.noise.margins import RunningMargins, margins
-from symloss.training.models import create_model, has_pretrained_weights
+from symloss.training.models import create_model, has_pretrained_weights, require_scores_of_two, seeded
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """Builds a network from the shape of one input and the number of classes."""
@@ -88,12 +88,12 @@ class NetworkModel:
         """Return a network whose weights depend on the seed alone."""
         if isinstance(self.model, str):
             return create_model(self.model, input_shape=self.input_shape, num_classes=self.num_classes, seed=seed)
-        with _random(seed):
+        with seeded(seed):
             built = self.model(self.input_shape, self.num_classes)
             if not isinstance(built, nn.Module):
                 raise TypeError(f"model must return a torch.nn.Module; got {type(built).__name__}")
             if any(isinstance(p, UninitializedParameter) for p in built.parameters()):
-                self._scores(built.eval())  # Lazy layers get their weights from the first inputs.
+                self._try(built.eval())  # Lazy layers get their weights from the first inputs.
         return built
 
     @property
@@ -102,42 +102,24 @@ class NetworkModel:
         pretrained = isinstance(self.model, str) and has_pretrained_weights(self.model)
         return PRETRAINED_RATE if pretrained else LEARNING_RATE
 
-    @property
-    def multiply_adds(self) -> int:
-        """The number of multiply-adds for the scores of one input."""
-        return self._work[0]
-
     @functools.cached_property
-    def _work(self) -> tuple[int, int]:
+    def work(self) -> tuple[int, int]:
         """Multiply-adds of one input, and the number of parameters. The model is tried on two inputs for that."""
         net = self.build(0).eval()
         parameters = sum(p.numel() for p in net.parameters())
         with FlopCounterMode(display=False) as counter:
-            scores = self._scores(net)
-        if not isinstance(scores, Tensor) or scores.shape != (2, self.num_classes):
-            got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ValueError(
-                f"model must turn inputs {(2, *self.input_shape)} into scores {(2, self.num_classes)}; got {got}"
-            )
+            self._try(net)
         # Two operations each, for two inputs. Where torch cannot count them, every parameter is used once.
         return max(counter.get_total_flops() // 4, parameters), parameters
 
-    @torch.no_grad()
-    def _scores(self, net: nn.Module) -> object:
-        """Return what a network makes of two inputs."""
-        inputs = torch.zeros(2, *self.input_shape)
-        try:
-            return net(inputs)
-        except Exception as error:
-            # A user's network may raise anything.
-            reason = checks.brief(" ".join(str(error).split()) or type(error).__name__)
-            raise ValueError(f"model must take inputs {tuple(inputs.shape)}; got an error ({reason})") from error
+    def _try(self, net: nn.Module) -> None:
+        require_scores_of_two("model", net, self.input_shape, self.num_classes)
 
     def seconds(self, rows: int) -> float:
         """Return about how long one core trains one network on this many rows, by a formula."""
         schedule = NetworkSchedule.of(rows)
         steps = schedule.epochs * max(1, rows // schedule.batch)
-        multiply_adds, parameters = self._work
+        multiply_adds, parameters = self.work
         return steps * (3e-3 + 4e-9 * parameters + schedule.batch * multiply_adds * 2.2e-10)
 
 
@@ -382,7 +364,7 @@ class Networks:
 
     def _multiply_adds(self, rows: int) -> int:
         """Return the work of a network on this many rows. Stacked perceptrons are too small to be shared by threads."""
-        return 0 if self.model is None else rows * self.model.multiply_adds
+        return 0 if self.model is None else rows * self.model.work[0]
 
     def _order(self, member: NetworkMember, count: int) -> Tensor:
         """Return (count,), the rows of a network in the order of this epoch, which is the same for all of one split."""
@@ -462,7 +444,7 @@ class _Lesson:
 def _train(group: _Group, lesson: _Lesson) -> tuple[_Group, list[Tensor]]:
     """Train a group of networks for one epoch. Returns the margins of its rows too, (M, batch size) for each step."""
     found = []
-    with _random(lesson.seed):
+    with seeded(lesson.seed):
         for rate, rows in zip(lesson.rates, torch.tensor_split(lesson.order, len(lesson.rates), 1), strict=True):
             labels = lesson.labels[rows] if lesson.labels.ndim == 1 else lesson.labels[lesson.folds, rows]
             scores, weights = group.forward(lesson.features[rows]), lesson.weights[rows]
@@ -487,11 +469,3 @@ def _train_alone(group: _Group, lesson: _Lesson) -> tuple[_Group, list[Tensor]]:
 def rows_at_a_time(input_shape: tuple[int, ...]) -> int:
     """Return how many rows networks predict at a time."""
     return max(1, min(4096, NUMBERS // math.prod(input_shape)))
-
-
-@contextlib.contextmanager
-def _random(seed: int) -> Iterator[None]:
-    """Draw everything random inside, dropout too, from the seed. The global random state is left alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield

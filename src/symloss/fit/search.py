@@ -261,18 +261,15 @@ def within_budget(
     leaders: list[Judged], rounds: int, folds: int, shape: Shape, budget: float
 ) -> tuple[list[Judged], int]:
     """Return as many leaders and rounds as cost at most twice the budget; one leader and one round at the least."""
-    costs = [_seconds(one.candidate, shape) for one in leaders]
+    costs = [
+        network_seconds(shape) if one.learner == "network" else CLASSICAL[one.learner].seconds(one, shape)
+        for one in (each.candidate for each in leaders)
+    ]
     few = dict.fromkeys(min(most, len(leaders)) for most in (len(leaders), 3, 2, 1))
     for count, times in product(few, range(rounds, min(rounds, 2) - 1, -1)):
         if folds * times * sum(costs[:count]) <= 2 * budget:
             return leaders[:count], times
     return leaders[:1], 1
-
-
-def _seconds(candidate: Candidate, shape: Shape) -> float:
-    if candidate.learner == "network":
-        return network_seconds(shape)
-    return CLASSICAL[candidate.learner].seconds(candidate, shape)
 
 
 def _networks(search: Search, tried: list[Candidate], others: list[Judged]) -> list[Judged]:
@@ -308,19 +305,13 @@ def _halving(search: Search, tried: list[Candidate], others: list[Judged]) -> li
         for one, predictions in zip(running, network_predictions(networks, search.splits), strict=True):
             one.add(predictions)
         if epoch in rungs and len(running) > 3:
-            running, dropped = _halved(running)
-            finished += [one.result() for one in dropped]
+            scores = [one.result().score for one in running]
+            cut = sorted(scores, reverse=True)[(len(running) + 1) // 2 - 1]
+            finished += [one.result() for one, score in zip(running, scores, strict=True) if score < cut]
+            running = [one for one, score in zip(running, scores, strict=True) if score >= cut]
             left = {(one.candidate.loss, one.candidate["decay"]) for one in running}
             networks.keep([k for k, one in enumerate(networks.members) if (one.loss, one.weight_decay) in left])
         best = ranked([*others, *finished, *(one.result() for one in running)])[0]
         what = f"trying {len(running)} networks, epoch"
         search.trainer.progress.step(what, epoch, networks.schedule.epochs, _leads(search, best))
     return finished + [one.result() for one in running]
-
-
-def _halved(running: Sequence[Epochs]) -> tuple[list[Epochs], list[Epochs]]:
-    """Return the better half, in their order, and the others."""
-    scores = {id(one): one.result().score for one in running}
-    cut = sorted(scores.values(), reverse=True)[(len(running) + 1) // 2 - 1]
-    kept = [one for one in running if scores[id(one)] >= cut]
-    return kept, [one for one in running if scores[id(one)] < cut]

@@ -10,7 +10,7 @@ import io
 import math
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ from symloss import __version__, checks
 from symloss.data.dataset import DataSet
 from symloss.data.opening import open_inputs
 from symloss.data.source import DataDescription, DataSource, warn
-from symloss.data.table_encoder import TableEncoder
 from symloss.fit.audit.scores import Audit
 from symloss.fit.ensemble import Ensemble, Member, precise
 from symloss.fit.folder import RESULT, LabelSource, finish_fit, open_fit, save_audit
@@ -34,7 +33,7 @@ from symloss.fit.networks import PERCEPTRON
 from symloss.fit.training_data import SCALINGS, Scaler, features_of
 from symloss.noise.manifest import Corruption
 from symloss.training.models import create_model, is_built_in, without_weights
-from symloss.training.prediction import Predictions
+from symloss.training.prediction import Predictions, kept_encoder
 from symloss.training.run_folder import COLUMNS, DATA, RunFolder
 from symloss.writing import write_whole
 
@@ -100,19 +99,15 @@ def predict_with_fit(
 ) -> Predictions:
     """Predict on other data with a fit; arguments as in :func:`symloss.training.prediction.predict`."""
     known, predictor = open_predictor(folder)
-    document = RunFolder(folder).read(COLUMNS) if known.columns else None
-    encoder = None if document is None else TableEncoder.from_document(document, folder / COLUMNS)
+    encoder = kept_encoder(RunFolder(folder)) if known.columns else None
     source = DataSource(data, image=image, skip_bad=skip)
     inputs = open_inputs(source, known, encoder, root=root, on_bad=warn)
     features = features_of(inputs, known.size)
     predicted = predictor.probabilities(features.reshape(len(features), -1))
     if not np.isfinite(predicted).all():
         raise ValueError(f"{folder} must hold a model that predicts probabilities; got NaN: fit again")
-
-    def rows() -> Iterator[tuple[str, list[float]]]:
-        yield from zip(inputs.origin.names(len(inputs)), predicted.tolist(), strict=True)
-
-    return Predictions(known.class_names, True, rows())
+    names = inputs.origin.names(len(inputs))
+    return Predictions(known.class_names, True, zip(names, predicted.tolist(), strict=True))
 
 
 def save_predictor(predictor: Ensemble, folder: Path) -> dict[str, Any]:
@@ -130,7 +125,7 @@ def save_predictor(predictor: Ensemble, folder: Path) -> dict[str, Any]:
                 "settings": dict(member.candidate.settings),
                 "scaling": member.candidate.scaling,
                 "loss": member.candidate.loss,
-                "model": _model_name(member.candidate),
+                "model": _known_model(member.candidate),
                 "temperature": member.temperature,
                 "networks": len(member.networks),
             }
@@ -182,9 +177,8 @@ class _Row:
         checks.choice("scaling", member["scaling"], SCALINGS)
         given = member["settings"].items()
         settings = tuple((name, checks.number(name, value, "(-inf, inf)")) for name, value in given)
-        self.candidate = Candidate(
-            member["learner"], settings, member["scaling"], member["loss"], _known_model(member["model"])
-        )
+        self.candidate = Candidate(member["learner"], settings, member["scaling"], member["loss"], member["model"])
+        _known_model(self.candidate)
         self.temperature = checks.number("temperature", member["temperature"], TEMPERATURES)
         self.networks = int(checks.number("networks", member["networks"], "[0, 1000]", whole=True))
         if bool(self.networks) != (self.candidate.learner == "network"):
@@ -220,19 +214,16 @@ def _checked(estimator: Any, candidate: Candidate, features: int, num_classes: i
     return estimator
 
 
-def _model_name(candidate: Candidate) -> str | None:
-    return _known_model(candidate.model, candidate.model_name)
-
-
-def _known_model(model: object, name: object = None) -> str | None:
+def _known_model(candidate: Candidate) -> str | None:
     """Return the model by which a network is built again. A file may not name code of anybody's."""
+    model = candidate.model
     if model is None or (isinstance(model, str) and is_built_in(model)):
         return model
-    raise ValueError(f"a model that is saved must be one of symloss or timm; got {checks.brief(name or model)}")
+    raise ValueError(f"a model that is saved must be one of symloss or timm; got {checks.brief(candidate.model_name)}")
 
 
 def _network(state: dict[str, Any], candidate: Candidate, shape: Sequence[int], num_classes: int) -> nn.Module:
-    name = without_weights(_model_name(candidate) or PERCEPTRON)
+    name = without_weights(_known_model(candidate) or PERCEPTRON)
     module = create_model(name, input_shape=tuple(shape), num_classes=num_classes, seed=0)
     module = precise(module, candidate)
     module.load_state_dict(state)

@@ -91,7 +91,8 @@ def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
     """Read a checkpoint file. Only tensors and plain values are loaded, so that no file can run code."""
     data = path.read_bytes()
     try:
-        damage = _damage(data)
+        seal = _MARK + hashlib.sha256(memoryview(data)[:-_SEAL]).hexdigest().encode()
+        damage = None if data[-_SEAL:] == seal else "its bytes are not those that were written"
         if damage is None:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             damage = _lack(state, needs)
@@ -100,12 +101,6 @@ def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
     if damage is not None:
         raise ValueError(f"{path} is not a complete checkpoint ({damage})")
     return dict(state)
-
-
-def _damage(data: bytes) -> str | None:
-    """Return what is wrong with the bytes, or None."""
-    seal = _MARK + hashlib.sha256(memoryview(data)[:-_SEAL]).hexdigest().encode()
-    return None if data[-_SEAL:] == seal else "its bytes are not those that were written"
 
 
 def _lack(state: object, needs: Iterable[str]) -> str | None:

@@ -35,10 +35,6 @@ class Diverged(ValueError):  # noqa: N818
     """The loss, the scores or the weights became infinite or nan."""
 
 
-class _NoLoss(ValueError):  # noqa: N818
-    """The scores became infinite, so that the loss has no value."""
-
-
 @dataclass
 class Tally:
     """Counts that are kept on the device, and summed over the processes at the end of an epoch."""
@@ -135,14 +131,12 @@ class Trainer:
         self.labels = task.train.labels.to(fabric.device)
         self.clean = None if task.clean is None else task.clean.to(fabric.device)
         self.margins = MarginSums(len(task.train), fabric)
-        self.forward, self.stepper = self._set_up()
-
-    def _set_up(self) -> tuple[nn.Module, Any]:
-        if self.settings.channels_last:
+        if settings.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        module: nn.Module = torch.compile(self.model) if self.settings.compile else self.model  # type: ignore[assignment]
-        ready = self.fabric.setup(module, self.optimizer)
-        return ready[0], ready[1]
+        module: nn.Module = torch.compile(self.model) if settings.compile else self.model  # type: ignore[assignment]
+        ready = fabric.setup(module, self.optimizer)
+        self.forward: nn.Module = ready[0]
+        self.stepper: Any = ready[1]
 
     def _batches(self, examples: Examples, size: int, training: bool) -> Batches:
         data, settings = self.task.data, self.settings
@@ -156,21 +150,17 @@ class Trainer:
 
     def train_epoch(self, epoch: int) -> EpochRow:
         """One pass over the training data; epochs count from 0. The metrics are of the model while it changes."""
-        torch.manual_seed(_mixed(self.settings.seed, epoch))  # for models that draw, by dropout
+        mixed = np.random.SeedSequence([self.settings.seed, epoch, 2]).generate_state(1, np.uint64)[0]
+        torch.manual_seed(int(mixed >> np.uint64(1)))  # for models that draw, by dropout
         self.forward.train()
         tally, pending = Tally(self.fabric), None
         recent = RecentBatches(functools.partial(self._count, tally))
         for step, batch in enumerate(self.train_batches.epoch(epoch)):
             lr = self._set_lr(epoch, epoch * len(self.train_batches) + step)
             labels = self.labels[batch.index]
-            try:
-                scores, loss = self._step(batch.inputs, labels, batch.total)
-            except _NoLoss as error:
-                raise Diverged(
-                    f"{error} at step {step + 1} of epoch {epoch + 1}; {_advice(self.settings.lr)}"
-                ) from None
+            scores, loss = self._step(batch.inputs, labels, batch.total, f"step {step + 1} of epoch {epoch + 1}")
             if pending is not None:  # one step late, so that a GPU is never waited for
-                _refuse_nan(pending, epoch, step - 1, self.settings.lr)
+                self._refuse_nan(pending, epoch, step)
             pending = loss
             if self.on_step is not None:
                 self.on_step(step + 1, len(self.train_batches))
@@ -178,25 +168,31 @@ class Trainer:
             recent.add(batch.index, scores)
         recent.count_rest()
         if pending is not None:
-            _refuse_nan(pending, epoch, len(self.train_batches) - 1, self.settings.lr)
+            self._refuse_nan(pending, epoch, len(self.train_batches))
         if not all(bool(part.isfinite().all()) for part in self.model.parameters()):
-            raise Diverged(
-                f"the weights became infinite or nan at the end of epoch {epoch + 1}; {_advice(self.settings.lr)}"
-            )
+            raise self._diverged("the weights became infinite or nan", f"the end of epoch {epoch + 1}")
         self.margins.end_epoch()
         return tally.row(epoch + 1, lr)
+
+    def _diverged(self, what: str, when: str) -> Diverged:
+        advice = f"the last checkpoint is kept, and a learning rate below {self.settings.lr:g} may help"
+        return Diverged(f"{what} at {when}; {advice}")
+
+    def _refuse_nan(self, loss: Tensor, epoch: int, step: int) -> None:
+        if not math.isfinite(float(loss)):
+            raise self._diverged(f"the loss became {float(loss)}", f"step {step} of epoch {epoch + 1}")
 
     def _count(self, tally: Tally, index: Tensor, scores: Tensor) -> None:
         labels = self.labels[index]
         tally.add(scores, labels, None if self.clean is None else self.clean[index])
         self.margins.add(index, scores, labels)
 
-    def _step(self, inputs: Tensor, labels: Tensor, total: int) -> tuple[Tensor, Tensor]:
+    def _step(self, inputs: Tensor, labels: Tensor, total: int, when: str) -> tuple[Tensor, Tensor]:
         self.stepper.zero_grad(set_to_none=True)
         scores = self._scores(inputs)
         # Each process has its share of the batch, and the gradients of all are averaged.
         share = len(labels) * self.fabric.world_size / total
-        loss = self._loss(scores, labels) if len(labels) else scores.sum()
+        loss = self._loss(scores, labels, when) if len(labels) else scores.sum()
         objective = loss if share == 1 else loss * share
         if self.settings.penalty > 0:
             objective = objective + l1_penalty(self.model, self.settings.penalty)
@@ -208,14 +204,14 @@ class Trainer:
         self.stepper.step()
         return scores.detach(), loss.detach()
 
-    def _loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+    def _loss(self, scores: Tensor, labels: Tensor, when: str) -> Tensor:
         require_scores(scores, len(self.task.data.class_names), self.settings.model)
         try:
             loss: Tensor = self.loss(scores, labels)
         except ValueError as error:
             if bool(scores.isfinite().all()):
                 raise
-            raise _NoLoss(f"the scores became infinite ({error})") from None
+            raise self._diverged(f"the scores became infinite ({error})", when) from None
         return loss
 
     def _scores(self, inputs: Tensor) -> Tensor:
@@ -309,17 +305,3 @@ def _warn_of_other_threads(before: int | None, fabric: Fabric) -> None:
             "digits from those of an uninterrupted run.",
             stacklevel=2,
         )
-
-
-def _mixed(seed: int, epoch: int) -> int:
-    return int(np.random.SeedSequence([seed, epoch, 2]).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def _refuse_nan(loss: Tensor, epoch: int, step: int, lr: float) -> None:
-    value = float(loss)
-    if not math.isfinite(value):
-        raise Diverged(f"the loss became {value} at step {step + 1} of epoch {epoch + 1}; {_advice(lr)}")
-
-
-def _advice(lr: float) -> str:
-    return f"the last checkpoint is kept, and a learning rate below {lr:g} may help"

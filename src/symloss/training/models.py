@@ -39,18 +39,15 @@ def _number(text: str) -> object:
         return text
 
 
-def _sizes(text: str) -> object:
-    return tuple(_number(part) for part in text.split("-"))
-
-
+_WIDTH = {"width": _number}
 MODELS = {
-    "cnn4": ModelEntry(cnn4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", {"width": _number}),
-    "cnn8": ModelEntry(cnn8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", {"width": _number}),
+    "cnn4": ModelEntry(cnn4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", _WIDTH),
+    "cnn8": ModelEntry(cnn8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", _WIDTH),
     "lenet5": ModelEntry(lenet5, "LeNet-5 with ReLU and average pools (MNIST)"),
     "mlp": ModelEntry(
         mlp,
         "linear layers, for tables and small images; options: hidden=256-256, norm=batch|none",
-        {"hidden": _sizes, "norm": str},
+        {"hidden": lambda text: tuple(map(_number, text.split("-"))), "norm": str},
     ),
     "resnet18": ModelEntry(resnet18, "residual network for photos of 100 pixels and more; half of resnet34"),
     "resnet34": ModelEntry(resnet34, "residual network for small images (CIFAR-100)"),
@@ -100,9 +97,11 @@ def create_model(name: str, *, input_shape: tuple[int, ...], num_classes: int, s
       (3): Linear(in_features=16, out_features=3, bias=True)
     )
     """
-    shape = _shape(input_shape)
+    shape = tuple(input_shape)
+    if not shape or not all(isinstance(size, int) and size >= 1 for size in shape):
+        raise ValueError(f"input_shape must hold whole numbers of at least 1; got {checks.brief(input_shape)}")
     num_classes = int(checks.number("num_classes", num_classes, "[2, inf)", whole=True))
-    with _seeded(seed):
+    with seeded(seed):
         build, options = _find(name)
         model = _built(name, build, {"input_shape": shape, "num_classes": num_classes} | options)
     if not isinstance(model, nn.Module):
@@ -114,13 +113,14 @@ def _built(name: str, build: Builder, arguments: dict[str, Any]) -> object:
     """Call the builder. A user's function with other parameters raises an error that names the right ones."""
     if is_built_in(name):
         return build(**arguments)
-    given = _signature(build)
-    wanted = f"model {name!r} must be a function of input_shape and num_classes, called with {_call(arguments)}"
-    try:
-        if given is not None:
+    call = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+    wanted = f"model {name!r} must be a function of input_shape and num_classes, called with ({call})"
+    with contextlib.suppress(ValueError):  # some functions that are not written in Python have no signature
+        given = inspect.signature(build)
+        try:
             given.bind(**arguments)
-    except TypeError:
-        raise TypeError(f"{wanted}; got one of {given}") from None
+        except TypeError:
+            raise TypeError(f"{wanted}; got one of {given}") from None
     try:
         with working_folder(), own_code(name):
             return build(**arguments)
@@ -131,32 +131,12 @@ def _built(name: str, build: Builder, arguments: dict[str, Any]) -> object:
         raise TypeError(f"{wanted}; got one that passes them on ({error})") from error
 
 
-def _signature(build: Builder) -> inspect.Signature | None:
-    try:
-        return inspect.signature(build)
-    except ValueError:  # of some functions that are not written in Python
-        return None
-
-
-def _call(arguments: dict[str, Any]) -> str:
-    return f"({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-
-
-def _shape(value: tuple[int, ...]) -> tuple[int, ...]:
-    shape = tuple(value)
-    if not shape or not all(isinstance(size, int) and size >= 1 for size in shape):
-        raise ValueError(f"input_shape must hold whole numbers of at least 1; got {checks.brief(value)}")
-    return shape
-
-
 @contextlib.contextmanager
-def _seeded(seed: int | None) -> Iterator[None]:
-    if seed is None:
-        yield
-        return
-    with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would seed every GPU as well.
-        torch.default_generator.manual_seed(int(checks.number("seed", seed, "[0, inf)", whole=True)))
+def seeded(seed: int | None) -> Iterator[None]:
+    """Draw everything random inside from the seed, and leave the global random state alone; None changes nothing."""
+    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:  # torch.manual_seed would seed every GPU as well
+            torch.default_generator.manual_seed(int(checks.number("seed", seed, "[0, inf)", whole=True)))
         yield
 
 
@@ -170,7 +150,12 @@ def _find(name: str) -> tuple[Builder, dict[str, Any]]:
         return MODELS[head].build, _options(head, rest)
     if not colon:
         raise ValueError(f"model {name!r} does not exist: {checks.nearest(name, MODELS)}")
-    return _users(name), {}
+    build = load(
+        name, "model", "a function of input_shape and num_classes", f"; of ours, {checks.nearest(head, MODELS)}"
+    )
+    if not callable(build):
+        raise ValueError(f"model {name!r} must name a function; got {type(build).__name__}")
+    return build, {}
 
 
 def _options(model: str, text: str) -> dict[str, Any]:
@@ -186,14 +171,6 @@ def _options(model: str, text: str) -> dict[str, Any]:
             raise ValueError(f"option {key} of {model} must be given once; got {text!r}")
         values[key] = known[key](value)
     return values
-
-
-def _users(name: str) -> Builder:
-    known = checks.nearest(name.partition(":")[0], MODELS)
-    build = load(name, "model", "a function of input_shape and num_classes", f"; of ours, {known}")
-    if not callable(build):
-        raise ValueError(f"model {name!r} must name a function; got {type(build).__name__}")
-    return build
 
 
 PREFIX, PRETRAINED = "timm", "pretrained"
@@ -232,7 +209,12 @@ def timm_model(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.
     pretrained = name.endswith(f":{PRETRAINED}")
     if not architecture or ":" in architecture:
         raise ValueError(f"a model of timm must be timm:NAME or timm:NAME:{PRETRAINED}; got {name!r}")
-    timm = _timm()
+    try:
+        timm: Any = importlib.import_module(PREFIX)
+    except (ImportError, RuntimeError, AttributeError) as error:  # of torchvision, which timm needs and must fit torch
+        missing = getattr(error, "name", None) == PREFIX
+        reason = "pip install 'symloss[timm]'" if missing else " ".join(str(error).split())
+        raise ValueError(f"a model of timm needs the package timm, which cannot be imported: {reason}") from None
     channels, *sides = image_shape(name, input_shape)
     known = timm.list_models()
     # Other names that timm takes download code or files from elsewhere.
@@ -253,38 +235,29 @@ def timm_model(name: str, input_shape: tuple[int, ...], num_classes: int) -> nn.
         )
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"model {name!r} must have {wanted}; got an error of timm ({checks.brief(reason)})") from error
-    _try(model, name, (channels, *sides), num_classes)
-    return model
-
-
-def _try(model: nn.Module, name: str, shape: tuple[int, ...], num_classes: int) -> None:
-    """Raise ValueError unless the model takes images of this shape, cuts nothing off, and scores every class."""
-    training = model.training
-    try:
-        with torch.no_grad():
-            scores = model.eval()(torch.zeros(2, *shape))
-    except Exception as error:
-        # A network may raise anything.
-        reason = checks.brief(" ".join(str(error).split()) or type(error).__name__)
-        raise ValueError(f"model {name!r} must take images {shape}; got an error of timm ({reason})") from error
-    finally:
-        model.train(training)
-    if not isinstance(scores, Tensor) or scores.shape != (2, num_classes):
-        got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"model {name!r} must turn two images into scores {(2, num_classes)}; got {got}")
+    training, shape = model.training, (channels, *sides)
+    require_scores_of_two(f"model {name!r}", model.eval(), shape, num_classes)
+    model.train(training)
     patch = getattr(getattr(model, "patch_embed", None), "proj", None)
     size = patch.kernel_size if isinstance(patch, nn.Conv2d) and patch.stride == patch.kernel_size else (1, 1)
-    if shape[1] % size[0] or shape[2] % size[1]:
+    if sides[0] % size[0] or sides[1] % size[1]:
         raise ValueError(
             f"model {name!r} must have images that its patches {tuple(size)} divide, or their border is cut off; "
             f"got images {shape}"
         )
+    return model
 
 
-def _timm() -> Any:
+@torch.no_grad()
+def require_scores_of_two(what: str, net: nn.Module, input_shape: tuple[int, ...], num_classes: int) -> None:
+    """Raise ValueError unless a network turns two inputs of this shape into scores of every class."""
+    inputs, wanted = torch.zeros(2, *input_shape), (2, num_classes)
     try:
-        return importlib.import_module(PREFIX)
-    except (ImportError, RuntimeError, AttributeError) as error:  # of torchvision, which timm needs and must fit torch
-        missing = getattr(error, "name", None) == PREFIX
-        reason = "pip install 'symloss[timm]'" if missing else " ".join(str(error).split())
-        raise ValueError(f"a model of timm needs the package timm, which cannot be imported: {reason}") from None
+        scores = net(inputs)
+    except Exception as error:
+        # A network may raise anything.
+        reason = checks.brief(" ".join(str(error).split()) or type(error).__name__)
+        raise ValueError(f"{what} must take inputs {tuple(inputs.shape)}; got an error ({reason})") from error
+    if not isinstance(scores, Tensor) or scores.shape != wanted:
+        got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"{what} must turn inputs {tuple(inputs.shape)} into scores {wanted}; got {got}")

@@ -31,7 +31,8 @@ def lenet5(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 
     As in the replication of Menon et al. 2020 (ReScience C, 2021).
     """
-    channels, height, width = image_shape("lenet5", input_shape, smallest=12)
+    channels, *sides = image_shape("lenet5", input_shape, smallest=12)
+    last = [(side // 2 - 4) // 2 for side in sides]  # halved, four less, halved
     model = nn.Sequential(
         nn.Conv2d(channels, 6, 5, padding=2),
         nn.ReLU(inplace=True),
@@ -40,7 +41,7 @@ def lenet5(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         nn.ReLU(inplace=True),
         AveragePool(),
         nn.Flatten(),
-        nn.Linear(16 * _side(height) * _side(width), 120),
+        nn.Linear(16 * math.prod(last), 120),
         nn.ReLU(inplace=True),
         nn.Linear(120, 84),
         nn.ReLU(inplace=True),
@@ -64,11 +65,6 @@ class AveragePool(nn.Module):
         return (rows[..., 0::2] + rows[..., 1::2]) * 0.25
 
 
-def _side(size: int) -> int:
-    """Return the side of the last feature map: halved, four less, halved."""
-    return (size // 2 - 4) // 2
-
-
 def cnn4(input_shape: tuple[int, ...], num_classes: int, width: float = 1.0) -> nn.Module:
     """Build two convolutions, each followed by a pool, and two linear layers (for MNIST)."""
     shape = image_shape("cnn4", input_shape, smallest=4)
@@ -90,22 +86,15 @@ def _cnn(
     layers: list[nn.Module] = []
     for stage in stages:
         for size in stage:
-            layers += _convolution(channels, _scaled(size, width))
-            channels = _scaled(size, width)
+            out = max(1, round(size * width))
+            layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+            channels = out
         # Before the ReLU that ends the stage: the same values and gradients, of a quarter of the work.
         layers.insert(-1, nn.MaxPool2d(2))
         height, across = height // 2, across // 2
-    inner = _scaled(hidden, width)
+    inner = max(1, round(hidden * width))
     layers += [nn.Flatten(), nn.Linear(channels * height * across, inner), nn.BatchNorm1d(inner), nn.ReLU(inplace=True)]
     return initialise(nn.Sequential(*layers, nn.Linear(inner, num_classes)))
-
-
-def _convolution(channels: int, out: int) -> list[nn.Module]:
-    return [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
-
-
-def _scaled(size: int, width: float) -> int:
-    return max(1, round(size * width))
 
 
 def image_shape(model: str, shape: tuple[int, ...], smallest: int = 1) -> tuple[int, int, int]:
@@ -129,18 +118,21 @@ def initialise(model: nn.Module) -> nn.Module:
     return model
 
 
-STAGES = (3, 4, 6, 3)
-"""The number of blocks with 64, 128, 256 and 512 channels, in resnet34 and resnet50."""
-FEWER = (2, 2, 2, 2)
-"""The same of resnet18."""
-
-
 class ResidualBlock(nn.Module):
-    """x -> relu(body(x) + shortcut(x)); the shortcut is a 1x1 convolution where the shape changes."""
+    """x -> relu(body(x) + shortcut(x)); the shortcut is a 1x1 convolution where the shape changes.
 
-    def __init__(self, body: nn.Sequential, channels: int, out: int, stride: int):
+    The body has two 3x3 convolutions; or, as a bottleneck, 1x1, 3x3 and 1x1, with the stride in the 3x3 one.
+    """
+
+    def __init__(self, channels: int, inner: int, stride: int, bottleneck: bool):
         super().__init__()
-        self.body = body
+        out = 4 * inner if bottleneck else inner
+        if bottleneck:
+            kernels = [(channels, inner, 1, 1), (inner, inner, 3, stride), (inner, out, 1, 1)]
+        else:
+            kernels = [(channels, inner, 3, stride), (inner, out, 3, 1)]
+        layers = [layer for kernel in kernels for layer in (*_conv_norm(*kernel), nn.ReLU(inplace=True))]
+        self.body = nn.Sequential(*layers[:-1])
         same = channels == out and stride == 1
         self.shortcut = nn.Identity() if same else nn.Sequential(*_conv_norm(channels, out, 1, stride))
         self.relu = nn.ReLU(inplace=True)
@@ -150,75 +142,45 @@ class ResidualBlock(nn.Module):
         return y
 
 
-class Basic(ResidualBlock):
-    """Two 3x3 convolutions."""
-
-    expansion = 1
-
-    def __init__(self, channels: int, inner: int, stride: int):
-        body = nn.Sequential(
-            *_conv_norm(channels, inner, 3, stride),
-            nn.ReLU(inplace=True),
-            *_conv_norm(inner, inner, 3),
-        )
-        super().__init__(body, channels, inner, stride)
-
-
-class Bottleneck(ResidualBlock):
-    """Convolutions 1x1, 3x3, 1x1. The stride is in the 3x3 convolution (the version called 1.5)."""
-
-    expansion = 4
-
-    def __init__(self, channels: int, inner: int, stride: int):
-        body = nn.Sequential(
-            *_conv_norm(channels, inner, 1),
-            nn.ReLU(inplace=True),
-            *_conv_norm(inner, inner, 3, stride),
-            nn.ReLU(inplace=True),
-            *_conv_norm(inner, 4 * inner, 1),
-        )
-        super().__init__(body, channels, 4 * inner, stride)
-
-
 def resnet34(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Build a ResNet-34 for small images: a 3x3 stem with stride 1, no max-pool, the mean of the last map."""
     channels, _, _ = image_shape("resnet34", input_shape)
     stem = nn.Sequential(*_conv_norm(channels, 64, 3), nn.ReLU(inplace=True))
-    return initialise(_resnet(stem, Basic, num_classes))
+    return initialise(_resnet(stem, num_classes, (3, 4, 6, 3)))
 
 
 def resnet18(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Build a ResNet-18 for large images: a 7x7 stem with stride 2, then a max-pool."""
-    return _for_large_images("resnet18", input_shape, Basic, num_classes, FEWER)
+    return _for_large_images("resnet18", input_shape, num_classes, (2, 2, 2, 2))
 
 
 def resnet50(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """Build a ResNet-50 for large images: a 7x7 stem with stride 2, then a max-pool."""
-    return _for_large_images("resnet50", input_shape, Bottleneck, num_classes, STAGES)
+    return _for_large_images("resnet50", input_shape, num_classes, (3, 4, 6, 3), bottleneck=True)
 
 
 def _for_large_images(
-    name: str, input_shape: tuple[int, ...], block: type[Basic | Bottleneck], num_classes: int, stages: tuple[int, ...]
+    name: str, input_shape: tuple[int, ...], num_classes: int, stages: tuple[int, ...], bottleneck: bool = False
 ) -> nn.Module:
     channels, _, _ = image_shape(name, input_shape)
     stem = nn.Sequential(*_conv_norm(channels, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1))
-    model = _resnet(stem, block, num_classes, stages)
+    model = _resnet(stem, num_classes, stages, bottleneck)
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return model
 
 
-def _resnet(
-    stem: nn.Sequential, block: type[Basic | Bottleneck], num_classes: int, stages: tuple[int, ...] = STAGES
-) -> nn.Module:
+def _resnet(stem: nn.Sequential, num_classes: int, stages: tuple[int, ...], bottleneck: bool = False) -> nn.Module:
+    """Build blocks with 64, 128, 256 and 512 channels, as many as each stage has."""
     blocks: list[nn.Module] = []
     channels = 64
     for stage, count in enumerate(stages):
         inner = 64 * 2**stage
         for position in range(count):
-            blocks.append(block(channels, inner, stride=2 if stage > 0 and position == 0 else 1))
-            channels = inner * block.expansion
+            stride = 2 if stage > 0 and position == 0 else 1
+            blocks.append(ResidualBlock(channels, inner, stride, bottleneck))
+            channels = 4 * inner if bottleneck else inner
     return nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
 
 

@@ -85,10 +85,11 @@ def trained(run: Path | str, best: bool | None = None, model: str | None = None)
     epoch = state["epoch"]
     temperature = folder.temperature("best" if best else "last", epoch)
     score_map = build_score_map(settings)
-    return Trained(network, score_map, data, settings.model, epoch, temperature, _encoder(folder))
+    return Trained(network, score_map, data, settings.model, epoch, temperature, kept_encoder(folder))
 
 
-def _encoder(folder: RunFolder) -> TableEncoder | None:
+def kept_encoder(folder: RunFolder) -> TableEncoder | None:
+    """Return how the columns of a table become features; None for other data."""
     document = folder.read(COLUMNS)
     return None if document is None else TableEncoder.from_document(document, folder.path / COLUMNS)
 
@@ -97,16 +98,10 @@ def _encoder(folder: RunFolder) -> TableEncoder | None:
 class Predictions:
     """The predictions of a run on other data."""
 
-    class_names: tuple[str, ...]  # the names of the classes
+    class_names: tuple[str, ...]
     calibrated: bool  # whether the probabilities were calibrated on held-out labels
     # the name of each example, and its probabilities in the order of the classes
     rows: Iterator[tuple[str, list[float]]]
-
-    def most_likely(self) -> Iterator[tuple[str, str, float]]:
-        """Yield the name of each example, its predicted class and that class's probability."""
-        for name, values in self.rows:
-            largest = max(values)
-            yield name, self.class_names[values.index(largest)], largest
 
 
 def predict(
@@ -143,11 +138,6 @@ def predict(
                 yield names[place], values
 
     return Predictions(found.data.class_names, found.temperature is not None, rows())
-
-
-def predictions(run: Path | str, data: str, **options: Any) -> Iterator[tuple[str, str, float]]:
-    """Yield each example's name, predicted class and its probability; options as in :func:`predict`."""
-    yield from predict(run, data, **options).most_likely()
 
 
 def accuracy_on(run: Path | str, data: str, *, model: str | None = None, root: Path | None = None) -> dict[str, Any]:

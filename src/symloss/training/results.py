@@ -167,22 +167,21 @@ def checked_fields(cls: type, document: Mapping[str, Any], path: Path | str) -> 
     values = {each.name: document[each.name] for each in fields if each.name in document}
     for each in fields:
         wanted, kinds = _KINDS.get(str(each.type), ("", ()))
-        if each.name not in values or not kinds:
+        if each.name not in values:
+            if each.default is MISSING and each.default_factory is MISSING:
+                raise ValueError(f"{path} is damaged: it must hold {each.name!r}; got {checks.brief(sorted(document))}")
             continue
         value, several = values[each.name], str(each.type).startswith("tuple")
         parts = value if several and isinstance(value, list) else [value]
-        if several != isinstance(value, list) or not all(type(part) in kinds and _is_bounded(part) for part in parts):
+        fitting = (type(part) in kinds and not _is_infinite(part) for part in parts)
+        if kinds and (several != isinstance(value, list) or not all(fitting)):
             raise ValueError(f"{path} must hold {each.name} as {wanted}; got {checks.brief(value)}")
         values[each.name] = tuple(value) if several else value
-    for each in fields:
-        is_optional = each.default is not MISSING or each.default_factory is not MISSING
-        if each.name not in values and not is_optional:
-            raise ValueError(f"{path} is damaged: it must hold {each.name!r}; got {checks.brief(sorted(document))}")
     return values
 
 
-def _is_bounded(value: object) -> bool:
-    return not isinstance(value, (int, float)) or abs(value) <= sys.float_info.max
+def _is_infinite(value: object) -> bool:
+    return isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max
 
 
 def checked_share(path: Path | str, name: str, value: object) -> float:

@@ -31,8 +31,6 @@ FORMAT = 1
 CHECKPOINT, PREVIOUS, BEST = "checkpoint.pt", "checkpoint-previous.pt", "best.pt"
 BEFORE_AN_EPOCH = (SETTINGS, DATA, COLUMNS, MANIFEST_FILE, LABELS_FILE, METRICS, FAILURE, BEST, LOCK)
 """Files of a run that has no checkpoint yet. The lock is removed last."""
-GONE = (0, 0)
-"""The device and inode of a file that does not exist."""
 
 
 class Busy(ValueError):  # noqa: N818
@@ -96,7 +94,7 @@ class RunFolder:
         if lock is None:
             raise Busy(f"{self.path} is being trained by another process; wait for it, or stop it")
         try:
-            self._lock = _identity(self.path / LOCK)
+            self._lock = _identity(self.path / LOCK) or (0, 0)
             self.require_lock()  # it may have gone just after we locked it
             yield
         finally:
@@ -105,14 +103,11 @@ class RunFolder:
 
     def require_lock(self) -> None:
         """Raise Busy if this process held the run and its lock was removed."""
-        if self._lock is None:
-            return
-        if _identity(self.path / LOCK) == self._lock != GONE:
-            return
-        raise Busy(
-            f"{self.path / LOCK} was removed during training, so another process may train this run now. Nothing more "
-            "is written. Rerun the same command to resume after the last finished epoch."
-        )
+        if self._lock is not None and _identity(self.path / LOCK) != self._lock:
+            raise Busy(
+                f"{self.path / LOCK} was removed during training, so another process may train this run now. Nothing "
+                "more is written. Rerun the same command to resume after the last finished epoch."
+            )
 
     def has_checkpoint(self) -> bool:
         """Return whether the run has finished an epoch."""
@@ -136,10 +131,8 @@ class RunFolder:
 
     def data(self) -> DataDescription | None:
         """Return what the run trained on, checked, as the folder may be from elsewhere; None if not written yet."""
-        document = self.read(DATA)
-        return (
-            None if document is None else DataDescription(**checked_fields(DataDescription, document, self.path / DATA))
-        )
+        document, path = self.read(DATA), self.path / DATA
+        return None if document is None else DataDescription(**checked_fields(DataDescription, document, path))
 
     def evaluation(self, data: str) -> float | None:
         """Return the accuracy on another data set; None if the model was not tested on it yet."""
@@ -267,13 +260,12 @@ def evaluation_file(data: str) -> str:
     return f"evaluation-{data}.json"
 
 
-def _identity(file: Path) -> tuple[int, int]:
-    """Return the device and inode of a file."""
-    try:
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file; None if it does not exist."""
+    with contextlib.suppress(FileNotFoundError):
         status = file.stat()
-    except FileNotFoundError:
-        return GONE
-    return status.st_dev, status.st_ino
+        return status.st_dev, status.st_ino
+    return None
 
 
 def _line(row: EpochRow) -> str:

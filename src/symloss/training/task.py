@@ -53,8 +53,19 @@ def prepare(settings: Settings, root: Path | None = None, skip_bad: bool = False
     if data is None:
         data = open_data(replace(settings.source, skip_bad=skip_bad), root=root, on_bad=warn)
     clean_is_known = data.labels_are_true or settings.noise != "clean"
-    _refuse_changed(settings, data, root)
-    _refuse_what_data_lacks(settings, data, clean_is_known)
+    if settings.fingerprint is not None:
+        current = fingerprint(settings.data, None if settings.data_is_published else data, settings.noise, root)
+        if settings.fingerprint != current:
+            raise ValueError(
+                f"{settings.data} with noise {settings.noise} has changed since these settings were made (fingerprint "
+                f"{settings.fingerprint}, now {current})."
+            )
+    if settings.clean_validation and not clean_is_known:
+        raise ValueError(f"clean_validation must be left out for {settings.data}: the true labels are unknown")
+    if data.streamed and parse(settings.noise).kind == "instance":
+        raise ValueError(
+            f"noise must be of a kind that needs no inputs, as images stay in files; got {settings.noise!r}"
+        )
     true = data.train.labels
     corruption = corrupt(
         true.numpy(),
@@ -104,27 +115,6 @@ def fingerprint(data: str, users_data: DataSet | None, noise: str, root: Path | 
     return "-".join(parts) or None
 
 
-def _refuse_changed(settings: Settings, data: DataSet, root: Path | None) -> None:
-    if settings.fingerprint is None:
-        return
-    users_data = None if settings.data_is_published else data
-    current = fingerprint(settings.data, users_data, settings.noise, root)
-    if settings.fingerprint != current:
-        raise ValueError(
-            f"{settings.data} with noise {settings.noise} has changed since these settings were made (fingerprint "
-            f"{settings.fingerprint}, now {current})."
-        )
-
-
-def _refuse_what_data_lacks(settings: Settings, data: DataSet, clean_is_known: bool) -> None:
-    if settings.clean_validation and not clean_is_known:
-        raise ValueError(f"clean_validation must be left out for {settings.data}: the true labels are unknown")
-    if data.streamed and parse(settings.noise).kind == "instance":
-        raise ValueError(
-            f"noise must be of a kind that needs no inputs, as images stay in files; got {settings.noise!r}"
-        )
-
-
 def _subset(count: int, size: int | None) -> Tensor:
     """Return the indices of all examples, or of a random subset, the same for every seed."""
     if size is None:
@@ -147,18 +137,14 @@ def _split(used: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
 def build_model(settings: Settings, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return the untrained model, with a layer of batch normalisation on the scores if the settings ask for one."""
     model = create_model(settings.model, input_shape=input_shape, num_classes=classes, seed=settings.seed)
-    if settings.scores != "batch-norm":
-        return model
-    return append_scores(model, BatchNormScores(classes))
+    return append_scores(model, BatchNormScores(classes)) if settings.scores == "batch-norm" else model
 
 
 def require_scores(scores: Tensor, classes: int, model: str) -> None:
     """Raise ValueError unless the scores of a model have shape (N, classes)."""
     if scores.dim() != 2 or scores.shape[1] != classes:
-        given = tuple(scores.shape)
-        raise ValueError(
-            f"model {model!r} must return {classes} scores for each example; got a tensor of shape {given}"
-        )
+        got = f"a tensor of shape {tuple(scores.shape)}"
+        raise ValueError(f"model {model!r} must return {classes} scores for each example; got {got}")
 
 
 def build_loss(settings: Settings) -> Criterion:
