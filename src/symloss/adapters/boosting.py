@@ -61,7 +61,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return self
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None, **options: Any) -> Self:  # noqa: N803
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None, **options: Any) -> Self:
         """Grow the trees.
 
         Args:
@@ -88,7 +88,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         self.model_ = self._grown(X, labels, criterion, options)
         return self
 
-    def _weights(self, X: Any, y: Any, given: Any) -> Any:  # noqa: N803
+    def _weights(self, X: Any, y: Any, given: Any) -> Any:
         """Return the weight of each row, class weights included; None for equal weights."""
         weights = None if given is None else _check_sample_weight(given, X, ensure_non_negative=True)
         if (class_weight := self.parameters.get("class_weight")) is None:
@@ -97,14 +97,14 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         return of_class if weights is None else of_class * weights
 
     @abstractmethod
-    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:  # noqa: N803
+    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:
         """Return the estimator of the library, after its ``fit`` with these options."""
 
     @abstractmethod
-    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:  # noqa: N803
+    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:
         """Return the scores (n, C), or (n,) for two classes."""
 
-    def predict_proba(self, X: Any, **options: Any) -> Floats:  # noqa: N803
+    def predict_proba(self, X: Any, **options: Any) -> Floats:
         """Return the probabilities (n, C): the softmax of the scores.
 
         Args:
@@ -116,7 +116,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         probabilities: Floats = special.softmax(columns(self._scores(X, options)), 1)
         return probabilities
 
-    def predict(self, X: Any, **options: Any) -> Any:  # noqa: N803
+    def predict(self, X: Any, **options: Any) -> Any:
         """Return the most probable class (n,). The arguments are those of ``predict_proba``."""
         best = self.predict_proba(X, **options).argmax(1)
         return self.classes_[best]
@@ -166,13 +166,13 @@ class RobustXGBClassifier(BoostedClassifier):
 
     library = "xgboost"
 
-    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:  # noqa: N803
+    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:
         # XGBoost doubles the Hessian of more than two classes, and its other defaults are made for that.
         objective = Objective(criterion, curvature=2.0 if len(self.classes_) > 2 else 1.0)
         parameters = {"eval_metric": objective.loss} | self._parameters()
         return self._library().XGBClassifier(**parameters, objective=objective).fit(X, labels, **options)
 
-    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:  # noqa: N803
+    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:
         scores: Floats = self.model_.predict(X, output_margin=True, **options)
         return scores
 
@@ -199,7 +199,7 @@ class RobustLGBMClassifier(BoostedClassifier):
 
     library = "lightgbm"
 
-    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:  # noqa: N803
+    def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:
         classes, parameters = len(self.classes_), self._parameters()
         # LightGBM has this factor too.
         objective = Objective(criterion, curvature=classes / (classes - 1) if classes > 2 else 1.0)
@@ -213,7 +213,7 @@ class RobustLGBMClassifier(BoostedClassifier):
             options |= {"eval_X": rows, "eval_y": known}
         return model.fit(X, labels, **options)
 
-    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:  # noqa: N803
+    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:
         scores: Floats = self.model_.predict(X, raw_score=True, **options)
         return scores
 

@@ -76,7 +76,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         self.block_size = block_size
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to examples (N, d), or to a precomputed kernel matrix (N, N), with labels (N,) and weights (N,)."""
         radius = checks.number("radius", self.radius, "(0, inf)")
         features = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32])
@@ -152,7 +152,7 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
             block = pairwise_kernels(*parts, metric=self.kernel, filter_params=True, **options)
         return np.asarray(block, dtype=np.float64)
 
-    def _scores(self, X: Any) -> Any:  # noqa: N803
+    def _scores(self, X: Any) -> Any:
         check_is_fitted(self)
         features = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         unit, fitted = self._unit(features), 1.0 if self.X_fit_ is None else self._unit(self.X_fit_)

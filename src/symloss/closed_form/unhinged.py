@@ -131,20 +131,20 @@ class ByScores(ClassifierMixin):  # type: ignore[misc]
 
     classes_: Any
 
-    def _scores(self, X: Any) -> Any:  # noqa: N803
+    def _scores(self, X: Any) -> Any:
         raise NotImplementedError
 
-    def decision_function(self, X: Any) -> Any:  # noqa: N803
+    def decision_function(self, X: Any) -> Any:
         """Return the scores (N, C). For two classes their difference z_1 - z_0 (N,), as in scikit-learn."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def predict_proba(self, X: Any) -> Any:  # noqa: N803
+    def predict_proba(self, X: Any) -> Any:
         """Return the softmax of the scores (N, C). It is not calibrated."""
         scores = self._scores(X)
         return scores.softmax(1) if isinstance(scores, Tensor) else softmax(scores, copy=True)
 
-    def predict(self, X: Any) -> Any:  # noqa: N803
+    def predict(self, X: Any) -> Any:
         """Return the class of the largest score (N,): a tensor if X is one and classes are numbers, else an array."""
         best = self._scores(X).argmax(1)
         if not isinstance(best, Tensor):
@@ -202,7 +202,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         self.prior = prior
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to examples (N, d) with labels (N,) and weights (N,), or None for equal weights."""
         features, labels, weights = checked_examples(self, X, y, sample_weight)
         classes, codes = np.unique(labels, return_inverse=True)
@@ -212,7 +212,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         return self.solve(totals, classes)
 
     @all_or_nothing
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Add examples to those of all earlier calls. Batches in any order give the weights of one ``fit``.
 
         ``classes`` names all labels of all calls; without it, the labels of the first call are all classes. While the
@@ -281,7 +281,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         self.centroid_norm_ = found.norm
         return self
 
-    def _scores(self, X: Any) -> Any:  # noqa: N803
+    def _scores(self, X: Any) -> Any:
         check_is_fitted(self, "sums_")
         features = checked_features(self, X, reset=False)
         if not hasattr(self, "coef_"):
@@ -310,7 +310,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
 
 def fit_distributed(
     estimator: UnhingedClassifier,
-    X: Any,  # noqa: N803
+    X: Any,
     y: Any,
     sample_weight: Any = None,
     *,

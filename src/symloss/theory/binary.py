@@ -15,7 +15,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ from symloss import checks
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import full_precision
-from symloss.theory.search import derivative, worst_chord
+from symloss.theory.search import ROUNDING, derivative, largest_jump, worst_chord
 
 __all__ = [
     "MARGIN_FUNCTIONS",
@@ -70,70 +71,43 @@ class Elementwise(MarginFunction):
     """A margin loss given by a function of a tensor of margins that works entry by entry."""
 
     function: Callable[[Tensor], Tensor]
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return one_each("phi must return one value for each margin", self.function(margin), margin)
+
+
+FORMULAS: dict[str, Callable[[Tensor], Tensor]] = {
+    "unhinged": lambda z: 1 - z,  # the only symmetric loss that is convex (van Rooyen et al. 2015)
+    "sigmoid": lambda z: torch.sigmoid(-z),  # 1 / (1 + e^z)
+    "ramp": lambda z: ((1 - z) / 2).clamp(0, 1),
+    "probit": lambda z: torch.special.ndtr(-z),  # the probability that a standard normal variable is above z
+    "savage": lambda z: torch.sigmoid(-z).square(),  # its symmetrization is the sigmoid loss minus 1/2
+    # log(1 + e^-z), whose symmetrization is -z/2. torch's softplus is linear beyond 20, which is inexact in float64.
+    "logistic": lambda z: -functional.logsigmoid(z),
+    "hinge": lambda z: (1 - z).clamp_min(0),
+    "exponential": lambda z: (-z).exp(),  # its symmetrization is -sinh z
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Named(MarginFunction):
+    """A margin loss of ``FORMULAS``. Its name is all that a pickle holds."""
+
+    name: str
     symmetric: bool = False
 
     def __repr__(self) -> str:
-        name: str = getattr(self.function, "__name__", type(self.function).__name__)
-        return name.strip("_")
+        return self.name
 
     def phi(self, margin: Tensor) -> Tensor:
-        values = self.function(margin)
-        if not isinstance(values, Tensor) or values.shape != margin.shape:
-            given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
-            raise ValueError(f"phi must return one value for each margin, shape {tuple(margin.shape)}; got {given}")
-        return values
-
-
-def _unhinged(margin: Tensor) -> Tensor:
-    """1 - z, the only symmetric loss that is convex (van Rooyen et al. 2015)."""
-    return 1 - margin
-
-
-def _sigmoid(margin: Tensor) -> Tensor:
-    """1 / (1 + e^z)."""
-    return torch.sigmoid(-margin)
-
-
-def _ramp(margin: Tensor) -> Tensor:
-    """(1 - z) / 2, clipped to [0, 1]."""
-    return ((1 - margin) / 2).clamp(0, 1)
-
-
-def _probit(margin: Tensor) -> Tensor:
-    """Return the probability that a standard normal variable is above z."""
-    above: Tensor = torch.special.ndtr(-margin)
-    return above
-
-
-def _savage(margin: Tensor) -> Tensor:
-    """1 / (1 + e^z)^2. Its symmetrization is the sigmoid loss minus 1/2."""
-    return torch.sigmoid(-margin).square()
-
-
-def _logistic(margin: Tensor) -> Tensor:
-    """log(1 + e^-z). Its symmetrization is -z/2, a multiple of the unhinged loss plus a constant."""
-    return -functional.logsigmoid(margin)  # torch's softplus is linear beyond 20, which is inexact in float64
-
-
-def _hinge(margin: Tensor) -> Tensor:
-    """max(1 - z, 0)."""
-    return (1 - margin).clamp_min(0)
-
-
-def _exponential(margin: Tensor) -> Tensor:
-    """e^-z. Its symmetrization is -sinh z."""
-    return (-margin).exp()
+        return FORMULAS[self.name](margin)
 
 
 MARGIN_FUNCTIONS: dict[str, MarginFunction] = {
-    "unhinged": Elementwise(_unhinged, symmetric=True),
-    "sigmoid": Elementwise(_sigmoid, symmetric=True),
-    "ramp": Elementwise(_ramp, symmetric=True),
-    "probit": Elementwise(_probit, symmetric=True),
-    "savage": Elementwise(_savage),
-    "logistic": Elementwise(_logistic),
-    "hinge": Elementwise(_hinge),
-    "exponential": Elementwise(_exponential),
+    name: Named(name, name in ("unhinged", "sigmoid", "ramp", "probit")) for name in FORMULAS
 }
 """The margin losses that have a name, by that name."""
 
@@ -168,10 +142,7 @@ class Odd(MarginFunction):
     """(phi(z) - phi(-z)) / 2."""
 
     inner: MarginFunction
-
-    @property
-    def symmetric(self) -> bool:
-        return True
+    symmetric = True
 
     def phi(self, margin: Tensor) -> Tensor:
         return (self.inner.phi(margin) - self.inner.phi(-margin)) / 2
@@ -260,7 +231,10 @@ class MarginCriterion(nn.Module):
         self.reduction = reduction
 
     def forward(self, input: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
-        _check_shapes(input, target, mask)
+        check_pair(input, target)
+        if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != input.shape):
+            given = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+            raise ValueError(f"mask must be a bool tensor of the input's shape {tuple(input.shape)}; got {given}")
         z = full_precision(input)
         if mask is not None:
             z, target = torch.where(mask, z, 0.0), torch.where(mask, target, torch.zeros_like(target))
@@ -274,9 +248,9 @@ class MarginCriterion(nn.Module):
             values = values * self.weight.to(values)
         if mask is not None:
             values = torch.where(mask, values, 0.0)
-        if self.reduction == "mean":
+        if self.reduction == "mean":  # which is 0 of no entries
             return values.sum() / (max(values.numel(), 1) if mask is None else mask.sum().clamp_min(1))
-        return values.sum() if self.reduction == "sum" else values
+        return reduced(values, self.reduction)
 
     def _values(self, z: Tensor, target: Tensor) -> Tensor:
         hard, looks = not target.is_floating_point(), validation.can_look(target)
@@ -295,18 +269,30 @@ class MarginCriterion(nn.Module):
         return f"{self.phi!r}, reduction={self.reduction!r}"
 
 
-def _check_shapes(input: object, target: object, mask: object) -> None:
-    if not isinstance(input, Tensor) or not input.is_floating_point():
-        given = str(input.dtype) if isinstance(input, Tensor) else type(input).__name__
-        raise TypeError(f"input must be a tensor of floating-point scores; got {given}")
-    if not isinstance(target, Tensor) or target.is_complex():
-        given = str(target.dtype) if isinstance(target, Tensor) else type(target).__name__
-        raise TypeError(f"target must be a tensor of 0 and 1; got {given}")
-    if target.shape != input.shape:
+def reduced(values: Tensor, reduction: str) -> Tensor:
+    """Return the mean or the sum of the values, or the values themselves for ``"none"``."""
+    if reduction == "none":
+        return values
+    return values.sum() if reduction == "sum" else values.mean()
+
+
+def one_each(wanted: str, values: object, like: Tensor) -> Tensor:
+    """Return the values, which must be a tensor of the shape of another one."""
+    if isinstance(values, Tensor) and values.shape == like.shape:
+        return values
+    given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+    raise ValueError(f"{wanted}, shape {tuple(like.shape)}; got {given}")
+
+
+def check_pair(input: Any, target: Any) -> None:
+    """Check predictions and targets, which must have one shape: broadcasting is mostly a mistake."""
+    for name, value in (("input", input), ("target", target)):
+        if not isinstance(value, Tensor) or value.is_complex() or not (name == "target" or value.is_floating_point()):
+            given = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            kind = "floating-point" if name == "input" else "real"
+            raise TypeError(f"{name} must be a tensor of {kind} numbers; got {given}")
+    if input.shape != target.shape:
         raise ValueError(f"target must have the input's shape {tuple(input.shape)}; got {tuple(target.shape)}")
-    if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool or mask.shape != input.shape):
-        given = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"mask must be a bool tensor of the input's shape {tuple(input.shape)}; got {given}")
 
 
 @dataclass(frozen=True)
@@ -354,10 +340,6 @@ def anchored(phi: AnyMarginFunction, radius: float) -> RescaledMargin:
     if not at_zero > floor:
         raise ValueError(f"phi(0) must be above phi(radius); got {at_zero:g} and {floor:g}")
     return RescaledMargin(inner, origin=floor, unit=at_zero - floor, shift=0.0)
-
-
-ROUNDING = 1e-9
-"""Violations below this, relative to phi(-R), are rounding."""
 
 
 def surrogate(phi: AnyMarginFunction, radius: float) -> RescaledMargin:
@@ -503,10 +485,10 @@ def margin_constants(phi: AnyMarginFunction, radius: float) -> MarginConstants:
     """
     radius = checks.number("radius", radius, "(0, inf)")
     odd, even = decompose_margin(phi)
-    lipschitz, lipschitz_sym = (_largest(_slope(part), radius)[1] for part in (odd.inner, odd))
+    lipschitz, lipschitz_sym = (_largest(partial(_slope, part), radius)[1] for part in (odd.inner, odd))
     smoothness, smoothness_sym = (_smoothness(part, radius) for part in (odd.inner, odd))
     at, series = _star(odd, even, radius)
-    at_zero = float(_bend(odd.inner)(torch.zeros(1)))
+    at_zero = float(_bend(odd.inner, torch.zeros(1)))
     return MarginConstants(radius, lipschitz, smoothness, lipschitz_sym, smoothness_sym, at, series, at_zero)
 
 
@@ -514,24 +496,17 @@ POINTS = 4001
 """Margins of the first grid. Finer grids around the best margin follow."""
 
 
-def _slope(phi: MarginFunction) -> Callable[[Tensor], Tensor]:
-    def at(z: Tensor) -> Tensor:
-        z = z.detach().double().requires_grad_()
-        found = derivative(phi.phi(z).sum(), z, create_graph=False)
-        if not bool(found.isfinite().all()):
-            raise ValueError(f"the slope of phi must be finite; got {float(found[~found.isfinite()][0])} within radius")
-        return found
-
-    return at
+def _slope(phi: MarginFunction, z: Tensor) -> Tensor:
+    z = z.detach().double().requires_grad_()
+    found = derivative(phi.phi(z).sum(), z, create_graph=False)
+    if not bool(found.isfinite().all()):
+        raise ValueError(f"the slope of phi must be finite; got {float(found[~found.isfinite()][0])} within radius")
+    return found
 
 
-def _bend(phi: MarginFunction) -> Callable[[Tensor], Tensor]:
-    def at(z: Tensor) -> Tensor:
-        z = z.detach().double().requires_grad_()
-        slope = derivative(phi.phi(z).sum(), z, create_graph=True)
-        return derivative(slope.sum(), z, create_graph=False)
-
-    return at
+def _bend(phi: MarginFunction, z: Tensor) -> Tensor:
+    z = z.detach().double().requires_grad_()
+    return derivative(derivative(phi.phi(z).sum(), z, create_graph=True).sum(), z, create_graph=False)
 
 
 def _largest(function: Callable[[Tensor], Tensor], radius: float) -> tuple[float, float]:
@@ -550,21 +525,12 @@ def _largest(function: Callable[[Tensor], Tensor], radius: float) -> tuple[float
 
 
 def _smoothness(phi: MarginFunction, radius: float) -> float:
-    """Return the largest curvature; infinity if the slope changes within a distance of radius * 1e-12.
-
-    Jumps of the slope are found by bisection from the sharpest bends of a grid.
-    """
-    slope, grid = _slope(phi), torch.linspace(-radius, radius, POINTS, dtype=torch.float64)
+    """Return the largest curvature; infinity if the slope changes within a distance of radius * 1e-12."""
+    slope, grid = partial(_slope, phi), torch.linspace(-radius, radius, POINTS, dtype=torch.float64)
     values = slope(grid)
-    cells = (values[2:] - 2 * values[1:-1] + values[:-2]).abs().topk(32).indices
-    low, high = grid[cells], grid[cells + 2]
-    for _ in range(30):
-        middle = (low + high) / 2
-        at_low, at_middle, at_high = slope(low), slope(middle), slope(high)
-        left = (at_middle - at_low).abs() >= (at_high - at_middle).abs()
-        low, high = torch.where(left, low, middle), torch.where(left, middle, high)
-    jump = float((slope(high) - slope(low)).abs().max())
-    return math.inf if jump > 1e-5 * _largest(slope, radius)[1] else _largest(_bend(phi), radius)[1]
+    cells = (values[2:] - 2 * values[1:-1] + values[:-2]).abs().topk(32).indices[:, None]
+    jump = largest_jump(slope, grid[cells], grid[cells + 2], halvings=30)
+    return math.inf if jump > 1e-5 * _largest(slope, radius)[1] else _largest(partial(_bend, phi), radius)[1]
 
 
 def _star(odd: MarginFunction, even: MarginFunction, radius: float) -> tuple[float, float]:
@@ -572,10 +538,10 @@ def _star(odd: MarginFunction, even: MarginFunction, radius: float) -> tuple[flo
 
     The paper's series over even k is the even part of phi'', which is (phi''(z) + phi''(-z)) / 2.
     """
-    steepest = _largest(_bend(odd), radius)[0]
+    steepest = _largest(partial(_bend, odd), radius)[0]
     ends = torch.tensor([steepest, -steepest])
     grid = torch.cat([torch.linspace(-radius, radius, POINTS, dtype=torch.float64), ends])
-    bends, evens = _bend(odd)(grid), _bend(even)(grid)
+    bends, evens = _bend(odd, grid), _bend(even, grid)
     ties = bends >= bends.max() - 1e-12 * (1 + bends.abs().max())
     best = int(torch.where(ties, evens, -math.inf).argmax())
     return float(grid[best]), float(evens[best])

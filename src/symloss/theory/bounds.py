@@ -11,7 +11,7 @@ from symloss import checks
 from symloss.theory.certificates import Constant
 
 
-def output_bound(R: float, r: float, c: float = 1.0, layers: int = 1) -> float:  # noqa: N803
+def output_bound(R: float, r: float, c: float = 1.0, layers: int = 1) -> float:
     """Return the bound R c^(layers - 1) r on the norm of a network's output.
 
     Args:
@@ -23,21 +23,13 @@ def output_bound(R: float, r: float, c: float = 1.0, layers: int = 1) -> float: 
     >>> output_bound(R=2.0, r=0.5, c=1.0, layers=3)
     1.0
     """
-    R = checks.number("R", R, "[0, inf)")  # noqa: N806
-    r = checks.number("r", r, "[0, inf)")
-    c = checks.number("c", c, "[0, inf)")
+    R, r, c = (checks.number(name, value, "[0, inf)") for name, value in (("R", R), ("r", r), ("c", c)))
     layers = int(checks.number("layers", layers, "[1, inf)", whole=True))
     return float(R * c ** (layers - 1) * r)
 
 
 def remainder_bound(
-    beta: float,
-    R: float,  # noqa: N803
-    r: float,
-    c: float = 1.0,
-    layers: int = 1,
-    *,
-    allow_lower_bound: bool = False,
+    beta: float, R: float, r: float, c: float = 1.0, layers: int = 1, *, allow_lower_bound: bool = False
 ) -> float:
     """Return the bound beta/2 (R c^(layers - 1) r)^2 on the distance of a loss from its linear approximation at 0.
 
@@ -59,13 +51,7 @@ def remainder_bound(
 
 
 def unhinged_gap_bound(
-    beta: float,
-    R: float,  # noqa: N803
-    r: float,
-    c: float = 1.0,
-    layers: int = 1,
-    *,
-    allow_lower_bound: bool = False,
+    beta: float, R: float, r: float, c: float = 1.0, layers: int = 1, *, allow_lower_bound: bool = False
 ) -> float:
     """Return the bound R^2 beta c^(2 (layers - 1)) r^2 on L_D(f_phi) - L_D(f_unhinged) (prop. 5.3).
 
@@ -83,14 +69,7 @@ def unhinged_gap_bound(
 
 
 # Lipschitz constants of non-linearities that are 0 at 0.
-_LIPSCHITZ: dict[type[nn.Module], float] = {
-    nn.ReLU: 1.0,
-    nn.Tanh: 1.0,
-    nn.ReLU6: 1.0,
-    nn.Softsign: 1.0,
-    nn.GELU: 1.13,
-    nn.SiLU: 1.1,
-}
+_LIPSCHITZ = {nn.ReLU: 1.0, nn.Tanh: 1.0, nn.ReLU6: 1.0, nn.Softsign: 1.0, nn.GELU: 1.13, nn.SiLU: 1.1}
 _NEUTRAL: tuple[type[nn.Module], ...] = (nn.Identity, nn.Flatten)
 _POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
@@ -110,7 +89,16 @@ def weight_product(network: nn.Module) -> float:
     >>> weight_product(nn.Sequential(nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 1, bias=False))) > 0
     True
     """
-    return math.prod(_norm_bound(layer) for layer in _layers(network))
+    found = [part for part in _parts(network) if isinstance(part, Layer)]
+    if not found:
+        raise ValueError("network must hold at least one nn.Linear layer or convolution; got none")
+    for layer in found:
+        if layer.bias is not None:
+            raise ValueError(f"network must be bias-free for the bound to hold; got {layer}")
+    return math.prod(
+        float(layer.weight.detach().double().norm()) if isinstance(layer, nn.Linear) else convolution_norm_bound(layer)
+        for layer in found
+    )
 
 
 def convolution_norm_bound(layer: Convolution) -> float:
@@ -135,13 +123,7 @@ def convolution_norm_bound(layer: Convolution) -> float:
     return math.sqrt(overlap) * float(torch.linalg.matrix_norm(groups, 2).max())
 
 
-def network_gap_bound(
-    network: nn.Module,
-    beta: float,
-    R: float,  # noqa: N803
-    *,
-    allow_lower_bound: bool = False,
-) -> float:
+def network_gap_bound(network: nn.Module, beta: float, R: float, *, allow_lower_bound: bool = False) -> float:
     """Return :func:`unhinged_gap_bound` of a network, from the norms of its layers and the slopes between them.
 
     Args:
@@ -156,22 +138,6 @@ def network_gap_bound(
     return unhinged_gap_bound(beta, R, weight_product(network) * steepness, allow_lower_bound=allow_lower_bound)
 
 
-def _norm_bound(layer: Layer) -> float:
-    if isinstance(layer, nn.Linear):
-        return float(layer.weight.detach().double().norm())
-    return convolution_norm_bound(layer)
-
-
-def _layers(network: nn.Module) -> list[Layer]:
-    found = [part for part in _parts(network) if isinstance(part, Layer)]
-    if not found:
-        raise ValueError("network must hold at least one nn.Linear layer or convolution; got none")
-    for layer in found:
-        if layer.bias is not None:
-            raise ValueError(f"network must be bias-free for the bound to hold; got {layer}")
-    return found
-
-
 def _parts(network: nn.Module) -> list[nn.Module]:
     """Return the layers in order. A layer for which the bound is not known to hold is refused."""
     if isinstance(network, nn.Sequential):
@@ -179,17 +145,14 @@ def _parts(network: nn.Module) -> list[nn.Module]:
     if type(network) in _LIPSCHITZ or isinstance(network, (Layer, *_NEUTRAL)):
         return [network]
     if isinstance(network, _POOLS):
-        _refuse_stretching_pool(network)
+        # Without overlap a pool has Lipschitz constant 1.
+        named = (getattr(network, name, 1) for name in ("kernel_size", "stride", "dilation"))
+        size, stride, dilation = map(torch.as_tensor, named)
+        overlap = bool((stride < size).any()) or bool((dilation != 1).any())
+        if overlap or getattr(network, "divisor_override", None) is not None:
+            raise ValueError(f"network must pool over windows that do not overlap for the bound to hold; got {network}")
         return [network]
     kinds: list[type[nn.Module]] = [nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, *_LIPSCHITZ, *_POOLS, *_NEUTRAL]
     known = ", ".join(kind.__name__ for kind in kinds)
     given = type(network).__name__ if isinstance(network, nn.Module) else checks.brief(network)
     raise TypeError(f"network must be an nn.Sequential of {known}; got {given}")
-
-
-def _refuse_stretching_pool(pool: nn.Module) -> None:
-    """Refuse a pool with overlapping windows. Without overlap a pool has Lipschitz constant 1."""
-    size, stride, dilation = (torch.as_tensor(getattr(pool, name, 1)) for name in ("kernel_size", "stride", "dilation"))
-    overlap = bool((stride < size).any()) or bool((dilation != 1).any())
-    if overlap or getattr(pool, "divisor_override", None) is not None:
-        raise ValueError(f"network must pool over windows that do not overlap for the bound to hold; got {pool}")

@@ -19,7 +19,7 @@ from symloss.losses.layers import Temperature
 from symloss.losses.operators import as_loss
 from symloss.losses.spec import create_loss
 from symloss.theory import search
-from symloss.theory.search import Subject
+from symloss.theory.search import ROUNDING, Subject
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -215,10 +215,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     return value
-
-
-ROUNDING = 1e-9
-"""Violations below this, relative to the size of the values, are rounding."""
 
 
 def certify(

@@ -20,6 +20,7 @@ from symloss import checks, extras
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.logits import Scores, full_precision
+from symloss.theory.binary import reduced
 from symloss.writing import write_whole
 
 if TYPE_CHECKING:
@@ -92,9 +93,7 @@ class DirichletPenalty(nn.Module):
         validation.scores(scores)
         s = Scores(full_precision(scores), validation.class_dim(scores))
         values = s.sum(self._lack(s, x) * s.logp).squeeze(s.dim)
-        if self.reduction == "none":
-            return values
-        return values.sum() if self.reduction == "sum" else values.mean()
+        return reduced(values, self.reduction)
 
     def _lack(self, s: Scores, x: Any) -> Tensor:
         """Return 1 - alpha_k."""
@@ -102,10 +101,9 @@ class DirichletPenalty(nn.Module):
             return 1 - self._alpha_at(x, s)
         if self.alpha is None:
             return 1 / s.count
-        if self.alpha.dim() == 0:
-            return 1 - self.alpha.to(s.z)
-        validation.class_vector("alpha", self.alpha, s.classes)
-        return s.align(1 - self.alpha.to(s.z))
+        if self.alpha.dim():
+            validation.class_vector("alpha", self.alpha, s.classes)
+        return 1 - _aligned(self.alpha, s)
 
     def _alpha_at(self, x: Any, s: Scores) -> Tensor:
         """Return alpha(x), shaped to broadcast against the scores."""
@@ -123,7 +121,7 @@ class DirichletPenalty(nn.Module):
                 f"{tuple(s.z.shape)}; got {tuple(alpha.shape)}"
             )
         _refuse_not_positive("alpha(x)", alpha)
-        return s.align(alpha.to(s.z)) if alpha.dim() == 1 else alpha.to(s.z)
+        return _aligned(alpha, s)
 
     def extra_repr(self) -> str:
         if self.alpha_of_x is not None:
@@ -133,12 +131,13 @@ class DirichletPenalty(nn.Module):
         return f"alpha={alpha}, reduction={self.reduction!r}"
 
 
+def _aligned(alpha: Tensor, s: Scores) -> Tensor:
+    return s.align(alpha.to(s.z)) if alpha.dim() == 1 else alpha.to(s.z)
+
+
 def _refuse_not_positive(argument: str, alpha: Tensor) -> None:
-    if not validation.can_look(alpha):
-        return
-    wrong = alpha[~((alpha > 0) & alpha.isfinite())]
-    if wrong.numel():
-        raise ValueError(f"{argument} must be above 0 and finite; got {float(wrong.flatten()[0]):g}")
+    if validation.can_look(alpha) and len(wrong := alpha[~((alpha > 0) & alpha.isfinite())]):
+        raise ValueError(f"{argument} must be above 0 and finite; got {float(wrong[0]):g}")
 
 
 def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
@@ -160,18 +159,13 @@ def plot_prior(num_classes: int = 2, path: str | Path | None = None) -> Figure:
     figure = Figure(figsize=(8, 3.2) if num_classes == 2 else (4.4, 3.8), layout="constrained")
     (_draw_two if num_classes == 2 else _draw_three)(figure)
     if path is not None:
-        _save(figure, Path(path))
+        kind, picture = Path(path).suffix.lstrip("."), io.BytesIO()
+        checks.choice("the ending of path", kind, sorted(figure.canvas.get_supported_filetypes()))
+        if not Path(path).parent.is_dir():
+            raise FileNotFoundError(f"the folder {Path(path).parent} of path does not exist")
+        figure.savefig(picture, format=kind, dpi=120)
+        write_whole(Path(path), picture.getvalue())
     return figure
-
-
-def _save(figure: Figure, path: Path) -> None:
-    kinds = figure.canvas.get_supported_filetypes()
-    checks.choice("the ending of path", path.suffix.lstrip("."), sorted(kinds))
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} of path does not exist")
-    picture = io.BytesIO()
-    figure.savefig(picture, format=path.suffix.lstrip("."), dpi=120)
-    write_whole(path, picture.getvalue())
 
 
 def _draw_two(figure: Figure) -> None:

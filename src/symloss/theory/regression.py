@@ -26,8 +26,9 @@ from symloss.losses.layers import tensors_of
 from symloss.losses.logits import full_precision
 from symloss.losses.operators import unreduced_copy
 from symloss.noise.targets import WANTED, AnyTargetDistribution, TargetDistribution, target_distribution
+from symloss.theory.binary import check_pair, one_each, reduced
 from symloss.theory.certificates import CounterExample, Finding
-from symloss.theory.search import worst_chord
+from symloss.theory.search import ROUNDING, worst_chord
 from symloss.theory.target_means import Rule, recognised, rule
 
 if TYPE_CHECKING:
@@ -65,30 +66,6 @@ def __getattr__(name: str) -> Any:
         raise ImportError(extras.missing(f"symloss.theory.regression.{name}", package)) from None
 
 
-def check_pair(input: object, target: object) -> None:
-    """Check that predictions and targets have one shape. Broadcasting is refused, since it is mostly a mistake."""
-    if not isinstance(input, Tensor):
-        raise TypeError(f"input must be a tensor; got {type(input).__name__}")
-    if not isinstance(target, Tensor):
-        raise TypeError(f"target must be a tensor; got {type(target).__name__}")
-    if not input.is_floating_point():
-        raise TypeError(f"input must hold floating-point predictions; got {input.dtype}")
-    if target.dtype == torch.bool or target.is_complex():
-        raise TypeError(f"target must hold real numbers; got {target.dtype}")
-    if input.shape != target.shape:
-        raise ValueError(
-            f"target must have the input's shape {tuple(input.shape)}, one number for each prediction; "
-            f"got {tuple(target.shape)}"
-        )
-
-
-def reduced(values: Tensor, reduction: str) -> Tensor:
-    """Return the mean or the sum of the values, or the values themselves for ``"none"``."""
-    if reduction == "none":
-        return values
-    return values.sum() if reduction == "sum" else values.mean()
-
-
 class SymmetrizedRegression(nn.Module):
     """The loss L(z, y) - E_{T ~ q} L(z, T). :func:`symmetrize_regression` returns it.
 
@@ -108,11 +85,10 @@ class SymmetrizedRegression(nn.Module):
         self.nodes = int(checks.number("nodes", nodes, "[4, 160]", whole=True))
         self.loss, self.reduction = loss, reduction
         self.residual = recognised(loss)
-        self.of_x = callable(corruption)
-        self.corruption = corruption if self.of_x else target_distribution(corruption)
+        self.corruption = corruption if callable(corruption) else target_distribution(corruption)
         self._rules: dict[int, Rule] = {}
-        if not self.of_x:
-            self._refuse_no_mean()
+        if isinstance(self.corruption, TargetDistribution):
+            self._refuse_no_mean(self.corruption)
 
     def forward(self, input: Tensor, target: Tensor, x: Any = None) -> Tensor:
         """Return the symmetrized loss of predictions at targets; a corruption that is a function of x needs x."""
@@ -157,16 +133,14 @@ class SymmetrizedRegression(nn.Module):
 
     def at(self, x: Any = None) -> TargetDistribution:
         """Return the corruption, at x if it is a function of x."""
-        if not self.of_x:
-            assert isinstance(self.corruption, TargetDistribution)
+        if isinstance(self.corruption, TargetDistribution):
             return self.corruption
         if x is None:
             raise TypeError("x must be given, because the corruption is a function of x; got None")
-        assert callable(self.corruption)
         return target_distribution(self.corruption(x))
 
     def _rule(self, q: TargetDistribution, nodes: int) -> Rule:
-        if self.of_x:
+        if q is not self.corruption:  # a function of x
             return rule(q.source, nodes)
         if nodes not in self._rules:
             self._rules[nodes] = rule(q.source, nodes)
@@ -195,14 +169,8 @@ class SymmetrizedRegression(nn.Module):
         return torch.where(weights > 0, values, 0.0), weights
 
     def _values(self, z: Tensor, t: Tensor) -> Tensor:
-        values = unreduced_copy(self.loss)(z, t)
-        if not isinstance(values, Tensor) or values.shape != z.shape:
-            given = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
-            raise ValueError(
-                "the loss must return one value for each prediction (reduction='none'), "
-                f"shape {tuple(z.shape)}; got {given}"
-            )
-        return values
+        wanted = "the loss must return one value for each prediction (reduction='none')"
+        return one_each(wanted, unreduced_copy(self.loss)(z, t), z)
 
     def _quadrature_error(self, z: Tensor, q: TargetDistribution) -> Tensor:
         refuse_unfit(q.batch, z)
@@ -219,8 +187,7 @@ class SymmetrizedRegression(nn.Module):
         # At a kink the error falls with the square of the distance of nodes: a finer rule has a quarter of it left.
         return 1.5 * torch.maximum(*finer) + ends + rule.lost * found.abs()
 
-    def _refuse_no_mean(self) -> None:
-        q = self.at()
+    def _refuse_no_mean(self, q: TargetDistribution) -> None:
         z = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64).reshape(3, *(1,) * len(q.batch)).expand(3, *q.batch)
         with torch.no_grad():
             self._mean(z, q, self.nodes)
@@ -358,10 +325,7 @@ class LinearRegressionLoss(nn.Module):
     def forward(self, input: Tensor, target: Tensor, x: Any = None) -> Tensor:
         check_pair(input, target)
         z = full_precision(input)
-        slope = self.f(target.to(z.dtype))
-        if not isinstance(slope, Tensor) or slope.shape != z.shape:
-            given = f"shape {tuple(slope.shape)}" if isinstance(slope, Tensor) else type(slope).__name__
-            raise ValueError(f"f must return one number for each target, shape {tuple(z.shape)}; got {given}")
+        slope = one_each("f must return one number for each target", self.f(target.to(z.dtype)), z)
         if self.as_loss is not None:
             refuse_unfit(self.as_loss.at(x).batch, z)
             slope = slope - self.mean(x).to(slope)
@@ -444,10 +408,6 @@ def weight_decay(parameters: nn.Module | Iterable[Tensor], decay: float, layers:
     layers = int(checks.number("layers", layers, "[1, inf)", whole=True))
     squares = torch.stack([tensor.square().sum() for tensor in tensors_of(parameters)]).sum()
     return decay / 2 * squares**layers
-
-
-ROUNDING = 1e-9
-"""Violations below this, relative to the size of the values, are rounding."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     center: bool
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit in one pass over the data.
 
         Args:
@@ -65,7 +65,7 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.intercept_ = float(intercept[0]) if single else intercept
         return self
 
-    def predict(self, X: Any) -> Array:  # noqa: N803
+    def predict(self, X: Any) -> Array:
         """Return X coef + intercept, of shape (N,) or (N, K)."""
         check_is_fitted(self)
         data = validate_data(self, X, reset=False, **ACCEPTED)
@@ -207,7 +207,7 @@ def _number(name: str, value: object, interval: str) -> float:
     return checks.number(name, value.item() if isinstance(value, np.generic) else value, interval)
 
 
-def _shares(sample_weight: Any, X: Any) -> Array:  # noqa: N803
+def _shares(sample_weight: Any, X: Any) -> Array:
     """Return the weights of the examples, divided by their sum."""
     weight: Array = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (weight < 0).any():

@@ -20,6 +20,9 @@ from symloss.losses.score_formulas import BiTemperedFormula, MSEFormula
 Objective = Callable[[Tensor, Tensor], Tensor]
 """A function of scores (P, C) and labels (P,) with values (P,), which the search makes large."""
 
+ROUNDING = 1e-9
+"""Violations below this, relative to the size of the values, are rounding."""
+
 REACH = 40.0
 """The largest score at which derivatives are measured. Beyond it softmax is flat in double precision."""
 
@@ -192,10 +195,15 @@ def sharpest_jump(subject: Subject, z: Tensor, y: Tensor) -> float:
     change = (gradients[:, 2:] - 2 * gradients[:, 1:-1] + gradients[:, :-2]).norm(dim=-1)
     line, cell = (index.flatten() for index in torch.unravel_index(change.flatten().topk(48).indices, change.shape))
     low, high, label = points[line, cell], points[line, cell + 2], labels[line]
-    at_low, at_high = (subject.gradient(end, label) for end in (low, high))
-    for _ in range(38):
+    return largest_jump(lambda at: subject.gradient(at, label), low, high, halvings=38)
+
+
+def largest_jump(gradient: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, halvings: int) -> float:
+    """Return the largest change of a gradient between points (P, C), after halving each distance around its change."""
+    at_low, at_high = gradient(low), gradient(high)
+    for _ in range(halvings):
         middle = (low + high) / 2
-        at_middle = subject.gradient(middle, label)
+        at_middle = gradient(middle)
         left = ((at_middle - at_low).norm(dim=1) >= (at_high - at_middle).norm(dim=1))[:, None]
         low, high = torch.where(left, low, middle), torch.where(left, middle, high)
         at_low, at_high = torch.where(left, at_low, at_middle), torch.where(left, at_middle, at_high)
