@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 def brief(value: object) -> str:
@@ -76,19 +78,8 @@ class Interval:
         below = value < high if self.text[-1] == ")" else value <= high
         return above and below
 
-    def __str__(self) -> str:
-        return self.text
 
-
-def _finite(value: float) -> bool:
-    """Whether a number is finite, also as a float: a whole number may have any number of digits."""
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def number(argument: str, value: object, interval: str | Interval, whole: bool = False) -> float:
+def number(argument: str, value: Any, interval: str, whole: bool = False) -> float:
     """Check that a value is a number in an interval, and return it.
 
     Args:
@@ -100,11 +91,14 @@ def number(argument: str, value: object, interval: str | Interval, whole: bool =
     >>> number("q", 0.5, "(0, 1]")
     0.5
     """
-    kind = "a whole number" if whole else "a number"
-    allowed = f"{argument} must be {kind} in {interval}"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    allowed = f"{argument} must be {'a whole number' if whole else 'a number'} in {interval}"
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number:
         raise TypeError(f"{allowed}; got {brief(value)}")
-    interval = interval if isinstance(interval, Interval) else Interval(interval)
-    if not _finite(value) or value not in interval or (whole and value != int(value)):
+    try:
+        found = float(value)
+    except OverflowError:  # a whole number may have any number of digits
+        found = math.inf
+    if not math.isfinite(found) or found not in Interval(interval) or (whole and value != int(value)):
         raise ValueError(f"{allowed}; got {brief(value)}")
-    return int(value) if whole else float(value)
+    return int(value) if whole else found

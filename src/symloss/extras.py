@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 FIT = (
-    "sklearn",
-    "scipy",
-    "pandas",
-    "pyarrow",
-    "PIL",
-    "skops",
-    "lightning_fabric",
-    "typer",
-    "rich",
-    "filelock",
-    "joblib",
-)
+    "sklearn", "scipy", "pandas", "pyarrow", "PIL", "skops", "lightning_fabric", "typer", "rich", "filelock", "joblib",
+)  # fmt: skip
 """What ``symloss[fit]`` installs, by the names to import. Losses need torch and NumPy alone."""
-OTHERS = {
-    "matplotlib": "plot",
-    "optuna": "optuna",
-    "ray": "ray",
-    "tensorboard": "tensorboard",
-    "timm": "timm",
-}
+OTHERS = {"matplotlib": "plot", "optuna": "optuna", "ray": "ray", "tensorboard": "tensorboard", "timm": "timm"}
 """The extra of each other package that a part of symloss needs. Adapters need their own library."""
 CALLED = {"PIL": "Pillow", "sklearn": "scikit-learn", "scipy": "SciPy", "lightning_fabric": "lightning-fabric"}
 

@@ -103,7 +103,7 @@ def test_labels_never_seen_are_refused_and_nothing_is_added():
     x, y = blobs()
     model = UnhingedClassifier().partial_fit(x[y < 2], y[y < 2])
     before = model.sums_
-    with refused(ValueError, "y", "classes 0, 1", "2", "classes="):
+    with refused(ValueError, "y", "classes [0, 1]", "2", "classes="):
         model.partial_fit(x, y)
     assert model.sums_ is before
     with refused(ValueError, "classes", "[0, 1]", "[0, 1, 2]"):

@@ -134,7 +134,7 @@ def test_what_cannot_be_right():
     before = model[-1].weight.clone()
     with refused(ValueError, "model", "linear layer", "ReLU"):
         refit_head(nn.ReLU(), loader(x, y))
-    with refused(ValueError, "layer", "no linear layers"):
+    with refused(ValueError, "layer", "none"):
         refit_head(nn.ReLU(), loader(x, y), layer="fc")
     with refused(ValueError, "loader", "none"):
         refit_head(model, [])
@@ -142,7 +142,7 @@ def test_what_cannot_be_right():
         refit_head(model, [x])
     with refused(ValueError, "labels", "at least 2 classes"):
         refit_head(model, loader(x, 0 * y))
-    with refused(ValueError, "labels", "200 integers", "float32"):
+    with refused(TypeError, "labels", "integers", "float32"):
         refit_head(model, [(x, y.float())])
     with refused(ValueError, "labels", "0 to 2", "3"):
         refit_head(model, loader(x, y + 1))

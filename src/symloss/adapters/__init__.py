@@ -19,16 +19,8 @@ import importlib
 from typing import Any
 
 __all__ = [
-    "boosting",
-    "cleanlab",
-    "hf",
-    "hf_causal",
-    "keras",
-    "lightning",
-    "openmmlab",
-    "sentence_transformers",
-    "trl",
-]
+    "boosting", "cleanlab", "hf", "hf_causal", "keras", "lightning", "openmmlab", "sentence_transformers", "trl",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

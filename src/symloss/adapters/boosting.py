@@ -33,16 +33,7 @@ OF_BUILT_IN_LOSSES = ("objective", "num_class", "scale_pos_weight", "is_unbalanc
 
 
 class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of both estimators.
-
-    Args:
-        loss: a spec such as ``"gce:q=0.7"``, or a symloss loss with ``normalize=None``.
-        parameters: those of the library's own classifier, such as ``n_estimators`` and ``max_depth``.
-
-    Attributes:
-        classes_: the classes.
-        model_: the estimator of the library, fitted to class numbers.
-    """
+    """Base of both estimators. ``parameters`` are those of the library's own classifier."""
 
     library: ClassVar[str]
 
@@ -79,8 +70,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         check_classification_targets(y)
         encoder = LabelEncoder()
         options |= {"sample_weight": self._weights(X, y, sample_weight), "eval_set": None}
-        labels = encoder.fit_transform(y)
-        self.classes_ = encoder.classes_
+        labels, self.classes_ = encoder.fit_transform(y), encoder.classes_
         if len(self.classes_) < 2:
             raise ValueError(f"y must hold two classes or more; got {len(self.classes_)} class(es)")
         if eval_set is not None:
@@ -118,8 +108,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def predict(self, X: Any, **options: Any) -> Any:
         """Return the most probable class (n,). The arguments are those of ``predict_proba``."""
-        best = self.predict_proba(X, **options).argmax(1)
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X, **options).argmax(1)]
 
     @property
     def feature_importances_(self) -> Floats:
@@ -235,15 +224,7 @@ FLOOR = 1e-16
 
 
 def criterion_of_trees(loss: AnyCriterion) -> Criterion:
-    """Return the criterion that adds up the losses of all examples.
-
-    Args:
-        loss: what the user passed. A spec means raw scores, also where the loss divides scores by their norm
-            elsewhere.
-
-    >>> criterion_of_trees("sgce").normalize is None
-    True
-    """
+    """Return the criterion of raw scores that adds up the losses of all examples."""
     criterion = copy.copy(criterion_of_raw_scores(loss, "trees start at scores of 0, where a norm has no direction"))
     criterion.reduction, criterion.overwrite = "sum", False
     return criterion
@@ -257,12 +238,6 @@ def gradient_and_hessian(
     Near the scores, a loss acts as cross-entropy with a weight for each example: w = -g_y / (1 - p_y), where g is the
     gradient, p the softmax and y the label. The diagonal is that of the weighted cross-entropy, w p (1 - p). It is
     exact for cross-entropy itself. Where w is not positive, it is cut at ``FLOOR``.
-
-    Args:
-        criterion: of raw scores, the sum over all examples.
-        scores: (N, C).
-        labels: (N,), class numbers.
-        weights: (N,), the weight of each example; None for equal weights.
 
     >>> scores = torch.tensor([[0.0, 0.0]])
     >>> gradient_and_hessian(criterion_of_trees("ce"), scores, torch.tensor([1]))
@@ -283,30 +258,19 @@ def gradient_and_hessian(
 
 
 class Objective:
-    """What XGBoost and LightGBM call once a round. Two classes have one score: that of the second class.
-
-    Args:
-        criterion: as in :func:`gradient_and_hessian`.
-        curvature: a factor of the Hessian, that of the library's own loss.
-    """
+    """What XGBoost and LightGBM call once a round. ``curvature`` is a factor of the Hessian, as in their own losses."""
 
     def __init__(self, criterion: Criterion, curvature: float = 1.0):
         self.criterion, self.curvature = criterion, curvature
 
     def __call__(self, y_true: Floats, y_pred: Floats, sample_weight: Floats | None = None) -> tuple[Floats, Floats]:
-        """Gradient and Hessian, in the shape of the scores.
-
-        Args:
-            y_true: (N,), class numbers.
-            y_pred: (N, C), the scores; or (N,) for two classes.
-            sample_weight: (N,), the weight of each example.
-        """
+        """Return gradient and Hessian, in the shape of the scores: (N, C), or (N,) for two classes."""
         pair = gradient_and_hessian(self.criterion, *_tensors(y_true, y_pred, sample_weight))
         gradient, hessian = (each.numpy() if y_pred.ndim == 2 else each[:, 1].numpy() for each in pair)
         return gradient, self.curvature * hessian
 
     def loss(self, y_true: Floats, y_pred: Floats, sample_weight: Floats | None = None) -> float:
-        """Return the mean loss, a metric for data that trees are not trained on. The arguments are those of a call."""
+        """Return the mean loss, a metric for data that trees are not trained on."""
         scores, labels, weights = _tensors(y_true, y_pred, sample_weight)
         each = copy.copy(self.criterion)
         each.reduction = "none"
@@ -321,15 +285,7 @@ class Objective:
 
 
 def columns(scores: Floats) -> Floats:
-    """Return scores (N, C). Of two classes the first has score 0.
-
-    Args:
-        scores: (N, C), or (N,) for two classes.
-
-    >>> columns(np.array([2.0, -3.0]))
-    array([[ 0.,  2.],
-           [ 0., -3.]])
-    """
+    """Return scores (N, C). Two classes have one score (N,), that of the second class; the first one's is 0."""
     return scores if scores.ndim == 2 else np.stack([np.zeros_like(scores), scores], 1)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from symloss import checks
 from symloss.losses.base import Loss
 from symloss.losses.criterion import MANY, Criterion, as_criterion
@@ -13,29 +15,23 @@ AnyCriterion = str | Loss | Criterion
 
 
 def criterion_of(loss: AnyCriterion) -> Criterion:
-    """Return the criterion of a spec such as ``"gce:q=0.5"``, of an expression of the algebra, or the criterion itself.
-
-    Args:
-        loss: what the user passed.
-
-    >>> criterion_of("mae").loss
-    MAE()
-    """
+    """Return the criterion of a spec or an expression of the algebra, or the criterion itself."""
     if isinstance(loss, (str, Criterion, Loss)):
         return as_criterion(loss)
     raise TypeError(f"loss must be a spec such as 'gce:q=0.5', or a symloss loss; got {checks.brief(loss)}")
 
 
+def with_reduction(loss: AnyCriterion, reduction: str) -> Criterion:
+    """Return a copy of a loss of ``reduction="mean"`` that has another reduction."""
+    criterion = copy.copy(criterion_of(loss))
+    if criterion.reduction != "mean":
+        raise ValueError(f"loss must have reduction='mean' here; got reduction={criterion.reduction!r}")
+    criterion.reduction = reduction
+    return criterion
+
+
 def criterion_of_raw_scores(loss: AnyCriterion, because: str) -> Criterion:
-    """Return the criterion for raw scores, which must not be divided by their norm. A spec means raw scores here.
-
-    Args:
-        loss: what the user passed.
-        because: the reason, for the message.
-
-    >>> criterion_of_raw_scores("sgce", "trees start at 0").normalize is None
-    True
-    """
+    """Return the criterion for raw scores, which must not be divided by their norm. A spec means raw scores here."""
     is_open = isinstance(loss, str) and "normalize" not in parse(loss)[1]
     criterion = create_loss(str(loss), normalize=None) if is_open else criterion_of(loss)
     if criterion.normalize is not None:
@@ -47,12 +43,7 @@ def criterion_of_raw_scores(loss: AnyCriterion, because: str) -> Criterion:
 
 
 def refuse_flat_scores(criterion: Criterion, num_classes: int) -> None:
-    """Raise an error if unit scores make all of many classes, such as tokens, nearly equally probable.
-
-    Args:
-        criterion: the loss.
-        num_classes: the number of classes.
-    """
+    """Raise an error if unit scores make all of many classes, such as tokens, nearly equally probable."""
     scores = criterion.score_map
     if num_classes <= MANY or not isinstance(scores, UnitScores):
         return

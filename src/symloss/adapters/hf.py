@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Partial
 from torch.nn import functional as F  # noqa: N812
 
-from symloss.adapters.criterion_of import AnyCriterion, criterion_of, refuse_flat_scores
+from symloss.adapters.criterion_of import AnyCriterion, refuse_flat_scores, with_reduction
 from symloss.losses.criterion import Criterion
 from symloss.losses.layers import SoftCap
 
@@ -47,16 +46,13 @@ def loss(loss: AnyCriterion, *, shift: bool | None = None) -> TrainerLoss:
     return TrainerLoss(summed(loss), shift)
 
 
+@dataclass(frozen=True, eq=False)
 class TrainerLoss:
-    """A loss of a model's outputs. :func:`loss` makes it.
+    """A loss of a model's outputs. :func:`loss` makes it."""
 
-    Args:
-        criterion: with ``reduction="sum"``.
-        shift: as in :func:`loss`.
-    """
-
-    def __init__(self, criterion: Criterion, shift: bool | None):
-        self.criterion, self.shift = criterion, shift
+    criterion: Criterion
+    """With ``reduction="sum"``."""
+    shift: bool | None
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
         scores = outputs["logits"] if isinstance(outputs, dict) else outputs[0]
@@ -112,16 +108,13 @@ def install(model: Any, loss: AnyCriterion) -> Any:
     return model
 
 
+@dataclass(frozen=True, eq=False)
 class ModelLoss:
-    """A loss as a model calls it. :func:`install` makes it.
+    """A loss as a model calls it. :func:`install` makes it."""
 
-    Args:
-        criterion: with ``reduction="sum"``.
-        shift: whether the scores at a position are those of the next label.
-    """
-
-    def __init__(self, criterion: Criterion, shift: bool):
-        self.criterion, self.shift = criterion, shift
+    criterion: Criterion
+    """With ``reduction="sum"``."""
+    shift: bool
 
     def __call__(
         self,
@@ -141,11 +134,7 @@ class ModelLoss:
 
 
 def next_labels(labels: Tensor) -> Tensor:
-    """Return the label (N, T) that follows each position, as causal models predict it. None follows the last one.
-
-    >>> next_labels(torch.tensor([[4, 5, 6]]))
-    tensor([[   5,    6, -100]])
-    """
+    """Return the label (N, T) that follows each position, as causal models predict it. None follows the last one."""
     return F.pad(labels, (0, 1), value=IGNORED)[..., 1:]
 
 
@@ -155,32 +144,21 @@ def number_of(labels: Tensor) -> Tensor:
 
 
 def summed(loss: AnyCriterion) -> Criterion:
-    """Return a copy of the loss that adds up. Refuse one that does not count labels as Hugging Face does.
-
-    Args:
-        loss: what the user passed.
-    """
-    criterion = copy.copy(criterion_of(loss))
-    if criterion.reduction != "mean":
-        raise ValueError(f"loss must have reduction='mean' for Hugging Face; got reduction={criterion.reduction!r}")
+    """Return a copy of the loss that adds up. Refuse one that does not count labels as Hugging Face does."""
+    criterion = with_reduction(loss, "sum")
     if criterion.ignore_index != IGNORED:
         raise ValueError(
             f"loss must have ignore_index={IGNORED}, because Hugging Face counts all other labels; "
             f"got {criterion.ignore_index}"
         )
-    criterion.reduction = "sum"
     return criterion
 
 
 def mean_over(criterion: Criterion, scores: Tensor, labels: Tensor, num_items: Any) -> Tensor:
-    """Return the sum of the loss divided by a number of labels.
+    """Return the sum of the loss over scores (..., C), divided by a number of labels.
 
-    Args:
-        criterion: with ``reduction="sum"``.
-        scores: (..., C).
-        labels: (...), or probabilities (..., C).
-        num_items: how many labels the whole batch has, on all devices and in all steps of accumulation; None for the
-            number of these labels. From ``DataParallel`` comes one number for each device: the share of each.
+    ``num_items`` is how many labels the whole batch has, on all devices and in all steps of accumulation; None for the
+    number of these labels. From ``DataParallel`` comes one number for each device: the share of each.
     """
     classes, is_soft = scores.shape[-1], labels.shape == scores.shape and labels.is_floating_point()
     if not is_soft and labels.shape != scores.shape[:-1]:
@@ -206,30 +184,21 @@ TOKENS = 4
 
 @dataclass(frozen=True, eq=False)
 class LanguageHead:
-    """How a language model computes scores from its last hidden states. :meth:`of` finds it out.
-
-    Args:
-        model: a causal transformers model.
-        factor: the scores are multiplied by it.
-        softcap: then they are bounded by it, as Gemma does; None if they are not.
-    """
+    """How a language model computes scores from its last hidden states. :meth:`of` finds it out."""
 
     model: Any
     factor: float
+    """The scores are multiplied by it."""
     softcap: float | None
+    """Then they are bounded by it, as Gemma does; None if they are not."""
 
     @classmethod
     def of(cls, model: Any) -> LanguageHead:
-        """Return the head of a model. Refuse scores other than those of a linear layer with a factor and a soft cap.
-
-        Args:
-            model: a causal transformers model, perhaps in a PEFT adapter.
-        """
+        """Return the head of a model. Refuse scores other than those of a linear layer with a factor and a soft cap."""
         inner = without_adapter(model)
         layer, name = inner.get_output_embeddings(), type(inner).__name__
         if not isinstance(layer, nn.Linear):
-            kind = type(layer).__name__
-            raise ValueError(f"the output layer of {name} must be a plain linear layer; got {kind}")
+            raise ValueError(f"the output layer of {name} must be a plain linear layer; got {type(layer).__name__}")
         config = inner.config.get_text_config()
         values = [getattr(config, each, None) for each in FACTORS]
         factors = [1.0, *(f for value in values if value for f in (float(value), 1 / value))]
@@ -241,11 +210,9 @@ class LanguageHead:
             wanted = inner(input_ids=tokens, use_cache=False).logits.float()
             states = inner.base_model(input_ids=tokens, use_cache=False).last_hidden_state
             inner.train(was_training)
-            for factor in factors:
-                head = cls(inner, factor, softcap)
-                if torch.allclose(
-                    head.scores(states).float(), wanted, rtol=1e-2, atol=1e-2 * float(wanted.abs().max())
-                ):
+            slack = 1e-2 * float(wanted.abs().max())
+            for head in (cls(inner, factor, softcap) for factor in factors):
+                if torch.allclose(head.scores(states).float(), wanted, rtol=1e-2, atol=slack):
                     return head
         raise ValueError(
             f"the scores of {name} are not those of its output layer at the last hidden states, so they cannot be "
@@ -255,8 +222,7 @@ class LanguageHead:
     def parameters(self) -> tuple[Tensor, Tensor | None]:
         """Return the weights (C, d) and the bias (C,) of the layer. Sharded ones are put together."""
         layer = self.model.get_output_embeddings()
-        weight, bias = (_whole(p) if isinstance(p, DTensor) else p for p in (layer.weight, layer.bias))
-        return weight, bias
+        return _whole(layer.weight), None if layer.bias is None else _whole(layer.bias)
 
     def scaled(self, values: Tensor) -> Tensor:
         """Return the values times the factor. Most models have none, and need no second tensor."""
@@ -274,7 +240,9 @@ def without_adapter(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def _whole(parameter: DTensor) -> Tensor:
-    """Return a sharded parameter in one piece. Its gradient is the mean over processes, as in FSDP."""
+def _whole(parameter: Tensor) -> Tensor:
+    """Return a parameter in one piece. The gradient of a sharded one is the mean over processes, as in FSDP."""
+    if not isinstance(parameter, DTensor):
+        return parameter
     whole: Tensor = parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
     return whole

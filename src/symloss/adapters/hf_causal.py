@@ -13,7 +13,6 @@ from transformers.modeling_outputs import CausalLMOutput
 from symloss.adapters.criterion_of import AnyCriterion, refuse_flat_scores
 from symloss.adapters.hf import LanguageHead, next_labels, number_of, summed
 from symloss.functional import linear_loss
-from symloss.losses.criterion import Criterion
 
 
 class CausalTrainer(Trainer):  # type: ignore[misc]
@@ -69,13 +68,19 @@ def without_scores(
 
     Args:
         model: a causal transformers model, perhaps in a PEFT adapter.
-        loss: as in :class:`CausalTrainer`.
-        block_bytes: as in :class:`CausalTrainer`.
-        accumulate: as in :class:`CausalTrainer`.
+        loss, block_bytes, accumulate: as in :class:`CausalTrainer`.
     """
     head = LanguageHead.of(model)
     inner = head.model
-    criterion = _checked(summed(loss), inner)
+    criterion = summed(loss)
+    refuse_flat_scores(criterion, len(inner.get_output_embeddings().weight))
+    if criterion.label_smoothing > 0:
+        raise ValueError(f"loss must have label_smoothing=0 here; got {criterion.label_smoothing:g}")
+    if getattr(inner.config.get_text_config(), "output_router_logits", False):
+        raise ValueError(
+            f"{type(inner).__name__} adds a loss of its routers (output_router_logits=True), which would be left out; "
+            "use symloss.adapters.hf.install(model, loss), or symloss.adapters.trl"
+        )
     forward = inner.forward
 
     @functools.wraps(type(inner).forward)
@@ -113,15 +118,3 @@ def without_scores(
     inner.forward = forward_to_loss
     inner.accepts_loss_kwargs = True
     return model
-
-
-def _checked(criterion: Criterion, model: Any) -> Criterion:
-    refuse_flat_scores(criterion, len(model.get_output_embeddings().weight))
-    if criterion.label_smoothing > 0:
-        raise ValueError(f"loss must have label_smoothing=0 here; got {criterion.label_smoothing:g}")
-    if getattr(model.config.get_text_config(), "output_router_logits", False):
-        raise ValueError(
-            f"{type(model).__name__} adds a loss of its routers (output_router_logits=True), which would be left out; "
-            "use symloss.adapters.hf.install(model, loss), or symloss.adapters.trl"
-        )
-    return criterion

@@ -150,9 +150,9 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
 
     def _seen(self, name: str, values: ArrayLike, rows: NDArray[np.int64]) -> NDArray[Any]:
         array: NDArray[Any] = np.asarray(values)
-        if len(array) != self.examples:
-            raise ValueError(f"{name} must be of all {self.examples} examples; got {len(array)}")
-        return array[rows]
+        if len(array) == self.examples:
+            return array[rows]
+        raise ValueError(f"{name} must be of all {self.examples} examples; got {len(array)}")
 
     def _join(self, trainer: Any) -> None:
         """Add up the shares of all processes. Examples of other processes are 0 in this one's share."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
-
 from mmengine.registry import MODELS  # type: ignore[import-not-found, unused-ignore]
 from torch import Tensor, nn
 
 from symloss import checks
-from symloss.adapters.criterion_of import AnyCriterion, criterion_of
+from symloss.adapters.criterion_of import AnyCriterion, with_reduction
 
 
 @MODELS.register_module()  # type: ignore[untyped-decorator, unused-ignore]
@@ -30,10 +28,7 @@ class SymLoss(nn.Module):
 
     def __init__(self, loss: AnyCriterion, loss_weight: float = 1.0):
         super().__init__()
-        self.criterion = copy.copy(criterion_of(loss))
-        if self.criterion.reduction != "mean":
-            raise ValueError(f"loss must have reduction='mean'; got reduction={self.criterion.reduction!r}")
-        self.criterion.reduction = "none"
+        self.criterion = with_reduction(loss, "none")
         self.loss_weight = checks.number("loss_weight", loss_weight, "[0, inf)")
 
     def forward(

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.adapters.criterion_of import AnyCriterion, criterion_of_raw_scores
-from symloss.losses.criterion import Criterion
 
 
 class RobustInfoNCE(nn.Module):
@@ -50,7 +49,9 @@ class RobustInfoNCE(nn.Module):
     ):
         super().__init__()
         self.model = model
-        self.criterion = _criterion(loss)
+        self.criterion = criterion_of_raw_scores(loss, "a norm divides the scale of the similarities away")
+        if self.criterion.reduction == "none":
+            raise ValueError("loss must have reduction='mean' or 'sum'; got reduction='none'")
         self.scale = checks.number("scale", scale, "(0, inf)")
         self.similarity_fct = similarity_fct
         self.gather_across_devices = gather_across_devices
@@ -71,10 +72,3 @@ class RobustInfoNCE(nn.Module):
         similarity = getattr(self.similarity_fct, "__name__", type(self.similarity_fct).__name__)
         config = {"loss": repr(self.criterion.loss), "scale": self.scale, "similarity_fct": similarity}
         return config | {"gather_across_devices": self.gather_across_devices}
-
-
-def _criterion(loss: AnyCriterion) -> Criterion:
-    criterion = criterion_of_raw_scores(loss, "a norm divides the scale of the similarities away")
-    if criterion.reduction == "none":
-        raise ValueError("loss must have reduction='mean' or 'sum'; got reduction='none'")
-    return criterion

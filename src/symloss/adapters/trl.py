@@ -137,12 +137,7 @@ class KLAnchor:
         self.states = outputs.last_hidden_state
 
     def __call__(self, inputs: dict[str, Any], mask: Tensor) -> Tensor:
-        """Return the divergence (N, T) of each token, 0 where the mask is False, after a forward pass of the model.
-
-        Args:
-            inputs: those of the backbone, such as ``input_ids`` and ``attention_mask``.
-            mask: (N, T), which of the first T positions count.
-        """
+        """Return the divergence (N, T) of each token, 0 where the mask is False, after a forward pass of the model."""
         assert self.states is not None
         mine = self.states[:, : mask.shape[1]][mask]
         theirs = self._start_states(inputs)[:, : mask.shape[1]][mask]

@@ -122,14 +122,14 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
                 if columns.start < rows.start:
                     continue  # the kernel is symmetric
                 block = self._kernel(features, features, rows, columns, unit, unit)
-                largest = max(largest, _largest(block))
+                largest = max(largest, float(np.abs(block).max()))
+                if not np.isfinite(block).all():
+                    raise ValueError("kernel must be finite for every pair of examples; got features too large for it")
                 there = block @ alpha[columns]
-                if rows == columns:
-                    square += float(np.vdot(alpha[rows], there))
-                    offset += share[rows] @ there
-                else:
-                    square += 2 * float(np.vdot(alpha[rows], there))
-                    offset += share[rows] @ there + (share[columns] @ block.T) @ alpha[rows]
+                square += (1 if rows == columns else 2) * float(np.vdot(alpha[rows], there))
+                offset += share[rows] @ there
+                if rows != columns:
+                    offset += (share[columns] @ block.T) @ alpha[rows]
         return square, offset, largest
 
     def _blocks(self, count: int) -> Iterator[slice]:
@@ -184,20 +184,11 @@ def _signed_shares(codes: Codes, weights: Floats, prior: Floats) -> Floats:
 
 
 def _divided(features: Any, unit: float) -> Any:
-    if unit == 1:
-        return features
-    if not scipy.sparse.issparse(features):
-        return features / unit
+    if unit == 1 or not scipy.sparse.issparse(features):
+        return features if unit == 1 else features / unit
     scaled = features.copy()
-    scaled.data = features.data / unit
+    scaled.data = features.data / unit  # scipy would multiply by 1 / unit, which may overflow
     return scaled
-
-
-def _largest(block: Floats) -> float:
-    found = float(np.abs(block).max())
-    if not np.isfinite(found):
-        raise ValueError("kernel must be finite for every pair of examples; got features too large for it")
-    return found
 
 
 def _norm(square: float, constant: Floats, spread: float) -> float:

@@ -63,13 +63,11 @@ def _candidates(model: nn.Module, layer: str | None) -> dict[str, nn.Linear]:
     named = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     if layer is None:
         if not named:
-            raise ValueError(
-                f"model must have a linear layer (torch.nn.Linear); got {type(model).__name__} without one"
-            )
+            raise ValueError(f"model must have a linear layer (torch.nn.Linear); got {type(model).__name__}")
         return named
     if layer not in named:
-        known = f"linear layers: {', '.join(map(repr, named))}" if named else "no linear layers"
-        raise ValueError(f"layer must name a linear layer of the model; got {layer!r}, but the model has {known}")
+        known = ", ".join(map(repr, named)) or "none"
+        raise ValueError(f"layer must name a linear layer of the model; got {layer!r}, and the model has {known}")
     return {layer: named[layer]}
 
 
@@ -121,20 +119,11 @@ def _observed(model: nn.Module, candidates: dict[str, nn.Linear]) -> Iterator[li
 
 
 def _sums(features: Tensor, labels: Tensor, num_classes: int) -> ClassSums:
-    if features.dim() != 2:
-        raise ValueError(f"the features of the layer must have shape (N, d); got {tuple(features.shape)}")
-    if labels.is_floating_point() or labels.shape != features.shape[:1]:
-        raise ValueError(
-            f"labels must be {len(features)} integers, one for each input; got {labels.dtype} of shape "
-            f"{tuple(labels.shape)}"
-        )
-    codes = labels.detach().cpu().numpy().astype(np.int64)
-    wrong = codes[(codes < 0) | (codes >= num_classes)]
-    if len(wrong):
-        raise ValueError(
-            f"labels must be 0 to {num_classes - 1}, for a layer of {num_classes} outputs; got {int(wrong[0])}"
-        )
-    return class_sums(features, codes, num_classes)
+    features, labels = _checked(features, labels)
+    if bool((labels >= num_classes).any()):
+        wanted = f"0 to {num_classes - 1}, for a layer of {num_classes} outputs"
+        raise ValueError(f"labels must be {wanted}; got {int(labels.max())}")
+    return class_sums(features, labels.cpu().numpy(), num_classes)
 
 
 def _set(head: nn.Linear, weight: Any, bias: Any, center: bool) -> None:

@@ -26,7 +26,8 @@ SAMPLED = 64
 """The largest feature is sought in every row with a number that this divides."""
 FAR = 8
 """Features are shifted if their mean is more than this many standard deviations from zero."""
-ROUNDING = {np.dtype(np.float32): 3e-8, np.dtype(np.float64): 1e-13}
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+ROUNDING = {SINGLE: 3e-8, DOUBLE: 1e-13}
 """The rounding error of a mean, relative to the largest feature, by the precision of a block."""
 
 TOO_LARGE = "X and sample_weight must have finite sums over the examples; got features or weights too large for that"
@@ -34,48 +35,31 @@ TOO_LARGE = "X and sample_weight must have finite sums over the examples; got fe
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Weighted sums over the examples of each class.
-
-    Args:
-        sums: (C, d), of the features.
-        weights: (C,), of the weights of the examples.
-        rounding: a mean of features below this may be rounding.
-        dtype: the precision of the solution.
-    """
+    """Weighted sums over the examples of each class."""
 
     sums: Floats
+    """(C, d), of the features."""
     weights: Floats
+    """(C,), of the weights of the examples."""
     rounding: float
+    """A mean of features below this may be rounding."""
     dtype: np.dtype[Any]
+    """The precision of the solution."""
 
     def __add__(self, other: ClassSums) -> ClassSums:
         with np.errstate(over="ignore"):
             sums, weights = self.sums + other.sums, self.weights + other.weights
-        return ClassSums(
-            sums,
-            weights,
-            max(self.rounding, other.rounding),
-            np.result_type(self.dtype, other.dtype),
-        )
+        rounding = max(self.rounding, other.rounding)
+        return ClassSums(sums, weights, rounding, np.result_type(self.dtype, other.dtype))
 
     @classmethod
     def nothing(cls, num_classes: int, features: int) -> ClassSums:
         """Return the sums of no examples."""
-        return cls(np.zeros((num_classes, features)), np.zeros(num_classes), 0.0, np.dtype(np.float32))
+        return cls(np.zeros((num_classes, features)), np.zeros(num_classes), 0.0, SINGLE)
 
 
 def class_sums(features: Any, codes: Codes, num_classes: int, weights: Floats | None = None) -> ClassSums:
-    """Sum the features of each class, in one pass. Infinite and missing features are refused.
-
-    Args:
-        features: (N, d), an array, a sparse matrix, or a tensor on any device.
-        codes: (N,), the labels from 0 to num_classes - 1.
-        num_classes: the number of classes C.
-        weights: (N,), or None for ones.
-
-    >>> class_sums(np.array([[1.0], [2.0], [4.0]]), np.array([0, 1, 1]), 2).sums.tolist()
-    [[1.0], [6.0]]
-    """
+    """Sum the features (N, d) of each class, in one pass. Infinite and missing features are refused."""
     counts = np.bincount(codes, weights, minlength=num_classes).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         sums, rounding = _summed(features, codes, counts, weights)
@@ -93,7 +77,7 @@ def precision(features: Any) -> np.dtype[Any]:
         single = features.is_floating_point() and features.dtype != torch.float64
     else:
         single = features.dtype in (np.float32, np.float16)
-    return np.dtype(np.float32 if single else np.float64)
+    return SINGLE if single else DOUBLE
 
 
 def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
@@ -105,21 +89,20 @@ def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None)
     if scipy.sparse.issparse(features) or features.dtype != np.float32 or weights is not None:
         return _in_float64(features, codes, counts, weights)
     shift = _shift(features)
-    sums, largest = _block_by_block(features, codes, len(counts), None, np.dtype(np.float32), shift)
-    rounding = ROUNDING[np.dtype(np.float32)] * largest
+    sums, largest = _block_by_block(features, codes, len(counts), None, SINGLE, shift)
+    rounding = ROUNDING[SINGLE] * largest
     if shift is not None:
         sums += counts[:, None] * shift
-        rounding += ROUNDING[np.dtype(np.float64)] * float(np.abs(shift).max())
+        rounding += ROUNDING[DOUBLE] * float(np.abs(shift).max())
     return sums, rounding
 
 
 def _in_float64(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
     if scipy.sparse.issparse(features):
-        product = _indicator(codes, len(counts), weights, np.dtype(np.float64)) @ features
-        return product.toarray(), ROUNDING[np.dtype(np.float64)] * float(np.abs(features.data).max(initial=0.0))
-    wide = np.dtype(np.float64)
-    sums, largest = _block_by_block(_array(features), codes, len(counts), weights, wide, None)
-    return sums, ROUNDING[wide] * largest
+        sums, largest = (_indicator(codes, len(counts), weights, DOUBLE) @ features).toarray(), features.data
+        return sums, ROUNDING[DOUBLE] * float(np.abs(largest).max(initial=0.0))
+    sums, largest = _block_by_block(_array(features), codes, len(counts), weights, DOUBLE, None)
+    return sums, ROUNDING[DOUBLE] * largest
 
 
 def _array(features: Any) -> NDArray[Any]:
@@ -155,22 +138,13 @@ def _block_by_block(
     for start in range(0, count, size):
         rows = slice(start, min(start + size, count))
         part = features[rows] if shift is None else features[rows] - shift
-        present, local = _classes_of(codes[rows], num_classes)
+        # Only the classes of a block, if there are more classes than rows: else it would add to every class.
+        many = num_classes > len(codes[rows])
+        present, local = np.unique(codes[rows], return_inverse=True) if many else (np.arange(num_classes), codes[rows])
         weight = None if weights is None else weights[rows]
         sums[present] += _indicator(local, len(present), weight, wide) @ part
         largest = max(largest, float(np.abs(part[::SAMPLED], dtype=wide).max()))
     return sums, largest
-
-
-def _classes_of(codes: Codes, num_classes: int) -> tuple[Codes, Codes]:
-    """Return the classes to sum over, and the position of each label among them.
-
-    If there are more classes than labels, only those that occur: else a block would add to every class each time.
-    """
-    if num_classes <= len(codes):
-        return np.arange(num_classes), codes
-    present, local = np.unique(codes, return_inverse=True)
-    return present, local
 
 
 def _indicator(codes: Codes, num_classes: int, weights: Floats | None, wide: np.dtype[Any]) -> Any:
@@ -195,8 +169,7 @@ def device_sums(features: Tensor, codes: Codes, num_classes: int, weights: Float
             part = part * given[start : start + size, None]
         empty = torch.zeros(num_classes, part.shape[1], dtype=wide, device=part.device)
         sums += empty.index_add_(0, labels[start : start + size], part).cpu()
-    single = np.dtype(np.float32 if wide == torch.float32 else np.float64)
-    return sums.numpy(), ROUNDING[single] * largest
+    return sums.numpy(), ROUNDING[SINGLE if wide == torch.float32 else DOUBLE] * largest
 
 
 def refuse_what_is_not_finite(features: Any) -> None:
@@ -204,26 +177,21 @@ def refuse_what_is_not_finite(features: Any) -> None:
     assert_all_finite(_array(features) if isinstance(features, Tensor) else features, input_name="X")
 
 
-FREQUENCIES = "frequencies"
-
 Prior = ArrayLike | str | None
 
 
 @dataclass(frozen=True)
 class Centroid:
-    """The unhinged data centroid mu = 1/N sum_i c_{y_i} psi(x_i)^T.
-
-    Args:
-        features: (C, d), the part of the (centred) features.
-        constant: (C,), the extended column.
-        mean: (d,), which centring subtracts.
-        rounding: a norm below this may be rounding.
-    """
+    """The unhinged data centroid mu = 1/N sum_i c_{y_i} psi(x_i)^T."""
 
     features: Floats
+    """(C, d), the part of the (centred) features."""
     constant: Floats
+    """(C,), the extended column."""
     mean: Floats
+    """(d,), which centring subtracts."""
     rounding: float
+    """A norm below this may be rounding."""
 
     @property
     def norm(self) -> float:
@@ -287,7 +255,7 @@ def centroid(totals: ClassSums, prior: Prior, fit_intercept: bool, center: bool)
 def constant_column(shares: Floats, prior: Floats, fit_intercept: bool) -> Floats:
     """Return the extended column of the centroid. Rounding is set to zero, since it may outweigh small features."""
     column = shares - prior
-    nothing = not fit_intercept or np.linalg.norm(column) <= ROUNDING[np.dtype(np.float64)]
+    nothing = not fit_intercept or np.linalg.norm(column) <= ROUNDING[DOUBLE]
     return np.zeros_like(shares) if nothing else column
 
 
@@ -296,19 +264,15 @@ def prior_vector(prior: Prior, shares: Floats) -> Floats:
     num_classes = len(shares)
     if prior is None:
         return np.full(num_classes, 1 / num_classes)
-    if isinstance(prior, str):
-        if prior != FREQUENCIES:
-            raise ValueError(f"prior must be None, {FREQUENCIES!r} or a vector; got {prior!r}")
+    if isinstance(prior, str) and prior == "frequencies":
         return shares
     try:
         vector = np.asarray(prior, dtype=np.float64)
     except (TypeError, ValueError):
         vector = np.empty(0)
     if vector.shape != (num_classes,):
-        raise ValueError(
-            f"prior must be None, {FREQUENCIES!r} or a vector of probabilities of the {num_classes} classes; "
-            f"got {checks.brief(prior)}"
-        )
+        wanted = f"None, 'frequencies' or a vector of probabilities of the {num_classes} classes"
+        raise ValueError(f"prior must be {wanted}; got {checks.brief(prior)}")
     if not (vector >= 0).all() or abs(vector.sum() - 1) > 1e-6:
         raise ValueError(f"prior must hold probabilities that sum to 1; got {checks.brief(prior)}")
     return vector

@@ -40,14 +40,6 @@ from symloss.fitting import all_or_nothing
 Labels = NDArray[Any]
 
 
-def checked_examples(
-    estimator: Any, features: Any, labels: Any, weights: Any, *, reset: bool = True
-) -> tuple[Any, Labels, Floats | None]:
-    """Check features, labels and weights of examples to fit. Infinite features are refused by their sums."""
-    features = checked_features(estimator, features, reset=reset, finite=False)
-    return features, checked_labels(labels, features), checked_weights(weights, features)
-
-
 def checked_features(estimator: Any, features: Any, *, reset: bool, finite: bool = True) -> Any:
     """Check features (N, d) and return an array, a CSR matrix or a tensor. Unless ``reset``, d must be as before."""
     if not isinstance(features, Tensor):
@@ -109,21 +101,16 @@ def encode(labels: Labels, classes: Labels) -> Codes:
     unseen = np.setdiff1d(labels, classes)
     if len(unseen):
         raise ValueError(
-            f"y must hold labels among the classes {_listed(classes)}; got {unseen.tolist()[0]!r}, "
+            f"y must hold labels among the classes {checks.brief(classes.tolist())}; got {unseen.tolist()[0]!r}, "
             "never seen before: give all labels to the first partial_fit as classes="
         )
     return np.searchsorted(classes, labels).astype(np.int64)
 
 
-def _listed(classes: Labels) -> str:
-    names = [repr(name) for name in classes.tolist()]
-    return ", ".join(names if len(names) <= 10 else [*names[:10], "..."])
-
-
 def two_classes(classes: Labels, argument: str = "y") -> None:
     """Raise ValueError unless there are at least two classes."""
     if len(classes) < 2:
-        raise ValueError(f"{argument} must hold at least 2 classes; got {len(classes)} class: {_listed(classes)}")
+        raise ValueError(f"{argument} must hold at least 2 classes; got {len(classes)} class: {classes.tolist()}")
 
 
 class ByScores(ClassifierMixin):  # type: ignore[misc]
@@ -204,7 +191,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
     @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to examples (N, d) with labels (N,) and weights (N,), or None for equal weights."""
-        features, labels, weights = checked_examples(self, X, y, sample_weight)
+        features, labels, weights = self._checked(X, y, sample_weight)
         classes, codes = np.unique(labels, return_inverse=True)
         two_classes(classes)
         totals = class_sums(features, codes, len(classes), weights)
@@ -219,10 +206,15 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         centroid is zero, as before a second class has come, there are no weights and prediction is refused.
         """
         first = not hasattr(self, "sums_")
-        features, labels, weights = checked_examples(self, X, y, sample_weight, reset=first)
+        features, labels, weights = self._checked(X, y, sample_weight, reset=first)
         known = self._known_classes(classes, labels)
         totals = class_sums(features, encode(labels, known), len(known), weights)
         return self.solve(totals if first else self.sums_ + totals, known, refuse=False)
+
+    def _checked(self, X: Any, y: Any, weights: Any, reset: bool = True) -> tuple[Any, Labels, Floats | None]:
+        """Check examples to fit. Infinite features are refused by their sums."""
+        features = checked_features(self, X, reset=reset, finite=False)
+        return features, checked_labels(y, features), checked_weights(weights, features)
 
     def _known_classes(self, classes: Any, labels: Labels) -> Labels:
         if classes is not None:
@@ -236,8 +228,7 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
             return named
         if hasattr(self, "sums_"):
             return np.asarray(self.classes_)
-        found = np.unique(labels)
-        two_classes(found, "y of a first partial_fit without classes=")
+        two_classes(found := np.unique(labels), "y of a first partial_fit without classes=")
         return found
 
     @all_or_nothing
@@ -273,12 +264,9 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         found = centroid(totals, self.prior, self.fit_intercept, self.center)
         if refuse or not found.zero:
             self.coef_, self.intercept_ = found.solution(radius, totals.dtype)
-        else:
-            self.__dict__.pop("coef_", None)
-            self.__dict__.pop("intercept_", None)
-        self.classes_ = classes
-        self.sums_ = totals
-        self.centroid_norm_ = found.norm
+        elif hasattr(self, "coef_"):
+            del self.coef_, self.intercept_
+        self.classes_, self.sums_, self.centroid_norm_ = classes, totals, found.norm
         return self
 
     def _scores(self, X: Any) -> Any:
@@ -308,13 +296,9 @@ class UnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+@all_or_nothing
 def fit_distributed(
-    estimator: UnhingedClassifier,
-    X: Any,
-    y: Any,
-    sample_weight: Any = None,
-    *,
-    group: Any = None,
+    estimator: UnhingedClassifier, X: Any, y: Any, sample_weight: Any = None, *, group: Any = None
 ) -> UnhingedClassifier:
     """Fit to the examples of all processes of a ``torch.distributed`` group. Every process gets the same classifier.
 
@@ -337,16 +321,9 @@ def fit_distributed(
         raise RuntimeError(
             "fit_distributed must be called after torch.distributed.init_process_group; got no process group"
         )
-    return _fit_together(estimator, X, y, sample_weight, group)
-
-
-@all_or_nothing
-def _fit_together(
-    estimator: UnhingedClassifier, features: Any, labels: Any, weights: Any, group: Any
-) -> UnhingedClassifier:
     error, found, part = None, np.empty(0), ClassSums.nothing(0, 0)
     try:
-        found, part = _local_sums(estimator, features, labels, weights)
+        found, part = _local_sums(estimator, X, y, sample_weight)
     except (TypeError, ValueError) as refused:
         error = " ".join(str(refused).split())
     classes = _agreed((error, found.tolist(), part.sums.shape[1]), group)
@@ -369,9 +346,9 @@ def _local_sums(estimator: UnhingedClassifier, features: Any, labels: Any, weigh
     shape = tuple(getattr(features, "shape", ()))
     if len(shape) == 2 and shape[0] == 0:
         return np.empty(0), ClassSums.nothing(0, shape[1])
-    features, vector, weights = checked_examples(estimator, features, labels, weights)
-    found = np.unique(vector)
-    return found, class_sums(features, encode(vector, found), len(found), weights)
+    features, vector, weights = estimator._checked(features, labels, weights)
+    found, codes = np.unique(vector, return_inverse=True)
+    return found, class_sums(features, codes, len(found), weights)
 
 
 def _agreed(summary: tuple[str | None, list[Any], int], group: Any) -> Any:

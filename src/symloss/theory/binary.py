@@ -29,22 +29,10 @@ from symloss.losses.logits import full_precision
 from symloss.theory.search import ROUNDING, derivative, largest_jump, worst_chord
 
 __all__ = [
-    "MARGIN_FUNCTIONS",
-    "MarginConstants",
-    "MarginCriterion",
-    "MarginFunction",
-    "OddEven",
-    "Polynomial",
-    "RescaledMargin",
-    "anchored",
-    "decompose_margin",
-    "derivatives_at_zero",
-    "margin_constants",
-    "margin_function",
-    "surrogate",
-    "symmetrize_margin",
-    "taylor_truncation",
-]
+    "MARGIN_FUNCTIONS", "MarginConstants", "MarginCriterion", "MarginFunction", "OddEven", "Polynomial",
+    "RescaledMargin", "anchored", "decompose_margin", "derivatives_at_zero", "margin_constants", "margin_function",
+    "surrogate", "symmetrize_margin", "taylor_truncation",
+]  # fmt: skip
 
 
 class MarginFunction(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -246,7 +246,8 @@ def certify(
     checks.number("num_classes", num_classes, "[2, inf)", whole=True)
     expression = _expression(loss)
     scores = score_map(normalize, temperature)
-    subject = Subject(_per_class(expression, scores), num_classes)
+    per_class = expression.per_class
+    subject = Subject(per_class if scores is None else lambda z: per_class(scores(z)), num_classes)
     z, y = search.starting_points(num_classes, torch.Generator().manual_seed(seed))
     if not subject.value(z[:4].clone().requires_grad_(), y[:4]).requires_grad:
         raise ValueError("certify needs a differentiable loss; this one returns values without a gradient")
@@ -280,14 +281,11 @@ def _expression(loss: str | AnyLoss) -> Loss:
     return as_loss(loss)
 
 
-def _per_class(loss: Loss, scores: ScoreMap | None) -> Callable[[Tensor], Tensor]:
-    if scores is None:
-        return loss.per_class
-    return lambda z: loss.per_class(scores(z))
-
-
-def _vectors(**named: Tensor) -> dict[str, list[float]]:
-    return {name: vector.tolist() for name, vector in named.items()}
+def finding(holds: bool, measure: float, seen: str, label: Tensor | int | None = None, **at: Tensor) -> Finding:
+    """Return what was found, with the score vectors ``at`` as a counter-example if the property does not hold."""
+    vectors = {name: vector.flatten().tolist() for name, vector in at.items()}
+    example = CounterExample(seen, None if label is None else int(label), vectors)
+    return Finding(holds, measure, None if holds else example)
 
 
 def _symmetric(subject: Subject, z: Tensor, y: Tensor) -> Finding:
@@ -298,10 +296,8 @@ def _symmetric(subject: Subject, z: Tensor, y: Tensor) -> Finding:
     bottom, _, lows = search.climb(lambda z, y: -total(z, y), z, y)
     high, low = float(highs[0]), -float(lows[0])
     size = 1 + float(subject.per_class(torch.cat([top, bottom])).abs().sum(1).max())
-    holds = high - low <= ROUNDING * size
     seen = f"the sum over labels is {high:.6g} at a and {low:.6g} at b"
-    example = None if holds else CounterExample(seen, None, _vectors(a=top[0], b=bottom[0]))
-    return Finding(holds, high - low, example)
+    return finding(high - low <= ROUNDING * size, high - low, seen, a=top[0], b=bottom[0])
 
 
 def _permutation_invariant(subject: Subject, z: Tensor, y: Tensor) -> Finding:
@@ -320,13 +316,11 @@ def _renamed(subject: Subject, z: Tensor, y: Tensor, order: Tensor) -> Finding:
     new_label = int(difference(a, y)[0].argmax())
     label = int(order[new_label])
     measure = float(worst[0])
-    if measure <= ROUNDING * (1 + float(before.abs().max())):
-        return Finding(True, measure)
     seen = (
         f"{float(before[label]):.6g} at a, and {float(after[new_label]):.6g} at b with label {new_label}, "
         "which is a with the classes renamed"
     )
-    return Finding(False, measure, CounterExample(seen, label, _vectors(a=a[0], b=b[0])))
+    return finding(measure <= ROUNDING * (1 + float(before.abs().max())), measure, seen, label, a=a, b=b)
 
 
 def _non_increasing(subject: Subject, z: Tensor, y: Tensor) -> Finding:
@@ -339,14 +333,15 @@ def _non_increasing(subject: Subject, z: Tensor, y: Tensor) -> Finding:
     size = 1e-3 + float(subject.gradient(z, y).abs().max())
     steepest = max(0.0, float(worst[0]))
     if steepest > ROUNDING * size:
-        seen = f"the derivative in the label's own score is {steepest:.6g} at a"
-        return Finding(False, steepest, CounterExample(seen, int(label[0]), _vectors(a=found[0])))
+        return finding(
+            False, steepest, f"the derivative in the label's own score is {steepest:.6g} at a", label[0], a=found[0]
+        )
     low, high, own = search.largest_rise(subject, z, y)
     before, after = (float(value) for value in subject.value(torch.stack([low, high]), own.repeat(2)))
     if after - before <= ROUNDING * (1 + abs(before)):
         return Finding(True, steepest)
     seen = f"{before:.6g} at a and {after:.6g} at b, where only the label's own score is higher"
-    return Finding(False, after - before, CounterExample(seen, int(own), _vectors(a=low, b=high)))
+    return finding(False, after - before, seen, own, a=low, b=high)
 
 
 def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: list[Curved]) -> Finding:
@@ -367,10 +362,8 @@ def _convex(subject: Subject, z: Tensor, y: Tensor, hollow: list[Curved]) -> Fin
     a, b = found[0, :num_classes], found[0, num_classes:]
     size = 1e-3 + float(subject.value(torch.stack([a, b]), label[:1].repeat(2)).abs().max())
     measure = max(0.0, float(worst[0]))
-    holds = measure <= ROUNDING * size
     seen = f"midway between a and b the loss is {measure:.6g} above the mean of their losses"
-    example = None if holds else CounterExample(seen, int(label[0]), _vectors(a=a, b=b))
-    return Finding(holds, measure, example)
+    return finding(measure <= ROUNDING * size, measure, seen, label[0], a=a, b=b)
 
 
 class Curved(NamedTuple):
@@ -409,9 +402,13 @@ def _most_curved(subject: Subject, z: Tensor, y: Tensor) -> list[Curved]:
         matrix = tags[:, 1, None, None] * subject.hessian(state[:, :num_classes], tags[:, 0])
         state = torch.cat([state[:, :num_classes], torch.linalg.eigh(matrix).eigenvectors[:, :, -1]], 1)
         state, tags, best = search.ascend(curvature, state, tags, 12)
-    return [
-        _sorted(state[side], tags[side], best[side], num_classes) for side in (tags[:, 1] == sign for sign in SIGNS)
-    ]
+    found = []
+    for sign in SIGNS:
+        order = torch.where(tags[:, 1] == sign, best, -torch.inf).argsort(descending=True)[: len(best) // 2]
+        axis = state[order, num_classes:]
+        axis = axis / axis.norm(dim=1, keepdim=True)
+        found.append(Curved(state[order, :num_classes], tags[order, 0], axis, sign * float(best[order[0]])))
+    return found
 
 
 SIGNS = (-1, 1)
@@ -424,13 +421,6 @@ def _axes(z: Tensor, y: Tensor) -> list[Tensor]:
     last = _one_hot(z.masked_fill(label + rival > 0, torch.inf).argmin(1), z)
     axes = [label - rival, label, rival - last, label - last]
     return [torch.where(axis.abs().sum(1, keepdim=True) > 0, axis, label) for axis in axes]
-
-
-def _sorted(state: Tensor, tags: Tensor, best: Tensor, num_classes: int) -> Curved:
-    order = best.argsort(descending=True)
-    axis = state[order, num_classes:]
-    curvature = float(tags[0, 1]) * float(best[order[0]])
-    return Curved(state[order, :num_classes], tags[order, 0], axis / axis.norm(dim=1, keepdim=True), curvature)
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:
@@ -466,12 +456,9 @@ def _bounded(subject: Subject, z: Tensor, y: Tensor) -> tuple[Finding, float, fl
     top, bottom = (_extreme(subject, z, y, sign) for sign in (1.0, -1.0))
     low = -math.inf if bottom.endless else bottom.value + 0.0
     high = math.inf if top.endless else top.value + 0.0
-    example = None
-    if high - low == math.inf:
-        end = top if top.endless else bottom
-        seen = f"{end.value:.6g} at a, and on without end along it"
-        example = CounterExample(seen, end.label, _vectors(a=end.point))
-    return Finding(example is None, high - low, example), low, high
+    end = top if top.endless else bottom
+    seen = f"{end.value:.6g} at a, and on without end along it"
+    return finding(high - low != math.inf, high - low, seen, end.label, a=end.point), low, high
 
 
 def _constant(climbed: float, searched: float | None, known: search.Derivatives | None) -> Constant:

@@ -27,7 +27,7 @@ from symloss.losses.logits import full_precision
 from symloss.losses.operators import unreduced_copy
 from symloss.noise.targets import WANTED, AnyTargetDistribution, TargetDistribution, target_distribution
 from symloss.theory.binary import check_pair, one_each, reduced
-from symloss.theory.certificates import CounterExample, Finding
+from symloss.theory.certificates import Finding, finding
 from symloss.theory.search import ROUNDING, worst_chord
 from symloss.theory.target_means import Rule, recognised, rule
 
@@ -35,17 +35,9 @@ if TYPE_CHECKING:
     from symloss.theory.regression_estimators import LinearFamilyRegressor, UnhingedRegressor
 
 __all__ = [
-    "BoundedOutput",
-    "LinearFamilyRegressor",
-    "LinearRegressionLoss",
-    "RegressionCertificate",
-    "SymmetrizedRegression",
-    "UnhingedRegressionLoss",
-    "UnhingedRegressor",
-    "certify_regression",
-    "symmetrize_regression",
-    "weight_decay",
-]
+    "BoundedOutput", "LinearFamilyRegressor", "LinearRegressionLoss", "RegressionCertificate", "SymmetrizedRegression",
+    "UnhingedRegressionLoss", "UnhingedRegressor", "certify_regression", "symmetrize_regression", "weight_decay",
+]  # fmt: skip
 
 RegressionLoss = nn.Module | Callable[..., Tensor]
 
@@ -531,12 +523,10 @@ def _symmetric(mean: _Mean, z: Tensor, x: Any, own_error: float) -> tuple[Findin
     worst = int(spread.argmax())
     column, measure = flat[:, worst], float(spread[worst])
     size = 1 + float(mean.every(z, x).abs().amax())
-    holds = measure <= ROUNDING * size + 2 * error
     top, bottom = int(column.argmax()), int(column.argmin())
     seen = f"the mean under the corruption is {float(column[top]):.6g} at a and {float(column[bottom]):.6g} at b"
     where = z.reshape(len(z), -1)[:, 0]
-    example = None if holds else CounterExample(seen, None, {"a": [float(where[top])], "b": [float(where[bottom])]})
-    return Finding(holds, measure, example), error
+    return finding(measure <= ROUNDING * size + 2 * error, measure, seen, a=where[top], b=where[bottom]), error
 
 
 def _convex(values: Tensor, grid: Tensor, either_side: bool) -> Finding:
@@ -544,9 +534,6 @@ def _convex(values: Tensor, grid: Tensor, either_side: bool) -> Finding:
     size = 1e-3 + float(values.abs().max())
     chord = worst_chord(values.movedim(1, 0), either_side)
     measure = max(0.0, chord.excess)
-    if measure <= ROUNDING * size:
-        return Finding(True, measure)
-    ends = {"a": [float(grid[chord.start])], "b": [float(grid[chord.end])]}
     side = "away from" if either_side else "above"
     seen = f"midway between a and b the loss is {measure:.6g} {side} the mean of their losses"
-    return Finding(False, measure, CounterExample(seen, None, ends))
+    return finding(measure <= ROUNDING * size, measure, seen, a=grid[chord.start], b=grid[chord.end])

@@ -44,7 +44,7 @@ class _CentroidRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             y: targets (N,) or (N, K).
             sample_weight: (N,), at least 0, the weights of the examples in all means.
         """
-        decay = _number("decay", self.decay, "(0, inf)")
+        decay = checks.number("decay", self.decay, "(0, inf)")
         data, targets = validate_data(self, X, y, multi_output=True, y_numeric=True, **ACCEPTED)
         share = _shares(sample_weight, data)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -131,7 +131,7 @@ class UnhingedRegressor(_CentroidRegressor):
         self.corruption_mean_ = origin if y.shape[1] > 1 else float(origin[0])
         offset = y - origin
         if self.delta is not None:
-            delta = _number("delta", self.delta, "(0, inf)")
+            delta = checks.number("delta", self.delta, "(0, inf)")
             offset = offset.clip(-delta, delta)
         return -offset, origin
 
@@ -141,9 +141,8 @@ class UnhingedRegressor(_CentroidRegressor):
                 raise ValueError(
                     f"corruption_mean must be 'mean', 'median' or a number; got {checks.brief(self.corruption_mean)}"
                 )
-            found = share @ y if self.corruption_mean == "mean" else _weighted_median(y, share)
-            return np.asarray(found)
-        return np.full(y.shape[1], _number("corruption_mean", self.corruption_mean, "(-inf, inf)"))
+            return np.asarray(share @ y if self.corruption_mean == "mean" else _weighted_median(y, share))
+        return np.full(y.shape[1], checks.number("corruption_mean", self.corruption_mean, "(-inf, inf)"))
 
 
 class LinearFamilyRegressor(_CentroidRegressor):
@@ -187,7 +186,7 @@ class LinearFamilyRegressor(_CentroidRegressor):
         if self.f is not None and not callable(self.f):
             raise TypeError(f"f must be a function of an array of targets; got {checks.brief(self.f)}")
         f = np.negative if self.f is None else self.f
-        self.mean_f_ = 0.0 if self.corruption is None else _mean_of(f, self.corruption)
+        self.mean_f_ = _mean_of(f, self.corruption)
         slopes = np.asarray(f(y), dtype=np.float64)
         if slopes.shape != y.shape or not np.isfinite(slopes).all():
             given = f"shape {slopes.shape}" if slopes.shape != y.shape else "NaN or infinity"
@@ -195,16 +194,11 @@ class LinearFamilyRegressor(_CentroidRegressor):
         return slopes - self.mean_f_, np.zeros(y.shape[1])
 
 
-def _mean_of(f: Callable[[Array], Array], corruption: AnyTargetDistribution) -> float:
+def _mean_of(f: Callable[[Array], Array], corruption: AnyTargetDistribution | None) -> float:
     loss = LinearRegressionLoss(lambda t: torch.as_tensor(np.asarray(f(t.numpy()), dtype=np.float64)), corruption)
-    found = loss.mean()
-    if found.dim():
+    if (found := loss.mean()).dim():
         raise ValueError(f"corruption must be one distribution; got a batch of shape {tuple(found.shape)}")
     return float(found)
-
-
-def _number(name: str, value: object, interval: str) -> float:
-    return checks.number(name, value.item() if isinstance(value, np.generic) else value, interval)
 
 
 def _shares(sample_weight: Any, X: Any) -> Array:
@@ -224,9 +218,6 @@ def _weighted_median(y: Array, share: Array) -> Array:
     medians = []
     for column in y.T:
         order = column.argsort()
-        upto = share[order].cumsum()
-        half = 0.5 * (1 + 1e-12)
-        low, high = (np.searchsorted(upto, level) for level in (0.5 * (1 - 1e-12), half))
-        present = column[order]
-        medians.append((present[low] + present[min(high, len(present) - 1)]) / 2)
+        middle = np.searchsorted(share[order].cumsum(), [0.5 * (1 - 1e-12), 0.5 * (1 + 1e-12)])
+        medians.append(column[order[middle.clip(max=len(order) - 1)]].mean())
     return np.array(medians)

@@ -218,12 +218,7 @@ GONE = -800.0
 
 
 class Grouped(Scores):
-    """Scores of groups of classes with equal scores.
-
-    Args:
-        z: (P, groups). The first column is the label.
-        sizes: (P, groups), how many classes each column stands for.
-    """
+    """Scores (P, groups) of groups of classes with equal scores, and their sizes. The first column is the label."""
 
     def __init__(self, z: Tensor, sizes: Tensor):
         super().__init__(z)
@@ -265,7 +260,7 @@ class Derivatives(NamedTuple):
 
 
 def largest_derivatives(loss: Loss, num_classes: int) -> Derivatives | None:
-    """Find the largest gradient and curvature of a loss; None unless it is built of the potentials this search knows.
+    """Return the largest gradient and curvature; None unless the loss is built of the potentials this search knows.
 
     Such a loss does not know the names of the classes. So its derivatives are sought where the classes beside the label
     form few groups of equal scores: four columns stand for all C classes. The search misses nothing with at most four
@@ -278,10 +273,6 @@ def largest_derivatives(loss: Loss, num_classes: int) -> Derivatives | None:
       the simplex hold at most two classes beside the label, so it is largest (and smallest) with the rest on two.
 
     For other losses the value is a lower bound: one that the loss takes.
-
-    Args:
-        loss: an expression of the algebra.
-        num_classes: the number of classes.
     """
     loss = _simplified(loss)
     leaves = _leaves(loss)
@@ -401,15 +392,9 @@ class Chord(NamedTuple):
 
 
 def worst_chord(values: Tensor, either_side: bool = False) -> Chord:
-    """Find the chord, among chords of many lengths, that the value at its middle exceeds most.
+    """Find the chord, among chords of many lengths, that the value at its middle exceeds most (or differs from most).
 
-    Args:
-        values: one row for each point of an even grid. Each column is another function.
-        either_side: look for the largest distance on either side instead.
-
-    >>> import torch
-    >>> worst_chord(torch.tensor([[0.0], [1.0], [4.0], [9.0]])).excess  # convex
-    -1.0
+    ``values`` has one row for each point of an even grid. Each column is another function.
     """
     rows = values.reshape(len(values), -1)
     longest = (len(rows) - 1) // 2
