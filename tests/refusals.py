@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -19,3 +19,14 @@ def refused(exception: type[Exception], *ingredients: object) -> Iterator[pytest
     message = str(caught.value)
     assert "\n" not in message
     assert message == message.strip()
+
+
+def all_refused(*cases: tuple[type[Exception], str, Callable[[], object]]) -> None:
+    """Each call of a table is refused, with the ingredients of its message between " ... "."""
+    for exception, ingredients, call in cases:
+        try:
+            with refused(exception, *ingredients.split(" ... ")):
+                call()
+        except (Exception, pytest.fail.Exception) as error:
+            error.add_note(f"the case of {ingredients}")
+            raise

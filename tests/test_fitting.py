@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from in_turn import in_turn
 from sklearn.exceptions import NotFittedError
 
 from symloss.closed_form import KernelUnhingedClassifier, UnhingedClassifier, fit_distributed
@@ -27,9 +28,7 @@ def fails(estimator, method, *data, **options):
     assert all(after[name] is before[name] for name in before)
 
 
-@pytest.mark.parametrize(
-    ("make", "features"), [(make, OTHER) for make in ESTIMATORS] + [(UnhingedClassifier, torch.from_numpy(OTHER))]
-)
+@in_turn(("make", "features"), [(make, OTHER) for make in ESTIMATORS] + [(UnhingedClassifier, torch.from_numpy(OTHER))])
 def test_a_refused_fit_changes_nothing(make, features):
     fitted = make().fit(X, Y)
     for estimator in (fitted, make()):
@@ -42,7 +41,7 @@ def test_a_refused_fit_changes_nothing(make, features):
         make().predict(X)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("make", "setting"),
     [
         (UnhingedClassifier, {"radius": -1.0}),
@@ -86,7 +85,7 @@ def test_a_refused_fit_of_processes_changes_nothing(tmp_path):
         torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("make", ESTIMATORS)
+@in_turn("make", ESTIMATORS)
 def test_an_interrupted_fit_changes_nothing(make):
     estimator = make().fit(X, Y)
     before = dict(vars(estimator))

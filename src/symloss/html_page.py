@@ -16,10 +16,10 @@ WRITER = f"Written by symloss {__version__}."
 
 def packaged(name: str) -> str:
     """Return the text of a style sheet or script in this package, by its path in it."""
-    return resources.files("symloss").joinpath(name).read_text()
+    return resources.files("symloss").joinpath(name).read_text(encoding="utf-8")
 
 
-def html_page(title: str, body: str, style: str, script: str, footer: str = WRITER) -> str:
+def html_page(title: str, body: str, style: str, script: str) -> str:
     """Return the text of an HTML file.
 
     Args:
@@ -27,7 +27,6 @@ def html_page(title: str, body: str, style: str, script: str, footer: str = WRIT
         body: as HTML, with every name in it escaped.
         style: the style sheet.
         script: the code of the page.
-        footer: as plain text.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # A name on a page may hold anything. The policy allows no script but ours, and no request.
@@ -41,5 +40,5 @@ def html_page(title: str, body: str, style: str, script: str, footer: str = WRIT
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
-        f"<footer>{escape(footer)}</footer>\n<script>{script}</script>\n</body>\n</html>\n"
+        f"<footer>{escape(WRITER)}</footer>\n<script>{script}</script>\n</body>\n</html>\n"
     )

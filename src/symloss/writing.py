@@ -122,7 +122,8 @@ def write_whole_folder(path: Path, drop: Collection[str] = ()) -> Iterator[Path]
         try:
             with clear_write_errors(path):
                 _repair(path)
-                _remove(new)
+                if new.exists():
+                    shutil.rmtree(new)
                 new.mkdir()
             yield new
             with clear_write_errors(path):
@@ -153,11 +154,6 @@ def _repair(path: Path) -> None:
         if not path.exists():
             os.rename(new if new.is_dir() else old, path)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
 
 
 def _carry_over(old: Path, new: Path, drop: Collection[str]) -> None:

@@ -9,6 +9,7 @@ pytest.importorskip("accelerate", reason="accelerate is not installed")
 import torch
 from accelerate import Accelerator
 from conftest import assert_close
+from in_turn import in_turn
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -36,9 +37,7 @@ def trained(loss, batch, steps, epochs=3):
     return accelerator.unwrap_model(model).weight.detach(), updates
 
 
-@pytest.mark.parametrize(
-    "loss", [symloss.CE(), symloss.GCE(q=0.7), symloss.AlphaMAE(alpha=2.0)], ids=["ce", "gce", "alpha-mae"]
-)
+@in_turn("loss", [symloss.CE(), symloss.GCE(q=0.7), symloss.AlphaMAE(alpha=2.0)])
 def test_accumulation_changes_nothing(loss):
     """Batches of one size: the mean of their means is the mean."""
     whole, updates = trained(loss, batch=16, steps=1)

@@ -8,6 +8,7 @@ import torch
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 import transformers
+from in_turn import in_turn
 from language_models import arguments, causal, gradients, moved_by, texts
 
 import symloss
@@ -31,7 +32,7 @@ def rows_of(ids, labels):
     return [{"input_ids": row, "labels": label} for row, label in zip(ids, labels, strict=True)]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@in_turn("family", FAMILIES)
 def test_the_same_as_with_the_scores(family):
     model, (ids, labels) = causal(family, **FAMILIES[family]), texts()
     loss = symloss.AlphaMAE(kappa=2.0, normalize=None)
@@ -44,6 +45,12 @@ def test_the_same_as_with_the_scores(family):
     assert outputs.logits is None
     torch.testing.assert_close(outputs.loss, wanted, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(gradients(model), by_scores, rtol=1e-4, atol=1e-6)
+    shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]  # before, by whoever calls the model
+    torch.testing.assert_close(model(ids, shift_labels=shifted).loss, wanted, rtol=1e-6, atol=1e-6)
+    half, loss = causal(family, **FAMILIES[family]).bfloat16(), symloss.GCE(q=0.5, weight=torch.linspace(0.5, 1.5, 61))
+    wanted = hf.loss(loss)(half(ids), labels)
+    value = without_scores(half, loss, block_bytes=10_000, accumulate=torch.float32)(ids, labels=labels).loss
+    torch.testing.assert_close(value, wanted, rtol=1e-2, atol=1e-2)
 
 
 def test_what_the_families_are_for():
@@ -51,6 +58,8 @@ def test_what_the_families_are_for():
     assert heads["Cohere"].factor == heads["Granite"].factor == 0.25
     assert heads["Gemma2"].softcap == 3.0
     assert heads["Phi"].parameters()[1] is not None
+    assert LanguageHead.of(causal().train()).model.training  # the look at a model leaves its mode
+    assert not heads["Llama"].model.training
     gpt2 = heads["GPT2"].model
     assert gpt2.get_output_embeddings().weight is gpt2.get_input_embeddings().weight
 
@@ -92,11 +101,6 @@ def test_the_number_of_labels_reaches_every_model(in_trainer, tmp_path):
     torch.testing.assert_close(step(4), step(1), rtol=0, atol=1e-6)
 
 
-def test_the_look_at_a_model_leaves_its_mode():
-    assert LanguageHead.of(causal().train()).model.training
-    assert not LanguageHead.of(causal()).model.training
-
-
 @pytest.mark.slow
 def test_evaluation_and_generation(tmp_path):
     ids, labels = texts()
@@ -106,21 +110,6 @@ def test_evaluation_and_generation(tmp_path):
     trainer = CausalTrainer(model, arguments(tmp_path, per_device_eval_batch_size=4), loss="mae")
     assert trainer.evaluate(rows_of(ids, labels))["eval_loss"] == pytest.approx(float(wanted.detach()), abs=1e-6)
     assert model.generate(ids[:1, :4], max_new_tokens=4, do_sample=False).tolist() == before.tolist()
-
-
-def test_labels_that_were_shifted_before():
-    model, (ids, labels) = without_scores(causal(), "mae"), texts()
-    shifted = torch.nn.functional.pad(labels, (0, 1), value=-100)[:, 1:]
-    torch.testing.assert_close(model(ids, shift_labels=shifted).loss, model(ids, labels=labels).loss)
-
-
-def test_weights_of_classes_and_half_precision():
-    model, (ids, labels) = causal().bfloat16(), texts()
-    weight = torch.rand(len(model.get_output_embeddings().weight)) + 0.5
-    loss = symloss.GCE(q=0.5, weight=weight)
-    wanted = hf.loss(loss)(model(ids), labels)
-    value = without_scores(model, loss, block_bytes=10_000, accumulate=torch.float32)(ids, labels=labels).loss
-    torch.testing.assert_close(value, wanted, rtol=1e-2, atol=1e-2)
 
 
 def test_an_adapter_of_peft_learns_the_same():
@@ -154,7 +143,7 @@ def test_scores_that_are_not_understood_are_refused():
         without_scores(model, "mae")
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("make", "message"),
     [
         (lambda: without_scores(causal(vocab_size=600), "sgce"), "cannot learn 600 classes"),
@@ -167,12 +156,9 @@ def test_scores_that_are_not_understood_are_refused():
         (lambda: CausalTrainer(causal(), loss="mae", compute_loss_func=print), "takes no compute_loss_func"),
     ],
 )
-def test_a_wrong_plug_gets_one_sentence(make, message):
+def test_a_wrong_plug_gets_one_sentence(make, message, tmp_path):
     with pytest.raises(ValueError, match=message) as raised:
         make()
     assert "\n" not in str(raised.value)
-
-
-def test_label_smoothing_of_the_trainer_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no label_smoothing_factor"):
         CausalTrainer(causal(), arguments(tmp_path, label_smoothing_factor=0.1), loss="mae")

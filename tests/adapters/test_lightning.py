@@ -10,7 +10,8 @@ pytest.importorskip("lightning", reason="lightning is not installed")
 import lightning
 import torch
 from conftest import assert_close
-from refusals import refused
+from in_turn import in_turn
+from refusals import all_refused, refused
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -24,33 +25,39 @@ pytestmark = [
 SIZE, CLASSES = 51, 4
 
 
-class Net(lightning.LightningModule):
-    """One layer. It writes down the margins of each example, as plain Python has them."""
+def net_of(library):
+    class Net(library.LightningModule):
+        """One layer. It writes down the margins of each example, as plain Python has them."""
 
-    def __init__(self, lr=0.5, skipped=None, **options):
-        super().__init__()
-        self.lr, self.skipped = lr, skipped
-        self.layer = nn.Linear(3, CLASSES)
-        self.loss = symloss.AlphaMAE(alpha=2.0, **options)
-        self.seen = [[] for _ in range(SIZE)]
-        self.losses = []
+        def __init__(self, lr=0.5, skipped=None, **options):
+            super().__init__()
+            self.lr, self.skipped = lr, skipped
+            self.layer = nn.Linear(3, CLASSES)
+            self.loss = symloss.AlphaMAE(alpha=2.0, **options)
+            self.seen = [[] for _ in range(SIZE)]
+            self.losses = []
 
-    def training_step(self, batch, batch_idx):
-        points, labels, index = batch
-        if batch_idx == self.skipped:
-            return None
-        scores = self.layer(points)
-        for row, label, example in zip(scores.tolist(), labels.tolist(), index.tolist(), strict=True):
-            self.seen[example].append(row[label] - max(value for k, value in enumerate(row) if k != label))
-        loss = self.loss(scores, labels)
-        self.losses.append((scores.dtype, loss.dtype, float(loss.detach())))
-        return {"loss": loss, "scores": scores, "labels": labels, "index": index}
+        def training_step(self, batch, batch_idx):
+            points, labels, index = batch
+            if batch_idx == self.skipped:
+                return None
+            scores = self.layer(points)
+            for row, label, example in zip(scores.tolist(), labels.tolist(), index.tolist(), strict=True):
+                self.seen[example].append(row[label] - max(value for k, value in enumerate(row) if k != label))
+            loss = self.loss(scores, labels)
+            self.losses.append((scores.dtype, loss.dtype, float(loss.detach())))
+            return {"loss": loss, "scores": scores, "labels": labels, "index": index}
 
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=self.lr)
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=self.lr)
 
-    def means(self):
-        return torch.tensor([sum(each) / len(each) for each in self.seen if each])
+        def means(self):
+            return torch.tensor([sum(each) / len(each) for each in self.seen if each])
+
+    return Net
+
+
+Net = net_of(lightning)
 
 
 class Writing(MarginCallback):
@@ -91,10 +98,10 @@ def loader(**options):
     return DataLoader(WithIndex(points()), batch_size=16, **options)
 
 
-def trainer(*callbacks, **options):
+def trainer(*callbacks, library=lightning, **options):
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
     options = {"max_epochs": 2, "enable_checkpointing": False, **options}
-    return lightning.Trainer(accelerator="cpu", callbacks=list(callbacks), **quiet, **options)
+    return library.Trainer(accelerator="cpu", callbacks=list(callbacks), **quiet, **options)
 
 
 def kept(callback):
@@ -143,15 +150,19 @@ def test_a_checkpoint_in_the_middle_of_an_epoch_goes_on(tmp_path):
     assert half.means().epochs == 3
 
 
-def test_a_checkpoint_of_others_is_refused_and_one_without_margins_is_not():
-    margins = MarginCallback(7)
-    checkpoint = {}
+def test_what_is_refused():
+    checkpoint, margins = {}, MarginCallback(7)
     MarginCallback(8).on_save_checkpoint(trainer(), None, checkpoint)
-    with refused(ValueError, "examples must be 8 as in the checkpoint", "got 7"):
-        margins.on_load_checkpoint(None, None, checkpoint)
     margins.on_load_checkpoint(None, None, {})
-    with refused(ValueError, "margins must be of at least one example", "none so far"):
-        margins.audit(np.zeros(7, int), np.ones((7, 2)))
+    load = margins.on_load_checkpoint
+    all_refused(
+        (ValueError, "examples must be 8 as in the checkpoint ... got 7", lambda: load(None, None, checkpoint)),
+        (ValueError, "margins must be of at least one ... none so far", lambda: margins.audit([0], np.ones((7, 2)))),
+        (ValueError, "examples must be a whole number in [1, inf) ... 0", lambda: MarginCallback(0)),
+        (TypeError, "examples must be tuples, lists or dictionaries ... 'ab'", lambda: WithIndex(["ab"])[0]),
+    )
+    assert WithIndex([["a", 1], ["b", 0]])[1] == ("b", 0, 1)
+    assert WithIndex([{"x": 5}])[0] == {"x": 5, "index": 0}
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -178,43 +189,11 @@ def test_a_loss_of_half_precision_scores_is_in_float32(precision, dtype):
     assert not torch.equal(net.layer.weight, before)
 
 
-def test_class_weights_are_no_part_of_a_checkpoint(tmp_path):
-    net = Net(weight=torch.tensor([1.0, 2.0, 1.0, 1.0]))
-    runs = trainer(max_epochs=1)
-    runs.fit(net, loader())
-    runs.save_checkpoint(tmp_path / "weighted.ckpt")
-    loaded = Net.load_from_checkpoint(tmp_path / "weighted.ckpt", weights_only=True)
-    assert torch.equal(loaded.layer.weight, net.layer.weight)
-    assert loaded.loss.weight is None
-    theirs = torch.nn.ModuleDict({"loss": torch.nn.CrossEntropyLoss(weight=torch.ones(4))}).state_dict()
-    with pytest.raises(RuntimeError, match="Unexpected key"):
-        torch.nn.ModuleDict({"loss": torch.nn.CrossEntropyLoss()}).load_state_dict(theirs)
-
-
 def test_the_package_by_its_older_name_calls_it_too():
     older = pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed")
-
-    class Older(older.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(3, CLASSES)
-
-        def training_step(self, batch, batch_idx):
-            points, labels, index = batch
-            scores = self.layer(points)
-            return {"loss": symloss.functional.mae(scores, labels), "scores": scores, "labels": labels, "index": index}
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.0)
-
-    margins, net = MarginCallback(SIZE), Older()
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    runs = older.Trainer(accelerator="cpu", callbacks=[margins], max_epochs=1, enable_checkpointing=False, **quiet)
-    runs.fit(net, loader())
-    inputs, labels = points().tensors
-    scores = net.layer(inputs).detach()
-    others = scores.scatter(1, labels[:, None], -torch.inf).max(1).values
-    assert_close(kept(margins), scores[torch.arange(SIZE), labels] - others, 1e-6)
+    margins, net = MarginCallback(SIZE), net_of(older)()
+    trainer(margins, library=older).fit(net, loader())
+    assert_close(kept(margins), net.means(), 1e-6)
 
 
 def batch(**changed):
@@ -222,7 +201,7 @@ def batch(**changed):
     return step | changed
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("outputs", "exception", "ingredients"),
     [
         (torch.tensor(1.0), ValueError, ["training_step must return a dictionary with loss, index, scores, labels"]),
@@ -252,23 +231,7 @@ def test_the_audit_has_the_examples_that_were_seen():
     assert margins.audit([0, 1, 0], chances, n_wrong=0).flagged.sum() == 0
     with refused(ValueError, "probabilities must be of all 3 examples", "got 2"):
         margins.audit([0, 1, 0], chances[:2])
-
-
-def test_margins_of_a_short_training_are_no_probabilities():
-    margins = MarginCallback(3)
-    margins.on_train_batch_end(None, None, batch(labels=torch.tensor([0, 1])), None, 0)
-    assert margins.means().margin.tolist() == [1.0, 1.0]
-    assert margins.audit([0, 1, 1], np.full((3, 2), 0.5)).n_wrong == 0
-
-
-def test_examples_get_their_index():
-    assert WithIndex([["a", 1], ["b", 0]])[1] == ("b", 0, 1)
-    assert WithIndex([{"x": 5}])[0] == {"x": 5, "index": 0}
-    assert len(WithIndex(["ab"])) == 1
-    with refused(TypeError, "examples must be tuples, lists or dictionaries", "'ab'"):
-        WithIndex(["ab"])[0]
-
-
-def test_how_many_examples():
-    with refused(ValueError, "examples must be a whole number in [1, inf)", "0"):
-        MarginCallback(0)
+    short = MarginCallback(3)  # whose margins, all 1, are no probabilities
+    short.on_train_batch_end(None, None, batch(labels=torch.tensor([0, 1])), None, 0)
+    assert short.means().margin.tolist() == [1.0, 1.0]
+    assert short.audit([0, 1, 1], np.full((3, 2), 0.5)).n_wrong == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-
 import pytest
 
 pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
@@ -12,7 +10,9 @@ import torch
 import transformers
 from conftest import assert_close
 from datasets import Dataset
-from language_models import gradients, moved_by
+from forked_processes import together
+from in_turn import in_turn
+from language_models import arguments, gradients, moved_by
 from refusals import refused
 from sentence_transformers import (
     CrossEncoder,
@@ -53,7 +53,7 @@ def value_and_gradients(loss, model, texts):
     return value.detach(), gradients(model)
 
 
-@pytest.mark.parametrize("count", [2, 3, 4], ids=["pairs", "triplets", "two hard negatives"])
+@in_turn("count", [2, 3, 4])  # pairs, triplets, two hard negatives
 def test_cross_entropy_is_their_ranking_loss(model, count):
     texts, model = columns(count), model.double()
     for options in ({}, {"scale": 3.0, "similarity_fct": dot_score}):
@@ -81,22 +81,13 @@ def test_a_loss_can_be_a_text_an_expression_or_a_criterion(model):
     for value in values[1:]:
         assert_close(value, values[0], 1e-7)
     assert RobustInfoNCE(model, "sgce:q=0.5").criterion.normalize is None
-    assert RobustInfoNCE(model, "unhinged,scale=ce").criterion.scale == "ce"
-
-
-def arguments(cls, folder, **options):
-    """One update of plain gradient descent with the rate 1."""
-    plain = {
-        "learning_rate": 1.0, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 0.0, "max_steps": 1,
-        "use_cpu": True, "seed": 0, "dataloader_pin_memory": False, "per_device_train_batch_size": ROWS,
-        "report_to": "none", "save_strategy": "no", "logging_strategy": "no", "disable_tqdm": True,
-    }  # fmt: skip
-    return cls(output_dir=str(folder), **plain | options)
+    config = RobustInfoNCE(model, "gce:q=0.5", scale=7).get_config_dict()  # which the model card shows
+    assert config == {"loss": "GCE(q=0.5)", "scale": 7.0, "similarity_fct": "cos_sim", "gather_across_devices": False}
 
 
 def sentence_trainer(model, loss, folder, **data):
     return SentenceTransformerTrainer(
-        model, arguments(SentenceTransformerTrainingArguments, folder), Dataset.from_dict(data), loss=loss
+        model, arguments(folder, SentenceTransformerTrainingArguments, batch=ROWS), Dataset.from_dict(data), loss=loss
     )
 
 
@@ -114,11 +105,6 @@ def test_their_trainer_trains_with_it(model, folder, tmp_path):
     assert moved.abs().max() > 1e-2
 
 
-def test_the_model_card_shows_the_loss(model):
-    config = RobustInfoNCE(model, "gce:q=0.5", scale=7).get_config_dict()
-    assert config == {"loss": "GCE(q=0.5)", "scale": 7.0, "similarity_fct": "cos_sim", "gather_across_devices": False}
-
-
 class Given(nn.Module):
     """Embeddings that are given, as a model."""
 
@@ -126,7 +112,7 @@ class Given(nn.Module):
         return {"sentence_embedding": features}
 
 
-def _half(rank, address, answers, vectors):
+def _half(rank, answers, address, vectors):
     torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     mine = [column.chunk(2)[rank].clone().requires_grad_() for column in vectors]
     RobustInfoNCE(Given(), "gce:q=0.5", gather_across_devices=True)(mine).backward()
@@ -140,23 +126,14 @@ def test_two_processes_have_the_gradient_of_one(tmp_path):
     vectors = torch.randn(3, 8, 5).unbind()
     whole = [column.clone().requires_grad_() for column in vectors]
     RobustInfoNCE(Given(), "gce:q=0.5")(whole).backward()
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
-    work = [
-        context.Process(target=_half, args=(rank, f"file://{tmp_path}/door", answers, vectors)) for rank in range(2)
-    ]
-    for process in work:
-        process.start()
-    found = dict(answers.get(timeout=30) for _ in work)
-    for process in work:
-        process.join(timeout=60)
+    found = together(_half, (f"file://{tmp_path}/door", vectors))
     for number, column in enumerate(whole):
         both = torch.cat([torch.tensor(found[rank][number]) for rank in range(2)]) / 2
         assert_close(both, column.grad, 1e-6)
     assert whole[0].grad.abs().max() > 1e-3
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("options", "exception", "ingredients"),
     [
         ({"loss": symloss.SGCE()}, ValueError, ["must have normalize=None here", "divides the scale", "symmetrize"]),
@@ -169,9 +146,6 @@ def test_two_processes_have_the_gradient_of_one(tmp_path):
 def test_what_is_refused(options, exception, ingredients):
     with refused(exception, *ingredients):
         RobustInfoNCE(Given(), **options)
-
-
-def test_one_column_is_refused():
     with refused(ValueError, "anchors and positives", "got one column"):
         RobustInfoNCE(Given(), "ce")([torch.eye(3)])
 
@@ -201,7 +175,7 @@ def test_a_cross_encoder_takes_ours(tmp_path):
         encoder = CrossEncoder(folder, device="cpu")
         loss = CrossEntropyLoss(encoder)
         loss.ce_loss = loss.ce_loss if criterion is None else criterion
-        settings = arguments(CrossEncoderTrainingArguments, tmp_path)
+        settings = arguments(tmp_path, CrossEncoderTrainingArguments, batch=ROWS)
         return moved_by(CrossEncoderTrainer(encoder, settings, data, loss=loss))
 
     theirs, same, robust = moved(None), moved(symloss.CE()), moved(symloss.GCE(q=0.7))

@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("skorch", reason="skorch is not installed")
 
 import torch
-from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
 from skorch import NeuralNetClassifier
@@ -73,18 +72,6 @@ def test_a_classifier_comes_back_from_a_pickle():
     assert again.criterion_.loss == net.criterion_.loss
     again.partial_fit(images, labels)
     assert not np.array_equal(again.predict_proba(images), net.predict_proba(images))
-
-
-def test_a_grid_search_over_a_parameter_of_the_loss():
-    images, labels = (array[:300] for array in digits())
-    grid = {"criterion__q": [0.2, 0.9]}
-    search = GridSearchCV(classifier(symloss.GCE), grid, cv=2).fit(images, labels)
-    tried = {
-        params["criterion__q"]: score
-        for params, score in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True)
-    }
-    assert set(tried) == {0.2, 0.9}
-    assert tried[0.2] != tried[0.9]
-    best = search.best_estimator_
-    assert best.criterion_.loss == symloss.GCE(q=search.best_params_["criterion__q"]).loss
-    assert clone(best).get_params()["criterion__q"] == best.get_params()["criterion__q"]
+    search = GridSearchCV(classifier(symloss.GCE), {"criterion__q": [0.2, 0.9]}, cv=2).fit(images[:300], labels[:300])
+    assert len(set(search.cv_results_["mean_test_score"])) == 2
+    assert search.best_estimator_.criterion_.loss == symloss.GCE(q=search.best_params_["criterion__q"]).loss

@@ -10,6 +10,7 @@ peft = pytest.importorskip("peft", reason="peft is not installed")
 
 import trl
 from datasets import Dataset
+from in_turn import in_turn
 from language_models import VOCABULARY, arguments, causal, moved_by, texts
 from tokenizers import Tokenizer, models
 from torch.nn import functional as F  # noqa: N812
@@ -104,18 +105,13 @@ def test_metrics_stay_and_the_mean_probability_joins_them(tmp_path):
 
 
 def test_experts_keep_the_loss_of_their_routers(tmp_path):
-    def step(cls, steps, **loss):
-        model = causal("Mixtral", num_local_experts=4)
-        return moved_by(trainer(tmp_path, cls, model=model, steps=steps, options={"router_aux_loss_coef": 5.0}, **loss))
+    def step(cls, steps, share=5.0, **loss):
+        model, options = causal("Mixtral", num_local_experts=4), {"router_aux_loss_coef": share}
+        return moved_by(trainer(tmp_path, cls, model=model, steps=steps, options=options, **loss))
 
     theirs = step(trl.SFTTrainer, 2)
     assert torch.equal(step(SFTTrainer, 2, loss="ce"), theirs)
-    without = moved_by(
-        trainer(
-            tmp_path, model=causal("Mixtral", num_local_experts=4), loss="ce", options={"router_aux_loss_coef": 0.0}
-        )
-    )
-    assert float((without - theirs).abs().max()) > 1e-4
+    assert float((step(SFTTrainer, 2, 0.0, loss="ce") - theirs).abs().max()) > 1e-4
 
 
 # The anchor.
@@ -160,12 +156,9 @@ def test_with_peft_the_start_is_the_model_without_its_adapter():
     torch.testing.assert_close(anchor({"input_ids": ids}, mask), wanted, rtol=1e-4, atol=1e-6)
     assert float(wanted.sum().detach()) > 1e-3
     assert adapted.get_base_model().training
-
-
-def test_the_start_has_no_dropout():
-    model, ids = causal(attention_dropout=0.5).train(), texts()[0]
-    anchor = KLAnchor(model)
-    model.eval()(ids)
+    noisy = causal(attention_dropout=0.5).train()
+    anchor = KLAnchor(noisy)  # whose start has no dropout
+    noisy.eval()(ids)
     assert float(anchor({"input_ids": ids}, torch.ones(4, 11, dtype=torch.bool)).detach().abs().max()) < 1e-6
 
 
@@ -196,7 +189,7 @@ def test_a_warning_where_cross_entropy_learns_better(tmp_path):
         moved_by(trainer(tmp_path, model=flat, loss="mae"))
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("loss", "options", "message"),
     [
         ("sgce", {}, "sgce needs more than the label's log-probability, because of symmetrize"),
@@ -209,8 +202,5 @@ def test_a_wrong_plug_gets_one_sentence(loss, options, message, tmp_path):
     with pytest.raises(ValueError, match=message) as raised:
         trainer(tmp_path, loss=loss, options=options)
     assert "\n" not in str(raised.value)
-
-
-def test_another_loss_function_is_refused(tmp_path):
     with pytest.raises(ValueError, match="compute_loss_func must be None"):
         trainer(tmp_path, loss="mae", compute_loss_func=print)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from in_turn import in_turn
 
 from symloss.atlas import curves, page, write_atlas
 from symloss.atlas.data import atlas_data, known_losses
@@ -25,23 +26,13 @@ def test_the_whole_page_is_small_and_asks_for_nothing(run_command, tmp_path):
     assert not re.search(r"https?:|[\"'(]//|\burl\(|@import|\bfetch\(|XMLHttp|src=|data:(?![,; ])", words)
 
 
-def test_only_the_losses_asked_for(run_command, tmp_path):
-    done = run_command("atlas", "--out", tmp_path / "a.html", "--losses", "ce, mae")
-    assert done.returncode == 0
-    assert '"name":"mae"' in (tmp_path / "a.html").read_text()
-    assert '"name":"sgce"' not in (tmp_path / "a.html").read_text()
-
-
-@pytest.mark.parametrize(
+@in_turn(
     ("arguments", "sentence"),
     [
         (["--losses", "sgze"], "losses must be names of the catalogue; got 'sgze', did you mean 'sgce'?"),
         (["--losses", ","], "losses must name at least one loss; got none"),
         (["--out", "."], "the atlas must be written to a file such as atlas.html; got the folder '.'"),
-        (
-            ["--out", "file/atlas.html"],
-            "file/atlas.html cannot be written (File exists); what was there before is kept",
-        ),
+        (["--out", "file/a.html"], "file/a.html cannot be written (File exists); what was there before is kept"),
     ],
 )
 def test_bad_input_gets_one_sentence(run_command, tmp_path, arguments, sentence):
@@ -64,7 +55,8 @@ def test_an_error_leaves_the_old_page(tmp_path, monkeypatch):
     counted: list[int] = []
     write_atlas(path, ["ce", "mae"], counted.append)
     assert counted == [1, 2]
-    assert path.read_text() != "old"
+    assert '"name":"mae"' in path.read_text()
+    assert '"name":"sgce"' not in path.read_text()
 
 
 def test_no_text_of_the_data_ends_the_script():

@@ -93,7 +93,7 @@ def heights(browser, id, side):
     return [float(pair.split()[1]) for pair in pairs]
 
 
-def test_nothing_is_fetched_and_the_first_picture_is_there(opened):
+def test_nothing_is_fetched_and_the_first_picture_is_there(opened, file):
     browser = opened()
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
@@ -102,6 +102,12 @@ def test_nothing_is_fetched_and_the_first_picture_is_there(opened):
     assert [row[0] for row in rows(browser)] == ["sgce", "ce"]
     options = browser.execute_script("return [...document.querySelectorAll('#first option')].map(o => o.value)")
     assert sorted(options) == sorted(LOSSES)
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(file.as_uri())
+        assert "draws with JavaScript" in browser.find_element("tag name", "noscript").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def test_the_page_reads_the_numbers_of_the_library(opened):
@@ -130,6 +136,12 @@ def test_the_numbers_under_the_curves_are_those_at_p(opened):
         assert [float(cell) for cell in row[1:4]] == pytest.approx([value, weight, total], rel=0.01)
     assert rows(browser)[1][4].startswith("nothing: constant to ")
     assert rows(browser)[0][4].endswith("% of the range of the value")
+    before, line = rows(browser), path_of(browser, "value-margin", "first")
+    press(browser, "#swap", "\ue007")
+    assert rows(browser) == before[::-1]
+    press(browser, "#classes", RIGHT)
+    assert browser.find_element("css selector", "#classes").get_attribute("aria-valuetext") == "100"
+    assert path_of(browser, "value-margin", "second") != line
 
 
 def test_a_slider_moves_by_key(opened):
@@ -180,23 +192,8 @@ def test_a_prior_makes_cross_entropy_symmetric_at_one_alpha(opened):
         press(browser, "#first-alpha", LEFT)
     assert rows(browser)[0][4].startswith("nothing: constant to ")
     assert rows(browser)[0][1:3] == rows(browser)[1][1:3]
-
-
-def test_a_constant_is_drawn_as_a_line_in_the_middle(opened):
-    """Its rounding is not stretched over the chart."""
-    browser = opened("#loss=dirichlet-ce:alpha=0.6667&with=none&classes=3")
-    assert np.ptp(heights(browser, "weight-p", "first")) <= 0.11
+    assert np.ptp(heights(browser, "weight-p", "first")) <= 0.11  # rounding is not stretched over the chart
     assert len(browser.find_elements("css selector", "#weight-p .end")) >= 3
-
-
-def test_the_number_of_classes_moves_the_curves(opened):
-    browser = opened("#loss=mae&with=ce&classes=100&p=0.01")
-    assert rows(browser)[0][2] == "0.0099"
-    assert rows(browser)[1][2] == "0.99"
-    before = path_of(browser, "value-margin", "first")
-    press(browser, "#classes", LEFT)
-    assert browser.find_element("css selector", "#classes").get_attribute("aria-valuetext") == "10"
-    assert path_of(browser, "value-margin", "first") != before
 
 
 def minimum(browser, side):
@@ -279,13 +276,6 @@ def test_several_parameters_move_one_at_a_time(opened):
     assert browser.execute_script(shown, "second") == [5, 0.1]  # two move together
     press(browser, "#second-alpha", LEFT)
     assert browser.execute_script(shown, "second")[1] == 0.1
-
-
-def test_two_losses_change_places(opened):
-    browser = opened("#loss=gce:q=0.3&with=ce")
-    before = rows(browser)
-    press(browser, "#swap", "\ue007")
-    assert rows(browser) == before[::-1]
 
 
 def test_the_maps_obey_arrow_keys_and_the_label(opened):
@@ -385,11 +375,7 @@ def test_words_and_lines_are_readable(opened, scheme):
     for selector, property, least in wanted:
         low, high = sorted((paper, luminance(browser.execute_script(style, selector, property))))
         assert (high + 0.05) / (low + 0.05) >= least, selector
-
-
-def test_the_colours_of_the_maps_grow_darker_all_the_way(opened):
-    """So they can be told apart without seeing hues."""
-    browser = opened()
+    # The colours of the maps grow darker all the way, so they can be told apart without seeing hues.
     colours = browser.execute_script("return COLOURS.map(c => `rgb(${c.map(Math.round).join(',')})`)")
     light = [luminance(colour) for colour in colours]
     assert (np.diff(light) <= 0.002).all()
@@ -410,12 +396,3 @@ def test_texts_of_the_data_stay_words(opened, tmp_path):
     assert browser.execute_script("return window.hacked === undefined && document.images.length === 0")
     assert text(browser, "#second .formula") == HOSTILE
     assert HOSTILE in text(browser, "#second .sliders")
-
-
-def test_without_script_the_page_says_so(browser, file):
-    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
-        browser.get(file.as_uri())
-        assert "draws with JavaScript" in browser.find_element("tag name", "noscript").text
-    finally:
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})

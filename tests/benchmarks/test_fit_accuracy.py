@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import fit_accuracy
 import fit_rivals
@@ -12,6 +13,7 @@ import pytest
 import torch
 from fit_accuracy import METHODS, Place, calibration_error, measure_all, planned, read_rows
 from fit_rivals import RIVALS, StoppedNetwork, Tuning, best_stopped_network, with_probabilities
+from in_turn import in_turn
 from noisy_cells import SOURCES, NoisyCell, open_cell
 from sklearn.base import clone
 from sklearn.datasets import load_iris
@@ -28,7 +30,7 @@ def wine():
     return open_cell("wine", "sym:0.3", seed=1)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("data", "noise", "rows", "test", "rate"),
     [
         ("digits", "asym:0.4", (1437, 64), (360, 64), None),
@@ -86,11 +88,8 @@ def test_rivals_are_chosen_by_the_folds_of_robust_classifier(wine):
     assert chosen.noisy_accuracy == max(accuracy.values())
     assert accuracy[chosen.setting["neighbours"]] == chosen.noisy_accuracy
     assert ((chosen.held_out.argmax(1) == wine.noisy).mean()) == chosen.noisy_accuracy
-
-
-def test_settings_that_need_more_rows_are_not_tried(wine):
     few = replace(wine, features=wine.features[:40], noisy=wine.noisy[:40], clean=wine.clean[:40])
-    assert Tuning(few).choose("k-nn").setting["neighbours"] <= 30
+    assert Tuning(few).choose("k-nn").setting["neighbours"] <= 30  # others need more rows
 
 
 def test_the_truth_is_not_looked_at(wine, monkeypatch):
@@ -138,21 +137,10 @@ def test_rivals_see_images_as_robust_classifier_does(images, monkeypatch):
     assert fitted.predict_proba(tuning.test("ce")).shape == (60, 2)
     assert fitted.margins_.shape == (60,)
     assert tuning.features("k-nn").shape == (60, 144)
-
-
-def test_one_fold_chooses_where_data_are_large(images, monkeypatch):
-    monkeypatch.setattr(fit_rivals, "LARGE", 100)
-    tuning = Tuning(images)
-    chosen = tuning.choose("forest")
+    chosen = tuning.choose("forest")  # one fold chooses where data are large
     known = np.isfinite(chosen.held_out).all(1)
     np.testing.assert_array_equal(np.flatnonzero(known), np.sort(tuning.splits[0].held_out))
     assert chosen.setting in fit_rivals.CLASSICAL["forest"].settings[:2]
-
-
-def test_margins_of_wrong_labels_are_low(wine):
-    fitted = StoppedNetwork("gce", epochs=10).fit(Tuning(wine).features("gce"), wine.noisy)
-    wrong = wine.noisy != wine.clean
-    assert fitted.margins_[wrong].mean() < fitted.margins_[~wrong].mean()
 
 
 def test_calibration_error():
@@ -174,13 +162,12 @@ def test_a_stopped_network_is_an_estimator():
     np.testing.assert_allclose(fitted.predict_proba(x).sum(1), 1, rtol=1e-5)
     np.testing.assert_array_equal(fitted.predict_proba(x), clone(model).fit(x, names).predict_proba(x))
     assert (fitted.predict_proba(x) != longer.fit(x, names).predict_proba(x)).any()
-
-
-def test_support_vectors_get_probabilities_for_cleanlab():
-    x, y = load_iris(return_X_y=True)
+    wrong = np.arange(150) % 5 == 0
+    noisy = StoppedNetwork("gce", epochs=10).fit(x, np.where(wrong, (y + 1) % 3, y))
+    assert noisy.margins_[wrong].mean() < noisy.margins_[~wrong].mean()
     np.testing.assert_allclose(with_probabilities(SVC()).fit(x, y).predict_proba(x).sum(1), 1)
-    forest = KNeighborsClassifier()
-    assert with_probabilities(forest) is forest
+    neighbours = KNeighborsClassifier()
+    assert with_probabilities(neighbours) is neighbours
 
 
 def test_rows_are_kept_as_they_come(monkeypatch, tmp_path):
@@ -202,12 +189,9 @@ def test_rows_are_kept_as_they_come(monkeypatch, tmp_path):
     assert cleanlab["noisy_accuracy"] == max(logistic["noisy_accuracy"], neighbours["noisy_accuracy"])
     assert ours["noise_rate_interval"][0] <= ours["noise_rate_estimate"] <= ours["noise_rate_interval"][1]
     assert 0 < cleanlab["noise_rate_estimate"] < 1
-
-
-def test_without_wrong_labels_there_is_no_precision(tmp_path):
-    (row,) = measure_all(tmp_path, [Place("wine", "clean", 0, "k-nn")])
-    assert row["average_precision"] is None
-    assert row["accuracy"] > 0.9
+    (clean,) = measure_all(tmp_path, [Place("wine", "clean", 0, "k-nn")])
+    assert clean["average_precision"] is None
+    assert clean["accuracy"] > 0.9
 
 
 def test_a_plan():
@@ -218,11 +202,10 @@ def test_a_plan():
     assert len(planned(["digits"]).places) == 8 * 5 * len(METHODS)
     with pytest.raises(ValueError, match="loud"):
         planned(["wine"], ["loud:0.3"])
-
-
-def test_cleanlab_brings_along_what_it_builds_on():
     methods = [place.method for place in planned(["wine"], seeds=[0], methods=["cleanlab"]).places]
-    assert methods == [*RIVALS, "cleanlab"]
+    assert methods == [*RIVALS, "cleanlab"]  # which it builds on
+    path = Place("cifar10n", "human:worst@../../people.pt", 0, "k-nn").path(Path("rows"))
+    assert path.parent == Path("rows/cifar10n")
 
 
 def test_what_is_not_there_is_left_out_with_a_line(monkeypatch, tmp_path):
@@ -233,19 +216,11 @@ def test_what_is_not_there_is_left_out_with_a_line(monkeypatch, tmp_path):
     assert mnist.startswith("mnist is left out: ")
     assert photos.startswith("photos is left out: ")
     assert "symloss[cleanlab]" in cleanlab
-
-
-def test_images_without_the_labels_of_people_are_left_out(monkeypatch, tmp_path):
     monkeypatch.setattr(fit_accuracy, "open_data", lambda name, root: None)
     (line,) = planned(["photos", "cifar10n"], seeds=[0], methods=["k-nn"], root=tmp_path).left_out
     assert line.startswith("cifar10n is left out: path of human labels must be a file")
     (tmp_path / "CIFAR-10_human.pt").touch()
     assert planned(["cifar10n"], seeds=[0], methods=["k-nn"], root=tmp_path).left_out == []
-
-
-def test_rows_of_noise_from_a_file_stay_in_their_folder(tmp_path):
-    path = Place("cifar10n", "human:worst@../../people.pt", 0, "k-nn").path(tmp_path)
-    assert path.parent == tmp_path / "cifar10n"
 
 
 def test_the_script_goes_on_where_it_was(tmp_path, monkeypatch, capsys):

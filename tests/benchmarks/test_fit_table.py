@@ -4,6 +4,7 @@ import math
 
 import pytest
 from fit_table import Results, markdown
+from in_turn import in_turn
 
 
 def row(method, seed, accuracy, noise="sym:0.6", **more):
@@ -29,6 +30,13 @@ def test_bold_is_the_best_on_the_same_seeds():
     assert Results(more).best_on_shared_seeds(CELL, "accuracy") == ["svc", "ce"]
     apart = [row("symloss", 0, 0.9), row("svc", 1, 0.8)]
     assert Results(apart).best_on_shared_seeds(CELL, "accuracy") == []
+    assert Results(apart).mean_ranks() == ({}, 0)
+    assert "Mean rank" not in markdown(apart)
+    text = markdown([*rows_of("svc", 0.9, 0.8), row("svc", 0, 0.9, noise="clean", average_precision=None)])
+    assert "Paired" not in text  # one method alone is not compared
+    assert "| digits sym:0.6 | 85.0 ± 7.1 (2) |" in text
+    assert Results(rows_of("svc", 0.9)).against_best_rival(CELL) is None
+    assert "digits clean" not in text.split("### The audit")[1].split("###")[0]  # which has no wrong labels to find
 
 
 def test_equal_methods_share_their_rank_and_cells_count_the_same():
@@ -44,11 +52,6 @@ def test_equal_methods_share_their_rank_and_cells_count_the_same():
     )
 
 
-def test_no_ranks_where_no_seed_is_shared():
-    assert Results([row("symloss", 0, 0.9), row("svc", 1, 0.9)]).mean_ranks() == ({}, 0)
-    assert "Mean rank" not in markdown([row("symloss", 0, 0.9), row("svc", 1, 0.9)])
-
-
 def test_differences_are_paired_by_seed():
     results = Results([*rows_of("symloss", 0.90, 0.94, 0.2), *rows_of("svc", 0.92, 0.95), *rows_of("ce", 0.1)])
     found = results.against_best_rival(CELL)
@@ -56,9 +59,13 @@ def test_differences_are_paired_by_seed():
     assert found.mean == pytest.approx(-1.5)
     assert found.error == pytest.approx(math.sqrt(0.5) / math.sqrt(2))
     assert found.behind
+    assert results.methods == ["symloss", "svc", "ce"]
+    rows = [*rows_of("symloss", 0.90, 0.90), *rows_of("svc", 0.92, 0.92)]
+    assert "A rival has the higher mean, by so many points: digits sym:0.6 (svc, 2.00)." in markdown(rows)
+    assert "No rival has the higher mean" in markdown([*rows_of("symloss", 0.9), *rows_of("svc", 0.9)])
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("ours", "theirs", "behind"),
     [
         ((0.900, 0.901), (0.904, 0.905), False),  # two errors, but less than half a point
@@ -75,32 +82,11 @@ def test_behind_is_half_a_point_and_two_errors(ours, theirs, behind):
     assert f"| {len(ours)} | {verdict} |" in markdown(rows)
 
 
-def test_it_says_where_a_rival_wins():
-    rows = [*rows_of("symloss", 0.90, 0.90), *rows_of("svc", 0.92, 0.92)]
-    assert "A rival has the higher mean, by so many points: digits sym:0.6 (svc, 2.00)." in markdown(rows)
-    assert "No rival has the higher mean" in markdown([*rows_of("symloss", 0.9), *rows_of("svc", 0.9)])
-
-
-def test_one_method_alone_is_not_compared():
-    text = markdown(rows_of("svc", 0.9, 0.8))
-    assert "Paired" not in text
-    assert "Mean rank" not in text
-    assert "| digits sym:0.6 | 85.0 ± 7.1 (2) |" in text
-    assert Results(rows_of("svc", 0.9)).against_best_rival(CELL) is None
-
-
 def test_noise_rates_stand_beside_the_true_one():
     rows = [row("symloss", 0, 0.9, noise_rate_estimate=0.61), row("symloss", 1, 0.9, noise_rate_estimate=0.63)]
     text = markdown([*rows, row("svc", 0, 0.9)])
     assert "| data and noise | true | symloss |\n|---|---:|---:|" in text
     assert "| digits sym:0.6 | 0.600 | 0.620 ± 0.014 (2) |" in text
-
-
-def test_a_clean_cell_has_no_precision():
-    rows = [row("svc", 0, 0.9), row("svc", 0, 0.9, noise="clean", average_precision=None)]
-    audit = markdown(rows).split("### The audit")[1].split("###")[0]
-    assert "digits sym:0.6" in audit
-    assert "digits clean" not in audit
 
 
 def test_what_differs_between_environments_is_listed():
@@ -112,10 +98,6 @@ def test_what_differs_between_environments_is_listed():
     assert "Rows: 3" in made
     assert "\n- torch 2.13, threads 1\n" in made
     assert "commit: abc (2 rows), def (1 row)" in made
-
-
-def test_ours_comes_first():
-    assert Results([row("svc", 0, 0.9), row("ce", 0, 0.9), row("symloss", 1, 0.9)]).methods == ["symloss", "svc", "ce"]
 
 
 def test_margins_and_calibration_are_shown_where_they_were_measured():

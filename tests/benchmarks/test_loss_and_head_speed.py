@@ -7,6 +7,7 @@ import loss_speed
 import measure
 import pytest
 from head_speed import BASE, Size
+from in_turn import in_turn
 
 SMALL = Size(16, 8, 50, "bfloat16", bias=False)
 
@@ -99,7 +100,7 @@ def test_gradients_in_bfloat16_are_near_those_in_float64():
     assert 0 < min(errors) <= max(errors) < 0.02
 
 
-@pytest.mark.parametrize(
+@in_turn(
     ("times", "memory", "errors", "missed"),
     [
         (1.09, 150e6, 1.9, 0),

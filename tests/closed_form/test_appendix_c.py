@@ -6,18 +6,18 @@ import scipy.optimize
 import torch
 from closed_form_helpers import blobs, c_vectors, centroid, extended, relative, unhinged
 from conftest import assert_close
+from in_turn import in_turn
 
 import symloss
 from symloss.closed_form import (
     KernelUnhingedClassifier,
     UnhingedClassifier,
-    centroid_alignment,
     squared_error_centroid,
     unhinged_centroid,
 )
 
 OPTIONS = [{"fit_intercept": intercept, "center": center} for intercept in (True, False) for center in (True, False)]
-every_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
+every_option = in_turn("options", OPTIONS)
 
 
 def design(x, fit_intercept, center):
@@ -34,57 +34,36 @@ def weights_on(design_width, model, x, center):
 
 
 def test_eq_trace_the_loss_is_minus_the_trace_of_mu_and_w():
-    x, y = blobs()
-    w = np.random.default_rng(1).standard_normal((3, 4))
-    assert unhinged(x @ w.T, y).mean() == pytest.approx(-np.trace(centroid(x, y, 3) @ w.T), abs=1e-12)
-
-
-def test_the_gradient_of_the_loss_is_minus_the_centroid_everywhere():
+    """And its gradient is minus the centroid, everywhere."""
     x, y = blobs()
     for seed in range(3):
         w = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
-        symloss.Unhinged(normalize=None)(torch.from_numpy(x) @ w.T, torch.from_numpy(y)).backward()
+        loss = symloss.Unhinged(normalize=None)(torch.from_numpy(x) @ w.T, torch.from_numpy(y))
+        assert float(loss.detach()) == pytest.approx(-np.trace(centroid(x, y, 3) @ w.detach().numpy().T), abs=1e-12)
+        loss.backward()
         np.testing.assert_allclose(w.grad, -centroid(x, y, 3), atol=1e-12)
 
 
 @every_option
 def test_w_is_r_mu_over_the_norm_of_mu(options):
+    """The least loss is -r |mu|, and an iterative solver finds the same weights."""
     x, y = blobs()
-    psi = design(x, **options)
-    mu = centroid(psi, y, 3)
-    model = UnhingedClassifier(radius=2.5, **options).fit(x, y)
+    psi, radius = design(x, **options), 2.5
+    mu, shape = centroid(psi, y, 3), (3, psi.shape[1])
+    model = UnhingedClassifier(radius=radius, **options).fit(x, y)
     w = weights_on(psi.shape[1], model, x, options["center"])
-    np.testing.assert_allclose(w, 2.5 * mu / np.linalg.norm(mu), atol=1e-12)
-    assert np.linalg.norm(w) == pytest.approx(2.5)
+    np.testing.assert_allclose(w, radius * mu / np.linalg.norm(mu), atol=1e-12)
+    assert np.linalg.norm(w) == pytest.approx(radius)
     assert model.centroid_norm_ == pytest.approx(np.linalg.norm(mu))
     assert (np.abs(model.intercept_).max() > 0) == (options["fit_intercept"] or options["center"])
-
-
-@every_option
-def test_the_least_loss_is_minus_r_times_the_norm_of_mu(options):
-    x, y = blobs()
-    model = UnhingedClassifier(radius=3.0, **options).fit(x, y)
     # The scores of centred examples: those that the classifier gives the examples as they are.
-    assert unhinged(model.decision_function(x), y).mean() == pytest.approx(-3 * model.centroid_norm_, abs=1e-12)
-
-
-@every_option
-def test_the_closed_form_is_what_an_iterative_solver_finds(options):
-    x, y = blobs()
-    psi, radius = design(x, **options), 1.5
-    shape = (3, psi.shape[1])
-
-    def loss(flat):
-        return unhinged(psi @ flat.reshape(shape).T, y).mean()
-
+    assert unhinged(model.decision_function(x), y).mean() == pytest.approx(-radius * model.centroid_norm_, abs=1e-12)
     ball = {"type": "ineq", "fun": lambda flat: radius**2 - flat @ flat, "jac": lambda flat: -2 * flat}
     start = np.random.default_rng(0).standard_normal(np.prod(shape)) / 10
     found = scipy.optimize.minimize(
-        loss, start, method="SLSQP", constraints=[ball], options={"ftol": 1e-15, "maxiter": 500}
-    )
-    model = UnhingedClassifier(radius=radius, **options).fit(x, y)
-    w = weights_on(psi.shape[1], model, x, options["center"])
-    assert loss(w.ravel()) == pytest.approx(found.fun, abs=1e-6)
+        lambda flat: unhinged(psi @ flat.reshape(shape).T, y).mean(),
+        start, method="SLSQP", constraints=[ball], options={"ftol": 1e-15, "maxiter": 500},
+    )  # fmt: skip
     np.testing.assert_allclose(w, found.x.reshape(shape), atol=1e-6)
 
 
@@ -100,13 +79,6 @@ def test_the_closed_form_is_where_gradient_descent_with_weight_decay_ends():
         optimizer.step()
     model = UnhingedClassifier(fit_intercept=False, center=False).fit(x, y)
     np.testing.assert_allclose(model.coef_, (w / w.norm()).detach(), atol=1e-6)
-
-
-def test_the_radius_changes_no_prediction_and_scales_the_scores():
-    x, y = blobs()
-    one, ten = (UnhingedClassifier(radius=r).fit(x, y) for r in (1, 10))
-    assert (one.predict(x) == ten.predict(x)).all()
-    np.testing.assert_allclose(10 * one.decision_function(x), ten.decision_function(x), atol=1e-12)
 
 
 def test_a_zero_centroid_is_degenerate_all_weights_have_the_same_loss():
@@ -134,35 +106,20 @@ def test_data_sets_with_the_same_centroid_have_the_same_loss_up_to_a_constant():
     np.testing.assert_allclose(gaps, gaps[0], atol=1e-12)
 
 
-@pytest.mark.parametrize("classes", [3, 5])
+@in_turn("classes", [3, 5])
 def test_mu_sq_and_mu_unh_by_the_formula(classes):
-    """One outer product at a time; classes may have no examples."""
+    """One outer product at a time; classes may have no examples. mu^unh = mu^sq - 1/C 1 (1/N sum_i psi(x_i)^T)."""
     x, y = blobs()
     features, labels = torch.from_numpy(x), torch.from_numpy(y)
     square = sum(np.outer(np.eye(classes)[label], row) for row, label in zip(x, y, strict=True)) / len(x)
     np.testing.assert_allclose(squared_error_centroid(features, labels, classes), square, atol=1e-12)
     np.testing.assert_allclose(unhinged_centroid(features, labels, classes), centroid(x, y, classes), atol=1e-12)
-
-
-def test_mu_unh_is_mu_sq_corrected_by_the_mean():
-    """mu^unh = mu^sq - 1/C 1 (1/N sum_i psi(x_i)^T)."""
-    x, y = blobs()
-    features, labels = torch.from_numpy(x), torch.from_numpy(y)
-    corrected = squared_error_centroid(features, labels).numpy() - np.outer(np.ones(3), x.mean(0)) / 3
-    np.testing.assert_allclose(unhinged_centroid(features, labels), corrected, atol=1e-12)
-    model = UnhingedClassifier(fit_intercept=False, center=False).fit(x, y)
-    np.testing.assert_allclose(model.coef_ * model.centroid_norm_, corrected, atol=1e-12)
-    still = features - features.mean(0)  # features of mean 0 need no correction
-    assert_close(unhinged_centroid(still, labels), squared_error_centroid(still, labels))
-
-
-def test_mu_sq_decomposes_the_squared_error():
-    """1/N sum_i |W psi_i - y_i|^2 is 1 - 2 <W, mu^sq> and a term that reads no label (Ding et al. 2022)."""
-    x, y = blobs()
-    w = np.random.default_rng(1).standard_normal((3, 4))
-    mean_squared = np.square(x @ w.T - np.eye(3)[y]).sum(1).mean()
-    mu = squared_error_centroid(torch.from_numpy(x), torch.from_numpy(y)).numpy()
-    assert mean_squared == pytest.approx(1 - 2 * (w * mu).sum() + np.square(x @ w.T).sum(1).mean())
+    corrected = square - np.outer(np.ones(classes), x.mean(0)) / classes
+    np.testing.assert_allclose(centroid(x, y, classes), corrected, atol=1e-12)
+    # 1/N sum_i |W psi_i - y_i|^2 is 1 - 2 <W, mu^sq> and a term that reads no label (Ding et al. 2022).
+    w = np.random.default_rng(1).standard_normal((classes, 4))
+    mean_squared = np.square(x @ w.T - np.eye(classes)[y]).sum(1).mean()
+    assert mean_squared == pytest.approx(1 - 2 * (w * square).sum() + np.square(x @ w.T).sum(1).mean())
 
 
 def test_uniform_noise_shrinks_mu_unh_and_turns_mu_sq():
@@ -180,44 +137,27 @@ def test_uniform_noise_shrinks_mu_unh_and_turns_mu_sq():
 
 def test_prop_c_1_the_squared_norm_of_the_centroid_is_a_double_sum_over_the_kernel():
     x, y = blobs()
-    total = 0.0
-    for i in range(len(x)):
-        for j in range(len(x)):
-            total += ((2 / 3) if y[i] == y[j] else (-1 / 3)) * (x[i] @ x[j])
-    total /= len(x) ** 2
+    products = np.where(y[:, None] == y, 2 / 3, -1 / 3)
+    np.testing.assert_allclose(c_vectors(y, 3) @ c_vectors(y, 3).T, products, atol=1e-15)
+    total = (products * (x @ x.T)).sum() / len(x) ** 2
     assert np.linalg.norm(centroid(x, y, 3)) ** 2 == pytest.approx(total)
-    assert float(centroid_alignment(torch.from_numpy(x), torch.from_numpy(y))) == pytest.approx(total)
     for model in (UnhingedClassifier, lambda **o: KernelUnhingedClassifier(kernel="linear", block_size=7, **o)):
         fitted = model(fit_intercept=False, center=False).fit(x, y)
         assert fitted.centroid_norm_**2 == pytest.approx(total)
 
 
-def test_proof_of_prop_c_1_products_of_c_vectors():
-    for classes in (2, 3, 7):
-        c = c_vectors(np.arange(classes), classes)
-        products = c @ c.T
-        expected = np.where(np.eye(classes, dtype=bool), (classes - 1) / classes, -1 / classes)
-        np.testing.assert_allclose(products, expected, atol=1e-15)
-
-
-@pytest.mark.parametrize("center", [True, False])
+@in_turn("center", [True, False])
 def test_a_prior_replaces_one_over_c(center):
+    """That of the frequencies centres the weights, and leaves no intercept."""
     x, y = blobs()
     prior = np.array([0.5, 0.2, 0.3])
-    psi = design(x, True, center)
-    mu = centroid(psi, y, 3, prior=prior)
+    mu = centroid(design(x, True, center), y, 3, prior=prior)
     model = UnhingedClassifier(prior=prior, center=center).fit(x, y)
     np.testing.assert_allclose(weights_on(5, model, x, center), mu / np.linalg.norm(mu), atol=1e-12)
-    plain = UnhingedClassifier(center=center).fit(x, y)
-    assert relative(plain.coef_ * plain.centroid_norm_, model.coef_ * model.centroid_norm_) < 1e-12 or not center
-
-
-def test_the_prior_of_frequencies_centres_the_weights_and_leaves_no_intercept():
-    x, y = blobs()
-    model = UnhingedClassifier(prior="frequencies", center=False).fit(x, y)
+    by_shares = UnhingedClassifier(prior="frequencies", center=False).fit(x, y)
     centred = UnhingedClassifier(fit_intercept=False, center=True).fit(x, y)
-    np.testing.assert_allclose(model.coef_, centred.coef_, atol=1e-12)
-    np.testing.assert_allclose(model.intercept_, 0, atol=1e-15)
+    np.testing.assert_allclose(by_shares.coef_, centred.coef_, atol=1e-12)
+    np.testing.assert_allclose(by_shares.intercept_, 0, atol=1e-15)
 
 
 def test_noise_that_mixes_in_the_prior_shrinks_the_centroid_and_does_not_turn_it():

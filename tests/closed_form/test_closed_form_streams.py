@@ -9,7 +9,7 @@ import torch
 from closed_form_helpers import blobs, relative
 from forked_processes import together
 from in_turn import in_turn
-from refusals import refused
+from refusals import all_refused, refused
 from sklearn.exceptions import NotFittedError
 
 from symloss.closed_form import UnhingedClassifier, fit_distributed
@@ -24,8 +24,8 @@ def parts(count, pieces, seed):
     return np.split(random.permutation(count), cuts)
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@in_turn("options", OPTIONS)
+@in_turn("dtype", [np.float32, np.float64])
 @in_turn("seed", range(2))
 def test_partial_fit_in_any_order_and_split_is_fit(options, dtype, seed):
     x, y = blobs(500, dtype=dtype, offset=100.0)
@@ -40,32 +40,20 @@ def test_partial_fit_in_any_order_and_split_is_fit(options, dtype, seed):
     assert model.coef_.dtype == whole.coef_.dtype
 
 
-def test_single_examples_one_by_one():
-    x, y = blobs(40)
-    model = UnhingedClassifier()
-    for row, label in zip(x, y, strict=True):
-        model.partial_fit(row[None], [label], classes=[0, 1, 2])
-    assert relative(model.coef_, UnhingedClassifier().fit(x, y).coef_) < 1e-12
-
-
 def test_partial_fit_goes_on_after_fit_and_fit_starts_again():
+    """Kinds of batches may change, down to single examples."""
     x, y = blobs()
     whole = UnhingedClassifier().fit(x, y)
-    model = UnhingedClassifier().fit(x[:60], y[:60]).partial_fit(x[60:], y[60:])
+    model = UnhingedClassifier().fit(x[:20], y[:20]).partial_fit(scipy.sparse.csr_array(x[20:40]), y[20:40])
+    model.partial_fit(torch.from_numpy(x[40:60]), y[40:60])
+    for row, label in zip(x[60:], y[60:], strict=True):
+        model.partial_fit(row[None], [label], classes=[0, 1, 2])
     assert relative(model.coef_, whole.coef_) < 1e-12
-    model.fit(x[:60], y[:60])
-    assert relative(model.coef_, UnhingedClassifier().fit(x[:60], y[:60]).coef_) < 1e-15
-
-
-def test_kinds_of_batches_may_change():
-    x, y = blobs()
-    model = UnhingedClassifier().partial_fit(x[:30], y[:30])
-    model.partial_fit(scipy.sparse.csr_array(x[30:60]), y[30:60]).partial_fit(torch.from_numpy(x[60:]), y[60:])
-    assert relative(model.coef_, UnhingedClassifier().fit(x, y).coef_) < 1e-12
     assert model.partial_fit(x.astype(np.float32), y).coef_.dtype == np.float64
+    assert relative(model.fit(x, y).coef_, whole.coef_) < 1e-15
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@in_turn("options", OPTIONS)
 def test_shards_merge_in_any_order(options):
     x, y = blobs(300)
     whole = UnhingedClassifier(**options).fit(x, y)
@@ -87,42 +75,32 @@ def test_merge_leaves_the_other_alone_and_refuses_what_does_not_fit():
     before = two.coef_.copy()
     one.merge(two)
     np.testing.assert_array_equal(two.coef_, before)
-    with refused(ValueError, "classes [0, 1, 2]", "[0, 1]", "classes="):
-        one.merge(UnhingedClassifier().fit(x[y < 2], y[y < 2]))
-    with refused(ValueError, "4 features", "2"):
-        one.merge(UnhingedClassifier().fit(x[:, :2], y))
-    with refused(TypeError, "UnhingedClassifier", "int"):
-        one.merge(3)
-    with pytest.raises(NotFittedError):
-        one.merge(UnhingedClassifier())
-    with pytest.raises(NotFittedError):
-        UnhingedClassifier().merge(one)
+    fewer = UnhingedClassifier().fit(x[y < 2], y[y < 2])
+    all_refused(
+        (ValueError, "classes [0, 1, 2] ... [0, 1] ... classes=", lambda: one.merge(fewer)),
+        (ValueError, "4 features ... 2", lambda: one.merge(UnhingedClassifier().fit(x[:, :2], y))),
+        (TypeError, "UnhingedClassifier ... int", lambda: one.merge(3)),
+        (NotFittedError, "not fitted", lambda: one.merge(UnhingedClassifier())),
+        (NotFittedError, "not fitted", lambda: UnhingedClassifier().merge(one)),
+    )
 
 
 def test_labels_never_seen_are_refused_and_nothing_is_added():
     x, y = blobs()
-    model = UnhingedClassifier().partial_fit(x[y < 2], y[y < 2])
+    some, names = (x[y < 2], y[y < 2]), np.array(["a", "b", "c"])
+    model, fresh = UnhingedClassifier().partial_fit(*some), UnhingedClassifier()
     before = model.sums_
-    with refused(ValueError, "y", "classes [0, 1]", "2", "classes="):
-        model.partial_fit(x, y)
-    assert model.sums_ is before
-    with refused(ValueError, "classes", "[0, 1]", "[0, 1, 2]"):
-        model.partial_fit(x, y, classes=[0, 1, 2])
-    with refused(ValueError, "first partial_fit without classes=", "at least 2 classes"):
-        UnhingedClassifier().partial_fit(x[y == 1], y[y == 1])
-    with refused(ValueError, "classes", "at least 2 classes"):
-        UnhingedClassifier().partial_fit(x[y == 1], y[y == 1], classes=[1])
-    bad = x.copy()
-    bad[0, 0] = np.nan
+    all_refused(
+        (ValueError, "y ... classes [0, 1] ... 2 ... classes=", lambda: model.partial_fit(x, y)),
+        (ValueError, "y ... 'a'", lambda: model.partial_fit(x, names[y])),
+        (ValueError, "classes ... [0, 1] ... [0, 1, 2]", lambda: model.partial_fit(x, y, classes=[0, 1, 2])),
+        (ValueError, "first partial_fit without classes= ... at least 2", lambda: fresh.partial_fit(x[:2], [1, 1])),
+        (ValueError, "classes ... at least 2 classes", lambda: fresh.partial_fit(x[:2], [1, 1], classes=[1])),
+        (RuntimeError, "init_process_group", lambda: fit_distributed(fresh, x, y)),
+    )
     with pytest.raises(ValueError, match="NaN"):
-        model.partial_fit(bad[y < 2], y[y < 2])
+        model.partial_fit(np.nan * some[0], some[1])
     assert model.sums_ is before
-
-
-def test_labels_of_another_kind_are_refused():
-    x, y = blobs()
-    with refused(ValueError, "y", "'a'"):
-        UnhingedClassifier().fit(x, y).partial_fit(x, np.array(["a", "b", "c"])[y])
 
 
 def test_a_stream_may_begin_with_one_class_and_predicts_once_there_are_weights():
@@ -217,8 +195,3 @@ def test_two_processes_find_what_one_finds(tmp_path):
             np.testing.assert_allclose(found.intercept_, expected.intercept_, atol=1e-6 if "32" in name else 1e-11)
             assert found.coef_.dtype == expected.coef_.dtype, name
             np.testing.assert_array_equal(found.predict(x), expected.predict(x))
-
-
-def test_without_a_process_group_it_says_so():
-    with refused(RuntimeError, "init_process_group"):
-        fit_distributed(UnhingedClassifier(), *blobs())

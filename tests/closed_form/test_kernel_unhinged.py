@@ -26,8 +26,8 @@ def by_the_formula(kernel, y, test_kernel, center=False, prior=None, radius=1.0)
     return radius * (test_kernel + 1) @ alpha / norm, norm
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("center", [True, False])
+@in_turn("kernel", KERNELS)
+@in_turn("center", [True, False])
 @in_turn("block", [7, 1000])
 def test_any_kernel_of_scikit_learn_in_blocks_of_any_size(kernel, center, block):
     x, y = blobs()
@@ -43,21 +43,19 @@ def test_any_kernel_of_scikit_learn_in_blocks_of_any_size(kernel, center, block)
     assert model.centroid_norm_ == pytest.approx(norm)
 
 
-def test_parameters_reach_the_kernel():
-    x, y = blobs()
-    model = KernelUnhingedClassifier(
-        kernel="poly", gamma=0.3, degree=2, coef0=0.7, center=False, fit_intercept=True
-    ).fit(x, y)
-    k = polynomial_kernel(x, gamma=0.3, degree=2, coef0=0.7)
-    np.testing.assert_allclose(model.decision_function(x), by_the_formula(k, y, k)[0], atol=1e-10)
-
-
 def test_a_function_and_a_matrix_may_be_kernels():
     x, y = blobs()
     named = KernelUnhingedClassifier(gamma=0.4).fit(x, y)
     own = KernelUnhingedClassifier(
         kernel=lambda a, b, width: np.exp(-width * ((a - b) ** 2).sum()), kernel_params={"width": 0.4}
     ).fit(x, y)
+    by_degree = {"gamma": 0.3, "degree": 2, "coef0": 0.7}
+    model = KernelUnhingedClassifier(kernel="poly", center=False, fit_intercept=True, **by_degree).fit(x, y)
+    k = polynomial_kernel(x, **by_degree)
+    np.testing.assert_allclose(model.decision_function(x), by_the_formula(k, y, k)[0], atol=1e-10)
+    single = KernelUnhingedClassifier(gamma=0.4).fit(x.astype(np.float32), y)
+    assert single.dual_coef_.dtype == single.decision_function(x.astype(np.float32)).dtype == np.float32
+    np.testing.assert_allclose(single.decision_function(x), named.decision_function(x), atol=2e-6)
     matrix = KernelUnhingedClassifier(kernel="precomputed", block_size=11).fit(rbf_kernel(x, gamma=0.4), y)
     expected = named.decision_function(x[:9])
     np.testing.assert_allclose(own.decision_function(x[:9]), expected, atol=1e-12)
@@ -67,9 +65,9 @@ def test_a_function_and_a_matrix_may_be_kernels():
         KernelUnhingedClassifier(kernel="precomputed").fit(x, y)
 
 
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("prior", [None, "frequencies", (0.2, 0.2, 0.6)])
+@in_turn("center", [True, False])
+@in_turn("intercept", [True, False])
+@in_turn("prior", [None, "frequencies", (0.2, 0.2, 0.6)])
 def test_the_linear_kernel_is_the_linear_classifier(center, intercept, prior):
     x, y = blobs()
     weights = np.linspace(0.5, 2, len(x))
@@ -79,14 +77,6 @@ def test_the_linear_kernel_is_the_linear_classifier(center, intercept, prior):
         model = KernelUnhingedClassifier(kernel="linear", block_size=13, **options).fit(x, y, given)
         np.testing.assert_allclose(model.decision_function(x), linear.decision_function(x), atol=1e-10)
         assert model.centroid_norm_ == pytest.approx(linear.centroid_norm_)
-
-
-def test_float32_stays_float32():
-    x, y = blobs(dtype=np.float32)
-    model = KernelUnhingedClassifier().fit(x, y)
-    assert model.dual_coef_.dtype == model.decision_function(x).dtype == np.float32
-    exact = KernelUnhingedClassifier().fit(x.astype(np.float64), y)
-    np.testing.assert_allclose(model.decision_function(x), exact.decision_function(x), atol=2e-6)
 
 
 def test_there_is_never_a_whole_kernel_matrix_in_memory():

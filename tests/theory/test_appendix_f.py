@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import assert_close, generator
+from in_turn import in_turn
 from scipy import integrate, optimize, stats
 from torch import (
     distributions as D,  # noqa: N812
@@ -55,8 +56,7 @@ def q_of_x(x):
     return D.Normal(0.5 - 2 * x, 0.7 + x.abs() / 2)
 
 
-CORRUPTIONS = {"one q": Q, "q_x": q_of_x}
-any_corruption = pytest.mark.parametrize("q", CORRUPTIONS.values(), ids=CORRUPTIONS)
+any_corruption = in_turn("q", [Q, q_of_x])
 
 
 def at_each_x(q):
@@ -109,7 +109,7 @@ def test_definition_f_1_corrupted_distribution(q):
 
 
 @any_corruption
-@pytest.mark.parametrize("name", LOSSES)
+@in_turn("name", LOSSES)
 def test_lemma_f_2_corrupted_risk(name, q):
     """p Gamma_h + (1 - p) clean risk; the corrupted risk once more by scipy's integration."""
     loss = LOSSES[name]
@@ -120,38 +120,32 @@ def test_lemma_f_2_corrupted_risk(name, q):
         assert found == pytest.approx(integrated(pointwise(loss), h, densities(q)[0])[0], abs=1e-7)
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@in_turn("name", LOSSES)
 def test_definition_f_3_and_the_decomposition(name):
-    """The symmetrized loss satisfies the condition, the original not, and the rest does not read the target."""
+    """The symmetrized loss satisfies the condition, the original not, and the rest does not read the target.
+
+    The decomposition is unique: whatever label-insensitive term is added, the symmetric part is the same.
+    """
     loss = LOSSES[name]
     symmetric = symmetrize_regression(loss, Q, reduction="none")
     certificate = certify_regression(symmetric, Q)
     assert certificate.symmetric, certificate
-    original = certify_regression(loss, Q)
-    assert not original.symmetric
+    assert not certify_regression(loss, Q).symmetric
     z = torch.linspace(-3, 3, 7, dtype=torch.float64)
-    rest = [symmetrize_regression(loss, Q).expected(z) for _ in range(2)]
     for y in (-2.0, 0.3, 4.0):
         target = torch.full_like(z, y)
-        assert_close(pointwise(loss)(z, target) - symmetric(z, target), rest[0])
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_uniqueness_of_the_decomposition(name):
-    """Whatever label-insensitive term is added, the symmetric part is the same."""
-    loss = pointwise(LOSSES[name])
-    loss = loss.forward if isinstance(loss, nn.Module) else loss  # by quadrature, as the other
-    z = torch.linspace(-3, 3, 7, dtype=torch.float64)
-    first = symmetrize_regression(loss, Q, reduction="none")
-    second = symmetrize_regression(lambda z, y: loss(z, y) + z.sin() * z**2 + 5, Q, reduction="none")
-    assert_close(first(z, z.flip(0)), second(z, z.flip(0)), 1e-10)
-    # Symmetrizing again only subtracts a constant: here 0.
-    again = symmetrize_regression(first, Q, reduction="none")
-    assert_close(again(z, z.flip(0)), first(z, z.flip(0)), 1e-10)
+        assert_close(pointwise(loss)(z, target) - symmetric(z, target), symmetric.expected(z))
+    plain = pointwise(loss)
+    plain = plain.forward if isinstance(plain, nn.Module) else plain  # by quadrature, as the other
+    first = symmetrize_regression(plain, Q, reduction="none")
+    second = symmetrize_regression(lambda z, y: plain(z, y) + z.sin() * z**2 + 5, Q, reduction="none")
+    again = symmetrize_regression(first, Q, reduction="none")  # which only subtracts a constant: here 0
+    for other in (second, again):
+        assert_close(other(z, z.flip(0)), first(z, z.flip(0)), 1e-10)
 
 
 @any_corruption
-@pytest.mark.parametrize("name", LOSSES)
+@in_turn("name", LOSSES)
 def test_corollary_f_4_same_minimiser(name, q):
     """The corrupted risk of the symmetrized loss is 1 - p times the clean one: same order, same best hypothesis."""
     robust = symmetrize_regression(LOSSES[name], q, reduction="none")
@@ -161,7 +155,7 @@ def test_corollary_f_4_same_minimiser(name, q):
     assert corrupted.argmin() == clean.argmin()
 
 
-@pytest.mark.parametrize("name", ["squared", "huber"])
+@in_turn("name", ["squared", "huber"])
 def test_corollary_f_4_for_targets_that_were_drawn(name):
     """By corrupt_targets: the mean over the data is the risk above, to within what chance allows."""
     places = torch.multinomial(SHARE, 20_000, replacement=True, generator=generator(0))
@@ -182,7 +176,7 @@ def test_corollary_f_4_fails_without_symmetry():
     assert int(np.argmin(clean)) != int(np.argmin(corrupted))
 
 
-@pytest.mark.parametrize("half_width", [0.5, 3.0])
+@in_turn("half_width", [0.5, 3.0])
 def test_example_f_5_squared_error_under_uniform_corruption(half_width):
     """(z - y)^2 less its mean over [-I, I] is -2 z y plus what does not read z."""
     q = D.Uniform(-half_width, half_width)
@@ -212,36 +206,8 @@ def minimised(objective, size):
     return optimize.minimize(value_and_slope, np.zeros(size), jac=True, options={"gtol": 1e-12}).x
 
 
-@pytest.mark.parametrize("decay", [0.3, 2.0])
-def test_example_f_5_closed_form_is_the_centroid_and_the_optimum(decay):
-    features, targets = data()
-    regressor = UnhingedRegressor(decay, fit_intercept=False, center=False).fit(features, targets)
-    centroid = sum(y * x for x, y in zip(features, targets, strict=True)) / len(targets)
-    assert np.allclose(regressor.coef_, centroid / decay, rtol=1e-12)
-    assert regressor.intercept_ == 0
-    x, y, loss = torch.from_numpy(features), torch.from_numpy(targets), UnhingedRegressionLoss()
-    found = minimised(lambda w: loss(x @ w, y) + decay / 2 * w.square().sum(), 4)
-    assert np.allclose(regressor.coef_, found, atol=1e-6)
-
-
-def test_example_f_5_linear_approximation_of_the_squared_error():
-    z = torch.zeros(5, dtype=torch.float64, requires_grad=True)
-    y = torch.linspace(-2, 2, 5, dtype=torch.float64)
-    (slope,) = torch.autograd.grad(nn.MSELoss(reduction="sum")(z, y), z)
-    assert_close(slope, -2 * y)
-
-
-def test_remark_f_6_the_centroid_is_the_hebbian_sum():
-    """Adding y x / n example by example, as a linear Hebbian learner does, gives the same weights."""
-    features, targets = data()
-    weights = np.zeros(4)
-    for x, y in zip(features, targets, strict=True):
-        weights += y * x / len(targets)
-    assert np.allclose(UnhingedRegressor(fit_intercept=False, center=False).fit(features, targets).coef_, weights)
-
-
-@pytest.mark.parametrize("delta", [0.5, 1.0, 3.0])
-@pytest.mark.parametrize("sigma", [0.7, 4.0])
+@in_turn("delta", [0.5, 1.0, 3.0])
+@in_turn("sigma", [0.7, 4.0])
 def test_example_f_7_slope_of_the_symmetrized_huber_loss(delta, sigma):
     robust = symmetrize_regression(nn.HuberLoss(delta=delta), D.Normal(0.0, sigma), reduction="none")
     y = torch.linspace(-5, 5, 21, dtype=torch.float64)
@@ -252,19 +218,21 @@ def test_example_f_7_slope_of_the_symmetrized_huber_loss(delta, sigma):
     assert_close(loss(torch.full_like(y, 1.7), y), -1.7 * y.clamp(-delta, delta))
 
 
-@pytest.mark.parametrize("delta", [0.5, 2.0])
-def test_example_f_7_closed_form_is_the_optimum(delta):
+@in_turn("delta", [None, 0.5, 2.0])
+def test_examples_f_5_and_f_7_closed_form_is_the_centroid_and_the_optimum(delta):
+    """The centroid is the sum of y x / n, example by example, as a linear Hebbian learner adds it (remark F.6)."""
     features, targets = data()
     regressor = UnhingedRegressor(0.7, delta=delta, fit_intercept=False, center=False).fit(features, targets)
-    clipped = [max(-delta, min(delta, y)) for y in targets]
+    clipped = targets if delta is None else [max(-delta, min(delta, y)) for y in targets]
     centroid = sum(y * x for x, y in zip(features, clipped, strict=True)) / len(targets)
     assert np.allclose(regressor.coef_, centroid / 0.7, rtol=1e-12)
+    assert regressor.intercept_ == 0
     x, y, loss = torch.from_numpy(features), torch.from_numpy(targets), UnhingedRegressionLoss(delta)
     found = minimised(lambda w: loss(x @ w, y) + 0.35 * w.square().sum(), 4)
     assert np.allclose(regressor.coef_, found, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name != "absolute"])
+@in_turn("name", [name for name in LOSSES if name != "absolute"])
 def test_linear_approximations_of_a_symmetric_loss_are_symmetric(name):
     """At any point z' the slope has mean zero under q, so slope(y) z is symmetric."""
     robust = symmetrize_regression(LOSSES[name], Q, reduction="none")
@@ -282,7 +250,7 @@ def test_linear_approximations_of_a_symmetric_loss_are_symmetric(name):
         assert certificate.affine
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@in_turn("name", LOSSES)
 def test_proposition_f_8_convex_and_symmetric_implies_affine(name):
     """No loss is convex and symmetric but not affine: symmetrizing a convex one makes it affine, or not convex."""
     for loss in (LOSSES[name], symmetrize_regression(LOSSES[name], Q)):
@@ -313,7 +281,7 @@ FAMILY = {
 }
 
 
-@pytest.mark.parametrize("name", FAMILY)
+@in_turn("name", FAMILY)
 def test_linear_family_is_symmetric_iff_f_has_mean_zero(name):
     f = FAMILY[name]
 
@@ -330,7 +298,7 @@ def test_linear_family_is_symmetric_iff_f_has_mean_zero(name):
     assert abs(float(centred.mean()) - mean) <= 2 * float(centred.error()) + 1e-9
 
 
-@pytest.mark.parametrize("name", FAMILY)
+@in_turn("name", FAMILY)
 def test_linear_family_closed_form_is_the_optimum(name):
     f = FAMILY[name]
     features, targets = data()

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from conftest import assert_close, generator
-from refusals import refused
+from refusals import all_refused, refused
 from torch import (
     distributions as D,  # noqa: N812
     nn,
@@ -120,33 +120,27 @@ def test_weight_decay_values():
     squares = sum(float(w.detach().square().sum()) for w in network.parameters())
     for layers in (1, 2, 3):
         assert float(weight_decay(network, 0.6, layers).detach()) == pytest.approx(0.3 * squares**layers, rel=1e-5)
-    with refused(ValueError, "decay", "(0, inf)", 0):
-        weight_decay(network, 0)
-    with refused(ValueError, "layers", "[1, inf)", 0):
-        weight_decay(network, 1.0, 0)
-    with refused(ValueError, "parameters", "at least one"):
-        weight_decay([], 1.0)
-    with refused(TypeError, "parameters", "float"):
-        weight_decay([1.0], 1.0)
+    all_refused(
+        (ValueError, "decay ... (0, inf) ... 0", lambda: weight_decay(network, 0)),
+        (ValueError, "layers ... [1, inf) ... 0", lambda: weight_decay(network, 1.0, 0)),
+        (ValueError, "parameters ... at least one", lambda: weight_decay([], 1.0)),
+        (TypeError, "parameters ... float", lambda: weight_decay([1.0], 1.0)),
+    )
 
 
 def test_bad_input_of_losses():
-    with refused(ValueError, "delta", "(0, inf)", 0):
-        UnhingedRegressionLoss(0)
-    with refused(ValueError, "corruption_mean", "inf"):
-        UnhingedRegressionLoss(corruption_mean=math.inf)
-    with refused(ValueError, "reduction", "'avg'"):
-        UnhingedRegressionLoss(reduction="avg")
-    with refused(TypeError, "f must be a function", "2"):
-        LinearRegressionLoss(2)
+    all_refused(
+        (ValueError, "delta ... (0, inf) ... 0", lambda: UnhingedRegressionLoss(0)),
+        (ValueError, "corruption_mean ... inf", lambda: UnhingedRegressionLoss(corruption_mean=math.inf)),
+        (ValueError, "reduction ... 'avg'", lambda: UnhingedRegressionLoss(reduction="avg")),
+        (TypeError, "f must be a function ... 2", lambda: LinearRegressionLoss(2)),
+        (ValueError, "shape (9,) ... (9, 1)", lambda: UnhingedRegressionLoss()(Z, Y[:, None])),
+        (ValueError, "Cauchy ... does not exist", lambda: LinearRegressionLoss(torch.neg, D.Cauchy(0.0, 1.0))),
+    )
     with refused(ValueError, "f must return one number", "(9,)", "shape ()"):
         LinearRegressionLoss(lambda y: y.sum())(Z, Y)
-    with refused(ValueError, "shape (9,)", "(9, 1)"):
-        UnhingedRegressionLoss()(Z, Y[:, None])
     with refused(ValueError, "batch must broadcast", "(4,)"):
         LinearRegressionLoss(torch.neg, D.Normal(torch.zeros(4), 1.0))(Z, Y)
-    with refused(ValueError, "Cauchy", "does not exist"):
-        LinearRegressionLoss(torch.neg, D.Cauchy(0.0, 1.0))
 
 
 def test_counter_examples_hold_up():
@@ -179,13 +173,11 @@ def test_certificates_do_not_trust_closed_forms():
 
 def test_certificates_refuse_bad_input():
     q = D.Normal(0.0, 1.0)
+    all_refused(
+        (TypeError, "loss ... MSELoss", lambda: certify_regression(nn.MSELoss, q)),
+        (ValueError, "points ... [5, 100000] ... 2", lambda: certify_regression(nn.MSELoss(), q, points=2)),
+        (ValueError, "does not exist ... Cauchy", lambda: certify_regression(lambda z, y: -y * z, D.Cauchy(0.0, 1.0))),
+        (TypeError, "x must be given", lambda: certify_regression(nn.MSELoss(), lambda x: D.Normal(x, 1.0))),
+    )
     with refused(ValueError, "low must be below high", "2", "1"):
         certify_regression(nn.MSELoss(), q, low=2.0, high=1.0)
-    with refused(TypeError, "loss", "MSELoss"):
-        certify_regression(nn.MSELoss, q)
-    with refused(ValueError, "points", "[5, 100000]", 2):
-        certify_regression(nn.MSELoss(), q, points=2)
-    with refused(ValueError, "does not exist", "Cauchy"):
-        certify_regression(lambda z, y: -y * z, D.Cauchy(0.0, 1.0))
-    with refused(TypeError, "x must be given"):
-        certify_regression(nn.MSELoss(), lambda x: D.Normal(x, 1.0))

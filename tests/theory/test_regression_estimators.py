@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from estimator_checks import assert_is_an_estimator
+from in_turn import in_turn
 from refusals import refused
 from scipy import optimize, sparse
 from sklearn.base import clone
-from sklearn.datasets import make_regression
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -64,10 +64,9 @@ def objective(x, slopes, decay, center, intercept):
     return columns @ found
 
 
-@pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("delta", [None, 1.5])
-@pytest.mark.parametrize("mean", [0.0, 2.5, "mean", "median"])
+@in_turn("center", [True, False])
+@in_turn("intercept", [True, False])
+@in_turn(("delta", "mean"), [(None, 0.0), (1.5, 2.5), (None, "mean"), (1.5, "median")])
 def test_closed_form_is_the_optimum(data, center, intercept, delta, mean):
     x, y = data
     regressor = UnhingedRegressor(0.8, delta=delta, corruption_mean=mean, fit_intercept=intercept, center=center)
@@ -80,50 +79,36 @@ def test_closed_form_is_the_optimum(data, center, intercept, delta, mean):
     assert regressor.corruption_mean_ == pytest.approx(m)
 
 
-def test_white_features_give_least_squares(data):
+def test_sparse_single_and_far_features_give_the_same(data):
     x, y = data
-    white = np.linalg.qr(x - x.mean(0))[0] * np.sqrt(len(x))
-    found = UnhingedRegressor().fit(white, y)
-    assert np.allclose(found.predict(white), LinearRegression().fit(white, y).predict(white))
-
-
-@pytest.mark.parametrize("delta", [None, 3.0])
-def test_the_centroid_of_corrupted_targets_is_1_minus_p_times_the_clean_one(delta):
-    """On average, exactly: the targets of q are put in, each with its share, instead of drawn."""
-    x, y = make_regression(50, 3, noise=1.0, random_state=0)
-    y = y / 50
-    q, p = np.linspace(-8, 8, 33), 0.7
-    every_x, every_y = np.repeat(x, 33, 0), np.tile(q, 50)
-    weight = np.concatenate([np.full(50, 1 - p), np.full(50 * 33, p / 33)])
-    options = {"delta": delta, "fit_intercept": False, "center": False}
-    clean = UnhingedRegressor(**options).fit(x, y)
-    corrupted = UnhingedRegressor(1 - p, **options)
-    corrupted.fit(np.vstack([x, every_x]), np.concatenate([y, every_y]), sample_weight=weight)
-    assert np.allclose(clean.coef_, corrupted.coef_)
-
-
-def test_sparse_features_give_the_same(data):
-    x, y = data
-    x = np.where(x > 1, x, 0)
+    thin = np.where(x > 1, x, 0)
     for regressor in (UnhingedRegressor(), LinearFamilyRegressor(tanh), UnhingedRegressor(center=False)):
-        dense = clone(regressor).fit(x, y)
+        dense = clone(regressor).fit(thin, y)
         for kind in (sparse.csr_matrix, sparse.csc_array):
-            thin = clone(regressor).fit(kind(x), y)
-            assert np.allclose(thin.coef_, dense.coef_, rtol=1e-12)
-            assert np.allclose(thin.predict(kind(x)), dense.predict(x), rtol=1e-12)
-
-
-def test_precision_is_kept(data):
-    x, y = data
-    regressor = UnhingedRegressor().fit(x.astype(np.float32), y)
-    assert regressor.coef_.dtype == regressor.predict(x.astype(np.float32)).dtype == np.float32
-    assert np.allclose(regressor.coef_, UnhingedRegressor().fit(x, y).coef_, rtol=1e-5)
-
-
-def test_far_from_the_origin_no_digits_are_lost(data):
-    x, y = data
+            found = clone(regressor).fit(kind(thin), y)
+            assert np.allclose(found.coef_, dense.coef_, rtol=1e-12)
+            assert np.allclose(found.predict(kind(thin)), dense.predict(thin), rtol=1e-12)
     near, far = UnhingedRegressor().fit(x, y), UnhingedRegressor().fit(x + 1e6, y + 1e6)
     assert np.allclose(near.coef_, far.coef_, rtol=1e-6)
+    single = UnhingedRegressor().fit(x.astype(np.float32), y)
+    assert single.coef_.dtype == single.predict(x.astype(np.float32)).dtype == np.float32
+    assert np.allclose(single.coef_, near.coef_, rtol=1e-5)
+    white = np.linalg.qr(x - x.mean(0))[0] * np.sqrt(len(x))  # for which it is least squares
+    assert np.allclose(
+        UnhingedRegressor().fit(white, y).predict(white), LinearRegression().fit(white, y).predict(white)
+    )
+
+
+@in_turn("delta", [None, 3.0])
+def test_the_centroid_of_corrupted_targets_is_1_minus_p_times_the_clean_one(data, delta):
+    """On average, exactly: the targets of q are put in, each with its share, instead of drawn."""
+    x, y = data
+    q, p = np.linspace(-8, 8, 33), 0.7
+    weight = np.concatenate([np.full(80, 1 - p), np.full(80 * 33, p / 33)])
+    options = {"delta": delta, "fit_intercept": False, "center": False}
+    every = np.vstack([x, np.repeat(x, 33, 0)]), np.concatenate([y, np.tile(q, 80)])
+    corrupted = UnhingedRegressor(1 - p, **options).fit(*every, sample_weight=weight)
+    assert np.allclose(UnhingedRegressor(**options).fit(x, y).coef_, corrupted.coef_)
 
 
 def test_weights_are_repetitions(data):
@@ -161,7 +146,7 @@ def test_pipelines_searches_copies_and_pickles(data):
         assert np.array_equal(twin.predict(x), family.predict(x))
 
 
-@pytest.mark.parametrize("corruption", [D.Exponential(0.5), torch.tensor([1.0, 3.0]), np.array([1, 3]), [1.5, 2.5]])
+@in_turn("corruption", [D.Exponential(0.5), torch.tensor([1.0, 3.0]), np.array([1, 3]), [1.5, 2.5]])
 def test_the_mean_of_f_is_subtracted(data, corruption):
     x, y = data
     found = LinearFamilyRegressor(corruption=corruption, center=False).fit(x, y)

@@ -108,7 +108,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def predict(self, X: Any, **options: Any) -> Any:
         """Return the most probable class (n,). The arguments are those of ``predict_proba``."""
-        return self.classes_[self.predict_proba(X, **options).argmax(1)]
+        best = self.predict_proba(X, **options).argmax(1)  # which says if nothing is fitted yet
+        return self.classes_[best]
 
     @property
     def feature_importances_(self) -> Floats:

@@ -30,10 +30,7 @@ class LossCurves(NamedTuple):
 
 @functools.cache
 def margins(classes: int) -> Tensor:
-    """Return where curves are sampled: the label's score less that of the others.
-
-    The points are dense enough for a chart against the margin, and for one against the label's probability.
-    """
+    """Return the margins of the curves, dense enough for a chart against them and one against the probability."""
     angles = torch.linspace(0, math.pi / 2, 29, dtype=torch.float64)
     low, high = PROBABILITIES
     p = low + (high - low) * angles.sin() ** 2
@@ -144,8 +141,7 @@ def _transitions() -> Tensor:
 @functools.cache
 def _weights() -> Tensor:
     """Return the share of the examples of each class at each difference, for each theta: (2, thetas, differences)."""
-    x = THETAS[:, None] + DIFFERENCES
-    density = torch.stack([(-0.5 * ((x - centre) / DEVIATION) ** 2).exp() for centre in CENTRES])
+    density = _bell(THETAS[:, None] + DIFFERENCES)
     return SHARES.reshape(2, 1, 1) * density / density.sum(-1, keepdim=True)
 
 
@@ -162,15 +158,15 @@ def _argmin(risk: Tensor) -> Tensor:
 def accuracy() -> Tensor:
     """Return the share of examples on the right side of each theta, by their true classes."""
     left, right = ((THETAS - centre) / DEVIATION for centre in CENTRES)
-    return SHARES @ torch.stack([_normal(left), _normal(-right)])
-
-
-def _normal(x: Tensor) -> Tensor:
-    """Return the standard normal distribution function."""
-    return 0.5 * torch.erfc(-x / math.sqrt(2))
+    right_side: Tensor = torch.special.ndtr(torch.stack([left, -right]))
+    return SHARES @ right_side
 
 
 def densities() -> Tensor:
     """Return how frequent the examples of A and of B are at each x of ``THETAS``, (2, thetas)."""
-    x = torch.stack([(THETAS - centre) / DEVIATION for centre in CENTRES])
-    return SHARES[:, None] * (-0.5 * x**2).exp()
+    return SHARES[:, None] * _bell(THETAS)
+
+
+def _bell(x: Tensor) -> Tensor:
+    """Return the unscaled densities of A and B at x, (2, ...)."""
+    return torch.stack([(-0.5 * ((x - centre) / DEVIATION) ** 2).exp() for centre in CENTRES])

@@ -27,11 +27,9 @@ FACTS = ("symmetric", "non_increasing", "convex", "bounded")
 def known_losses(names: Iterable[str] | None) -> list[Record]:
     """Return the records of these losses, in the order of the catalogue; of all losses if ``names`` is None."""
     wanted = list(RECORDS) if names is None else list(names)
-    for name in wanted:
-        if name not in RECORDS:
-            raise ValueError(
-                f"losses must be names of the catalogue; got {checks.brief(name)}, {checks.nearest(name, RECORDS)}"
-            )
+    for name in [name for name in wanted if name not in RECORDS]:
+        hint = checks.nearest(name, RECORDS)
+        raise ValueError(f"losses must be names of the catalogue; got {checks.brief(name)}, {hint}")
     if not wanted:
         raise ValueError("losses must name at least one loss; got none")
     return [record for name, record in RECORDS.items() if name in wanted]
@@ -50,28 +48,18 @@ def arrays(loss: Loss) -> dict[str, Array]:
 
 
 def atlas_data(records: Sequence[Record], done: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Return the data of the page, ready for JSON.
-
-    Args:
-        records: the losses.
-        done: called after each loss with the number of finished losses.
-    """
+    """Return the data of the page, ready for JSON. ``done`` is called with the number of finished losses."""
     entries: list[dict[str, Any]] = []
-    packed: list[Array] = []
-    lengths: dict[str, int] = {}
-    first = 0
-    for number, record in enumerate(records, 1):
-        places = positions(record)
+    numbers: list[dict[str, Array]] = []
+    for record in records:
+        places, first = positions(record), len(numbers)
         losses = [record.loss(**values_at(record, place)) for place in places]
-        for loss in losses:
-            numbers = arrays(loss)
-            lengths = {name: len(array) for name, array in numbers.items()}
-            packed += numbers.values()
+        numbers += map(arrays, losses)
         entries.append(_entry(record, places, losses) | {"first": first})
-        first += len(places)
         if done is not None:
-            done(number)
-    scales, codes = pack(packed)
+            done(len(entries))
+    scales, codes = pack([array for each in numbers for array in each.values()])
+    lengths = {name: len(array) for name, array in numbers[0].items()}
     return _grids() | {"fields": lengths, "losses": entries, "scales": scales, "codes": codes}
 
 
@@ -94,27 +82,20 @@ def _grids() -> dict[str, Any]:
 
 
 def _entry(record: Record, places: list[tuple[int, ...]], losses: list[Loss]) -> dict[str, Any]:
-    facts = [_fact_digits(record, place) for place in places]
-    return {
-        "name": record.name,
-        "formula": record.formula,
-        "source": record.source,
+    return {name: getattr(record, name) for name in ("name", "formula", "source", "normalize")} | {
         "reference": SOURCES[record.source],
-        "normalize": record.normalize,
         "together": moves_together(record),
         "sliders": [_slider(each) for each in sliders(record)],
         "positions": {",".join(map(str, place)): i for i, place in enumerate(places)},
-        "facts": facts,
+        "facts": [_fact_digits(record, place) for place in places],
         "slopes": [_slopes(loss) for loss in losses],
     }
 
 
 def _slider(slider: Slider) -> dict[str, Any]:
     p = slider.parameter
-    return {
-        "name": p.name, "meaning": p.meaning, "interval": p.interval, "instead": p.instead_of,
-        "points": slider.points, "default": slider.default,
-    }  # fmt: skip
+    facts = {"name": p.name, "meaning": p.meaning, "interval": p.interval, "instead": p.instead_of}
+    return facts | {"points": slider.points, "default": slider.default}
 
 
 def _fact_digits(record: Record, place: tuple[int, ...]) -> str:
@@ -188,10 +169,7 @@ def sliders(record: Record) -> tuple[Slider, ...]:
 
 
 def moves_together(record: Record) -> bool:
-    """Return whether every combination of values is shown.
-
-    Else one parameter moves at a time, and the others are at their defaults.
-    """
+    """Return whether every combination of values is shown. Else one parameter moves at a time."""
     return len(record.parameters) <= 2 and all(p.instead_of is None for p in record.parameters)
 
 
@@ -247,30 +225,13 @@ def pack(arrays: Sequence[Array]) -> tuple[str, str]:
     """Return the scales and the codes of all arrays, in order, compressed by zlib, as base64.
 
     Neighbours are alike, so each code is stored as the difference to the one before it, modulo 65536. All low bytes
-    come first, then all high bytes.
-
-    Args:
-        arrays: of finite numbers.
-
-    Returns:
-        The scales as float64: the least number and the step of each array, little-endian. And the codes.
+    come first, then all high bytes. The scales are the least number and the step of each array, little-endian float64.
     """
-    scales = np.array([_scale(array) for array in arrays], "<f8").reshape(-1, 2)
-    codes = np.concatenate([_codes(array, *scale) for array, scale in zip(arrays, scales, strict=True)])
-    bytewise = np.diff(codes, prepend=codes.dtype.type(0)).view(np.uint8).reshape(-1, 2).T
-    return _small(scales.tobytes()), _small(bytewise.tobytes())
-
-
-def _scale(array: Array) -> tuple[float, float]:
-    if not np.isfinite(array).all():
+    if not all(np.isfinite(array).all() for array in arrays):
         raise ValueError("the numbers must be finite")
-    return float(array.min()), float(array.max() - array.min()) / LAST
-
-
-def _codes(array: Array, low: float, step: float) -> NDArray[np.uint16]:
-    steps = (array - low) / step if step else np.zeros_like(array)
-    return np.clip(np.rint(steps), 0, LAST).astype("<u2")
-
-
-def _small(data: bytes) -> str:
-    return base64.b64encode(zlib.compress(data, 9)).decode()
+    scales = np.array([(array.min(), (array.max() - array.min()) / LAST) for array in arrays], "<f8").reshape(-1, 2)
+    steps = [(array - low) / (step or 1) for array, (low, step) in zip(arrays, scales, strict=True)]
+    codes = np.clip(np.rint(np.concatenate(steps)), 0, LAST).astype("<u2")
+    bytewise = np.diff(codes, prepend=codes.dtype.type(0)).view(np.uint8).reshape(-1, 2).T
+    small = [base64.b64encode(zlib.compress(data, 9)).decode() for data in (scales.tobytes(), bytewise.tobytes())]
+    return small[0], small[1]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from symloss import __version__
 from symloss.atlas.data import atlas_data, known_losses
-from symloss.html_page import html_page
+from symloss.html_page import html_page, packaged
 from symloss.writing import clear_write_errors, write_whole
 
 SCRIPTS = (
@@ -39,22 +37,13 @@ def write_atlas(path: Path, losses: Iterable[str] | None = None, done: Callable[
     records = known_losses(losses)
     with clear_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    data = atlas_data(records, done)
-    write_whole(path, render(data).encode())
+    write_whole(path, render(atlas_data(records, done)).encode())
 
 
 def render(data: dict[str, Any]) -> str:
     """Return the page as the text of an HTML file, from the data of :func:`symloss.atlas.data.atlas_data`."""
-    body, script = f"{_asset('body.html')}{_json(data)}", "".join(map(_asset, SCRIPTS))
-    footer = f"Written by symloss {__version__}."
-    return html_page("symloss atlas of losses", body, _asset("atlas.css"), script, footer)
-
-
-def _json(data: dict[str, Any]) -> str:
-    """Return the data as an element of the page. No text in it can end the element."""
+    # No text in the data can end its element.
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
-    return f'<script type="application/json" id="data">{text}</script>'
-
-
-def _asset(name: str) -> str:
-    return resources.files("symloss.atlas").joinpath(name).read_text(encoding="utf-8")
+    body = f'{packaged("atlas/body.html")}<script type="application/json" id="data">{text}</script>'
+    script = "".join(packaged(f"atlas/{name}") for name in SCRIPTS)
+    return html_page("symloss atlas of losses", body, packaged("atlas/atlas.css"), script)
