@@ -27,6 +27,18 @@ def stub_names(package: str) -> dict[str, str]:
     return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
+def imported(home: str, name: str, called: str) -> Any:
+    """Return a name of a module, or a module of a package. A missing extra is one sentence."""
+    try:
+        if f"{home}.{name}" == called:  # a module of the package itself
+            return importlib.import_module(called)
+        return getattr(importlib.import_module(home), name)
+    except ModuleNotFoundError as error:
+        if not extras.is_optional(error):
+            raise
+        raise ImportError(extras.missing(called, str(error.name).partition(".")[0])) from error
+
+
 def attach(package: str, *elsewhere: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a package whose stub lists its names.
 
@@ -41,14 +53,7 @@ def attach(package: str, *elsewhere: str) -> tuple[Callable[[str], Any], Callabl
             others = [] if name.startswith("_") else [other for other in elsewhere if name in stub_names(other)]
             hint = f"; use {others[0]}.{name}" if others else ""
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
-        try:
-            if home == package:  # a module of the package itself
-                return importlib.import_module(f"{package}.{name}")
-            return getattr(importlib.import_module(home), name)
-        except ModuleNotFoundError as error:
-            if not extras.is_optional(error):
-                raise
-            raise ImportError(extras.missing(f"{package}.{name}", str(error.name).partition(".")[0])) from error
+        return imported(home, name, f"{package}.{name}")
 
     def names() -> list[str]:
         return sorted([*stub_names(package), "__version__"] if package == "symloss" else stub_names(package))

@@ -1,12 +1,6 @@
 """The binary case: margin losses, their odd and even parts, and multi-label training (appendix B of the paper).
 
 A margin loss is a function phi of the margin, which is z for the label +1 and -z for the label -1.
-
->>> import torch
->>> from symloss.theory.binary import MarginCriterion, symmetrize_margin
->>> loss = MarginCriterion(symmetrize_margin("savage"))
->>> loss(torch.zeros(8, 5), torch.ones(8, 5))
-tensor(0.)
 """
 
 from __future__ import annotations

@@ -427,17 +427,8 @@ def _one_hot(index: Tensor, like: Tensor) -> Tensor:
     return torch.nn.functional.one_hot(index, like.shape[1]).to(like)
 
 
-class Extreme(NamedTuple):
-    """The largest or smallest value of a loss that the search met."""
-
-    value: float
-    point: Tensor
-    label: int
-    endless: bool
-
-
-def _extreme(subject: Subject, z: Tensor, y: Tensor, sign: float) -> Extreme:
-    """Return the largest (sign 1) or smallest (sign -1) value, and whether values grow without bound."""
+def _extreme(subject: Subject, z: Tensor, y: Tensor, sign: float) -> tuple[float, Tensor, Tensor, bool]:
+    """Return the largest (sign 1) or smallest (sign -1) value, its point and label; and whether there is no bound."""
 
     def signed(z: Tensor, y: Tensor) -> Tensor:
         return sign * subject.value(z, y)
@@ -448,17 +439,17 @@ def _extreme(subject: Subject, z: Tensor, y: Tensor, sign: float) -> Extreme:
     best = int(distant.argmax())
     endless = search.grows(lambda radius: signed(radius * far, y).max())
     if float(distant[best]) > float(values[0]):
-        return Extreme(sign * float(distant[best]), 1e6 * far[best], int(y[best]), endless)
-    return Extreme(sign * float(values[0]), points[0], int(labels[0]), endless)
+        return sign * float(distant[best]), 1e6 * far[best], y[best], endless
+    return sign * float(values[0]), points[0], labels[0], endless
 
 
 def _bounded(subject: Subject, z: Tensor, y: Tensor) -> tuple[Finding, float, float]:
     top, bottom = (_extreme(subject, z, y, sign) for sign in (1.0, -1.0))
-    low = -math.inf if bottom.endless else bottom.value + 0.0
-    high = math.inf if top.endless else top.value + 0.0
-    end = top if top.endless else bottom
-    seen = f"{end.value:.6g} at a, and on without end along it"
-    return finding(high - low != math.inf, high - low, seen, end.label, a=end.point), low, high
+    low = -math.inf if bottom[-1] else bottom[0] + 0.0
+    high = math.inf if top[-1] else top[0] + 0.0
+    value, point, label, _ = top if top[-1] else bottom
+    seen = f"{value:.6g} at a, and on without end along it"
+    return finding(high - low != math.inf, high - low, seen, label, a=point), low, high
 
 
 def _constant(climbed: float, searched: float | None, known: search.Derivatives | None) -> Constant:

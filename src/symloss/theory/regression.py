@@ -1,15 +1,7 @@
-"""Symmetric losses for regression, where some of the targets are corrupted (appendix F of the paper).
-
->>> import torch
->>> from symloss.theory.regression import symmetrize_regression
->>> loss = symmetrize_regression(torch.nn.HuberLoss(), torch.distributions.Normal(0.0, 3.0))
->>> round(loss(torch.tensor([0.0]), torch.tensor([0.0])).item(), 4)  # less the mean loss of corrupted targets
--1.9377
-"""
+"""Symmetric losses for regression, where some of the targets are corrupted (appendix F of the paper)."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterable
@@ -19,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from symloss import checks, extras
+from symloss import checks
+from symloss.lazy_names import imported
 from symloss.losses import validation
 from symloss.losses.criterion import REDUCTIONS
 from symloss.losses.layers import tensors_of
 from symloss.losses.logits import full_precision
 from symloss.losses.operators import unreduced_copy
-from symloss.noise.targets import WANTED, AnyTargetDistribution, TargetDistribution, target_distribution
+from symloss.noise.targets import AnyTargetDistribution, TargetDistribution, target_distribution
 from symloss.theory.binary import check_pair, one_each, reduced
 from symloss.theory.certificates import Finding, finding
 from symloss.theory.search import ROUNDING, worst_chord
@@ -47,15 +40,9 @@ TRUSTED = 1e-2
 
 def __getattr__(name: str) -> Any:
     """Import the estimators on first use: they need scikit-learn, and the losses do not."""
-    if name not in ("LinearFamilyRegressor", "UnhingedRegressor"):
-        raise AttributeError(f"module 'symloss.theory.regression' has no attribute {name!r}")
-    try:
-        return getattr(importlib.import_module("symloss.theory.regression_estimators"), name)
-    except ModuleNotFoundError as error:
-        if not extras.is_optional(error):
-            raise
-        package = str(error.name).partition(".")[0]
-        raise ImportError(extras.missing(f"symloss.theory.regression.{name}", package)) from None
+    if name in ("LinearFamilyRegressor", "UnhingedRegressor"):
+        return imported("symloss.theory.regression_estimators", name, f"symloss.theory.regression.{name}")
+    raise AttributeError(f"module 'symloss.theory.regression' has no attribute {name!r}")
 
 
 class SymmetrizedRegression(nn.Module):
@@ -247,8 +234,6 @@ def symmetrize_regression(
     >>> logcosh.method(), bool(logcosh.error(torch.tensor([0.5])) < 1e-8)
     ('quadrature', True)
     """
-    if corruption is None:
-        raise TypeError(f"corruption {WANTED}; got None")
     return SymmetrizedRegression(loss, corruption, nodes, reduction)
 
 
