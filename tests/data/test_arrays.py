@@ -8,9 +8,9 @@ import struct
 import zipfile
 
 import numpy as np
-import pytest
 import torch
 from data_helpers import random_bytes
+from in_turn import in_turn
 from refusals import refused
 
 from symloss.data import open_data
@@ -25,24 +25,17 @@ def save(tmp_path, **arrays) -> str:
     return str(tmp_path / "x.npz")
 
 
-@pytest.mark.parametrize("names", [("x", "y"), ("inputs", "labels"), ("x_train", "y_train")], ids="-".join)
-def test_features(tmp_path, names):
-    data = open_data(save(tmp_path, **dict(zip(names, (X, Y), strict=True))))
+@in_turn("inputs, labels", [("x", "y"), ("inputs", "labels"), ("x_train", "y_train")])
+def test_features(tmp_path, inputs, labels):
+    path = save(tmp_path, **{inputs: X, labels: Y})
+    data = open_data(path)
     assert torch.equal(data.train.inputs, torch.tensor(X, dtype=torch.float32))
     assert data.train.labels.tolist() == [0, 1, 0]
     assert (data.name, data.class_names, data.test) == ("x", ("0", "1"), None)
     np.testing.assert_allclose(data.scaling.mean, X.mean(0), rtol=1e-12)
     np.testing.assert_allclose(data.scaling.std, X.std(0), rtol=1e-12)
-
-
-def test_with_test_arrays(tmp_path):
-    data = open_data(save(tmp_path, x_train=X, y_train=Y, x_test=X[1:], y_test=Y[1:]))
-    assert data.test.inputs.tolist() == X[1:].tolist()
-    assert data.test.labels.tolist() == [1, 0]
-
-
-def test_another_file_to_test_on(tmp_path):
-    path = save(tmp_path, x=X, y=Y, x_test=X, y_test=Y)
+    test = open_data(save(tmp_path, **{inputs: X, labels: Y}, x_test=X[1:], y_test=Y[1:])).test
+    assert (test.inputs.tolist(), test.labels.tolist()) == (X[1:].tolist(), [1, 0])
     np.savez(tmp_path / "t.npz", x=X[:1], y=Y[:1])
     assert open_data(path, test=tmp_path / "t.npz").test.labels.tolist() == [0]
 
@@ -50,15 +43,14 @@ def test_another_file_to_test_on(tmp_path):
 IMAGES = random_bytes(3, 4, 5, 3)
 
 
-@pytest.mark.parametrize(
-    ("x", "expected"),
+@in_turn(
+    "x, expected",
     [
         (IMAGES, IMAGES.transpose(0, 3, 1, 2)),
         (IMAGES.transpose(0, 3, 1, 2), IMAGES.transpose(0, 3, 1, 2)),
         (IMAGES[..., 0], IMAGES[:, None, :, :, 0]),
         (IMAGES[..., :1], IMAGES[:, None, :, :, 0]),
     ],
-    ids=["channels last", "channels first", "grey", "grey, channels last"],
 )
 def test_images(tmp_path, x, expected):
     data = open_data(save(tmp_path, x=x, y=Y))
@@ -67,20 +59,18 @@ def test_images(tmp_path, x, expected):
     np.testing.assert_allclose(data.scaling.mean, (expected / 255).mean((0, 2, 3)), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("y", "classes", "labels"),
+@in_turn(
+    "y, classes, labels",
     [
         (np.array(["dog", "cat", "dog"]), ("cat", "dog"), [1, 0, 1]),
         (np.array([b"dog", b"cat", b"dog"]), ("cat", "dog"), [1, 0, 1]),
         (np.array([10, 9, 10], dtype=np.uint8), ("9", "10"), [1, 0, 1]),
         (np.array([-5, 100, 7]), ("-5", "7", "100"), [0, 2, 1]),
     ],
-    ids=["text", "bytes", "bytes of numbers", "any numbers"],
 )
 def test_labels(tmp_path, y, classes, labels):
     data = open_data(save(tmp_path, x=X, y=y))
-    assert data.class_names == classes
-    assert data.train.labels.tolist() == labels
+    assert (data.class_names, data.train.labels.tolist()) == (classes, labels)
 
 
 class Hostile:
@@ -91,7 +81,7 @@ class Hostile:
         return os.mkdir, (self.path,)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "y", [np.array([1.0, np.nan, 2.0, np.nan]), np.array(["a", "nan", "b", ""]), np.array([b"a", b"NaN", b"b", b""])]
 )
 def test_a_missing_label_is_no_class(tmp_path, y):
@@ -106,21 +96,7 @@ def test_a_missing_label_is_no_class(tmp_path, y):
     assert told == [(tmp_path / "x.npz", "no label in row 1 and 1 more rows of y")]
 
 
-@pytest.mark.parametrize(
-    ("y", "ingredients"),
-    [
-        (["1", "1.0", "2"], ("'1' and '1.0'", "the same number")),
-        ([1.0, np.inf, 2.0], ("a label for each", "got inf")),
-        ([b"a", b"\xff", b"b"], ("names in UTF-8",)),
-    ],
-)
-def test_labels_that_are_none(tmp_path, y, ingredients):
-    np.savez(tmp_path / "x.npz", x=X, y=np.array(y))
-    with refused(ValueError, "y of", tmp_path / "x.npz", *ingredients):
-        open_data(str(tmp_path / "x.npz"))
-
-
-@pytest.mark.parametrize("name", ["x", "y"])
+@in_turn("name", ["x", "y"])
 def test_objects_are_never_loaded(tmp_path, name):
     arrays = {"x": X, "y": Y} | {name: np.array([Hostile(tmp_path / "trace")] * 3, dtype=object)}
     path = save(tmp_path, **arrays)
@@ -129,9 +105,12 @@ def test_objects_are_never_loaded(tmp_path, name):
     assert not (tmp_path / "trace").exists()
 
 
-@pytest.mark.parametrize(
-    ("arrays", "ingredients"),
+@in_turn(
+    "arrays, ingredients",
     [
+        ({"x": X, "y": np.array(["1", "1.0", "2"])}, ("y of", "'1' and '1.0'", "the same number")),
+        ({"x": X, "y": np.array([1.0, np.inf, 2.0])}, ("y of", "a label for each", "got inf")),
+        ({"x": X, "y": np.array([b"a", b"\xff", b"b"])}, ("y of", "names in UTF-8")),
         ({"a": X, "b": Y}, ("x and y or x_train and y_train or inputs and labels", "got a, b")),
         ({"x": X}, ("x and y", "got x")),
         ({}, ("x and y", "got none")),
@@ -165,19 +144,28 @@ def npy() -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 cut", npy()], ids=["empty", "text", "cut", "npy"])
+@in_turn("content", [b"", b"hello", b"PK\x03\x04 cut", npy()])
 def test_no_npz(tmp_path, content):
     (tmp_path / "x.npz").write_bytes(content)
     with refused(ValueError, tmp_path / "x.npz", "must be an .npz file"):
         open_data(str(tmp_path / "x.npz"))
 
 
-def save_raw(tmp_path, x: bytes) -> str:
-    """An archive whose checksums are right, whatever x is."""
+@in_turn(
+    "old, new, ingredients",
+    [
+        (b"\x93NUMPY", b"nothing", ("an array of numbers or text", "damaged")),
+        (b"(3, 2)", b"(3, 2", ("an array of numbers or text", "damaged")),
+        (b"(3, 2), }" + b" " * 15, b"(3000000000000000, 2), }", ("fits into memory", "damaged")),
+    ],
+)
+def test_a_damaged_array(tmp_path, old, new, ingredients):
+    """In an archive whose checksums are right."""
     path = save(tmp_path, y=Y)
     with zipfile.ZipFile(path, "a") as file:
-        file.writestr("x.npy", x)
-    return path
+        file.writestr("x.npy", npy().replace(old, new))
+    with refused(ValueError, f"x of {path}", *ingredients):
+        open_data(path)
 
 
 def test_damaged_compression(tmp_path):
@@ -191,34 +179,10 @@ def test_damaged_compression(tmp_path):
         open_data(str(path))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [(b"\x93NUMPY", b"nothing"), (b"(3, 2)", b"(3, 2")],
-    ids=["no array", "an open bracket"],
-)
-def test_a_damaged_array(tmp_path, old, new):
-    path = save_raw(tmp_path, npy().replace(old, new))
-    with refused(ValueError, f"x of {path}", "an array of numbers or text", "damaged"):
-        open_data(path)
-
-
-def test_a_shape_that_cannot_be(tmp_path):
-    path = save_raw(tmp_path, npy().replace(b"(3, 2), }" + b" " * 15, b"(3000000000000000, 2), }"))
-    with refused(ValueError, f"x of {path}", "fits into memory", "damaged"):
-        open_data(path)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "expected"),
-    [({"x": X}, X), ({"inputs": X, "other": Y}, X), ({"x_train": X, "x_test": X[1:]}, X[1:])],
-    ids=["x", "inputs", "test inputs first"],
-)
+@in_turn("arrays, expected", [({"x": X}, X), ({"inputs": X, "y": Y}, X), ({"x_train": X, "x_test": X[1:]}, X[1:])])
 def test_inputs_alone(tmp_path, arrays, expected):
     save(tmp_path, **arrays)
     assert open_inputs_array(tmp_path / "x.npz").tolist() == expected.tolist()
-
-
-def test_no_inputs(tmp_path):
     save(tmp_path, y=Y)
     with refused(ValueError, tmp_path / "x.npz", "x_test or x or x_train or inputs", "got y"):
         open_inputs_array(tmp_path / "x.npz")

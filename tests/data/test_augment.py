@@ -6,15 +6,16 @@ import colorsys
 import itertools
 
 import numpy as np
-import pytest
 import torch
 from conftest import generator
+from in_turn import in_turn
 from PIL import Image
+from refusals import refused
 from torch import Tensor
 
 from symloss.data.augment import Augmentation, Jitter, ResizedCrop, fit, pixels
 
-both_types = pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+both_types = in_turn("dtype", [torch.uint8, torch.float32])
 
 
 def random_images(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
@@ -27,8 +28,8 @@ def column(*values: float) -> Tensor:
 
 
 @both_types
-@pytest.mark.parametrize("shape", [(6, 9), (7, 5)])
-def test_crop_takes_each_window_of_the_padded_image(dtype: torch.dtype, shape: tuple[int, int]) -> None:
+@in_turn("shape", [(6, 9), (7, 5)])
+def test_crop_takes_each_window_of_the_padded_image(dtype: torch.dtype, shape: tuple[int, int]):
     height, width = shape
     places = list(itertools.product(range(5), range(5)))
     images = random_images(len(places), 3, height, width, dtype=dtype)
@@ -43,7 +44,7 @@ def test_crop_takes_each_window_of_the_padded_image(dtype: torch.dtype, shape: t
 
 
 @both_types
-def test_flip_mirrors_the_lower_half_of_the_numbers(dtype: torch.dtype) -> None:
+def test_flip_mirrors_the_lower_half_of_the_numbers(dtype: torch.dtype):
     images = random_images(4, 3, 5, 6, dtype=dtype)
     flipped = Augmentation.parse(["flip"]).apply(images, column(0.0, 0.49, 0.5, 0.99))
     mirrored = torch.stack([images[..., x] for x in reversed(range(6))], dim=-1)
@@ -51,8 +52,8 @@ def test_flip_mirrors_the_lower_half_of_the_numbers(dtype: torch.dtype) -> None:
 
 
 @both_types
-@pytest.mark.parametrize("shape", [(32, 32), (9, 14)])
-def test_rotation_gives_the_pixels_of_pillow(dtype: torch.dtype, shape: tuple[int, int]) -> None:
+@in_turn("shape", [(32, 32), (9, 14)])
+def test_rotation_gives_the_pixels_of_pillow(dtype: torch.dtype, shape: tuple[int, int]):
     images = random_images(200, 1, *shape)
     uniform = torch.rand(200, 1, dtype=torch.float64, generator=generator(1))
     uniform[:4, 0] = torch.tensor([0.0, 0.5, 0.75, 1 - 1e-9])
@@ -60,17 +61,13 @@ def test_rotation_gives_the_pixels_of_pillow(dtype: torch.dtype, shape: tuple[in
     for image, u, result in zip(images, uniform.flatten().tolist(), turned, strict=True):
         reference = Image.fromarray(image[0].numpy()).rotate(20 * (2 * u - 1))
         assert np.array_equal(result[0].numpy(), np.array(reference))
+    rotation, coloured = Augmentation.parse(["rotate:45"]), images.view(-1, 2, *shape).to(dtype)
+    both = rotation.apply(coloured, uniform[:100])
+    for channel in range(2):
+        assert torch.equal(both[:, channel], rotation.apply(coloured[:, channel, None], uniform[:100])[:, 0])
 
 
-def test_rotation_turns_every_channel_alike() -> None:
-    images = random_images(8, 3, 12, 12)
-    uniform = torch.rand(8, 1, dtype=torch.float64, generator=generator(1))
-    rotation = Augmentation.parse(["rotate:45"])
-    for c in range(3):
-        assert torch.equal(rotation.apply(images, uniform)[:, c], rotation.apply(images[:, c : c + 1], uniform)[:, 0])
-
-
-def test_the_steps_follow_one_another() -> None:
+def test_the_steps_follow_one_another():
     images = random_images(16, 3, 8, 8)
     names = ["crop:4", "flip", "rotate:20"]
     drawn = Augmentation.parse(names).draw(16, generator(3))
@@ -81,8 +78,8 @@ def test_the_steps_follow_one_another() -> None:
     assert not torch.equal(step_by_step, images)
 
 
-@pytest.mark.parametrize("name", ["crop:4", "flip", "rotate:20", "resized-crop:6", "jitter:0.4,0.4,0.4,0.2"])
-def test_an_example_depends_on_its_own_row_only(name: str) -> None:
+@in_turn("name", ["crop:4", "flip", "rotate:20", "resized-crop:6", "jitter:0.4,0.4,0.4,0.2"])
+def test_an_example_depends_on_its_own_row_only(name: str):
     images = random_images(7, 3, 8, 10)
     before = images.clone()
     augmentation = Augmentation.parse([name])
@@ -93,7 +90,7 @@ def test_an_example_depends_on_its_own_row_only(name: str) -> None:
     assert torch.equal(images, before)
 
 
-def test_draws_cover_what_they_should_and_come_from_the_generator_alone() -> None:
+def test_draws_cover_what_they_should_and_come_from_the_generator_alone():
     augmentation = Augmentation.parse(["crop:4", "flip", "rotate:20"])
     state = torch.get_rng_state()
     drawn = augmentation.draw(20_000, generator(3))
@@ -108,7 +105,7 @@ def test_draws_cover_what_they_should_and_come_from_the_generator_alone() -> Non
     assert 180 < seen.min() <= seen.max() < 320  # 247 each
 
 
-def test_no_steps_and_no_images_change_nothing() -> None:
+def test_no_steps_and_no_images_change_nothing():
     images = random_images(3, 3, 8, 8)
     nothing = Augmentation.parse([])
     assert torch.equal(nothing.apply(images, nothing.draw(3, generator(0))), images)
@@ -116,7 +113,7 @@ def test_no_steps_and_no_images_change_nothing() -> None:
     assert every.apply(images[:0], every.draw(0, generator(0))).shape == (0, 3, 8, 8)
 
 
-def test_resized_crops_have_allowed_areas_and_shapes() -> None:
+def test_resized_crops_have_allowed_areas_and_shapes():
     crop = ResizedCrop(224)
     drawn = torch.rand(500, 20, dtype=torch.float64, generator=generator(4)).tolist()
     windows = [crop._window(300, 400, row) for row in drawn]
@@ -131,7 +128,7 @@ def test_resized_crops_have_allowed_areas_and_shapes() -> None:
     assert crop._window(1000, 10, [0.99] * 20) == (13, 10)
 
 
-def test_a_resized_crop_is_a_crop_that_is_resized() -> None:
+def test_a_resized_crop_is_a_crop_that_is_resized():
     image = random_images(1, 3, 20, 30)
     # Area 0.08 + 0.92 / 4 = 0.31 of 600 pixels, square: 14 by 14 (13.6); the place is (1/2 of 7, 1/4 of 17).
     uniform = torch.tensor([[0.25, 0.5, *[0.0] * 18, 0.5, 0.25]], dtype=torch.float64)
@@ -150,7 +147,7 @@ def jittered(image: Tensor, *amounts: float, uniform: list[float] = HIGH) -> Ten
     return Jitter(*amounts).apply(image, torch.tensor([uniform], dtype=torch.float64))[0].double()
 
 
-def test_jitter_of_brightness_contrast_and_saturation() -> None:
+def test_jitter_of_brightness_contrast_and_saturation():
     image = random_images(1, 3, 6, 7)
     x = image[0].double()
     grey = (0.299 * x[0] + 0.587 * x[1] + 0.114 * x[2]).round()
@@ -162,7 +159,7 @@ def test_jitter_of_brightness_contrast_and_saturation() -> None:
         assert (jittered(image, *amounts) - expected.clamp(0, 255)).abs().max() <= 1.5
 
 
-def test_jitter_of_hue() -> None:
+def test_jitter_of_hue():
     strong = [(200, 40, 30), (20, 180, 60), (10, 60, 220), (240, 220, 20)]
     image = torch.tensor(strong, dtype=torch.uint8).T.reshape(1, 3, 1, 4)
     turned = jittered(image, 0, 0, 0, 0.2)  # by 0.15
@@ -172,7 +169,7 @@ def test_jitter_of_hue() -> None:
         assert (turned[:, 0, place] - expected).abs().max() <= 6  # of 255: hue has 8 bits
 
 
-def test_jitter_follows_the_order_that_was_drawn() -> None:
+def test_jitter_follows_the_order_that_was_drawn():
     image = random_images(1, 3, 6, 7)
     bright_first = jittered(image, 1.0, 1.0, 0, 0)
     contrast_first = jittered(image, 1.0, 1.0, 0, 0, uniform=[*HIGH[:4], 0.2, 0.1, 0.3, 0.4])
@@ -181,7 +178,7 @@ def test_jitter_follows_the_order_that_was_drawn() -> None:
     assert not torch.equal(bright_first, contrast_first)
 
 
-def test_fit_resizes_the_short_side_and_cuts_out_the_middle() -> None:
+def test_fit_resizes_the_short_side_and_cuts_out_the_middle():
     image = Image.fromarray(random_images(1, 3, 300, 512)[0].permute(1, 2, 0).numpy())
     result = fit(image, 224)
     resized = image.resize((436, 256), Image.Resampling.BILINEAR)
@@ -190,32 +187,35 @@ def test_fit_resizes_the_short_side_and_cuts_out_the_middle() -> None:
     assert pixels(result).shape == (3, 224, 224)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
+@in_turn(
+    "name, message",
     [
-        ("crops:4", r"augmentation 'crops:4' does not exist: did you mean 'crop'\?"),
+        ("crops:4", "augmentation 'crops:4' does not exist: did you mean 'crop'?"),
         ("crop", "augmentation crop must be written crop:padding; got 'crop'"),
         ("flip:1", "augmentation flip must be written flip; got 'flip:1'"),
         ("jitter:0.4", "jitter must be written jitter:brightness,contrast,saturation,hue; got 'jitter:0.4'"),
         ("rotate:far", "augmentation 'rotate:far' must hold numbers after the colon; got 'far'"),
-        ("crop:0", r"padding of crop must be a whole number in \[1, inf\); got 0"),
-        ("crop:1.5", r"padding of crop must be a whole number in \[1, inf\); got 1.5"),
-        ("rotate:400", r"degrees of rotate must be a number in \(0, 180\]; got 400"),
-        ("resized-crop:0", r"size of resized-crop must be a whole number in \[1, inf\); got 0"),
-        ("jitter:0.4,0.4,0.4,0.9", r"hue of jitter must be a number in \[0, 0.5\]; got 0.9"),
+        ("crop:0", "padding of crop must be a whole number in [1, inf); got 0"),
+        ("crop:1.5", "padding of crop must be a whole number in [1, inf); got 1.5"),
+        ("rotate:400", "degrees of rotate must be a number in (0, 180]; got 400"),
+        ("resized-crop:0", "size of resized-crop must be a whole number in [1, inf); got 0"),
+        ("jitter:0.4,0.4,0.4,0.9", "hue of jitter must be a number in [0, 0.5]; got 0.9"),
     ],
 )
-def test_names_that_are_refused(name: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_names_that_are_refused(name: str, message: str):
+    with refused(ValueError, message):
         Augmentation.parse([name])
 
 
-def test_images_that_are_refused() -> None:
-    flip = Augmentation.parse(["flip"])
-    with pytest.raises(ValueError, match=r"must have shape \(N, C, H, W\) with a row drawn for each; got \(3, 4\)"):
-        flip.apply(torch.zeros(3, 4), flip.draw(3, generator(0)))
-    with pytest.raises(ValueError, match="and 2 rows"):
-        flip.apply(random_images(3, 3, 4, 4), flip.draw(2, generator(0)))
-    crop = Augmentation.parse(["resized-crop:4"])
-    with pytest.raises(ValueError, match=r"need uint8 images with 3 channels; got torch\.float32"):
-        crop.apply(torch.zeros(1, 3, 4, 4), crop.draw(1, generator(0)))
+@in_turn(
+    "name, images, rows, message",
+    [
+        ("flip", torch.zeros(3, 4), 3, "must have shape (N, C, H, W) with a row drawn for each; got (3, 4)"),
+        ("flip", torch.zeros(3, 3, 4, 4), 2, "and 2 rows"),
+        ("resized-crop:4", torch.zeros(1, 3, 4, 4), 1, "need uint8 images with 3 channels; got torch.float32"),
+    ],
+)
+def test_images_that_are_refused(name: str, images: Tensor, rows: int, message: str):
+    step = Augmentation.parse([name])
+    with refused(ValueError, message):
+        step.apply(images, step.draw(rows, generator(0)))

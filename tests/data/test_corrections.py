@@ -4,9 +4,11 @@ import csv
 import io
 
 import numpy as np
-import pytest
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from data_helpers import random_bytes, save_image
+from in_turn import in_turn
 from PIL import Image
 from refusals import refused
 
@@ -17,7 +19,7 @@ from symloss.data.tables import open_table
 TEXT = 'id,label ,note\r\n1,cat,"a, b"\r\n2, dog ,"two\nlines"\r\n\r\n3,cat,"say ""no"""\r\n'
 
 
-@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@in_turn("mark", [b"", b"\xef\xbb\xbf"])
 def test_only_the_label_of_a_row_changes(tmp_path, mark):
     path = tmp_path / "table.csv"
     path.write_bytes(mark + TEXT.encode())
@@ -31,16 +33,11 @@ def test_only_the_label_of_a_row_changes(tmp_path, mark):
     rows[2][1], rows[3][1] = "cat", 'a "dog", maybe'
     assert after == rows
     assert path.read_bytes() == mark + TEXT.encode()
+    assert open_table(path).rows(["note", "id"], [1, 2]) == {1: ("two\nlines", "2"), 2: ('say "no"', "3")}
 
 
-def test_lines_may_end_as_on_other_systems(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("a,label\n1,x\n2,y\n")
-    assert open_table(path).relabelled("label", {1: "x"}) == b"a,label\n1,x\n2,x\n"
-
-
-@pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_the_delimiter_stays(tmp_path, delimiter):
+@in_turn("delimiter", [";", "\t"])
+def test_delimiter_and_line_ends_stay(tmp_path, delimiter):
     path, text = tmp_path / "table.csv", "a|label\n1,5|x\n2,5|y\n"
     path.write_text(text.replace("|", delimiter))
     assert open_table(path).relabelled("label", {1: "x"}).decode() == text.replace("y", "x").replace("|", delimiter)
@@ -48,7 +45,6 @@ def test_the_delimiter_stays(tmp_path, delimiter):
 
 
 def test_a_parquet_table_keeps_its_types(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "table.parquet"
     pq.write_table(pa.table({"a": [0.5, 1.5, None], "label": pa.array([7, 8, 7], pa.int16())}), path)
     changed = pq.read_table(io.BytesIO(open_table(path).relabelled("label", {0: "8"})))
@@ -59,13 +55,7 @@ def test_a_parquet_table_keeps_its_types(tmp_path):
         open_table(path).relabelled("label", {0: "9"})
 
 
-def test_cells_of_some_rows(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text(TEXT, newline="")
-    assert open_table(path).rows(["note", "id"], [1, 2]) == {1: ("two\nlines", "2"), 2: ('say "no"', "3")}
-
-
-@pytest.mark.parametrize("part", ["", "train/"])
+@in_turn("part", ["", "train/"])
 def test_files_move_to_their_class_and_never_onto_another(tmp_path, part):
     files = [f"{part}{name}" for name in ("cat/1.png", "cat/a/2.png", "dog/1.png", "dog/1-1.png", "dog/3.png")]
     for file in files:
@@ -77,13 +67,12 @@ def test_files_move_to_their_class_and_never_onto_another(tmp_path, part):
         (f"{part}dog/3.png", f"{part}cat/3.png"),
     ]
     assert all((tmp_path / old).exists() for old, _ in found)
-
-
-def test_two_files_do_not_move_to_one_place(tmp_path):
+    (tmp_path / "bird").mkdir()
     files = ["bird/1.png", "cat/1.png", "dog/2.png"]
-    for file in files:
-        save_image(tmp_path / file, random_bytes(4, 4, 3))
-    assert [new for _, new in image_moves(tmp_path, files, {0: "dog", 1: "dog"})] == ["dog/1.png", "dog/1-1.png"]
+    assert [new for _, new in image_moves(tmp_path / "bird", files, {0: "dog", 1: "dog"})] == [
+        "dog/1.png",
+        "dog/1-1.png",
+    ]
 
 
 def pixels(png):
@@ -92,18 +81,12 @@ def pixels(png):
         return np.asarray(image)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_small_image_stays_as_it_is(channels):
+@in_turn("channels", [1, 3])
+def test_pictures(tmp_path, channels):
+    """A small image stays as it is, a large one is made smaller, features are none."""
     images = torch.from_numpy(random_bytes(2, channels, 8, 5))
-    shown = pixels(thumbnail(images, 1))
     expected = images[1].numpy().transpose(1, 2, 0)
-    assert np.array_equal(shown, expected[..., 0] if channels == 1 else expected)
-
-
-def test_a_large_one_is_made_smaller(tmp_path):
+    assert np.array_equal(pixels(thumbnail(images, 1)), expected[..., 0] if channels == 1 else expected)
     save_image(tmp_path / "a.png", random_bytes(300, 150, 3))
     assert pixels(thumbnail(ImageFiles((tmp_path / "a.png",)), 0)).shape == (SIDE, SIDE // 2, 3)
-
-
-def test_features_are_no_picture():
     assert thumbnail(torch.eye(3), 0) is None

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 from data_helpers import IDX_NAMES, idx_bytes, largest_file, python2_pickle, random_bytes
+from in_turn import in_turn
 from refusals import refused
 
 from symloss.data import download, get, open_data
-from symloss.data.download import SOURCES, Source
+from symloss.data.download import SOURCES, Source, extract
+from symloss.writing import DiskFull
 
 
 @dataclass
@@ -138,62 +140,51 @@ def put_part(root: Path, content: bytes) -> None:
 # --- Whole downloads ---------------------------------------------------------------------------------------------
 
 
-def test_files_are_fetched_and_can_be_opened(tmp_path, mnist):
-    assert get("mnist", tmp_path) == tmp_path / "mnist"
-    assert {path.name: path.read_bytes() for path in (tmp_path / "mnist").iterdir()} == mnist.files
-    assert len(open_data("mnist", root=tmp_path).train) == 6
+def told(root: Path, **options: object) -> list[tuple[str, int, int | None]]:
+    """Fetch the file, and return what was said meanwhile."""
+    news = []
+    get("blob", root, progress=lambda *each: news.append(each), **options)
+    assert whole(root)
+    return news
 
 
-def test_the_root_is_the_usual_one(tmp_path, mnist, monkeypatch):
+def test_files_are_fetched_verified_and_not_fetched_again(tmp_path, mnist, monkeypatch):
     monkeypatch.setenv("SYMLOSS_DATA", str(tmp_path))
     assert get("mnist") == tmp_path / "mnist"
-
-
-@pytest.mark.parametrize("slash", ["", "/"])
-def test_a_mirror(tmp_path, blob, monkeypatch, slash):
-    monkeypatch.setitem(SOURCES, "blob", SOURCES["blob"]._replace(url="http://127.0.0.1:9/"))
-    get("blob", tmp_path, base_url=blob.url + slash)
-    assert whole(tmp_path)
-
-
-def test_what_is_there_is_verified_and_not_fetched_again(tmp_path, mnist):
-    get("mnist", tmp_path)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "mnist").iterdir()} == mnist.files
+    assert len(open_data("mnist", root=tmp_path).train) == 6
     damaged = tmp_path / "mnist" / "train-labels-idx1-ubyte.gz"
     damaged.write_bytes(b"damaged")
     mnist.asked.clear()
-    get("mnist", tmp_path)
-    assert [path for path, _ in mnist.asked] == ["/data/train-labels-idx1-ubyte.gz"]
+    for _ in range(2):
+        get("mnist", tmp_path)
+        assert [path for path, _ in mnist.asked] == ["/data/train-labels-idx1-ubyte.gz"]
     assert damaged.read_bytes() == mnist.files[damaged.name]
-    mnist.asked.clear()
-    get("mnist", tmp_path)
-    assert mnist.asked == []
 
 
-def test_progress(tmp_path, blob):
-    told = []
-    get("blob", tmp_path, progress=lambda *news: told.append(news))
-    assert told[0] == ("blob", 0, len(CONTENT))
-    assert told[-1] == ("blob", len(CONTENT), len(CONTENT))
-    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told})
-    assert len(told) > 2
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_mirror_and_progress(tmp_path, blob, monkeypatch, slash):
+    monkeypatch.setitem(SOURCES, "blob", SOURCES["blob"]._replace(url="http://127.0.0.1:9/"))
+    news = told(tmp_path, base_url=blob.url + slash)
+    assert (news[0], news[-1]) == (("blob", 0, len(CONTENT)), ("blob", len(CONTENT), len(CONTENT)))
+    assert [done for _, done, _ in news] == sorted({done for _, done, _ in news})
+    assert len(news) > 2
 
 
 # --- Broken downloads --------------------------------------------------------------------------------------------
 
 
-def test_a_part_is_continued(tmp_path, blob):
+@pytest.mark.parametrize(("ranges", "start"), [(True, 300_000), (False, 0)])
+def test_a_part_is_continued_if_the_server_can(tmp_path, blob, ranges, start):
+    blob.ranges = ranges
     put_part(tmp_path, CONTENT[:300_000])
-    told = []
-    get("blob", tmp_path, progress=lambda *news: told.append(news))
-    assert whole(tmp_path)
+    assert told(tmp_path)[0] == ("blob", start, len(CONTENT))
     assert blob.asked == [("/data/blob", "bytes=300000-")]
-    assert told[0] == ("blob", 300_000, len(CONTENT))
 
 
 def test_a_connection_that_is_cut_is_tried_again_where_it_ended(tmp_path, blob):
     blob.cut_after = 400_000
-    get("blob", tmp_path)
-    assert whole(tmp_path)
+    told(tmp_path)
     assert [wanted for _, wanted in blob.asked] == [None, "bytes=400000-", "bytes=800000-"]
 
 
@@ -203,24 +194,13 @@ def test_a_connection_that_is_always_cut(tmp_path, blob):
         get("blob", tmp_path)
     assert part(tmp_path) == CONTENT[:3000]
     blob.cut_after = None
-    get("blob", tmp_path)
-    assert whole(tmp_path)
+    told(tmp_path)
     assert blob.asked[-1] == ("/data/blob", "bytes=3000-")
-
-
-def test_a_server_without_ranges_sends_all_again(tmp_path, blob):
-    blob.ranges = False
-    put_part(tmp_path, CONTENT[:300_000])
-    told = []
-    get("blob", tmp_path, progress=lambda *news: told.append(news))
-    assert whole(tmp_path)
-    assert told[0] == ("blob", 0, len(CONTENT))
 
 
 def test_a_part_that_is_whole(tmp_path, blob):
     put_part(tmp_path, CONTENT)
-    get("blob", tmp_path)
-    assert whole(tmp_path)
+    told(tmp_path)
 
 
 @pytest.mark.parametrize("given", [CONTENT + b"x", b"x" * 1000], ids=["longer", "of another file"])
@@ -229,26 +209,17 @@ def test_a_part_of_something_else(tmp_path, blob, given):
     with refused(ValueError, f"{blob.url}/blob", f"must have the MD5 {md5(CONTENT)}", "deleted"):
         get("blob", tmp_path)
     assert list((tmp_path / "blob").iterdir()) == []
-    get("blob", tmp_path)
-    assert whole(tmp_path)
+    told(tmp_path)
 
 
-def test_a_file_that_changed_at_its_publisher(tmp_path, blob):
+def test_a_damaged_download_does_not_replace_what_is_there(tmp_path, blob):
     put_part(tmp_path, CONTENT[:300_000])
+    (tmp_path / "blob" / "blob").write_bytes(b"mine")
     blob.files["blob"] = changed = CONTENT[::-1]
     found = md5(CONTENT[:300_000] + changed[300_000:])
     with refused(ValueError, md5(CONTENT), f"got {found}", "changed", "deleted"):
         get("blob", tmp_path)
-    assert list((tmp_path / "blob").iterdir()) == []
-
-
-def test_a_damaged_download_does_not_replace_what_is_there(tmp_path, blob):
-    (tmp_path / "blob").mkdir()
-    (tmp_path / "blob" / "blob").write_bytes(b"mine")
-    blob.files["blob"] = b"damaged"
-    with refused(ValueError, f"got {md5(b'damaged')}"):
-        get("blob", tmp_path)
-    assert part(tmp_path, "blob") == b"mine"
+    assert {path.name: path.read_bytes() for path in (tmp_path / "blob").iterdir()} == {"blob": b"mine"}
 
 
 def test_a_silent_server_is_given_up(tmp_path, blob, monkeypatch):
@@ -259,14 +230,11 @@ def test_a_silent_server_is_given_up(tmp_path, blob, monkeypatch):
     assert len(blob.asked) == download.TRIES
 
 
-def test_no_server(tmp_path, blob):
+def test_no_server_and_no_file(tmp_path, blob):
     with serving(Shop()) as closed:
         pass
     with refused(ConnectionError, closed.url, "Connection refused"):
         get("blob", tmp_path, base_url=closed.url)
-
-
-def test_a_file_that_is_not_there(tmp_path, blob):
     blob.files.clear()
     with refused(ConnectionError, f"{blob.url}/blob", "404 Not Found"):
         get("blob", tmp_path)
@@ -274,15 +242,11 @@ def test_a_file_that_is_not_there(tmp_path, blob):
 
 
 def test_a_full_disk_keeps_what_arrived(tmp_path, blob):
-    with (
-        largest_file(600_000),
-        pytest.raises(OSError, match=r"has no room for blob: .* What has arrived is kept"),
-    ):
+    with largest_file(600_000), refused(DiskFull, "has no room for blob: ", "What has arrived is kept"):
         get("blob", tmp_path)
     assert part(tmp_path) == CONTENT[:600_000]
     assert len(blob.asked) == 1
-    get("blob", tmp_path)
-    assert whole(tmp_path)
+    told(tmp_path)
     assert blob.asked[-1] == ("/data/blob", "bytes=600000-")
 
 
@@ -295,8 +259,7 @@ def test_a_file_that_is_too_large(tmp_path, blob, monkeypatch, length):
         get("blob", tmp_path)
     assert list((tmp_path / "blob").iterdir()) == []
     monkeypatch.setattr(download, "LARGEST_FILE", len(CONTENT))
-    get("blob", tmp_path)
-    assert whole(tmp_path)
+    told(tmp_path)
 
 
 @pytest.mark.parametrize("address", ["ftp://127.0.0.1:9/blob", "file:///etc/passwd", "FTP://127.0.0.1:9/blob"])
@@ -305,27 +268,12 @@ def test_only_http_is_followed(tmp_path, blob, address):
     with refused(ConnectionError, f"{blob.url}/blob", "302", address.lower()):
         get("blob", tmp_path)
     assert len(blob.asked) == 1
-
-
-def test_another_address_is_followed(tmp_path, blob):
     blob.files["other"] = CONTENT
     blob.moved = {"blob": f"{blob.url}/other"}
-    get("blob", tmp_path)
-    assert whole(tmp_path)
-    assert [path for path, _ in blob.asked] == ["/data/blob", "/data/other"]
+    told(tmp_path)
 
 
-# --- Archives ----------------------------------------------------------------------------------------------------
-
-
-def tar_gz(files: dict[str, bytes]) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return packed.getvalue()
+# --- Archives: nothing is written outside their folder, and nothing is left of hostile ones -----------------------
 
 
 def publish_cifar(shop: Shop, monkeypatch: pytest.MonkeyPatch, extra: dict[str, bytes] | None = None) -> None:
@@ -334,22 +282,22 @@ def publish_cifar(shop: Shop, monkeypatch: pytest.MonkeyPatch, extra: dict[str, 
         f"cifar-10-batches-py/{name}": python2_pickle("labels", [k, 9], random_bytes(2, 3072, seed=k))
         for k, name in enumerate(names)
     }
-    content = tar_gz(files | (extra or {}))
-    shop.files["cifar-10-python.tar.gz"] = content
-    archive = {"cifar-10-python.tar.gz": md5(content)}
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, content in (files | (extra or {})).items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    shop.files["cifar-10-python.tar.gz"] = packed.getvalue()
+    archive = {"cifar-10-python.tar.gz": md5(packed.getvalue())}
     monkeypatch.setitem(SOURCES, "cifar10", Source(shop.url, "cifar-10-batches-py", archive, {}))
 
 
-def test_an_archive_is_unpacked_and_can_be_opened(tmp_path, shop, monkeypatch):
+def test_an_archive_is_unpacked_verified_and_not_fetched_again(tmp_path, shop, monkeypatch):
     publish_cifar(shop, monkeypatch)
     folder = get("cifar10", tmp_path)
     assert list(tmp_path.iterdir()) == [folder]
     assert open_data("cifar10", root=tmp_path).train.labels.tolist() == [0, 9, 1, 9, 2, 9, 3, 9, 4, 9]
-
-
-def test_an_unpacked_archive_is_verified_and_not_fetched_again(tmp_path, shop, monkeypatch):
-    publish_cifar(shop, monkeypatch)
-    folder = get("cifar10", tmp_path)
     get("cifar10", tmp_path)
     assert len(shop.asked) == 1
     (folder / "test_batch").write_bytes(b"damaged")
@@ -376,11 +324,128 @@ def test_an_archive_that_would_write_elsewhere(tmp_path, shop, monkeypatch):
     assert not (tmp_path / "evil").exists()
 
 
+def member(name: str, kind: bytes = tarfile.REGTYPE, **attributes: object) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    info.mode = 0o755
+    for key, value in attributes.items():
+        setattr(info, key, value)
+    return info
+
+
+def write_tar(path: Path, *members: tarfile.TarInfo, mode: str = "w:gz") -> Path:
+    content = b"evil"
+    with tarfile.open(path, mode) as tar:
+        for info in (member("good", tarfile.DIRTYPE), member("good/file"), *members):
+            info.size = len(content) if info.isreg() else 0
+            tar.addfile(info, io.BytesIO(content) if info.isreg() else None)
+    return path
+
+
+@in_turn("mode", ["w:gz", "w"])
+def test_a_good_archive(tmp_path, mode):
+    archive = write_tar(tmp_path / "a.tar", member("./good/sub/more"), mode=mode)
+    extract(archive, tmp_path / "data" / "good")
+    assert (tmp_path / "data" / "good" / "file").read_text() == "evil"
+    assert (tmp_path / "data" / "good" / "sub" / "more").read_text() == "evil"
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["good"]
+
+
+@in_turn(
+    "info, said",
+    [
+        *((member(name), repr(name)) for name in ("../evil", "good/../../evil", "/tmp/evil", "evil")),
+        (member("good/..\\..\\evil"), "evil'"),
+        *(
+            (member("good/evil", kind, linkname=link), "link or device, 'good/evil'")
+            for kind, link in (
+                *((tarfile.SYMTYPE, link) for link in ("/etc/passwd", "../..")),
+                (tarfile.LNKTYPE, "../../x"),
+                *((kind, "") for kind in (tarfile.FIFOTYPE, tarfile.CHRTYPE)),
+            )
+        ),
+    ],
+)
+def test_hostile_members(tmp_path, info, said):
+    home = tmp_path / "data"
+    archive = write_tar(tmp_path / "a.tar.gz", info)
+    with refused(ValueError, archive, "must hold only", said):
+        extract(archive, home / "good")
+    assert list(home.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar.gz", "data"]
+
+
+def bomb(path: Path, *members: tuple[tarfile.TarInfo, int]) -> Path:
+    """An archive of zeros, packed to a thousandth; the size that is announced, and the bytes that are there."""
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for info, size in members:
+            file.write(info.tobuf(tarfile.GNU_FORMAT))
+            file.write(bytes(size))
+        file.write(bytes(1024))
+    return path
+
+
+def test_too_many_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "UNPACKED", 100_000)
+    good = bomb(tmp_path / "a.tar.gz", (member("good/a", size=51_200), 51_200))
+    extract(good, tmp_path / "data" / "good")
+    several = [(member(f"good/{name}", size=51_200), 51_200) for name in "ab"]
+    for members in (several, [(member("good/a", size=10**12), 0)]):
+        path = bomb(tmp_path / "b.tar.gz", *members)
+        with refused(ValueError, path, "no more than 100000 bytes", "got more"):
+            extract(path, tmp_path / "more" / "good")
+        assert list((tmp_path / "more").iterdir()) == []
+
+
+HEAD = member("good/a", tarfile.XHDTYPE, size=51_200)
+
+
+@in_turn(
+    "limits, members, ingredients",
+    [
+        ({"MEMBERS": 5}, [(member(f"good/{k}"), 0) for k in range(6)], ("in 5 files", "got more")),
+        ({"_AT_ONCE": 10_000}, [(HEAD, 51_200)], ("must unpack to no more than",)),  # would fill the memory
+        ({}, [(member("good/a", tarfile.XHDTYPE), 0)] * 3000, ("whole tar archive",)),  # heads without end
+    ],
+)
+def test_other_bombs(tmp_path, monkeypatch, limits, members, ingredients):
+    for name, value in limits.items():
+        monkeypatch.setattr(download, name, value)
+    path = bomb(tmp_path / "a.tar.gz", *members)
+    with refused(ValueError, path, *ingredients):
+        extract(path, tmp_path / "good")
+
+
+def test_the_wrong_folder_or_none(tmp_path):
+    archive = write_tar(tmp_path / "a.tar.gz")
+    with refused(ValueError, archive, "below other/", "got 'good'"):
+        extract(archive, tmp_path / "other")
+    tarfile.open(archive, "w").close()
+    with refused(ValueError, "must hold the folder good", "got none"):
+        extract(archive, tmp_path / "good")
+
+
+@in_turn("keep", [0, 40, -20])
+def test_a_damaged_archive_leaves_nothing(tmp_path, keep):
+    home, archive = tmp_path / "data", write_tar(tmp_path / "a.tar.gz")
+    archive.write_bytes(archive.read_bytes()[:keep])
+    with refused(ValueError, archive, "whole tar archive", "damaged"):
+        extract(archive, home / "good")
+    assert list(home.iterdir()) == []
+
+
+def test_a_full_disk_leaves_nothing(tmp_path):
+    home, archive = tmp_path / "data", write_tar(tmp_path / "a.tar.gz")
+    with largest_file(3), refused(DiskFull, home / "good", "cannot be written", "File too large"):
+        extract(archive, home / "good")
+    assert list(home.iterdir()) == []
+
+
 # --- Names -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "ingredients"),
+@in_turn(
+    "name, ingredients",
     [
         ("digits", ("scikit-learn",)),
         ("webvision-mini", ("data.vision.ee.ethz.ch", "{root}/webvision")),

@@ -1,4 +1,4 @@
-"""Which data set is meant: names, paths, where published data are kept, and what is refused."""
+"""Which data set is meant: names, paths, what is refused; and inputs without labels, for a run."""
 
 from __future__ import annotations
 
@@ -6,86 +6,54 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from data_helpers import write_idx
+from data_helpers import cut, random_bytes, save_image, write_idx
+from in_turn import in_turn
 from refusals import refused
 
 import symloss.data
-from symloss.data import KNOWN, data_root, open_data
+from symloss.data import KNOWN, data_root, open_data, opening
+from symloss.data.dataset import UNKNOWN, ImageFiles
+from symloss.data.source import DataDescription, DataSource
+from symloss.data.table_encoder import TableEncoder
 
 
 def test_the_root(monkeypatch, tmp_path):
     monkeypatch.delenv("SYMLOSS_DATA", raising=False)
     assert data_root() == Path.home() / ".cache" / "symloss" / "data"
-    monkeypatch.setenv("SYMLOSS_DATA", str(tmp_path))
-    assert data_root() == tmp_path
     monkeypatch.setenv("SYMLOSS_DATA", "~/mine")
     assert data_root() == Path.home() / "mine"
-
-
-def test_the_root_is_used(monkeypatch, tmp_path):
-    write_idx(tmp_path / "mnist", sizes=(3, 2))
     monkeypatch.setenv("SYMLOSS_DATA", str(tmp_path))
+    write_idx(tmp_path / "mnist", sizes=(3, 2))
     assert len(open_data("mnist").train) == 3
 
 
-@pytest.mark.parametrize(
-    ("spec", "hint"),
+TABLE = "a,label\n1,x\n2,y\n"
+
+
+@in_turn(
+    "data, test, exception, ingredients",
     [
-        ("cifar-10", "did you mean 'cifar10'?"),
-        ("mnsit", "did you mean 'mnist'?"),
-        ("Digits", "did you mean 'digits'?"),
-        ("qqq", "known are cifar10"),
+        ("cifar-10", None, ValueError, ("a known name", "got 'cifar-10'", "did you mean 'cifar10'?")),
+        ("Digits", None, ValueError, ("a known name", "got 'Digits'", "did you mean 'digits'?")),
+        ("qqq", None, ValueError, ("a known name", "got 'qqq'", "known are cifar10")),
+        ("./no/where", None, FileNotFoundError, ("an existing folder or file", *KNOWN, "got './no/where'")),
+        ("nowhere.npz", None, FileNotFoundError, ("an existing folder or file", "got 'nowhere.npz'")),
+        ("", None, ValueError, ("a known name or an existing folder or file", "got an empty text")),
+        ("x.xlsx", None, ValueError, ("a folder or a file ending in .csv, .tsv, .parquet, .npz", "got 'x.xlsx'")),
+        ("x.csv", "", FileNotFoundError, ("test must be an existing folder or file", "got ''")),
+        ("x.csv", "nowhere.csv", FileNotFoundError, ("test must be an existing", "got 'nowhere.csv'")),
+        ("x.csv", ".", ValueError, ("test must be of the same kind", "a table", "got a folder")),
+        ("digits", "x.csv", ValueError, ("test must be left out for digits", "got 'x.csv'")),
     ],
 )
-def test_unknown_names(spec, hint):
-    with refused(ValueError, "data must be a known name", f"got {spec!r}", hint):
-        open_data(spec)
-
-
-@pytest.mark.parametrize("name", ["nowhere", "nowhere.csv"])
-def test_a_missing_path(tmp_path, name):
-    path = tmp_path / name
-    with refused(FileNotFoundError, "an existing folder or file", *KNOWN, f"got {str(path)!r}"):
-        open_data(str(path))
-
-
-def test_a_missing_file_here():
-    with refused(FileNotFoundError, "an existing folder or file", "got 'nowhere.npz'"):
-        open_data("nowhere.npz")
-
-
-def test_an_empty_text_is_not_the_current_folder(tmp_path):
-    with refused(ValueError, "data must be a known name or an existing folder or file", "got an empty text"):
-        open_data("")
-    with refused(FileNotFoundError, "test must be an existing folder or file", "got ''"):
-        open_data(str(tmp_path), test="")
-
-
-def test_another_kind_of_file(tmp_path):
-    path = tmp_path / "x.xlsx"
-    path.write_text("")
-    with refused(ValueError, "a folder or a file ending in .csv, .tsv, .parquet, .npz", f"got {str(path)!r}"):
-        open_data(str(path))
-
-
-def test_published_data_bring_their_own_test(tmp_path):
-    with refused(ValueError, "test must be left out for digits", f"got {str(tmp_path)!r}"):
-        open_data("digits", test=tmp_path)
-
-
-def test_missing_test_data(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("a,label\n1,x\n2,y\n")
-    with refused(FileNotFoundError, "test must be an existing", "got 'nowhere.csv'"):
-        open_data(str(path), test="nowhere.csv")
-
-
-def test_test_data_of_another_kind(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text("a,label\n1,x\n2,y\n")
-    with refused(ValueError, "test must be of the same kind", "a table", "got a folder"):
-        open_data(str(path), test=tmp_path)
+def test_data_that_is_refused(tmp_path, monkeypatch, data, test, exception, ingredients):
+    monkeypatch.chdir(tmp_path)
+    for name in ("x.csv", "x.xlsx"):
+        (tmp_path / name).write_text(TABLE)
+    with refused(exception, *ingredients):
+        open_data(data, test=test)
 
 
 def test_a_name_goes_before_a_path(tmp_path, monkeypatch):
@@ -107,3 +75,128 @@ def test_fetching_does_not_import_torch():
     code = "import sys; from symloss.data import get; assert 'torch' not in sys.modules; import symloss.data.opening; "
     code += "assert 'torch' in sys.modules; assert 'sklearn' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- Inputs without labels ---------------------------------------------------------------------------------------
+
+
+def like(shape, size=None, image=None):
+    """What a run keeps of data with inputs of this shape."""
+    return DataDescription("d", ("a", "b"), shape, size, columns=(), mean=(), std=(), image=image)
+
+
+def open_inputs(data, trained_on, encoder=None, root=None, on_bad=None, **options):
+    return opening.open_inputs(DataSource(data, **options), trained_on, encoder, root=root, on_bad=on_bad)
+
+
+def names(examples):
+    return list(examples.origin.names(len(examples)))
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    written = {name: random_bytes(4, 5, 3, seed=k) for k, name in enumerate(("b.png", "a/c.png", "a/d.png"))}
+    for name, pixels in written.items():
+        save_image(tmp_path / name, pixels)
+    return tmp_path, written
+
+
+HELD, STREAMED = like((3, 4, 5)), like((3, 224, 224), size=224)
+
+
+def test_a_folder_of_images_without_classes(pictures):
+    folder, pixels = pictures
+    found = open_inputs(str(folder), HELD)
+    assert sorted(names(found)) == sorted(pixels)
+    for name, image in zip(names(found), found.inputs, strict=True):
+        assert np.array_equal(image.numpy().transpose(1, 2, 0), pixels[name])
+    found = open_inputs(str(folder), STREAMED)
+    assert isinstance(found.inputs, ImageFiles)
+    assert len(found.inputs) == 3
+    for wanted, ingredients in (
+        (like((3, 8, 8)), ("c.png must be of the size that the run was trained on, (3, 8, 8); got",)),
+        (like((6,)), ("6 features, as in the run; got images",)),
+    ):
+        with refused(ValueError, *ingredients):
+            open_inputs(str(folder), wanted)
+
+
+@pytest.mark.parametrize("wanted", [HELD, STREAMED], ids=["held", "streamed"])
+def test_names_and_images_stay_in_step_where_one_is_cut_off(pictures, wanted):
+    folder, pixels = pictures
+    bad, told = cut(folder / "a" / "d.png"), []
+    found = open_inputs(str(folder), wanted, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert names(found) == ["a/c.png", "b.png"]
+    assert [path for path, _ in told] == [bad]
+    if wanted is STREAMED:
+        assert found.inputs == ImageFiles((folder / "a" / "c.png", folder / "b.png"))
+        return
+    assert np.array_equal(found.inputs[1].numpy().transpose(1, 2, 0), pixels["b.png"])
+    with refused(ValueError, bad, "must be an image", "damaged", "--skip-bad"):
+        open_inputs(str(folder), wanted)
+
+
+def write(path, text):
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_table_in_another_order_of_columns(tmp_path):
+    encoder = TableEncoder().fit({"a": [0.5, 1.5], "b": [0.5, 2.5]})
+    found = open_inputs(write(tmp_path / "t.csv", "b,note,a\n2,x,1\n4,y,3\n"), like((2,)), encoder)
+    assert found.labels.tolist() == [UNKNOWN] * 2
+    assert found.inputs.tolist() == [[1, 2], [3, 4]]
+    assert names(found) == ["2", "3"]  # as a spreadsheet counts them
+    with refused(ValueError, "feature column 'a'"):
+        open_inputs(write(tmp_path / "t.csv", "b\n2\n"), like((2,)), encoder)
+
+
+def test_a_table_of_image_files(pictures):
+    """In the usual column, or in the one that the run had."""
+    folder, pixels = pictures
+    path = write(folder / "list.csv", "photo,path\na/d.png,b.png\n")
+    found = open_inputs(path, HELD)
+    assert names(found) == ["b.png"]
+    assert np.array_equal(found.inputs[0].numpy().transpose(1, 2, 0), pixels["b.png"])
+    wanted = like((3, 4, 5), image="photo")
+    assert names(open_inputs(path, wanted)) == ["a/d.png"]
+    assert names(open_inputs(path, wanted, image="path")) == ["b.png"]
+    assert names(open_inputs(write(folder / "list.csv", "path\nb.png\n"), wanted)) == ["b.png"]
+
+
+def test_inputs_of_another_kind(tmp_path):
+    path, photo = write(tmp_path / "t.csv", "a,b\n2,3\n"), like((3, 4, 5), image="photo")
+    with refused(
+        ValueError, path, "trained on images", "photo or image or path or file", "`image` names", "columns a, b"
+    ):
+        open_inputs(path, photo)
+    with refused(ValueError, "an .npz of 2 features", "without column names", f"got a table, {path}"):
+        open_inputs(path, like((2,)))
+    with refused(ValueError, "data must be a folder, a table or an .npz file", "t.txt"):
+        open_inputs(write(tmp_path / "t.txt", ""), like((2,)))
+
+
+def test_arrays_and_known_sets(tmp_path):
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    np.savez(tmp_path / "x.npz", x=x)
+    assert np.array_equal(open_inputs(str(tmp_path / "x.npz"), like((6,))).inputs.numpy(), x)
+    with refused(ValueError, "of shape (7,); got (6,)"):
+        open_inputs(str(tmp_path / "x.npz"), like((7,)))
+    assert len(open_inputs("digits", like((1, 8, 8)))) == 360
+
+
+def test_known_files_go_by_their_names(tmp_path):
+    folder = tmp_path / "webvision"
+    (folder / "info").mkdir(parents=True)
+    (folder / "info" / "train_filelist_google.txt").write_text("google/a.png 0\n")
+    (folder / "info" / "val_filelist.txt").write_text("a.png 0\nb.png 1\nc.png 1\n")
+    for name in ("google/a.png", *(f"val_images_256/{letter}.png" for letter in "abc")):
+        save_image(folder / name, random_bytes(40, 40, 3))
+    assert names(open_inputs("webvision-mini", STREAMED, root=tmp_path)) == ["a.png", "b.png", "c.png"]
+    cut(folder / "val_images_256" / "b.png")
+    found = open_inputs("webvision-mini", STREAMED, root=tmp_path, skip_bad=True)
+    assert names(found) == [path.name for path in found.inputs.paths] == ["a.png", "c.png"]
+    with refused(ValueError, "images of 8 x 9 pixels, as in the run", "got webvision-mini", "several sizes"):
+        open_inputs("webvision-mini", like((1, 8, 9)), root=tmp_path)
+    with refused(ValueError, "6 features, as in the run", "got images"):
+        open_inputs("webvision-mini", like((6,)), root=tmp_path)

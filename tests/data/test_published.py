@@ -1,18 +1,78 @@
-"""Files of a known data set: the publisher's, or others."""
+"""Digits, shrunk images, mini WebVision; and whether files of a known data set are the publisher's."""
 
+from __future__ import annotations
+
+import dataclasses
 import gzip
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
-from data_helpers import idx_bytes, random_bytes
+import torch
+from data_helpers import cut, idx_bytes, random_bytes, save_image
+from in_turn import in_turn
 from refusals import refused
+from sklearn.datasets import load_digits
 
-from symloss.data import published
-from symloss.data.published import deviation
+from symloss.data import ImageFiles, open_data, open_webvision, published
+from symloss.data.published import deviation, shrunk
 from symloss.experiments import resolve
 from symloss.training import Settings, train
 from symloss.training.task import prepare
+
+
+def test_every_digit_is_there_once_always_in_the_same_part():
+    digits, source = open_data("digits"), load_digits()
+    ours = torch.cat([digits.train.inputs, digits.test.inputs])[:, 0].double() * 16 / 255
+    labels = torch.cat([digits.train.labels, digits.test.labels])
+
+    def rows(images: np.ndarray, labels: np.ndarray) -> list[tuple[float, ...]]:
+        return sorted(tuple(row) for row in np.column_stack([labels, images.reshape(len(images), -1)]))
+
+    assert rows(ours.round().numpy(), labels.numpy()) == rows(source.images, source.target)
+    # Results on digits can be compared only while these labels stay.
+    assert digits.train.labels[:12].tolist() == [3, 9, 1, 3, 1, 9, 4, 4, 2, 8, 3, 5]
+    assert digits.test.labels[:12].tolist() == [7, 6, 3, 7, 7, 3, 2, 8, 9, 3, 2, 6]
+    assert (len(digits.train), len(digits.test), digits.streamed) == (1437, 360, False)
+    assert digits.train.inputs.dtype == torch.uint8
+    assert digits.train.inputs.shape[1:] == digits.input_shape == (1, 8, 8)
+    assert int(digits.train.inputs.max()) == 255
+    share = digits.train.labels.bincount() / (digits.train.labels.bincount() + digits.test.labels.bincount())
+    assert bool(((share - 0.8).abs() < 0.005).all())
+    values = digits.train.inputs.numpy() / 255
+    np.testing.assert_allclose(digits.scaling.mean, [values.mean()], rtol=1e-12)
+    np.testing.assert_allclose(digits.scaling.std, [values.std()], rtol=1e-12)
+
+
+def test_a_pixel_of_a_shrunk_image_is_the_rounded_mean_of_its_square():
+    whole, small = open_data("digits"), open_data("digits", size=4)
+    for part in ("train", "test"):
+        images, labels = (getattr(getattr(whole, part), name).numpy() for name in ("inputs", "labels"))
+        squares = images.reshape(-1, 1, 4, 2, 4, 2).astype(np.float64).mean((3, 5))
+        assert np.array_equal(getattr(small, part).inputs.numpy(), np.rint(squares))
+        assert np.array_equal(getattr(small, part).labels.numpy(), labels)
+    assert small.train.inputs.dtype == torch.uint8
+    assert (small.input_shape, small.class_names, small.scaling) == ((1, 4, 4), whole.class_names, whole.scaling)
+    assert len(np.unique(squares % 1)) > 1, "some means lie between whole numbers"
+    digits = dataclasses.replace(whole, augmentation=("crop:4", "flip", "rotate:20"))
+    assert shrunk(digits, 4).augmentation == ("crop:2", "flip", "rotate:20")
+    assert shrunk(digits, 1).augmentation == ("flip", "rotate:20"), "a frame of half a pixel is none"
+    assert shrunk(digits, 8) is digits
+
+
+def test_other_sizes_and_other_data_are_not_shrunk():
+    digits = open_data("digits")
+    with refused(ValueError, "size must divide the 8 pixels of digits, as 1, 2, 4, 8 do", "got 3"):
+        shrunk(digits, 3)
+    with refused(TypeError, "size must be a whole number in [1, 4096]; got True"):
+        open_data("digits", size=True)
+    rows = dataclasses.replace(digits.train, inputs=digits.train.inputs.flatten(1))
+    with refused(ValueError, "size must be left out for digits, which has no square images in memory", "got 2"):
+        shrunk(dataclasses.replace(digits, train=rows), 2)
+
+
+# --- Files of a known data set: the publisher's, or others -------------------------------------------------------
 
 IMAGES = random_bytes(40, 28, 28)
 LABELS = np.arange(40, dtype=np.uint8) % 10
@@ -37,53 +97,36 @@ def as_if_published(tmp_path, monkeypatch):
     return root
 
 
-def test_the_publishers_files_need_no_fingerprint_packed_or_not(tmp_path, as_if_published):
+def test_files_that_are_not_the_publishers_have_a_fingerprint(tmp_path, as_if_published):
     assert deviation("mnist", as_if_published) is None
     assert deviation("mnist", write(tmp_path / "packed", packed=True)) is None
-
-
-def test_other_files_have_one_of_their_own(tmp_path, as_if_published):
     one = deviation("mnist", write(tmp_path / "one", images=IMAGES ^ 1))
     two = deviation("mnist", write(tmp_path / "two", labels=(LABELS + 1) % 10))
     again = deviation("mnist", write(tmp_path / "again", images=IMAGES ^ 1, packed=True))
     assert None not in (one, two)
     assert one != two
     assert again == one
+    # A file that changes is looked at again.
+    (as_if_published / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(idx_bytes((LABELS + 1) % 10))
+    assert deviation("mnist", as_if_published) == deviation("mnist", as_if_published) is not None
 
 
-def test_a_file_that_changes_is_looked_at_again(as_if_published):
-    path = as_if_published / "mnist" / "t10k-labels-idx1-ubyte"
-    assert deviation("mnist", as_if_published) is None
-    path.write_bytes(idx_bytes((LABELS + 1) % 10))
-    assert deviation("mnist", as_if_published) is not None
-
-
-@pytest.mark.parametrize("name", ["digits", "cifar10", "webvision-mini", "mnist"])
-def test_without_files_there_is_nothing_to_say(tmp_path, name):
-    assert deviation(name, tmp_path) is None
-
-
-def test_damaged_files_are_left_to_whoever_opens_them(tmp_path):
+def test_missing_and_damaged_files_are_left_to_whoever_opens_them(tmp_path):
+    assert [deviation(name, tmp_path) for name in ("digits", "cifar10", "webvision-mini", "mnist")] == [None] * 4
     root = write(tmp_path / "root", packed=True)
     path = root / "mnist" / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:100])
     assert deviation("mnist", root) is None
 
 
-KEYS = {
-    "digits": "fdd3388181c8", "mnist": "174d22ff910b", "fashion-mnist": "7ed132807483", "cifar10": "263adfba0e9b",
-    "cifar100": "8ec6271767a7", "webvision-mini": "3c9e61af4413",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("data", KEYS)
-def test_keys_are_those_of_version_01(tmp_path, data):
+def test_keys_are_those_of_version_01(tmp_path, as_if_published):
     """Written down before fingerprints of known data came: another key would make every run of before a stranger."""
-    assert resolve(data, "sgce", noise="sym:0.4", root=tmp_path).key == KEYS[data]
-
-
-def test_on_the_publishers_files_too(as_if_published):
-    assert resolve("mnist", "sgce", noise="sym:0.4", root=as_if_published).key == KEYS["mnist"]
+    keys = {
+        "digits": "fdd3388181c8", "mnist": "174d22ff910b", "fashion-mnist": "7ed132807483", "cifar10": "263adfba0e9b",
+        "cifar100": "8ec6271767a7", "webvision-mini": "3c9e61af4413",
+    }  # fmt: skip
+    assert {data: resolve(data, "sgce", noise="sym:0.4", root=tmp_path).key for data in keys} == keys
+    assert resolve("mnist", "sgce", noise="sym:0.4", root=as_if_published).key == keys["mnist"]
 
 
 def test_two_data_folders_are_two_runs(tmp_path, as_if_published):
@@ -112,3 +155,116 @@ def test_a_run_without_a_fingerprint_goes_on_with_its_labels_alone(tmp_path):
     with refused(ValueError, tmp_path / "run", "The labels of mnist have changed since"):
         train(settings, tmp_path / "run", root=roots[1], accelerator="cpu")
     assert train(settings, tmp_path / "run", root=roots[0], accelerator="cpu").last.epoch == 2
+
+
+# --- Mini WebVision and ILSVRC12 validation ----------------------------------------------------------------------
+
+
+def write_list(listing: Path, images: Path, entries: list[tuple[str, int]]) -> None:
+    listing.parent.mkdir(parents=True, exist_ok=True)
+    listing.write_text("".join(f"{name} {label}\n" for name, label in entries))
+    for name, _ in entries:
+        save_image(images / name, random_bytes(2, 2, 3))
+
+
+TRAIN = [("google/q0002/b c.jpg", 49), ("google/q0001/a.jpg", 0), ("google/q0051/d.jpg", 50), ("google/q0001/e.jpg", 0)]
+VAL = [("val000001.jpg", 7), ("val000002.jpg", 999), ("val000003.jpg", 0)]
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "webvision"
+    write_list(folder / "info" / "train_filelist_google.txt", folder, TRAIN)
+    write_list(folder / "info" / "val_filelist.txt", folder / "val_images_256", VAL)
+    return tmp_path
+
+
+def test_the_first_50_classes_in_the_order_of_the_list(root):
+    data = open_data("webvision-mini", root=root)
+    folder = root / "webvision"
+    assert data.train.inputs == ImageFiles(tuple(folder / TRAIN[k][0] for k in (0, 1, 3)))
+    assert data.train.labels.tolist() == [49, 0, 0]
+    assert data.test.inputs == ImageFiles(tuple(folder / "val_images_256" / VAL[k][0] for k in (0, 2)))
+    assert data.test.labels.tolist() == [7, 0]
+    assert data.class_names == tuple(str(k) for k in range(50))
+    assert (data.size, data.input_shape) == (224, (3, 224, 224))
+    assert data.augmentation == ("resized-crop:224", "flip", "jitter:0.4,0.4,0.4,0.2")
+    assert (data.scaling.mean, data.scaling.std) == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    lines = [f"n{k:08d} name {k}, other name\n" for k in range(1000)]
+    (folder / "info" / "synsets.txt").write_text("".join(lines))
+    assert open_webvision(root).class_names == tuple(f"name {k}" for k in range(50))
+
+
+def test_ilsvrc12_by_list(root):
+    entries = [("ILSVRC2012_val_00000001.JPEG", 65), ("ILSVRC2012_val_00000002.JPEG", 3)]
+    write_list(root / "ilsvrc12" / "val.txt", root / "ilsvrc12" / "val", entries)
+    data = open_data("webvision-mini-imagenet", root=root)
+    assert data.test.inputs == ImageFiles((root / "ilsvrc12" / "val" / entries[1][0],))
+    assert data.test.labels.tolist() == [3]
+    assert data.train.inputs == open_data("webvision-mini", root=root).train.inputs
+    assert data.name == "webvision-mini-imagenet"
+
+
+def test_ilsvrc12_by_folder(root):
+    """50 or 1000 of them; other numbers cannot be told apart."""
+    with refused(FileNotFoundError, root / "ilsvrc12" / "val.txt", "https://image-net.org", f"{root}/ilsvrc12/val"):
+        open_data("webvision-mini-imagenet", root=root)
+    made = 0
+    for folders in (1, 49, 50, 51, 1000):
+        for k in range(made, folders):
+            folder = root / "ilsvrc12" / "val" / f"n{k:08d}"
+            folder.mkdir(parents=True)
+            if k < 60:
+                save_image(folder / f"{k}.JPEG", random_bytes(2, 2, 3))
+        made = folders
+        if folders in (50, 1000):
+            test = open_data("webvision-mini-imagenet", root=root).test
+            assert [path.name for path in test.inputs.paths] == [f"{k}.JPEG" for k in range(50)]
+            assert test.labels.tolist() == list(range(50))
+            continue
+        with refused(FileNotFoundError, "folders of all 1000 classes or of the first 50", f"and {folders} folders"):
+            open_data("webvision-mini-imagenet", root=root)
+
+
+@pytest.mark.parametrize("missing", ["train_filelist_google.txt", "val_filelist.txt"])
+def test_a_missing_list(root, missing):
+    (root / "webvision" / "info" / missing).unlink()
+    with refused(FileNotFoundError, missing, "data.vision.ee.ethz.ch", f"into {root}/webvision"):
+        open_data("webvision-mini", root=root)
+
+
+def test_missing_images(root):
+    paths = [root / "webvision" / name for name, _ in TRAIN]
+    paths[1].unlink()
+    with refused(FileNotFoundError, paths[1], "no such file"):
+        open_data("webvision-mini", root=root)
+    told = []
+    data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert data.train.labels.tolist() == [49, 0]
+    assert told == [(paths[1], "no such file")]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    with refused(FileNotFoundError, "train_filelist_google.txt", "got none of 3", "data.vision.ee.ethz.ch"):
+        open_data("webvision-mini", root=root)
+
+
+def test_skipping_decodes_every_image(root):
+    bad = [cut(root / "webvision" / TRAIN[1][0]), cut(root / "webvision" / "val_images_256" / VAL[0][0])]
+    assert len(open_data("webvision-mini", root=root).train) == 3
+    told = []
+    data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert data.train.inputs == ImageFiles(tuple(root / "webvision" / TRAIN[k][0] for k in (0, 3)))
+    assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([49, 0], [0])
+    assert [path for path, _ in told] == bad
+    for name, _ in TRAIN:
+        cut(root / "webvision" / name)
+    with refused(ValueError, "train_filelist_google.txt", "at least one image that can be read", "got none"):
+        open_data("webvision-mini", root=root, skip_bad=True)
+
+
+@in_turn("line", ["google/a.jpg", "google/a.jpg -1", "google/a.jpg cat", "7"])
+def test_a_line_that_is_none(root, line):
+    listing = root / "webvision" / "info" / "train_filelist_google.txt"
+    listing.write_text(f"{TRAIN[0][0]} 49\n{line}\n")
+    with refused(ValueError, f"line 2 of {listing}", "`path label`", f"got {line!r}"):
+        open_data("webvision-mini", root=root)

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from data_helpers import describe_columns
+from in_turn import in_turn
 from refusals import refused
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
+from symloss.data import open_data
 from symloss.data.columns import MOST_CATEGORIES
 from symloss.data.table_encoder import TableEncoder
 
@@ -56,13 +58,10 @@ def test_features_are_those_of_scikit_learn():
     assert encoder.transform(frame).dtype == np.float32
     assert len(encoder.feature_names_) == encoder.transform(frame).shape[1]
     np.testing.assert_array_equal(TableEncoder().fit_transform(frame), encoder.transform(frame))
-
-
-def test_the_features_have_names():
     names = TableEncoder(drop=["town"]).fit(mixed()).feature_names_
     colours = ("colour=blue", "colour=dark green", "colour=red", "colour is missing")
     assert names == ("size", "age", "age is missing", *colours, "grade=1", "grade=2", "grade=3")
-    assert TableEncoder().fit(mixed(2000)).feature_names_[-1] == "town=(rare)"
+    assert encoder.feature_names_[-1] == "town=(rare)"
 
 
 def test_a_round_trip_through_json_changes_no_bit():
@@ -84,12 +83,9 @@ def test_complete_numbers_come_out_as_they_are():
     assert encoder.feature_names_ == tuple("abcd")
 
 
-def test_a_gap_where_training_had_none_becomes_the_median():
+def test_a_gap_becomes_the_median_also_of_the_largest_numbers():
     encoder = TableEncoder().fit({"a": [1.0, 5.0, 2.0], "b": [0.5, 0.5, 0.25]})
     assert encoder.transform({"a": [None, 7.0], "b": [1, 2]}).tolist() == [[2, 1], [7, 2]]
-
-
-def test_the_median_of_the_largest_numbers_is_finite():
     largest = float(np.finfo(np.float32).max)
     encoder = TableEncoder().fit({"a": [largest, largest, None]})
     assert encoder.transform({"a": [None]}).tolist() == [[largest, 1]]
@@ -113,28 +109,24 @@ def test_fitting_again_forgets():
 # --- What a cell means -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+OBJECTS = pd.Series([1.5, None, 2.5], dtype=object)
+
+
+@in_turn(
     "column",
-    [
-        pd.Series([1.5, None, 2.5]),
-        pd.Series([1.5, pd.NA, 2.5], dtype="Float64"),
-        pd.Series([1.5, None, 2.5], dtype=object),
-        [1.5, None, 2.5],
-        np.array([1.5, np.nan, 2.5]),
-    ],
-    ids=["float", "nullable", "object", "list", "array"],
+    [OBJECTS, OBJECTS.astype(float), OBJECTS.astype("Float64"), [1.5, None, 2.5], np.array([1.5, np.nan, 2.5])],
 )
 def test_numbers_of_every_type(column):
     encoder = TableEncoder().fit({"a": column})
     assert encoder.transform({"a": column}).tolist() == [[1.5, 0], [2, 1], [2.5, 0]]
 
 
-def test_switches_are_numbers():
-    for column in (pd.Series([True, False]), pd.Series([True, False], dtype="boolean"), [True, False]):
-        assert TableEncoder().fit({"a": column}).transform({"a": column}).tolist() == [[1], [0]]
+@in_turn("column", [pd.Series([True, False]), pd.Series([True, False], dtype="boolean"), [True, False]])
+def test_switches_are_numbers(column):
+    assert TableEncoder().fit({"a": column}).transform({"a": column}).tolist() == [[1], [0]]
 
 
-@pytest.mark.parametrize("dtype", [object, "string", "str", "category"])
+@in_turn("dtype", [object, "string", "str", "category"])
 def test_texts_of_every_type(dtype):
     column = pd.Series(["x", None, "y"], dtype=dtype)
     encoder = TableEncoder().fit({"a": column})
@@ -142,9 +134,7 @@ def test_texts_of_every_type(dtype):
     assert encoder.transform({"a": column}).tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
 
 
-@pytest.mark.parametrize(
-    "column", [[1, 2, 1], [1.0, 2.0, 1.0], ["1", "2", "1.0"], pd.Series([1, 2, 1], dtype="category")]
-)
+@in_turn("column", [[1, 2, 1], [1.0, 2.0, 1.0], ["1", "2", "1.0"], pd.Series([1, 2, 1], dtype="category")])
 def test_a_category_has_one_name_however_it_is_written(column):
     encoder = TableEncoder(categorical=["a"]).fit({"a": [1, 2, 1]})
     assert encoder.transform({"a": column}).tolist() == [[1, 0], [0, 1], [1, 0]]
@@ -176,8 +166,8 @@ NUMBERED, SPREAD = list(range(MANY)), RNG.permutation(10**6)[:MANY].tolist()
 TEXTS = [f"name {k}" for k in range(MANY)]
 
 
-@pytest.mark.parametrize(
-    ("values", "name", "kind", "words"),
+@in_turn(
+    "values, name, kind, words",
     [
         ([1.5, 2.5], "a", "number", "numbers"),
         ([2, 2], "a", "number", "numbers"),
@@ -222,28 +212,100 @@ def test_a_choice_goes_first():
     assert reason(pd.Series(TEXTS, dtype="category")) == ("category", "a category declared, 40 values")
 
 
-def test_only_surprises_are_notable():
+def test_surprises_are_notable_and_numbers_that_are_the_only_feature_are_used():
     columns = describe_columns({"id": NUMBERED, "b": SPREAD, "c": [1.5] * MANY, "d": NUMBERED}, drop=["d"])
     assert [column.notable for column in columns] == [True, True, False, False]
-
-
-def test_numbers_that_are_the_only_feature_are_used():
     (column,) = describe_columns({"dose": NUMBERED})
     assert column == ("dose", "number", "whole numbers, all different, but there are no other features", True)
     assert [column.kind for column in describe_columns({"id": NUMBERED, "name": TEXTS})] == ["left out", "left out"]
-
-
-def test_a_wide_table_of_few_samples_keeps_its_counts():
+    # Nor does a wide table of few samples lose its counts.
     counts = RNG.integers(0, 10**6, (30, 50))
-    columns = describe_columns({f"gene {k}": counts[:, k] for k in range(50)})
-    assert {column.kind for column in columns} == {"number"}
+    assert {column.kind for column in describe_columns({f"gene {k}": counts[:, k] for k in range(50)})} == {"number"}
+
+
+FREE, ID = "looks like free text", "looks like an id"
+WORDS = ("the", "bin", "street", "was", "not", "emptied", "again", "today", "please", "help")
+
+
+def messages(words: int, rows: int = MANY, distinct: int = MANY) -> list[str]:
+    """Texts of so many words. The first words make them different."""
+    found = []
+    for place in range(min(rows, distinct)):
+        order = np.random.default_rng(place).permutation(len(WORDS) * 10)[: words - 1]
+        found.append(
+            " ".join([f"{'abcdefghij'[place // 10]}{'abcdefghij'[place % 10]}", *(WORDS[k % 10] for k in order)])
+        )
+    return [found[row % len(found)] for row in range(rows)]
+
+
+@in_turn(
+    "texts, words",
+    [
+        (messages(3), f"{FREE}, 40 different values in 40 rows"),
+        (messages(12), FREE),
+        (messages(12, rows=60), f"{FREE}, 40 different values in 60 rows"),
+        ([*messages(6), None, None], f"{FREE}, 40 different values in 40 rows"),
+        ([f"Where's my parcel No. {k}? It hasn't arrived!" for k in range(MANY)], FREE),
+        ([f"我的垃圾桶没有清空{chr(0x4E00 + k)}" for k in range(MANY)], FREE),
+        (messages(2), f"text, all different: {ID}"),
+        ([f"https://example.org/a/long/path/{k}" for k in range(MANY)], ID),
+        ([f"{k:08x}-dead-beef-cafe-{k:012x}" for k in range(MANY)], ID),
+        ([f"2026-01-01 10:{k} 7 8 9 AB12" for k in range(MANY)], ID),
+        ([f"王小{chr(0x4E00 + k)}" for k in range(MANY)], ID),
+        (messages(4, rows=60), "text with 40 values"),
+        (messages(12, rows=90), "text with 40 values"),
+        (messages(12, rows=10), "text with 10 values"),
+    ],
+)
+def test_what_is_free_text(texts, words):
+    column, _ = describe_columns({"a": texts, "other": [0.5] * len(texts)})
+    assert words in column.reason
+    assert column.is_free_text == words.startswith(FREE)
+    assert column.kind == ("category" if words.startswith("text with") else "left out")
+    assert column.notable == (column.kind == "left out")
+    (column,) = describe_columns({"a": texts}, keep=["a"])
+    assert (column.kind, column.is_free_text) == ("category", False)
+
+
+def test_free_text_points_to_embeddings(tmp_path):
+    """And nobody is told to keep it."""
+    frame = pd.DataFrame({"id": range(MANY), "message": messages(12)})
+    frame.assign(label=["x", "y"] * (MANY // 2)).to_csv(tmp_path / "x.csv", index=False)
+    for where, fit in (
+        ("the table", lambda: TableEncoder().fit(frame)),
+        ("x.csv", lambda: open_data(str(tmp_path / "x.csv"))),
+    ):
+        pattern = rf"{where} must have a column of features; got 'message' \(looks like"
+        with pytest.raises(ValueError, match=pattern) as found:
+            fit()
+        assert "text columns are not supported directly yet" in str(found.value)
+        assert "docs/text.md" in str(found.value)
+        assert "keep" not in str(found.value)
+
+
+def test_python_is_warned_once_of_columns_that_are_left_out():
+    frame = pd.DataFrame({"id": range(MANY), "message": messages(12), "size": np.linspace(0, 1, MANY)})
+    for fit in (TableEncoder().fit, TableEncoder().fit_transform):
+        with pytest.warns(UserWarning, match="columns are not used as features") as told:
+            fit(frame)
+        (warning,) = told
+        text = str(warning.message)
+        assert "'id' (whole numbers, all different: looks like an id), 'message' (looks like free text" in text
+        assert "docs/text.md" in text
+        assert "keep" not in text
+        assert warning.filename == __file__
+    with pytest.warns(UserWarning, match="^columns are not used as features: [^;]*$"):
+        TableEncoder().fit(frame[["id", "size"]])
+    # Warnings are errors here: nobody is warned of what was asked for.
+    TableEncoder(drop=["id", "message"]).fit(frame)
+    TableEncoder(keep=["id", "message"]).fit(frame)
 
 
 # --- Bad input ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("frame", "choice", "ingredients"),
+@in_turn(
+    "frame, choice, ingredients",
     [
         ({"a": [1, 2]}, {"drop": ["b"]}, ("drop must name columns of the table", "got 'b'")),
         ({"a": [1, 2]}, {"categorical": ["b"]}, ("categorical must name columns", "got 'b'")),
@@ -274,29 +336,29 @@ def test_a_column_that_is_missing_later():
             encoder.transform(frame)
 
 
-@pytest.mark.parametrize(
-    ("change", "ingredients"),
+@in_turn(
+    "place, change",
     [
-        (lambda document: [], ("what was learnt of each column", "got []")),
-        (lambda document: document | {"format": 2}, ("a newer version of symloss", "format 2")),
-        (lambda document: document | {"columns": {}}, ("what was learnt of each column",)),
-        (lambda document: document | {"columns": [5]}, ("what was learnt of each column", "got 5")),
-        *(
-            (lambda document, place=place, change=change: _changed(document, place, **change), ("what was learnt",))
-            for place, change in (
-                *((0, change) for change in ({"kind": "word"}, {"median": float("nan")}, {"median": None})),
-                *((1, change) for change in ({"values": [5]}, {"others": None}, {"others": ["x"]}, {"values": []})),
-            )
-        ),
+        *((0, change) for change in ({"kind": "word"}, {"median": float("nan")}, {"median": None})),
+        *((1, change) for change in ({"values": [5]}, {"others": None}, {"others": ["x"]}, {"values": []})),
     ],
 )
-def test_a_damaged_document(change, ingredients):
+def test_a_damaged_entry(place, change):
     document = TableEncoder().fit({"a": [1.0, 2.0], "b": ["x", "y"]}).to_document()
+    document["columns"][place] |= change
+    with refused(ValueError, "columns.json", "what was learnt of each column", document["columns"][place]["name"]):
+        TableEncoder.from_document(document, "columns.json")
+
+
+@in_turn(
+    "document, ingredients",
+    [
+        ([], ("what was learnt of each column", "got []")),
+        ({"format": 2, "columns": []}, ("a newer version of symloss", "format 2")),
+        ({"format": 1, "columns": {}}, ("what was learnt of each column",)),
+        ({"format": 1, "columns": [5]}, ("what was learnt of each column", "got 5")),
+    ],
+)
+def test_a_damaged_document(document, ingredients):
     with refused(ValueError, "columns.json", *ingredients):
-        TableEncoder.from_document(change(document), "columns.json")
-
-
-def _changed(document, place, **values):
-    columns = [dict(entry) for entry in document["columns"]]
-    columns[place] |= values
-    return document | {"columns": columns}
+        TableEncoder.from_document(document, "columns.json")

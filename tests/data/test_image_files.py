@@ -1,0 +1,411 @@
+"""Folders and lists of images: pixels as written, classes from folders, bad files named, the size they get."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from data_helpers import cut, random_bytes, save_image
+from in_turn import in_turn
+from PIL import EpsImagePlugin, Image
+from refusals import refused
+
+from symloss.data import ImageFiles, batches, images, open_data
+from symloss.data.batches import Batches
+from symloss.data.images import chosen_size
+
+
+def write_classes(folder: Path, *, shape=(6, 5, 3), each: int = 2, names=("cat", "dog"), suffix="png") -> np.ndarray:
+    """A few images for each class, in the order of class and file, as a data set has them: (N, C, H, W)."""
+    written = []
+    for number, name in enumerate(names):
+        for k in range(each):
+            written.append(random_bytes(*shape, seed=10 * number + k))
+            save_image(folder / name / f"{k}.{suffix}", written[-1])
+    pixels = np.stack(written)
+    return pixels.transpose(0, 3, 1, 2) if len(shape) == 3 else pixels[:, None]
+
+
+def pixels(data) -> np.ndarray:
+    assert data.train.inputs.dtype == torch.uint8
+    return data.train.inputs.numpy()
+
+
+def skipping(path) -> tuple:
+    """The data set without its bad files, and what was said of these."""
+    told = []
+    return open_data(str(path), skip_bad=True, on_bad=lambda *bad: told.append(bad)), told
+
+
+@in_turn("shape", [(6, 5, 3), (6, 5)])
+def test_images_of_one_size_live_in_one_tensor(tmp_path, shape):
+    written = write_classes(tmp_path / "pets", shape=shape)
+    data = open_data(str(tmp_path / "pets"))
+    np.testing.assert_array_equal(pixels(data), written)
+    assert data.train.labels.tolist() == [0, 0, 1, 1]
+    assert (data.name, data.class_names, data.test, data.size) == ("pets", ("cat", "dog"), None, None)
+    np.testing.assert_allclose(data.scaling.mean, (written / 255).mean((0, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(data.scaling.std, (written / 255).std((0, 2, 3)), rtol=1e-12)
+
+
+def test_jpeg(tmp_path):
+    """JPEG changes pixels: they must be those that Pillow reads."""
+    write_classes(tmp_path, suffix="jpg")
+    read = [np.asarray(Image.open(tmp_path / name / f"{k}.jpg")) for name in ("cat", "dog") for k in (0, 1)]
+    np.testing.assert_array_equal(pixels(open_data(str(tmp_path))), np.stack(read).transpose(0, 3, 1, 2))
+
+
+def test_one_coloured_image_makes_three_channels(tmp_path):
+    write_classes(tmp_path, shape=(6, 5))
+    save_image(tmp_path / "cat" / "0.png", random_bytes(6, 5, 3))
+    found = pixels(open_data(str(tmp_path)))
+    assert found.shape == (4, 3, 6, 5)
+    np.testing.assert_array_equal(found[1, 0], found[1, 2])
+
+
+def test_a_constant_channel_is_not_divided_by_zero(tmp_path):
+    for name in ("a", "b"):
+        save_image(tmp_path / name / "0.png", np.full((2, 2), 51, dtype=np.uint8))
+    scaling = open_data(str(tmp_path)).scaling
+    assert (scaling.mean, scaling.std) == (pytest.approx((0.2,)), (1.0,))
+
+
+def test_sixteen_bits_are_not_clipped(tmp_path):
+    values = np.array([[0, 255, 256, 300, 65535]], dtype=np.uint16)
+    for name in ("a", "b"):
+        save_image(tmp_path / name / "0.png", values)
+    assert pixels(open_data(str(tmp_path)))[0].tolist() == [[[0, 0, 1, 1, 255]]]
+
+
+def test_palettes_with_transparency(tmp_path):
+    """Pillow warns of the direct conversion, and warnings are errors here."""
+    for name in ("a", "b"):
+        palette = Image.new("P", (3, 2), color=1)
+        palette.putpalette([0, 0, 0, 200, 100, 50])
+        (tmp_path / name).mkdir()
+        palette.save(tmp_path / name / "0.png", transparency=b"\x20\x80")
+    assert pixels(open_data(str(tmp_path)))[0, :, 1, 2].tolist() == [200, 100, 50]
+
+
+@in_turn("suffix", ["png", "jpg"])
+@in_turn("orientation, turns", [(1, 0), (3, 2), (6, 3), (8, 1)])
+def test_images_stand_upright(tmp_path, suffix, orientation, turns):
+    """EXIF says how the camera was held."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    shown = np.zeros((8, 16, 3), dtype=np.uint8)
+    shown[:, :8] = 255
+    for name in ("a", "b"):
+        save_image(tmp_path / name / f"0.{suffix}", shown, exif=exif)
+    read = pixels(open_data(str(tmp_path)))[0]
+    assert read.shape[1:] == np.rot90(shown, turns).shape[:2]
+    np.testing.assert_allclose(read, np.rot90(shown, turns).transpose(2, 0, 1), atol=3)
+
+
+@in_turn("format", ["PNG", "JPEG", "MPO", "WEBP", "TIFF", "GIF", "BMP", "PPM", "TGA", "JPEG2000"])
+def test_formats_of_pixels(tmp_path, format):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (5, 6), (200, 100, 50)).save(tmp_path / name / "picture", format)
+    assert pixels(open_data(str(tmp_path))).shape == (2, 3, 6, 5)
+
+
+# --- Folders -----------------------------------------------------------------------------------------------------
+
+
+def test_data_to_test_on(tmp_path):
+    """In test, else in val; or in a folder that is named."""
+    train = write_classes(tmp_path / "train", each=3)
+    assert open_data(str(tmp_path)).test is None
+    for each, part in enumerate(("val", "test"), 1):
+        written = write_classes(tmp_path / part, each=each)
+        data = open_data(str(tmp_path))
+        np.testing.assert_array_equal(pixels(data), train)
+        np.testing.assert_array_equal(data.test.inputs.numpy(), written)
+        assert data.test.labels.tolist() == [0] * each + [1] * each
+    clean = write_classes(tmp_path / "clean", each=1, names=("dog",))
+    data = open_data(str(tmp_path), test=tmp_path / "clean")
+    np.testing.assert_array_equal(data.test.inputs.numpy(), clean)
+    assert data.test.labels.tolist() == [1]
+
+
+def test_names_of_folders(tmp_path):
+    write_classes(tmp_path / "vehicles", names=("bus", "train"))  # of locomotives
+    assert open_data(str(tmp_path / "vehicles")).class_names == ("bus", "train")
+    write_classes(tmp_path / "numbers", names=("0", "1", "2", "10"), each=1)
+    data = open_data(str(tmp_path / "numbers"))
+    assert data.class_names == ("0", "1", "2", "10")
+    assert [data.class_names[label] for label in data.train.labels] == ["0", "1", "10", "2"]
+
+
+def test_litter_is_left_out_and_folders_in_a_class_are_not(tmp_path):
+    write_classes(tmp_path)
+    for litter in ("cat/.DS_Store", "cat/Thumbs.db", "README.txt"):
+        (tmp_path / litter).write_text("litter")
+    (tmp_path / ".git").mkdir()
+    save_image(tmp_path / "cat" / "more" / "a.png", random_bytes(6, 5, 3))
+    assert open_data(str(tmp_path)).train.labels.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_images_of_several_sizes_stay_on_disk(tmp_path):
+    write_classes(tmp_path / "train")
+    write_classes(tmp_path / "test", shape=(5, 6, 3))
+    data = open_data(str(tmp_path))
+    assert data.streamed
+    assert isinstance(data.train.inputs, ImageFiles)
+    assert isinstance(data.test.inputs, ImageFiles)
+    assert [path.name for path in data.train.inputs.paths] == ["0.png", "1.png", "0.png", "1.png"]
+    assert data.train.labels.tolist() == [0, 0, 1, 1]
+    assert (data.size, data.input_shape, data.scaling.mean) == (5, (3, 5, 5), (0.485, 0.456, 0.406))
+
+
+@in_turn("room, streamed", [(4 * 6 * 5 * 3, False), (4 * 6 * 5 * 3 - 1, True)])
+def test_images_that_do_not_fit_stay_on_disk(tmp_path, monkeypatch, room, streamed):
+    write_classes(tmp_path)
+    monkeypatch.setattr(images, "RESIDENT_BYTES", room)
+    assert open_data(str(tmp_path)).streamed is streamed
+
+
+# --- Bad files ---------------------------------------------------------------------------------------------------
+
+
+def bomb() -> bytes:
+    """A PNG whose head announces 10^10 pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+
+
+def saved(pixels: np.ndarray, format: str) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format)
+    return file.getvalue()
+
+
+@in_turn(
+    "content, reason",
+    [
+        (b"hello", "a file that is no image"),
+        (b"", "a file that is no image"),
+        (bomb(), "more than the allowed"),
+        (saved(random_bytes(6, 5, 3, seed=99), "PNG")[:-60], "a damaged image"),  # a head, then half of the pixels
+        (saved(np.zeros((6, 5), dtype=np.float32), "TIFF"), "mode F"),
+    ],
+)
+def test_a_bad_file_is_named_or_skipped(tmp_path, content, reason):
+    written = write_classes(tmp_path)
+    path = tmp_path / "cat" / "0bad.png"  # between two good ones
+    path.write_bytes(content)
+    with refused(ValueError, path, "must be an image", reason, "--skip-bad", "skip_bad=True"):
+        open_data(str(tmp_path))
+    data, told = skipping(tmp_path)
+    np.testing.assert_array_equal(pixels(data), written)
+    assert data.train.labels.tolist() == [0, 0, 1, 1]
+    assert list(data.train.origin.files) == ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"]
+    assert [bad[0] for bad in told] == [path]
+    assert reason in told[0][1]
+
+
+def test_skipping_decodes_streamed_files_too(tmp_path):
+    """One that is cut off has a good head; only its pixels tell."""
+    write_classes(tmp_path / "train")
+    write_classes(tmp_path / "test", shape=(50, 40, 3))
+    bad = [cut(save_image(tmp_path / part / "cat" / "0bad.png", random_bytes(50, 50, 3))) for part in ("train", "test")]
+    assert len(open_data(str(tmp_path)).train) == 5  # without skipping they are not decoded
+    data, told = skipping(tmp_path)
+    assert data.streamed
+    for part in (data.train, data.test):
+        assert [path.name for path in part.inputs.paths] == ["0.png", "1.png", "0.png", "1.png"]
+        assert part.labels.tolist() == [0, 0, 1, 1]
+    assert [path for path, _ in told] == bad
+    assert all("a damaged image" in reason for _, reason in told)
+
+
+def test_what_is_skipped_changes_nothing(tmp_path):
+    """The bad file is of another size and in colour: the good ones are grey and fit into memory."""
+    written = write_classes(tmp_path, shape=(6, 5))
+    cut(save_image(tmp_path / "cat" / "0bad.png", random_bytes(50, 50, 3)))
+    np.testing.assert_array_equal(pixels(skipping(tmp_path)[0]), written)
+
+
+def test_a_bomb_that_pillow_only_warns_of(tmp_path, monkeypatch):
+    write_classes(tmp_path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)  # of 30; refused by Pillow above 40
+    with refused(ValueError, tmp_path / "cat" / "0.png", "more than the allowed 20 pixels"):
+        open_data(str(tmp_path))
+
+
+@in_turn("name", ["0bad.png", "0bad.jpg", "0bad.eps"])
+def test_no_program_is_started(tmp_path, monkeypatch, name):
+    """Pillow hands PostScript to Ghostscript, by its content, whatever the file is called."""
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was called"))
+    write_classes(tmp_path)
+    path = tmp_path / "cat" / name
+    path.write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 6\n%%EndComments\nshowpage\n%%EOF\n")
+    with refused(ValueError, path, "a file that is no image", "PNG, JPEG", "--skip-bad"):
+        open_data(str(tmp_path))
+    assert len(skipping(tmp_path)[0].train) == 4
+
+
+def test_pipes_and_devices(tmp_path):
+    written = write_classes(tmp_path / "all")
+    os.mkfifo(tmp_path / "pipe.csv")
+    lines = [f"all/{name}/{k}.png,{name}\n" for name in ("cat", "dog") for k in (0, 1)]
+    table = tmp_path / "list.csv"
+    for odd in ("pipe.csv", "/dev/zero", "all"):
+        table.write_text(f"image,label\n{odd},cat\n" + "".join(lines))
+        with refused(ValueError, tmp_path / odd, "must be an image", "got a folder, a pipe or a device"):
+            open_data(str(table))
+        np.testing.assert_array_equal(pixels(skipping(table)[0]), written)
+    for argument, given in (
+        ("data", (tmp_path / "pipe.csv", None)),
+        ("test", (tmp_path / "all", tmp_path / "pipe.csv")),
+    ):
+        with refused(ValueError, f"{argument} must be a folder or a file", "pipe", tmp_path / "pipe.csv"):
+            open_data(str(given[0]), test=given[1])
+
+
+@in_turn("part", ["train", "test"])
+def test_an_empty_class(tmp_path, part):
+    for folder in ("train", "test"):
+        write_classes(tmp_path / folder)
+    (tmp_path / part / "emu").mkdir()
+    (tmp_path / part / "emu" / ".DS_Store").write_text("litter")
+    with refused(ValueError, tmp_path / part, "images in each class's folder", "'emu'", "--skip-bad", "skip_bad=True"):
+        open_data(str(tmp_path))
+    data, told = skipping(tmp_path)
+    assert told == [(tmp_path / part / "emu", "a folder without images")]
+    assert data.class_names == ("cat", "dog")
+    assert (len(data.train), len(data.test)) == (4, 4)
+
+
+def test_folders_without_classes(tmp_path):
+    save_image(tmp_path / "0.png", random_bytes(2, 2))
+    with refused(ValueError, tmp_path, "a folder of images for each class", "got no folder"):
+        open_data(str(tmp_path))
+    (tmp_path / "cat").mkdir()
+    for content in (None, "no image"):
+        if content is not None:
+            (tmp_path / "cat" / "0.png").write_text(content)
+        with refused(ValueError, tmp_path, "at least one image", "got none"):
+            skipping(tmp_path)
+    write_classes(tmp_path, names=("cat",))
+    with refused(ValueError, tmp_path, "at least two classes", "got only 'cat'"):
+        open_data(str(tmp_path))
+    write_classes(tmp_path / "mine" / "train")
+    write_classes(tmp_path / "mine" / "test", names=("dog", "emu"))
+    with refused(ValueError, tmp_path / "mine" / "test", "classes of the training data", "got 'emu'"):
+        open_data(str(tmp_path / "mine"))
+
+
+# --- Where examples came from ------------------------------------------------------------------------------------
+
+
+@in_turn("part", ["", "train/"])
+@in_turn("size", [8, 9])
+def test_files_of_a_folder(tmp_path, part, size):
+    names = [f"{part}{name}" for name in ("cat/2.png", "cat/1.png", "dog/deep/1.png", "dog/0.png")]
+    for number, name in enumerate(names):
+        save_image(tmp_path / name, random_bytes(size + number % 2 * (size > 8), size, 3, seed=number))
+    data = open_data(str(tmp_path))
+    assert data.streamed == (size == 9)
+    assert (data.train.origin.rows, list(data.train.origin.files)) == (None, sorted(names))
+
+
+def test_rows_and_files_of_a_table_without_what_was_left_out(tmp_path):
+    for name in "abcd":
+        save_image(tmp_path / f"{name}.png", random_bytes(8, 8, 3))
+    (tmp_path / "b.png").write_text("no image")
+    path = tmp_path / "list.csv"
+    path.write_text("photo,label\na.png,cat\nb.png,cat\nc.png,\nd.png,dog\na.png,dog\n")
+    found = open_data(str(path), skip_bad=True, image="photo").train.origin
+    assert (list(found.rows), list(found.files)) == ([0, 3, 4], ["a.png", "d.png", "a.png"])
+    path.write_text("a,kind\n1,cat\n2,\n3,dog\n4,cat\n")
+    train = open_data(str(path), skip_bad=True, label="kind").train
+    assert (list(train.origin.rows), train.origin.files) == ([0, 2, 3], None)
+    part = train.take(torch.tensor([2]))
+    assert [part.origin.rows[place] for place in part.positions] == [3]
+    found = open_data("digits").train.origin
+    assert (found.rows, found.files) == (None, None)
+
+
+# --- The size they are brought to --------------------------------------------------------------------------------
+
+SQUARE = [(32, 32)] * 3
+MIXED = [(24, 40), (30, 26), (400, 300), (500, 28)]
+
+
+@in_turn(
+    "size, sides, memory, expected",
+    [
+        (None, SQUARE, True, None),
+        (None, SQUARE, False, 32),
+        (None, [(100, 900)] * 2, True, None),
+        (None, MIXED, True, 26),
+        (None, [(300, 400)] * 3, True, 224),
+        (None, [(2000, 3000), (300, 400)], True, 224),
+        (32, SQUARE, True, None),
+        (32, SQUARE, False, 32),
+        (64, SQUARE, True, 64),
+        (64, MIXED, True, 64),
+    ],
+)
+def test_the_size_of_images(size, sides, memory, expected):
+    assert chosen_size(size, sides, memory) == expected
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for name in ("cats", "dogs"):
+        for number, side in enumerate((20, 26, 31)):
+            save_image(tmp_path / "photos" / name / f"{number}.png", random_bytes(side, side + 7, 3, seed=number))
+    return tmp_path / "photos"
+
+
+def test_photos_of_several_sizes_are_resized(photos):
+    found = {size: open_data(str(photos), size=size) for size in (None, 40, 26)}
+    assert {size: data.size for size, data in found.items()} == {None: 26, 40: 40, 26: 26}
+    assert found[None].input_shape == (3, 26, 26)
+    assert found[None].augmentation == ("crop:3", "flip")
+    assert found[26].fingerprint == found[None].fingerprint != found[40].fingerprint
+
+
+def test_a_size_is_for_image_files_alone(tmp_path, photos):
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=[0, 1, 0, 1])
+    (tmp_path / "t.csv").write_text("a,label\n1,x\n2,y\n")
+    rows = "".join(f"{path},{path.parent.name}\n" for path in sorted(photos.rglob("*.png")))
+    (tmp_path / "list.csv").write_text("image,label\n" + rows)
+    for data in (str(tmp_path / "a.npz"), str(tmp_path / "t.csv")):
+        with refused(ValueError, f"size must be left out for {data}", "got 64"):
+            open_data(data, size=64)
+    assert open_data(str(tmp_path / "list.csv"), size=64).size == 64
+
+
+def epochs(data):
+    made = Batches(
+        data.train, batch=4, scaling=data.scaling, augmentation=data.augmentation, shuffle=True, seed=0, device="cpu",
+        size=data.size,
+    )  # fmt: skip
+    return [torch.cat([batch.inputs for batch in made.epoch(number)]) for number in (0, 1, 0)]
+
+
+@pytest.mark.parametrize(("room", "times"), [(6 * 3 * 26 * 26, 1), (6 * 3 * 26 * 26 - 1, 3)])
+def test_photos_are_decoded_once_if_they_fit_into_memory(photos, monkeypatch, room, times):
+    expected = epochs(open_data(str(photos)))
+    decoded, decode = [], batches.picture
+    monkeypatch.setattr(batches, "picture", lambda path: decoded.append(path) or decode(path))
+    monkeypatch.setattr(batches, "RESIDENT_BYTES", room)
+    found = epochs(open_data(str(photos)))
+    assert sorted(decoded) == sorted(times * [*photos.rglob("*.png")])
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], found[1])

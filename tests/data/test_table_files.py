@@ -1,0 +1,495 @@
+"""Tables of features and of image files, in CSV and Parquet."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from data_helpers import random_bytes, save_image
+from in_turn import in_turn
+from refusals import refused
+
+from symloss.data import ImageFiles, open_data, tables
+from symloss.data.opening import open_inputs
+from symloss.data.source import DataSource
+from symloss.data.table_encoder import TableEncoder
+from symloss.data.tables import CsvTable
+
+FLOWERS = "width,label,height\n1.5,rose,2\n-0.1,tulip,3e2\n7,rose,0.30000000000000004\n"
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def parquet(path: Path, **columns: object) -> str:
+    pq.write_table(pa.table(columns), path)
+    return str(path)
+
+
+def predicted(path: str, data):
+    """The features of a table that comes later."""
+    return open_inputs(DataSource(path), data.description(), data.encoder).inputs
+
+
+def test_a_table_is_read_as_written(tmp_path):
+    data = open_data(write(tmp_path / "flowers.csv", FLOWERS))
+    expected = torch.tensor([[1.5, 2], [-0.1, 300], [7, 0.3]], dtype=torch.float32)
+    assert torch.equal(data.train.inputs, expected)
+    assert data.train.labels.tolist() == [0, 1, 0]
+    assert (data.name, data.class_names, data.input_shape, data.test) == ("flowers", ("rose", "tulip"), (2,), None)
+    assert data.columns == ("width", "height")
+    np.testing.assert_allclose(data.scaling.mean, expected.double().mean(0), rtol=1e-12)
+    np.testing.assert_allclose(data.scaling.std, expected.double().numpy().std(0), rtol=1e-12)
+    # Another fingerprint than this would make every run of before a stranger.
+    assert open_data(write(tmp_path / "f.csv", FLOWERS + "3,tulip,5\n")).fingerprint == "37f645e75b6e"
+
+
+def test_labels_come_back_from_any_column(tmp_path):
+    names = ["weiß", "rouge, foncé", 'said "blue"', "weiß", "a b"]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    rows = "".join(f"{k},{name}\n" for k, name in enumerate(quoted))
+    data = open_data(write(tmp_path / "x.csv", "a,target\n" + rows), label="target")
+    assert [data.class_names[label] for label in data.train.labels] == names
+
+
+def test_forms_of_csv(tmp_path):
+    """A byte-order mark, Windows line ends, spaces, empty lines, no last line end: all from spreadsheets."""
+    plain = open_data(write(tmp_path / "x.csv", "label,a\nx,1\ny,2\n"))
+    path = tmp_path / "y.csv"
+    path.write_bytes("\ufefflabel, a\r\n x , 1\r\n\r\ny,2".encode())
+    odd = open_data(str(path))
+    assert torch.equal(plain.train.inputs, odd.train.inputs)
+    assert torch.equal(plain.train.labels, odd.train.labels)
+    assert plain.class_names == odd.class_names
+
+
+def test_a_constant_feature_is_not_divided_by_zero(tmp_path):
+    scaling = open_data(write(tmp_path / "x.csv", "a,b,label\n3,1,x\n3,2,y\n")).scaling
+    assert (scaling.mean, scaling.std) == ((3.0, 1.5), (1.0, 0.5))
+
+
+# --- Gaps, categories, ids; delimiters; Parquet ------------------------------------------------------------------
+
+
+def people(rows: int = 60, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "id": rng.permutation(rows),
+            "age": rng.integers(20, 60, rows).astype(float),
+            "town": rng.choice(["Bern", "Graz", "Köln"], rows),
+            "height": rng.normal(170, 10, rows).round(2),
+            "member": rng.random(rows) < 0.5,
+            "label": rng.choice(["yes", "no"], rows),
+        }
+    )
+    frame.loc[rng.random(rows) < 0.2, "age"] = np.nan
+    frame.loc[rng.random(rows) < 0.2, "town"] = None
+    return frame
+
+
+@in_turn(
+    "name, options",
+    [
+        *(("x.csv", {"na_rep": gap}) for gap in ("", "NA", "NaN", "null", "n/a", "?")),
+        *(("x.csv", {"sep": ";", "decimal": decimal}) for decimal in ",."),
+        ("x.tsv", {"sep": "\t"}),
+        ("x.parquet", {}),
+    ],
+)
+def test_every_form_is_read_as_pandas_reads_it(tmp_path, name, options):
+    frame = people().astype({"member": int})
+    if name == "x.parquet":
+        frame.astype({"town": "category", "member": bool}).to_parquet(tmp_path / name, index=False)
+    else:
+        frame.to_csv(tmp_path / name, index=False, **options)
+    data = open_data(str(tmp_path / name))
+    expected = TableEncoder(drop=["id"]).fit_transform(frame.drop(columns="label"))
+    np.testing.assert_array_equal(data.train.inputs.numpy(), expected)
+    towns = ("town=Bern", "town=Graz", "town=Köln", "town is missing")
+    assert data.columns == ("age", "height", "member", "age is missing", *towns)
+    assert [column.name for column in data.encoder.columns_] == list(frame.columns[:-1])
+    assert [data.class_names[label] for label in data.train.labels] == frame["label"].tolist()
+
+
+@in_turn(
+    "text, columns",
+    [
+        ("a;b,label\n1,x\n2,y\n", ("a;b",)),
+        ('"a;b";c;label\n1;2;x\n3;4;y\n', ("a;b", "c")),
+        ("a, in cm;b;label\n1;2;x\n3;4;y\n", ("a, in cm", "b")),
+        ("a;label\n1;x\n2;y\n", ("a",)),
+        ('a,label\n"1,5",x\n"2,5",y\n"1,5",y\n', ("a=1,5", "a=2,5")),  # no decimal comma between commas
+    ],
+)
+def test_which_delimiter_it_is(tmp_path, text, columns):
+    assert open_data(write(tmp_path / "x.csv", text)).columns == columns
+
+
+@in_turn(
+    "labels", [pa.array([10, 9, 10]), pa.array(["10", "9", "10"]), pa.array(["10", "9", "10"]).dictionary_encode()]
+)
+def test_labels_in_parquet(tmp_path, labels):
+    # pandas writes its index as a column.
+    data = open_data(parquet(tmp_path / "x.parquet", a=[1.0, 2.0, 3.0], label=labels, __index_level_0__=[0, 1, 2]))
+    assert (data.class_names, data.train.labels.tolist()) == (("9", "10"), [1, 0, 1])
+    assert data.input_shape == (1,)
+
+
+def test_without_pyarrow(tmp_path, monkeypatch):
+    path = parquet(tmp_path / "x.parquet", a=[1.0, 2.0], label=["x", "y"])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with refused(ValueError, "needs pyarrow, which is not installed", "symloss[fit]"):
+        open_data(path)
+
+
+def test_large_whole_numbers_and_the_largest_of_float32(tmp_path):
+    """Ids with many digits are told apart, though float32 does not."""
+    ids = [9_000_000_000_000_000_000 + k for k in range(30)]
+    sums = [100_000_000 + 7919 * k * k for k in range(30)]
+    largest = [float(np.finfo(np.float32).max), 1.0] * 15
+    table = pa.table({"id_number": ids, "sum": sums, "largest": largest, "label": ["x", "y"] * 15})
+    pq.write_table(table, tmp_path / "x.parquet")
+    table.to_pandas().to_csv(tmp_path / "x.csv", index=False)
+    for name in ("x.csv", "x.parquet"):
+        data = open_data(str(tmp_path / name))
+        kinds = {column.name: column.kind for column in data.encoder.columns_}
+        assert kinds == {"id_number": "left out", "sum": "number", "largest": "number"}
+        assert data.train.inputs[:, 1].tolist() == largest
+
+
+# --- Bad tables --------------------------------------------------------------------------------------------------
+
+
+@in_turn(
+    "columns, ingredients",
+    [
+        ({"a": [1.0, 1e300], "label": ["x", "y"]}, ("'a'", "finite", "1e+300 in row 2")),
+        ({"a": [[1.0], [2.0]], "label": ["x", "y"]}, ("'a'", "numbers or text", "got array(", "--drop a")),
+        ({"a": pd.to_datetime(["2020-01-01"] * 2), "label": ["x", "y"]}, ("'a'", "got timestamp", "--drop a")),
+        ({"a": ["1"] * 10 + ["1O"], "label": ["x"] * 10 + ["y"]}, ("'1O' in row 11", "--settings categorical=a")),
+        ({"a": [1.0, 2.0], "label": ["x", None]}, ("'label'", "an empty cell in row 2")),
+        ({"a": [1.0, 2.0], "label": [1.0, float("nan")]}, ("'label'", "'nan' in row 2")),
+        ({"a": [1.0, 2.0], "other": ["x", "y"]}, ("label column 'label'", "got the columns a, other")),
+        ({"a": [], "label": []}, ("at least one row",)),
+    ],
+)
+def test_bad_parquet(tmp_path, columns, ingredients):
+    path = parquet(tmp_path / "x.parquet", **columns)
+    with refused(ValueError, path, *ingredients):
+        open_data(path)
+
+
+def test_damaged_parquet(tmp_path):
+    path = tmp_path / "x.parquet"
+    for invalid in (b"\xff\xff\xff\xff", None):
+        parquet(path, a=np.arange(500.0), label=["xxxx", "yyyy"] * 250)
+        content = path.read_bytes()  # its head is at the end, and still good
+        damaged = content[:100] + b"\xff" * 1000 + content[1100:]
+        path.write_bytes(content.replace(b"yyyy", invalid) if invalid else damaged)
+        with refused(ValueError, path, "must be a Parquet file"):
+            open_data(str(path))
+    with refused(ValueError, path, "must be a Parquet file"):
+        open_data(write(path, "a,label\n1,x\n"))
+
+
+@in_turn(
+    "text, ingredients",
+    [
+        ("a,b,target\n1,2,x\n", ("label column 'label'", "columns a, b, target (--label, or label=, names another")),
+        ("a,label\n1,x\n2,y,3\n", ("line 3", "2 cells", "got 3")),
+        ("a,label\n1,x\n\n2\n", ("line 4", "2 cells", "got 1")),
+        ('a,label\n"1\n",x\n2\n', ("line 4", "2 cells", "got 1")),
+        ("a;b;label\n1;2;x\n3;4;y;5\n", ("line 3", "3 cells", "got 4")),
+        ("a,b,label\n1,2,x\n1,-inf,y\n", ("'b'", "finite", "'-inf' in line 3")),
+        ("a,b,label\n1,2,x\n1,1e39,y\n", ("'b'", "finite", "'1e39' in line 3")),
+        ("b,label\n" + "1,x\n" * 9 + "NA,x\n1O,y\n", ("'b'", "number", "'1O' in line 12", "--settings categorical=b")),
+        ("b,label\n" + "1,x\n" * 9 + "1_000,y\n", ("'b'", "number", "'1_000' in line 11")),
+        ("a,label\n1,x\n2, \n", ("'label'", "an empty cell in line 3")),
+        ("a,label\n1,x\n2,x\n", ("at least two classes", "got only 'x'")),
+        ("a,label\n1,0.5\n2,0.7\n", ("names or whole numbers", "got 0.5")),
+        ("a,label\n", ("at least one row", "got none")),
+        ("", ("line of column names", "empty")),
+        ("label\nx\ny\n", ("a column of features beside 'label'",)),
+        ("a,a,label\n1,2,x\n", ("different names", "'a' twice")),
+        ('a,label\n1,"x\n', ("comma-separated text",)),
+        ("id,label\n" + "1,x\n2,y\n", ("a column of features", "'id' (whole numbers, all different", "keep=COLUMN")),
+    ],
+)
+def test_bad_csv(tmp_path, text, ingredients):
+    with refused(ValueError, tmp_path / "x.csv", *ingredients):
+        open_data(write(tmp_path / "x.csv", text))
+
+
+def test_another_encoding(tmp_path):
+    (tmp_path / "x.csv").write_bytes("a,label\n1,weiß\n2,y\n".encode("latin1"))
+    with refused(ValueError, tmp_path / "x.csv", "UTF-8"):
+        open_data(str(tmp_path / "x.csv"))
+
+
+# --- Choices of the user -----------------------------------------------------------------------------------------
+
+
+def test_choices(tmp_path):
+    frame, path = people(), str(tmp_path / "x.csv")
+    frame.to_csv(path, index=False)
+    assert open_data(path, keep=["id"]).columns[:3] == ("id", "age", "height")
+    assert "town=Bern" not in open_data(path, drop=["town"]).columns
+    ages = {f"age={int(age)}" for age in frame["age"].dropna()}
+    assert ages < set(open_data(path, categorical=["age"]).columns)
+    # A column that is dropped is not read.
+    assert open_data(write(tmp_path / "y.csv", "a,b,label\n1,inf,x\n2,inf,y\n"), drop=["b"]).columns == ("a",)
+
+
+@in_turn(
+    "data, choice, ingredients",
+    [
+        ("x.csv", {"drop": ["d"]}, ("drop must name columns", "got 'd'", "a, b")),
+        ("x.csv", {"drop": ["label"]}, ("drop must name columns", "got 'label'")),
+        ("digits", {"drop": ["a"]}, ("drop must be left out for digits", "no table of features", "got a")),
+        ("x.npz", {"categorical": ["a"]}, ("categorical must be left out for", "x.npz")),
+        ("images.csv", {"keep": ["a"]}, ("keep must be left out for", "images.csv")),
+    ],
+)
+def test_bad_choices(tmp_path, monkeypatch, data, choice, ingredients):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "x.csv", "a,b,label\n1,2,x\n2,3,y\n")
+    write(tmp_path / "images.csv", "image,label\na.png,x\nb.png,y\n")
+    np.savez(tmp_path / "x.npz", x=np.eye(2), y=np.arange(2))
+    with refused(ValueError, *ingredients):
+        open_data(data, **choice)
+
+
+# --- Tables that come later --------------------------------------------------------------------------------------
+
+
+@in_turn("name", ["t.csv", "t.parquet"])
+def test_a_test_table_and_a_table_to_predict_on(tmp_path, name):
+    """With columns in another order, and values that were never seen."""
+    train, later = people(), people(30, seed=1)
+    later.loc[3, "town"], later.loc[4, "height"] = "Wien", np.nan
+    train.to_csv(tmp_path / "x.csv", index=False)
+    mixed_up = later[["label", "height", "town", "age", "id", "member"]].astype({"member": str})
+    (mixed_up.to_csv if name == "t.csv" else mixed_up.to_parquet)(tmp_path / name, index=False)
+    data = open_data(str(tmp_path / "x.csv"), test=str(tmp_path / name))
+    encoder = TableEncoder(drop=["id"]).fit(train.drop(columns="label").astype({"member": str}))
+    expected = encoder.transform(later.astype({"member": str}))
+    np.testing.assert_array_equal(data.test.inputs.numpy(), expected)
+    assert [data.class_names[label] for label in data.test.labels] == later["label"].tolist()
+    np.testing.assert_array_equal(predicted(str(tmp_path / name), data).numpy(), expected)
+
+
+@in_turn(
+    "text, ingredients",
+    [
+        ("a,label\n1,x\n", ("feature column 'b'", "got the columns a, label")),
+        ("a,b\n1,red\n", ("label column 'label'", "got the columns a, b")),
+        ("a,b,label\n1,red,z\n", ("classes of the training data", "got 'z'")),
+        ("a,b,label\nred,1,x\n", ("'a'", "a finite number", "'red' in line 2")),
+        ("a,b,label\ninf,1,x\n", ("'a'", "a finite number", "'inf' in line 2")),
+    ],
+)
+def test_bad_test_tables(tmp_path, text, ingredients):
+    train = write(tmp_path / "x.csv", "a,b,label\n1,red,x\n2,blue,y\n")
+    with refused(ValueError, tmp_path / "t.csv", *ingredients):
+        open_data(train, test=write(tmp_path / "t.csv", text))
+
+
+@in_turn("cell, given", [("red", "'red'"), (1e300, "1e+300"), (float("inf"), "inf")])
+def test_a_later_parquet_must_have_numbers_where_the_first_table_had_them(tmp_path, cell, given):
+    data = open_data(write(tmp_path / "x.csv", "a,label\n1.5,x\n2.5,y\n"))
+    with refused(ValueError, "'a'", "a finite number", f"got {given} in row 1"):
+        predicted(parquet(tmp_path / "t.parquet", a=[cell]), data)
+
+
+# --- Wide tables -------------------------------------------------------------------------------------------------
+
+
+class Name(str):
+    """A column's name that counts how often it is compared with another one."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def write_wide(path: Path, columns: int) -> str:
+    names = [f"c{k}" for k in range(columns)]
+    rows = [",".join([*(str(k + row) for k in range(columns)), "xy"[row]]) for row in range(2)]
+    return write(path, "\n".join([",".join([*names, "label"]), *rows]) + "\n")
+
+
+def test_the_work_on_names_grows_with_their_number_only(tmp_path, monkeypatch):
+    """In training, in testing on a second table, and in predicting."""
+    read, compared = CsvTable._header, []
+    monkeypatch.setattr(CsvTable, "_header", lambda table: [Name(name) for name in read(table)])
+    for columns in (20, 200):
+        train, test = write_wide(tmp_path / "x.csv", columns), write_wide(tmp_path / "t.csv", columns)
+        Name.compared = 0
+        data = open_data(train, test=test)
+        predicted(test, data)
+        compared.append(Name.compared)
+        assert data.test.inputs[1, -1] == columns
+    assert compared[1] <= 11 * compared[0]
+
+
+def test_a_parquet_file_is_opened_as_often_whatever_its_width(tmp_path, monkeypatch):
+    opened, read = pq.ParquetFile, []
+
+    class Counted(opened):
+        def read(self, columns, **options):
+            read.append(len(columns))
+            return super().read(columns=columns, **options)
+
+    monkeypatch.setattr(pq, "ParquetFile", Counted)
+    expected = np.random.default_rng(0).standard_normal((3, 500)).astype(np.float32)
+    columns = {f"c{k}": expected[:, k] for k in range(500)}
+    path = parquet(tmp_path / "x.parquet", label=["x", "y", "x"], **columns)
+    data = open_data(path)
+    assert read == [1, 500]
+    np.testing.assert_array_equal(data.train.inputs.numpy(), expected)
+    np.testing.assert_allclose(data.scaling.std, expected.astype(np.float64).std(0), rtol=1e-12)
+    # Where not all of it fits, some columns at a time, in any order.
+    monkeypatch.setattr(tables, "_CELLS", 3 * 128)
+    turned = TableEncoder().fit(dict(reversed(columns.items())))
+    inputs = open_inputs(DataSource(path), data.description(), turned).inputs
+    np.testing.assert_array_equal(inputs.numpy(), expected[:, ::-1])
+    assert read[2:] == [128, 128, 128, 116]
+
+
+def test_a_message_does_not_name_a_thousand_columns(tmp_path):
+    path = write_wide(tmp_path / "x.csv", 1000)
+    with refused(ValueError, "label column 'target'", "got the columns c0, c1, ", "c19 and 981 more"):
+        open_data(path, label="target")
+
+
+# --- Labels that are missing, or written in two ways -------------------------------------------------------------
+
+
+@in_turn("missing", ["nan", "NaN", "-nan", ""])
+def test_a_missing_label_is_no_class(tmp_path, missing):
+    path = write(tmp_path / "x.csv", f"a,label\n0,x\n1,{missing}\n2,y\n3,{missing}\n4,x\n")
+    given = repr(missing) if missing else "an empty cell"
+    with refused(ValueError, "'label'", path, "a label", f"got {given} in line 3", "--skip-bad", "skip_bad=True"):
+        open_data(path)
+    told = []
+    data = open_data(path, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert (data.class_names, data.train.labels.tolist()) == (("x", "y"), [0, 1, 0])
+    assert data.train.inputs.tolist() == [[0], [2], [4]]
+    assert told == [(tmp_path / "x.csv", "no label in line 3 and 1 more lines")]
+
+
+@in_turn("labels", [[1.0, float("nan"), None, 2.0], ["1.0", "nan", None, "2.0"]])
+def test_a_missing_label_in_parquet(tmp_path, labels):
+    """Nor are the features of such a row looked at."""
+    path = parquet(tmp_path / "x.parquet", a=[0.0, 1e300, 2.0, 3.0], label=labels)
+    with refused(ValueError, "'label'", path, "'nan' in row 2", "--skip-bad"):
+        open_data(path)
+    data = open_data(path, skip_bad=True)
+    assert (data.class_names, data.train.inputs.tolist()) == (("1.0", "2.0"), [[0], [3]])
+
+
+def test_rows_without_a_label_teach_nothing(tmp_path):
+    path = write(tmp_path / "x.csv", "a,b,label\n1,red,x\n,green,\n3,blue,y\n")
+    data = open_data(path, skip_bad=True, test=path)
+    assert torch.equal(data.test.inputs, data.train.inputs)
+    columns = {"a": [1.0, None, 3.0], "b": ["red", "green", "blue"], "label": ["x", None, "y"]}
+    same = open_data(parquet(tmp_path / "x.parquet", **columns), skip_bad=True)
+    assert same.columns == data.columns == ("a", "b=blue", "b=red")
+
+
+@in_turn("labels", [("1", "1.0", "2"), ("1", "+1", "x"), ("1e1", "10", "2")])
+def test_a_number_that_is_written_in_two_ways(tmp_path, labels):
+    path = write(tmp_path / "x.csv", "a,label\n" + "".join(f"{k},{label}\n" for k, label in enumerate(labels)))
+    with refused(ValueError, "'label'", path, "in one way", repr(labels[0]), repr(labels[1]), "the same number"):
+        open_data(path)
+
+
+def test_codes_with_zeros_in_front_are_classes_of_their_own(tmp_path):
+    path = write(tmp_path / "x.csv", "a,label\n1,007\n2,7\n3,-9007199254740993\n4,-9007199254740992\n")
+    assert len(open_data(path).class_names) == 4
+
+
+def test_a_test_label_that_is_written_in_another_way(tmp_path):
+    train = write(tmp_path / "x.csv", "a,label\n1,1\n2,2\n")
+    with refused(ValueError, "got '1.0', which is the number of '1', written in another way"):
+        open_data(train, test=write(tmp_path / "t.csv", "a,label\n1,1.0\n"))
+
+
+def test_digits_of_other_scripts_are_text(tmp_path):
+    arabic = [chr(0x660 + digit) for digit in (1, 2)]
+    path = write(tmp_path / "x.csv", f"a,label\n1,{arabic[1]}\n2,{arabic[0]}\n3,1\n4,10\n5,9\n")
+    assert open_data(path).class_names == ("1", "10", "9", *arabic)
+    with refused(ValueError, "'a'", "a finite number", repr(arabic[0]), "line 11"):
+        open_data(write(tmp_path / "y.csv", "a,label\n" + "1,x\n" * 9 + f"{arabic[0]},y\n"))
+    # Spaces that are not ASCII are spaces all the same.
+    spaced = open_data(write(tmp_path / "z.csv", "a,label\n1\u00a0,x\n\u30002,y\n"))
+    assert spaced.train.inputs.tolist() == [[1], [2]]
+
+
+# --- Tables of image files ---------------------------------------------------------------------------------------
+
+
+def write_images(folder: Path) -> np.ndarray:
+    written = [random_bytes(4, 3, 3, seed=k) for k in range(3)]
+    for k, pixels in enumerate(written):
+        save_image(folder / "pictures" / f"{k}.png", pixels)
+    return np.stack(written).transpose(0, 3, 1, 2)
+
+
+@in_turn("column", ["image", "path", "file"])
+def test_a_table_of_image_files(tmp_path, column):
+    written = write_images(tmp_path)
+    absolute = tmp_path / "pictures" / "0.png"
+    text = f"label,{column}\ndog,pictures/2.png\ncat,{absolute}\ndog,pictures/1.png\nnan,pictures/1.png\n"
+    path = write(tmp_path / "list.csv", text)
+    with refused(ValueError, "'nan' in line 5"):
+        open_data(path)
+    data = open_data(path, skip_bad=True)
+    np.testing.assert_array_equal(data.train.inputs.numpy(), written[[2, 0, 1]])
+    assert data.train.labels.tolist() == [1, 0, 1]
+    assert (data.name, data.class_names) == ("list", ("cat", "dog"))
+
+
+def test_image_files_in_parquet_and_a_column_of_ones_own(tmp_path):
+    written = write_images(tmp_path)
+    path = parquet(tmp_path / "list.parquet", photo=["pictures/0.png", "pictures/1.png"], kind=[3, 1])
+    test = write(tmp_path / "t.csv", "photo,kind\npictures/2.png,3\n")
+    data = open_data(path, image="photo", label="kind", test=test)
+    np.testing.assert_array_equal(data.train.inputs.numpy(), written[:2])
+    np.testing.assert_array_equal(data.test.inputs.numpy(), written[2:])
+    assert (data.class_names, data.train.labels.tolist(), data.test.labels.tolist()) == (("1", "3"), [1, 0], [1])
+
+
+def test_listed_files_of_several_sizes_or_missing_ones(tmp_path):
+    write_images(tmp_path)
+    save_image(tmp_path / "big.png", random_bytes(9, 9, 3))
+    path = write(tmp_path / "list.csv", "image,label\nbig.png,x\nnone.png,y\npictures/1.png,y\n")
+    with refused(FileNotFoundError, tmp_path / "none.png", "no such file"):
+        open_data(path)
+    told = []
+    data = open_data(path, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert data.train.inputs == ImageFiles((tmp_path / "big.png", tmp_path / "pictures" / "1.png"))
+    assert told == [(tmp_path / "none.png", "no such file")]
+
+
+def test_no_such_image_column(tmp_path):
+    write_images(tmp_path)
+    train = write(tmp_path / "x.csv", "image,label\npictures/0.png,x\npictures/1.png,y\n")
+    other = write(tmp_path / "t.csv", "a,label\n1,x\n2,y\n")
+    with refused(ValueError, other, "image column 'photo'", "got the columns a, label"):
+        open_data(other, image="photo")
+    with refused(ValueError, other, "image column 'image'", "got the columns a, label"):
+        open_data(train, test=other)
