@@ -2,7 +2,7 @@
 
 Options (weights, masks, reductions, shapes, soft and smoothed labels, data types) are handled by the evaluation, not
 by the formula of a loss. So they are tested on these losses. Whatever is about the formula is tested on all of them.
-``losses/test_representatives.py`` checks that no way of evaluation is left out.
+``losses/test_catalogue.py`` checks that no way of evaluation is left out.
 """
 
 from __future__ import annotations

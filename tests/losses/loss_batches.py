@@ -1,7 +1,5 @@
 """What several tests of losses share: targets of every kind, masks, and the value of a loss at every label."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

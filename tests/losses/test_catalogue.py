@@ -1,14 +1,19 @@
 """The classes of the losses: what their docstrings say, what follows from them, and what other libraries expect."""
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import pathlib
+import tomllib
+from importlib import resources
 from typing import get_args
 
 import pytest
 import torch
+from conftest import CLASSES, assert_close, every_loss, random_labels, random_scores, value_and_grad
+from doors import class_of, function_of
+from in_turn import in_turn
+from loss_batches import ROUND_TRIPS, WEIGHT, other_parameters
+from representatives import REPRESENTATIVES, WITHOUT_SLOPE, every_path
 from torch import nn
 
 import symloss
@@ -16,7 +21,8 @@ from symloss import functional
 from symloss.loss_names import LossName
 from symloss.losses.catalogue import LOSSES, RECORDS, SOURCES
 from symloss.losses.criterion import Criterion, LossOptions
-from symloss.losses.published import PAPER
+from symloss.losses.kernels.dispatch import Unit, kernel_for
+from symloss.losses.published import FILE, PAPER
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -82,3 +88,180 @@ def test_fastai_finds_probabilities_and_classes(shape):
     unit = scores / scores.norm(dim=dim, keepdim=True)
     torch.testing.assert_close(symloss.SGCE(temperature=0.5).activation(scores), (unit / 0.5).softmax(dim))
     assert torch.equal(symloss.SGCE().decodes(scores), scores.argmax(dim))
+
+
+# --- Published settings -----------------------------------------------------------------------------------------------
+
+PUBLISHED = {
+    # The baselines' table, written out again: parameters, then values for mnist, cifar10, cifar100 and webvision.
+    "gce": ("q", ".7", ".7", ".7", ".7"),
+    "sce": ("alpha beta", ".01 1", ".1 1", "6 .1", "10 1"),
+    "nce+rce": ("alpha beta", "1 10", "1 1", "10 .1", "50 .1"),
+    "nce+mae": ("alpha beta", "1 10", "1 1", "10 .1", None),
+    "nfl+rce": ("alpha beta gamma", "1 10 .5", "1 1 .5", "10 .1 .5", None),
+    "nce+agce": ("alpha beta a q", "0 1 4 .2", "1 4 6 1.5", "10 .1 1.8 3", "50 .1 2.5 3"),
+    "nce+aul": ("alpha beta a q", "0 1 3 .1", "1 4 6.3 1.5", "10 .015 6 3", None),
+    "nce+ael": ("alpha beta a", "0 1 3.5", "1 4 5", "10 .1 1.5", None),
+    "anl-ce": ("alpha beta delta", "1 1 1e-6", "5 5 5e-5", "10 1 5e-7", "20 1 5e-6"),
+    "anl-fl": ("alpha beta delta gamma", "1 1 1e-6 .5", "5 5 5e-5 .5", "10 1 5e-7 .5", None),
+}
+
+
+def test_scores_are_batch_normalized_or_left_alone():
+    entries = tomllib.loads(resources.files("symloss").joinpath(FILE).read_text()).values()
+    found = {preset.get("scores") for each in entries for name, preset in each.items() if name != "source"}
+    assert found == {None, "batch-norm"}
+
+
+@in_turn("name", [name for name in RECORDS if RECORDS[name].presets])
+def test_a_preset_is_the_values_it_states(name):
+    scores, labels = random_scores(5, CLASSES), random_labels(5)
+    for where, preset in RECORDS[name].presets.items():
+        stated = symloss.create_loss(name, **preset.values)
+        for loss in (symloss.create_loss(name, preset=where), symloss.create_loss(f"{name}:preset={where}")):
+            assert repr(loss) == repr(stated)
+            assert torch.equal(loss(scores, labels), stated(scores, labels))
+        assert preset.source
+        assert not (preset.batch_norm_scores and stated.normalize), "batch norm or division by the norm, not both"
+
+
+@in_turn("name", PUBLISHED)
+def test_presets_are_the_published_ones(name):
+    names, *columns = PUBLISHED[name]
+    published = dict(zip(("mnist", "cifar10", "cifar100", "webvision"), columns, strict=True))
+    presets = RECORDS[name].presets
+    assert set(presets) == {where for where, numbers in published.items() if numbers}
+    for where, preset in presets.items():
+        values = dict(zip(names.split(), map(float, published[where].split()), strict=True))
+        assert preset.penalty == values.pop("delta", None)
+        assert dict(preset.values) == values
+
+
+def test_given_values_win_over_a_preset():
+    loss = symloss.create_loss("nce+agce:preset=cifar10", q=2.0, reduction="sum")
+    stated = symloss.create_loss("nce+agce:alpha=1,beta=4,a=6,q=2", reduction="sum")
+    assert repr(loss) == repr(stated)
+
+
+# --- The losses on which options are tested stand for all of them -----------------------------------------------------
+
+
+def nodes(loss):
+    return [loss] + [node for child in loss.children for node in nodes(child)]
+
+
+def ways(name):
+    """How a loss is evaluated: by which kernels, by which operators, and by which formula where no kernel serves it."""
+    loss = RECORDS[name].loss()
+    by_kernel = [
+        ("kernel", classes, unit, type(kernel_for(loss, classes, unit)))
+        for classes in (2, 10)
+        for unit in (None, Unit(1.0, 1e-5))
+    ]
+    plain = kernel_for(loss, 10) is None
+    by_operator = [("operator", type(node)) for node in nodes(loss) if node.children]
+    by_formula = [("formula", type(node)) for node in nodes(loss) if plain and not node.children]
+    return {
+        *by_kernel,
+        *by_operator,
+        *by_formula,
+        ("symmetric", type(kernel_for(loss, 10)), loss.symmetric),
+    }
+
+
+COVERED = {way for name in REPRESENTATIVES for way in ways(name)}
+
+
+@every_loss
+def test_a_loss_is_evaluated_as_a_representative_is(name):
+    assert ways(name) <= COVERED, "add the loss to tests/representatives.py, with what it stands for"
+
+
+def test_losses_without_a_slope_are_named():
+    assert {name for name in symloss.list_losses() if not has_slope(RECORDS[name].loss())} == set(WITHOUT_SLOPE)
+
+
+def has_slope(loss):
+    try:
+        loss.slope(4)
+    except ValueError:
+        return False
+    return True
+
+
+# --- Each loss as a function, as a module and as a text ---------------------------------------------------------------
+
+
+@every_loss
+def test_function_module_and_spec_agree_bit_for_bit(name):
+    """At the defaults, and at other parameters, which make another loss."""
+    defaults = assert_every_way_agrees(name, {})
+    values = other_parameters(name)
+    if values:
+        assert not torch.equal(assert_every_way_agrees(name, values), defaults)
+
+
+def assert_every_way_agrees(name, values):
+    """Returns the loss."""
+    spec = f"{name}:{','.join(f'{key}={value!r}' for key, value in values.items())}"
+    scores, labels = random_scores(5, CLASSES), random_labels(5)
+    expected = value_and_grad(function_of(name), scores, labels, **values)
+    by_position = [class_of(name)(*values.values())] if name in LOSSES else []
+    for module in (class_of(name)(**values), symloss.create_loss(spec), *by_position):
+        value, gradient = value_and_grad(module, scores, labels)
+        assert torch.equal(value, expected[0])
+        assert torch.equal(gradient, expected[1])
+    return expected[0]
+
+
+@every_path
+@in_turn(
+    "options",
+    [
+        {"reduction": "sum", "ignore_index": 0},
+        {"label_smoothing": 0.2, "weight": WEIGHT},
+        {"normalize": "l2", "temperature": 0.5},
+        {"normalize": None},
+    ],
+)
+def test_function_and_module_take_the_same_options(name, options):
+    scores, labels = random_scores(5, CLASSES), random_labels(5)
+    function = function_of(name)(scores, labels, **options)
+    assert torch.equal(function, symloss.create_loss(name, **options)(scores, labels))
+
+
+def test_public_names_exist_and_are_listed():
+    for name, loss in LOSSES.items():
+        assert loss.__name__ in dir(symloss.losses)
+        assert RECORDS[name].function_name in dir(functional)
+        assert type(symloss.create_loss(name)) is getattr(symloss.losses, loss.__name__) is loss
+    assert [name for name in RECORDS if name not in LOSSES] == [name for name in RECORDS if "+" in name]
+
+
+@every_path
+@in_turn("way", ROUND_TRIPS)
+def test_modules_survive_copies(name, way):
+    options = {"ignore_index": 1, "label_smoothing": 0.1, "normalize": "l2", "temperature": 0.5}
+    loss = symloss.create_loss(name, weight=WEIGHT.clone(), **options, **other_parameters(name))
+    twin = ROUND_TRIPS[way](loss)
+    scores, labels = random_scores(5, CLASSES), random_labels(5)
+    assert type(twin) is type(loss)
+    assert repr(twin) == repr(loss)
+    assert torch.equal(twin(scores, labels), loss(scores, labels))
+    twin.weight.fill_(1)
+    assert torch.equal(loss.weight, WEIGHT), "the copy has a weight of its own"
+
+
+@every_path
+def test_weight_moves_and_is_no_part_of_a_checkpoint(name):
+    """Moved with ``.to``, as torch's; but what was saved with weights can be loaded without them, and the reverse."""
+    loss = symloss.create_loss(name, weight=WEIGHT.float())
+    assert list(loss.parameters()) == []
+    assert loss.state_dict() == symloss.create_loss(name).state_dict() == {}
+    symloss.create_loss(name).load_state_dict({"weight": WEIGHT})  # of a checkpoint of version 0.1
+    loss.load_state_dict({"weight": torch.ones(CLASSES)})
+    assert torch.equal(loss.weight, WEIGHT.float())
+    loss.to(torch.float64)
+    assert loss.weight.dtype == torch.float64
+    scores, labels = random_scores(5, CLASSES), random_labels(5)
+    assert_close(loss(scores, labels), symloss.create_loss(name, weight=WEIGHT)(scores, labels))

@@ -1,13 +1,16 @@
 """Kernels against the plain formulas: values and gradients of every loss, however the work is cut."""
 
+import functools
 import gc
 import weakref
+from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import every_loss
+from conftest import every_loss, random_probabilities
 from in_turn import in_turn
 from representatives import every_path
+from torch import Tensor
 
 import symloss
 from symloss.losses import criterion, potentials as phi
@@ -72,7 +75,8 @@ def test_every_loss_of_potentials_has_a_kernel(name):
     """Losses of all probabilities or of raw scores, and those with a softmax of their own, have none."""
     loss = RECORDS[name].loss()
     of_potentials = all(isinstance(leaf, phi.Potential) for leaf in leaves(loss))
-    assert (dispatch.kernel_for(loss, 10) is not None) == of_potentials
+    for target in (dispatch.LABELS, dispatch.PROBABILITIES, dispatch.WEIGHTS):
+        assert (dispatch.kernel_for(loss, 10, None, target) is not None) == of_potentials
 
 
 @every_loss
@@ -124,37 +128,25 @@ def test_layouts(name, layout, plain):
         "channels-last": base.contiguous(memory_format=torch.channels_last),
         "strided": base[::2],
     }[layout].requires_grad_()
-    y = torch.randint(6, (len(z), 4, 4), generator=torch.Generator().manual_seed(1))
+    y = torch.randint(6, (len(z), 4, 4), generator=torch.Generator().manual_seed(1)).transpose(1, 2)
     loss = RECORDS[name].loss()
     agree(value_and_gradient(loss, z, y), plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
 
 
-MASKS = (torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]])).double()
-"""One class of seven is present, two, three, five, six, all."""
 LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 
 
-@in_turn("scores, dtype", [(None, torch.float64), (symloss.losses.UnitScores(0.3), torch.float32)])
-@in_turn("name", LOSSES)
-def test_masked_classes_are_absent(name, scores, dtype, plain, monkeypatch):
-    """In every kernel and block: as by the plain formula of the scores without them, down to a single class."""
+@in_turn("name", OWN)
+def test_masked_classes_of_ones_own(name, plain, monkeypatch):
+    """Row by row and block by block, down to a single class, as by the plain formula."""
     monkeypatch.setattr(batches, "BLOCK", 2 * 7)
-    loss = LOSSES[name]
-    z, _ = batch((6, 7), dtype)
+    z = batch((6, 7), torch.float64)[0].detach()
+    z = z.masked_fill(torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]]), -torch.inf).requires_grad_()
     y = torch.tensor([0, 1, 0, 4, 2, 6])
-    rows = [(z[i : i + 1, : int((MASKS[i] == 0).sum())].detach().requires_grad_(), y[i : i + 1]) for i in range(6)]
-    apart = [plain(lambda row=row, y=y: value_and_gradient(loss, row, y, score_map=scores)) for row, y in rows]
-    masked = z.detach().masked_fill(MASKS.bool(), -torch.inf).requires_grad_()
-    if dispatch.kernel_for(loss, 7) is not None:
-        monkeypatch.setattr(criterion, "_plain", None)  # the plain formulas must not be asked
-    found = loss(masked, y, reduction="none", score_map=scores)
-    (gradient,), values = torch.autograd.grad(found.sum(), masked), found.detach()
-    assert (gradient[MASKS.bool()] == 0).all()
-    tolerance = 1e-11 if dtype == torch.float64 else 5e-5
-    for i, (value, slopes) in enumerate(apart):
-        assert float((values[i] - value).abs()) <= tolerance * (1 + float(value.abs()))
-        off = gradient[i : i + 1, : slopes.shape[1]] - slopes / 0.5
-        assert float(off.abs().max()) <= tolerance * float(slopes.abs().max())
+    for scores in (None, symloss.losses.UnitScores(0.3)):
+        options = {"reduction": "none", "score_map": scores}
+        expected = plain(lambda o=options: value_and_gradient(OWN[name], z, y, **o))
+        agree(value_and_gradient(OWN[name], z, y, **options), expected, torch.float64)
 
 
 @in_turn("by_kernel", [True, False])
@@ -215,17 +207,17 @@ def test_a_loss_of_one_batch_is_not_kept_alive():
     assert gone() is None
 
 
-SCORES = 3 * torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
-LABELS = torch.tensor([0, 6, -100, 3, 3])
+RAW = 3 * torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
+RAW_LABELS = torch.tensor([0, 6, -100, 3, 3])
 
 
 def test_overwrite_gives_the_gradient_the_memory_of_the_scores():
-    leaf = SCORES.clone().requires_grad_()
-    expected = symloss.GCE()(leaf, LABELS)
+    leaf = RAW.clone().requires_grad_()
+    expected = symloss.GCE()(leaf, RAW_LABELS)
     (expected_gradient,) = torch.autograd.grad(expected, leaf, torch.tensor(0.5))
     scores = leaf * 1.0
     memory = scores.data_ptr()
-    value = symloss.GCE(overwrite=True)(scores, LABELS)
+    value = symloss.GCE(overwrite=True)(scores, RAW_LABELS)
     torch.testing.assert_close(value, expected)
     (gradient,) = torch.autograd.grad(value, scores, torch.tensor(0.5))
     assert gradient.data_ptr() == memory
@@ -233,17 +225,145 @@ def test_overwrite_gives_the_gradient_the_memory_of_the_scores():
 
 
 def test_a_second_use_of_overwritten_scores_is_an_error():
-    leaf = SCORES.clone().requires_grad_()
+    leaf = RAW.clone().requires_grad_()
     loss = symloss.GCE(overwrite=True)
     scores = leaf * 1.0
-    value = loss(scores, LABELS)
+    value = loss(scores, RAW_LABELS)
     torch.autograd.grad(value, scores, retain_graph=True)
     with pytest.raises(RuntimeError, match="overwrite=True keeps no scores"):
         torch.autograd.grad(value, scores)
     with pytest.raises(RuntimeError, match="overwrite=True keeps no scores"):
-        torch.autograd.grad(loss(leaf * 1.0, LABELS), leaf, create_graph=True)
-    value = loss(leaf.tanh(), LABELS)
+        torch.autograd.grad(loss(leaf * 1.0, RAW_LABELS), leaf, create_graph=True)
+    value = loss(leaf.tanh(), RAW_LABELS)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):  # tanh has lost its result
         value.backward()
-    loss(scores := SCORES.clone(), LABELS)
-    assert torch.equal(scores, SCORES), "without a gradient nothing is overwritten"
+    loss(scores := RAW.clone(), RAW_LABELS)
+    assert torch.equal(scores, RAW), "without a gradient nothing is overwritten"
+
+
+# --- Targets with a weight for each class: probabilities, smoothing, class weights ------------------------------------
+
+N, C = 7, 6
+GENERATOR = torch.Generator().manual_seed(5)
+SCORES = 4 * torch.randn(N, C, generator=GENERATOR, dtype=torch.float64)
+SCORES[2, 3] += 12  # a class that leads
+MASKED = SCORES.masked_fill(torch.eye(N, C).bool().roll(2, 1), -torch.inf)
+LABELS = torch.tensor([0, 1, 3, 2, -100, 5, 4])
+SOFT = random_probabilities(N, C)
+WEIGHT = torch.linspace(0.2, 2, C, dtype=torch.float64)
+PICTURES = SCORES.reshape(1, N, C).movedim(2, 1)
+
+CASES: dict[str, tuple[Tensor, Tensor, dict[str, object]]] = {
+    "probabilities": (SCORES, SOFT, {}),
+    "smoothed": (SCORES, LABELS, {"label_smoothing": 0.2}),
+    "weights": (SCORES, LABELS, {"weight": WEIGHT}),
+    "weights, smoothed": (SCORES, LABELS, {"weight": WEIGHT, "label_smoothing": 0.2, "reduction": "none"}),
+    "probabilities, weights, smoothed": (SCORES, SOFT, {"weight": WEIGHT, "label_smoothing": 0.2}),
+    "unit scores": (SCORES, SOFT, {"normalize": "l2", "temperature": 0.3, "reduction": "sum"}),
+    "masked": (MASKED, LABELS, {"weight": WEIGHT, "label_smoothing": 0.2}),
+    "masked probabilities": (MASKED, torch.where(-torch.inf < MASKED, 1.0, 0.0).double() / 5, {"reduction": "none"}),
+    "pictures": (PICTURES, LABELS[None], {"weight": WEIGHT, "reduction": "none"}),
+}
+CASES["masked probabilities"][1][-1] = torch.tensor([0.5, 0, 0, 0, 0.5, 0])
+
+
+def step(loss: Callable[..., Tensor], scores: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = scores.clone().requires_grad_()
+    value = loss(leaf, target)
+    upstream = torch.linspace(0.5, 1.5, value.numel(), dtype=value.dtype).reshape(value.shape)
+    return value.detach(), torch.autograd.grad(value, leaf, upstream)[0]
+
+
+@every_loss
+def test_kernels_agree_with_the_plain_formulas(name):
+    for scores, target, options in CASES.values():
+        loss = symloss.create_loss(name, **{"normalize": None} | options)
+        found = step(loss, scores, target)
+        with symloss.losses.plain():
+            torch.testing.assert_close(found, step(loss, scores, target), rtol=1e-9, atol=1e-11)
+
+
+@in_turn("case", CASES)
+def test_a_kernel_is_used(case, monkeypatch):
+    scores, target, options = CASES[case]
+    loss = symloss.create_loss("sgce", **{"normalize": None} | options)
+    monkeypatch.setattr(criterion, "_plain", None)
+    step(loss, scores, target)
+
+
+@in_turn("name", ["ce", "gce", "sgce", "alpha-mae", "nce", "focal", "anl-ce"])
+def test_one_hot_probabilities_are_labels(name):
+    """Also in float32 where the label or another class leads by 60: the gradient of either keeps its digits."""
+    lead = torch.tensor([0.0, 1.0, 8.0, 15.0, 30.0, 60.0])
+    scores = torch.zeros(12, 5)
+    scores[:6, 2], scores[6:, 4] = lead, lead
+    scores[:, 1] = -3.0
+    labels = torch.full((12,), 2)
+    hot = torch.nn.functional.one_hot(labels, 5).float()
+    loss = symloss.create_loss(name, normalize=None, reduction="none")
+    (_, by_label), (_, by_weight) = step(loss, scores, labels), step(loss, scores, hot)
+    entries = by_label.gather(1, labels[:, None])[:6]
+    torch.testing.assert_close(by_weight.gather(1, labels[:, None])[:6], entries, rtol=2e-5, atol=1e-44)
+    assert (entries[5] != 0).all()
+    largest = by_label.abs().amax(1, keepdim=True)
+    torch.testing.assert_close(by_weight / largest, by_label / largest, rtol=0, atol=2e-5)
+
+
+def test_smoothing_of_a_symmetric_loss_that_holds_tensors():
+    """Its mean over labels is needed, which no record knows."""
+    loss = symloss.losses.relative(symloss.losses.dirichlet("ce", torch.full((C,), 0.5)), label_smoothing=0.1)
+    assert loss(SCORES, LABELS).item() == pytest.approx(loss(PICTURES, LABELS[None]).item())
+
+
+# --- Scores whose sums overflow --------------------------------------------------------------------------------------
+
+
+def spread(size: float, classes: int = 100) -> Tensor:
+    scores = torch.zeros(1, classes)
+    scores[0, 0] = size
+    return scores.requires_grad_()
+
+
+@in_turn("size", [1e30, 1e36, 1e37, 3e38])
+def test_sums_over_classes_do_not_overflow(size):
+    """The label is one of 99 classes that trail by as much: L_y / sum_k L_k = 1 / 99."""
+    target = torch.tensor([5])
+    assert symloss.NCE()(spread(size), target).item() == pytest.approx(1 / 99, rel=1e-5)
+    assert symloss.losses.relative("gce:q=0.5")(spread(size), target).item() == pytest.approx(1 / 99, rel=1e-5)
+    smallest = symloss.create_loss("anl-ce")(spread(1e20), target).item()
+    assert symloss.create_loss("anl-ce")(spread(size), target).item() == pytest.approx(smallest, rel=1e-5)
+    expected = symloss.Unhinged(normalize=None)(spread(1.0), target).item() * size
+    assert symloss.Unhinged(normalize=None)(spread(size), target).item() == pytest.approx(expected, rel=1e-5)
+
+
+@in_turn("name", ["focal:gamma=0.5", "nfl:gamma=0.5", "anl-fl:gamma=0.5", "jal-fl:gamma=0.5"])
+@in_turn("size", [1e4, 1e20, 1e30])
+def test_focal_losses_have_finite_gradients_far_out(name, size):
+    soft = torch.full((1, 100), 0.01)
+    hard = torch.tensor([5])
+    weighed = {"weight": torch.linspace(0.5, 2, 100)}
+    for options, target in (({"label_smoothing": 0.1}, hard), (weighed, hard), ({}, soft), ({}, hard)):
+        loss = symloss.create_loss(name, normalize=None, **options)
+        for context in (symloss.losses.plain, functools.partial(symloss.losses.checked, True)):
+            scores = spread(size)
+            with context():
+                (gradient,) = torch.autograd.grad(loss(scores, target), scores)
+            assert gradient.isfinite().all(), (options, context)
+
+
+@in_turn("name", ["ce", "sce", "agce", "alpha-mae"])
+def test_masks_beside_large_scores(name):
+    scores = torch.tensor([[1e36, 0.0, -torch.inf, 5.0]], requires_grad=True)
+    value = symloss.create_loss(name, normalize=None)(scores, torch.tensor([0]))
+    (gradient,) = torch.autograd.grad(value, scores)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+
+
+def test_scores_that_are_too_large_are_noticed_before_a_block_is_overwritten(monkeypatch):
+    monkeypatch.setattr(batches, "BLOCK", 100)
+    scores = torch.zeros(3, 100)
+    scores[0, 0], scores[2, 0] = 3.0, 1e37
+    labels = torch.tensor([5, 5, 5])
+    expected = symloss.NCE()(scores, labels)
+    assert symloss.NCE(overwrite=True)(scores.requires_grad_() * 1.0, labels).item() == expected.item()

@@ -1,7 +1,5 @@
 """The options that torch does not have: ``normalize``, ``temperature`` and ``scale``."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -120,3 +118,55 @@ def test_maps_of_the_scores_keep_symmetry(spec, normalize):
     """The guarantee survives any map that does not see the label."""
     scores = random_scores(20, CLASSES, seed=9)
     assert spread_of_sum(values_of(spec, scores, normalize=normalize).detach()) < 1e-9
+
+
+# --- Layers behind a model --------------------------------------------------------------------------------------------
+
+
+@in_turn("shape", [(6, 4), (6, 4, 3), (6, 4, 3, 2)])
+@in_turn("classes", [None, CLASSES])
+def test_batch_norm_scores_normalises_class_by_class(shape, classes):
+    scores = random_scores(*shape).float()
+    layer = symloss.losses.BatchNormScores(classes)
+    mapped = layer(scores)
+    rows, others = mapped.movedim(1, -1).flatten(0, -2), scores.movedim(1, -1).flatten(0, -2)
+    expected = (others - others.mean(0)) / (others.var(0, correction=0) + 1e-5).sqrt()
+    assert mapped.shape == scores.shape
+    assert_close(rows, expected, tolerance=1e-5)
+    layer.eval()
+    assert not torch.equal(layer(scores), mapped), "in evaluation the running statistics are used"
+
+
+def test_batch_norm_scores_takes_the_options_of_torchs():
+    layer = symloss.losses.BatchNormScores(CLASSES, affine=False, momentum=0.5)
+    assert not list(layer.parameters())
+    assert layer.norm.momentum == 0.5
+
+
+def test_a_layer_is_appended_to_the_model():
+    model, layer = nn.Linear(6, CLASSES, dtype=torch.float64), symloss.losses.UnitScores(temperature=0.5)
+    chain = symloss.losses.append_scores(model, layer)
+    assert dict(chain.named_children()) == {"model": model, "scores": layer}
+    assert_close(chain(random_scores(5, 6)), layer(model(random_scores(5, 6))))
+
+
+@in_turn("precision, expected", [(torch.float64, torch.float64), (torch.bfloat16, torch.float32)])
+def test_the_appended_layer_has_the_models_precision(precision, expected):
+    """Batch normalisation of bfloat16 keeps its sums in float32, as torch does under autocast."""
+    chain = symloss.losses.append_scores(nn.Linear(6, CLASSES, dtype=precision))
+    assert chain(random_scores(16, 6).to(precision)).dtype == precision
+    assert {part.dtype for part in chain.scores.parameters()} == {expected}
+
+
+def test_l1_penalty_is_delta_times_the_sum_of_absolute_values():
+    model = nn.Linear(3, 2, dtype=torch.float64)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[1.0, -2.0, 0.0], [0.5, 4.0, -1.5]]))
+        model.bias.copy_(torch.tensor([-3.0, 1.0]))
+    penalty = symloss.losses.l1_penalty(model, delta=0.1)
+    assert_close(penalty, torch.tensor(1.3, dtype=torch.float64))
+    penalty.backward()
+    assert_close(model.weight.grad, 0.1 * model.weight.sign())
+    for same in (model.parameters(), list(model.parameters())):
+        assert_close(symloss.losses.l1_penalty(same, 0.1), penalty)
+    assert symloss.losses.l1_penalty(model, 0.0).item() == 0

@@ -1,7 +1,5 @@
 """``of_logp``: losses of the label's log-probabilities, against the same losses of scores and plain formulas."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

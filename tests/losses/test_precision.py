@@ -4,8 +4,6 @@ Robust losses live on these tails: where a confident or a hopeless example has i
 another loss is trained than the one that was written down. The truth is the reference, at the float32 scores.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import random

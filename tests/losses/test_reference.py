@@ -1,7 +1,5 @@
 """Values and gradients of every loss in float64, against plain formulas in 100 digits and against golden figures."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -3,8 +3,6 @@
 ``symloss.CE`` is ``torch.nn.CrossEntropyLoss``. Each way of evaluation is tested against the values at every label.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -76,23 +74,6 @@ def test_labels_of_any_integer_type(dtype, ignore_index):
     scores = random_scores(7, CLASSES)
     labels = labels_for(scores, ignore_index)
     assert_like_torch(scores, labels.to(dtype), labels, ignore_index=ignore_index)
-
-
-@in_turn(
-    "scores",
-    [
-        random_scores(2, 3, 2, 4).movedim(-1, 1),
-        random_scores(4, 8, 3, 2)[::2, ::2],
-        random_scores(1, 4, 1, 1).expand(2, 4, 3, 2),
-        random_scores(2, 4, 3, 2).contiguous(memory_format=torch.channels_last),
-    ],
-)
-@in_turn("kind", KINDS)
-def test_any_memory_layout(scores, kind):
-    target, options = target_and_options(scores, kind)
-    if not target.is_floating_point():
-        target = target.transpose(1, 2).contiguous().transpose(1, 2)
-    assert_like_torch(scores, target, weight=WEIGHT, label_smoothing=0.1, **options)
 
 
 # --- Each way of evaluation ----------------------------------------------------------------------------------------

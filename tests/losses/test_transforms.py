@@ -1,7 +1,5 @@
 """Losses under torch's transforms: double backward, torch.func, torch.compile, autocast, checkpointing."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 
@@ -95,15 +93,6 @@ def test_gradients_of_single_examples(variant):
         assert_close(gradient, value_and_grad(loss, row, label)[1])
 
 
-def test_a_batch_of_models():
-    """vmap over the parameters of a linear head, as ensembles do."""
-    loss, inputs = symloss.SGCE(), random_scores(5, 6)
-    labels, heads = random_labels(5), random_scores(3, CLASSES, 6, seed=5)
-    batched = vmap(grad(lambda head: loss(inputs @ head.T, labels)))(heads)
-    for head, gradient in zip(heads, batched, strict=True):
-        assert_close(gradient, value_and_grad(lambda h: loss(inputs @ h.T, labels), head)[1])
-
-
 # --- torch.compile -----------------------------------------------------------------------------------------------
 
 
@@ -138,17 +127,16 @@ def test_every_variant_compiles_to_one_graph(variant):
 
 @pytest.mark.slow
 @compiled
-@pytest.mark.parametrize(("dynamic", "more"), [(None, 1), (True, 0)], ids=["automatic", "dynamic"])
-def test_another_batch_size_needs_no_graph_of_its_own(dynamic, more):
-    """The last batch of an epoch is smaller: torch notices once, or is told."""
+def test_another_batch_size_needs_no_graph_of_its_own():
+    """The last batch of an epoch is smaller: torch notices once."""
     loss, backend = symloss.SGCE(label_smoothing=0.1), CompileCounterWithBackend("aot_eager")
-    traced = torch.compile(loss, fullgraph=True, dynamic=dynamic, backend=backend)
+    traced = torch.compile(loss, fullgraph=True, backend=backend)
     counts = []
     for rows in (8, 5, 3):
         scores, labels = random_scores(rows, CLASSES), random_labels(rows)
         assert_close(value_and_grad(traced, scores, labels), value_and_grad(loss, scores, labels))
         counts.append(backend.frame_count)
-    assert counts[-1] - counts[0] == more
+    assert counts[-1] - counts[0] == 1
 
 
 @pytest.mark.slow
@@ -195,27 +183,21 @@ def test_autocast_gives_a_loss_in_single_precision(variant):
 
 
 @every_path
-def test_checkpointing_changes_nothing(name):
+def test_checkpointing_and_a_kept_graph_change_nothing(name):
     loss = symloss.create_loss(name)
+    expected = value_and_grad(loss, SCORES, LABELS)
     found = value_and_grad(lambda z, y: checkpoint(loss, z, y, use_reentrant=False), SCORES, LABELS)
-    assert_close(found, value_and_grad(loss, SCORES, LABELS), tolerance=0.0)
-
-
-@every_path
-def test_a_kept_graph_can_be_used_twice(name):
+    assert_close(found, expected, tolerance=0.0)
     leaf = SCORES.clone().requires_grad_()
-    value = symloss.create_loss(name)(leaf, LABELS)
+    value = loss(leaf, LABELS)
     value.backward(retain_graph=True)
-    once = leaf.grad.clone()
     value.backward()
-    assert torch.equal(leaf.grad, 2 * once)
+    assert torch.equal(leaf.grad, 2 * expected[1])
 
 
 @every_path
 def test_scores_are_left_as_they_were(name):
     """Nothing works in place, not even where the scores are masked."""
-    scores = random_scores(3, CLASSES)  # its own: what works in place would have changed the shared ones before
-    scores[0, 1] = -torch.inf
-    before = scores.clone()
-    symloss.create_loss(name)(scores, torch.tensor([0, 1, 2]))
-    assert torch.equal(scores, before)
+    scores = MASKED.clone()
+    symloss.create_loss(name)(scores, PRESENT)
+    assert torch.equal(scores, MASKED)

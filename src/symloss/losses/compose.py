@@ -5,8 +5,6 @@ target), and returns a module like any other loss. Its options are those of the 
 them. An expression of the algebra (:class:`symloss.losses.Loss`) without options gives an expression.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Unpack

@@ -1,7 +1,5 @@
 """A linear layer and its loss in one. Most losses then never need the whole matrix of scores."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

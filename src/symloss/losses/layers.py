@@ -1,7 +1,5 @@
 """Layers that map scores to scores, such as division by the norm."""
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Iterable

@@ -8,8 +8,6 @@ rounding of p. So both functions here that normalise a row collect the leader's 
 that share the first place need no such care, because none of them is near 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """``of_logp("gce:q=0.5")`` computes a loss from the label's log-probabilities, where no scores are at hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -8,8 +8,6 @@ dirichlet(L, alpha)   L_y + sum_k (alpha_k - 1) L_k
 noisy(L, T)           sum_k T[y, k] L_k                         the risk under label noise
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

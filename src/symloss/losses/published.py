@@ -1,7 +1,5 @@
 """What was published about the losses: references.bib and, by data set, the settings of presets.toml."""
 
-from __future__ import annotations
-
 import functools
 import re
 import tomllib

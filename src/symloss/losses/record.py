@@ -1,7 +1,5 @@
 """The record of a loss: its name, formula, source and parameters, and the facts that the tests verify."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Losses that read the whole score vector. They are no functions of the label's probability alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

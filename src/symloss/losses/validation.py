@@ -1,7 +1,5 @@
 """Checks of scores and targets. Wrong ones raise an error of one sentence."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token

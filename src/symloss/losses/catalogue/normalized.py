@@ -1,10 +1,9 @@
 """Losses that are divided by their sum over the classes."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from symloss.losses import potentials as phi
+from symloss.losses.catalogue.probability import GAMMA
 from symloss.losses.compose import complement, relative
 from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.record import SYMMETRIC, Record
@@ -37,9 +36,7 @@ class NFL(NamedLoss):
     tensor(0.0628)
     """
 
-    record = Record(
-        "nfl", "Ma 2020", lambda gamma: relative(phi.FocalPotential(gamma)), {"gamma": "[0, 100]"}, facts=SYMMETRIC
-    )
+    record = Record("nfl", "Ma 2020", lambda gamma: relative(phi.FocalPotential(gamma)), GAMMA, SYMMETRIC)
 
     def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
         self._start(options, gamma=gamma)
@@ -59,7 +56,7 @@ class NGCE(NamedLoss):
     tensor(0.1469)
     """
 
-    record = Record("ngce", "Ma 2020", lambda q: relative(phi.GCEPotential(q)), {"q": "(0, 1]"}, facts=SYMMETRIC)
+    record = Record("ngce", "Ma 2020", lambda q: relative(phi.GCEPotential(q)), {"q": "(0, 1]"}, SYMMETRIC)
 
     def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:
         self._start(options, q=q)
@@ -96,9 +93,7 @@ class NNFL(NamedLoss):
     tensor(0.6439)
     """
 
-    record = Record(
-        "nnfl", "Ye 2023", lambda gamma: complement(phi.FocalPotential(gamma)), {"gamma": "[0, 100]"}, facts=SYMMETRIC
-    )
+    record = Record("nnfl", "Ye 2023", lambda gamma: complement(phi.FocalPotential(gamma)), GAMMA, SYMMETRIC)
 
     def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
         self._start(options, gamma=gamma)

@@ -1,7 +1,5 @@
 """The losses of the paper: symmetric parts of others, and a blend."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Unpack
@@ -58,7 +56,7 @@ class SGCE(NamedLoss):
     """
 
     record = Record(
-        "sgce", PAPER, lambda q: Symmetrize(phi.GCEPotential(q)), {"q": "(0, 1]"}, facts=SYMMETRIC, normalize="l2"
+        "sgce", PAPER, lambda q: Symmetrize(phi.GCEPotential(q)), {"q": "(0, 1]"}, SYMMETRIC, normalize="l2"
     )
 
     def __init__(self, q: float = 0.7, **options: Unpack[LossOptions]) -> None:

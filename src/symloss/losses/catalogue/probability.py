@@ -1,7 +1,5 @@
 """Functions of the label's probability alone: cross-entropy and its relatives, bounded ones, asymmetric ones."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Unpack
@@ -14,6 +12,8 @@ LOG_ZERO = -math.log(1e-4)  # reverse cross-entropy reads log 0 as log 1e-4
 ROOT = math.sqrt(2)
 MAE_STEEPEST = ROOT / 4  # the largest gradient norm of MAE: sup sqrt 2 (1 - p) p
 MAE_MOST_BENT = math.sqrt(3) / 9  # the largest curvature of MAE: sup 2 p (1 - p) (2 p - 1)
+GAMMA = {"gamma": "[0, 100]"}  # the range of the exponent of focal losses
+SYMMETRIC_AT_1 = Facts(symmetric=lambda at: at.q == 1)
 
 
 def reverse_ce() -> phi.MAEPotential:
@@ -33,9 +33,7 @@ class CE(NamedLoss):
     tensor(0.4076)
     """
 
-    record = Record(
-        "ce", "textbook", phi.CEPotential, facts=Facts(convex=True, bounded=False), constants=Constants(ROOT, 0.5)
-    )
+    record = Record("ce", "textbook", phi.CEPotential, {}, Facts(convex=True, bounded=False), Constants(ROOT, 0.5))
 
 
 class MAE(NamedLoss):
@@ -50,9 +48,7 @@ class MAE(NamedLoss):
     tensor(0.3348)
     """
 
-    record = Record(
-        "mae", "Ghosh 2017", phi.MAEPotential, facts=SYMMETRIC, constants=Constants(MAE_STEEPEST, MAE_MOST_BENT)
-    )
+    record = Record("mae", "Ghosh 2017", phi.MAEPotential, {}, SYMMETRIC, Constants(MAE_STEEPEST, MAE_MOST_BENT))
 
 
 class RCE(NamedLoss):
@@ -68,11 +64,7 @@ class RCE(NamedLoss):
     """
 
     record = Record(
-        "rce",
-        "Wang 2019",
-        reverse_ce,
-        facts=SYMMETRIC,
-        constants=Constants(LOG_ZERO * MAE_STEEPEST, LOG_ZERO * MAE_MOST_BENT),
+        "rce", "Wang 2019", reverse_ce, {}, SYMMETRIC, Constants(LOG_ZERO * MAE_STEEPEST, LOG_ZERO * MAE_MOST_BENT)
     )
 
 
@@ -125,11 +117,7 @@ class Focal(NamedLoss):
     """
 
     record = Record(
-        "focal",
-        "Lin 2017",
-        phi.FocalPotential,
-        {"gamma": "[0, 100]"},
-        facts=Facts(convex=lambda at: at.gamma == 0, bounded=False),
+        "focal", "Lin 2017", phi.FocalPotential, GAMMA, Facts(convex=lambda at: at.gamma == 0, bounded=False)
     )
 
     def __init__(self, gamma: float = 0.5, **options: Unpack[LossOptions]) -> None:
@@ -151,13 +139,7 @@ class AGCE(NamedLoss):
     tensor(0.2903)
     """
 
-    record = Record(
-        "agce",
-        "Zhou 2021",
-        phi.AGCEPotential,
-        {"a": "(0, 1000]", "q": "(0, 10]"},
-        facts=Facts(symmetric=lambda at: at.q == 1),
-    )
+    record = Record("agce", "Zhou 2021", phi.AGCEPotential, {"a": "(0, 1000]", "q": "(0, 10]"}, SYMMETRIC_AT_1)
 
     def __init__(self, a: float = 0.6, q: float = 0.6, **options: Unpack[LossOptions]) -> None:
         self._start(options, a=a, q=q)
@@ -178,13 +160,7 @@ class AUL(NamedLoss):
     tensor(7.2957)
     """
 
-    record = Record(
-        "aul",
-        "Zhou 2021",
-        phi.AULPotential,
-        {"a": "(1, 1000]", "q": "(0, 10]"},
-        facts=Facts(symmetric=lambda at: at.q == 1),
-    )
+    record = Record("aul", "Zhou 2021", phi.AULPotential, {"a": "(1, 1000]", "q": "(0, 10]"}, SYMMETRIC_AT_1)
 
     def __init__(self, a: float = 5.5, q: float = 3.0, **options: Unpack[LossOptions]) -> None:
         self._start(options, a=a, q=q)
@@ -218,6 +194,9 @@ def _steepest_phuber(at: SimpleNamespace) -> float:
 def _most_bent_phuber(at: SimpleNamespace) -> float | None:
     """Return the curvature where the linear part ends, if it is the largest. For a small tau it is not, and is None."""
     return 2 * (1 - 1 / at.tau) * (1 - 2 / at.tau) if at.tau >= 3 + math.sqrt(3) else None
+
+
+OF_PHUBER = Constants(_steepest_phuber, _most_bent_phuber)
 
 
 class TaylorCE(NamedLoss):
@@ -265,13 +244,7 @@ class PHuberCE(NamedLoss):
     tensor(0.4076)
     """
 
-    record = Record(
-        "phuber-ce",
-        "Menon 2020",
-        phi.PHuberCEPotential,
-        {"tau": "(1, inf)"},
-        constants=Constants(_steepest_phuber, _most_bent_phuber),
-    )
+    record = Record("phuber-ce", "Menon 2020", phi.PHuberCEPotential, {"tau": "(1, inf)"}, Facts(), OF_PHUBER)
 
     def __init__(self, tau: float = 10.0, **options: Unpack[LossOptions]) -> None:
         self._start(options, tau=tau)

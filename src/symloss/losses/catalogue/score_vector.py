@@ -1,7 +1,5 @@
 """Losses that read the whole score vector."""
 
-from __future__ import annotations
-
 from typing import Unpack
 
 from symloss.losses import score_formulas

@@ -1,7 +1,5 @@
 """Weighted sums of two losses, or of a loss and its mean over labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from types import SimpleNamespace

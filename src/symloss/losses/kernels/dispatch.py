@@ -1,7 +1,5 @@
 """The choice of the kernel for a loss."""
 
-from __future__ import annotations
-
 import functools
 
 from symloss.losses.base import Loss

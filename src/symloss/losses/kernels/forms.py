@@ -21,18 +21,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from symloss.losses import operators as op
 from symloss.losses.base import Loss, Sum
 from symloss.losses.logits import Scores
-from symloss.losses.operators import (
-    Blend,
-    Complement,
-    Dirichlet,
-    Insensitive,
-    Relative,
-    Symmetrize,
-    UnitSlope,
-    slope_at_equal_scores as equal_scores_slope,
-)
 from symloss.losses.potentials import CEPotential, OfProbability, Potential, Probability
 
 Number = float | Tensor
@@ -126,7 +117,7 @@ def _sum(loss: Sum, classes: int) -> Form | None:
 
 
 @form_of.register
-def _symmetrize(loss: Symmetrize, classes: int) -> Form | None:
+def _symmetrize(loss: op.Symmetrize, classes: int) -> Form | None:
     if loss.prior is not None:
         return None
     if loss.inner == CEPotential():
@@ -148,7 +139,7 @@ def _symmetrize(loss: Symmetrize, classes: int) -> Form | None:
 
 
 @form_of.register
-def _insensitive(loss: Insensitive, classes: int) -> Form | None:
+def _insensitive(loss: op.Insensitive, classes: int) -> Form | None:
     potential = loss.inner
     if loss.prior is not None or not isinstance(potential, Potential):
         return None
@@ -163,7 +154,7 @@ def _insensitive(loss: Insensitive, classes: int) -> Form | None:
 
 
 @form_of.register
-def _relative(loss: Relative, classes: int) -> Form | None:
+def _relative(loss: op.Relative, classes: int) -> Form | None:
     potential = loss.inner
     if not isinstance(potential, Potential):
         return None
@@ -195,7 +186,7 @@ class Room(OfProbability):
 
 
 @form_of.register
-def _complement(loss: Complement, classes: int) -> Form | None:
+def _complement(loss: op.Complement, classes: int) -> Form | None:
     if not isinstance(loss.inner, Potential):
         return None
     room = Room(loss.inner, loss.bound)
@@ -211,7 +202,7 @@ def _complement(loss: Complement, classes: int) -> Form | None:
 
 
 @form_of.register
-def _dirichlet(loss: Dirichlet, classes: int) -> Form | None:
+def _dirichlet(loss: op.Dirichlet, classes: int) -> Form | None:
     potential = loss.inner
     if isinstance(loss.alpha, Tensor) or not isinstance(potential, Potential):
         return None
@@ -229,7 +220,7 @@ def _dirichlet(loss: Dirichlet, classes: int) -> Form | None:
 
 
 @form_of.register
-def _unit_slope(loss: UnitSlope, classes: int) -> Form | None:
+def _unit_slope(loss: op.UnitSlope, classes: int) -> Form | None:
     form = form_of(loss.inner, classes)
     if form is None:
         return None
@@ -239,7 +230,7 @@ def _unit_slope(loss: UnitSlope, classes: int) -> Form | None:
 
 
 @form_of.register
-def _blend(loss: Blend, classes: int) -> Form | None:
+def _blend(loss: op.Blend, classes: int) -> Form | None:
     form = form_of(loss.inner, classes)
     if form is None:
         return None
@@ -254,8 +245,8 @@ def _blend(loss: Blend, classes: int) -> Form | None:
 
 def _slope(loss: Loss, classes: int, operator: str) -> Callable[[Reading], Number]:
     """Return the slope at equal scores: a number, or one for each example if classes may be masked out."""
-    known = float(equal_scores_slope(loss, Scores(torch.zeros(classes, dtype=torch.float64)), operator))
-    return lambda at: known if at.scores is None else equal_scores_slope(loss, at.scores, operator)
+    known = float(op.slope_at_equal_scores(loss, Scores(torch.zeros(classes, dtype=torch.float64)), operator))
+    return lambda at: known if at.scores is None else op.slope_at_equal_scores(loss, at.scores, operator)
 
 
 def _at_equal_scores(loss: Loss, classes: int) -> Callable[[Reading], Number]:

@@ -10,8 +10,6 @@ t_y - log1p(r + expm1(t_y)), where t = z - max z. That is exact for every t_y. `
 nothing, ``SumsKernel`` the others.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Kernels of losses that are linear in the scores, that is, multiples of the unhinged loss. They need no softmax."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -9,17 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from symloss.losses.kernels.batch import (
-    BLOCK,
-    Examples,
-    Kernel,
-    block_rows,
-    by_blocks,
-    by_plain,
-    is_batched,
-    new_scratch,
-    times,
-)
+from symloss.losses.kernels import batch
+from symloss.losses.kernels.batch import Examples, Kernel
 from symloss.losses.logits import HALF, working_type
 
 if TYPE_CHECKING:
@@ -63,7 +54,7 @@ class BlockHead(NamedTuple):
     def backward(self, head: Head, wanted: Sequence[bool], incoming: Tensor, kept: Gradients | None) -> Gradients:
         """Return the gradients, times what comes from above."""
         if kept is not None:
-            return [None if part is None else times(part, incoming) for part in kept]
+            return [None if part is None else batch.times(part, incoming) for part in kept]
         gradients = self._zeros(head, wanted)
         self._values(head, gradients, incoming)
         return _typed(gradients, head)
@@ -72,7 +63,7 @@ class BlockHead(NamedTuple):
         """Return the number of examples whose scores are in memory at a time."""
         most = self.allowance.rows(head.weight)
         if head.weight.is_cpu:  # a block that stays in the cache is quicker, but products of few rows are slow
-            most = min(most, max(256, BLOCK // len(head.weight)))
+            most = min(most, max(256, batch.BLOCK // len(head.weight)))
         return min(most, len(head.features))
 
     @torch.no_grad()
@@ -82,7 +73,7 @@ class BlockHead(NamedTuple):
         kind, rows, labels = working_type(weight), self.rows(head), self.examples.labels
         share = self.examples.share(kind, upstream)
         z = torch.empty(rows, len(weight), dtype=kind, device=weight.device)
-        scratch = new_scratch(self.kernel, z[: block_rows(z)])
+        scratch = batch.new_scratch(self.kernel, z[: batch.block_rows(z)])
         wanted, ignores = any(part is not None for part in gradients), self.examples.kept is not None
         values = []
         for start in range(0, len(h), rows):
@@ -91,7 +82,7 @@ class BlockHead(NamedTuple):
             write_scores(h[part], weight, bias, block)
             shares = share[part] if share.dim() else share
             out = block if wanted else None
-            values.append(by_blocks(self.kernel, block, labels[part], shares, out, ignores, scratch))
+            values.append(batch.by_blocks(self.kernel, block, labels[part], shares, out, ignores, scratch))
             if d_h is not None:
                 write_feature_gradient(block, weight, d_h[part])
             if d_weight is not None:
@@ -135,8 +126,8 @@ class _OfHead(torch.autograd.Function):
         way, head, wanted = ctx.way, Head(*ctx.saved_tensors), ctx.needs_input_grad[:3]
         # Autograd would have to copy a gradient to which another reference exists.
         kept, ctx.kept = ctx.kept, None
-        if torch.is_grad_enabled() or is_batched(incoming):
-            return *by_plain(lambda *parts: way.plain(Head(*parts).scores()), head, wanted, incoming), None
+        if torch.is_grad_enabled() or batch.is_batched(incoming):
+            return *batch.by_plain(lambda *parts: way.plain(Head(*parts).scores()), head, wanted, incoming), None
         return *way.backward(head, wanted, incoming, kept), None
 
 

@@ -5,8 +5,6 @@ w_k = sum_j (t_k (a_j - b_j) + b_j) phi_j'(l_k), and in the scores it is g_k = w
 score leads, its log p and its gradient are collected from the other classes, since differences would lose digits.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

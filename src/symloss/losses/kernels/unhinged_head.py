@@ -5,8 +5,6 @@ scores are divided by their norm, the squared norm is h' (W'W) h + 2 h' W'b + b'
 N x C scores. That takes 2 (C + N) d^2 multiplications instead of 3 N C d, and is done if it is less.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
