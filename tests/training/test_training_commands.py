@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 from rich.console import Console
 from training_helpers import command, finished, metrics, one_sentence, start_command
 
@@ -52,18 +53,9 @@ def test_options_reach_the_settings(tmp_path):
     options = ("seed", "model", "epochs", "batch", "lr", "weight_decay", "noise")
     arguments = [text for name in options for text in (f"--{name.replace('_', '-')}", str(given[name]))]
     arguments += [text for name in given if name not in options for text in ("--settings", f"{name}={given[name]}")]
-    done = command(
-        tmp_path,
-        "train",
-        *arguments,
-        "--settings",
-        "clip=0",
-        "--settings",
-        "augment=none",
-        "--settings",
-        "clean_validation=true",
-        "--json",
-    )
+    for text in ("clip=0", "augment=none", "clean_validation=true"):
+        arguments += ["--settings", text]
+    done = command(tmp_path, "train", *arguments, "--json")
     assert done.code == 0, done.stderr
     settings = json.loads(done.stdout)["settings"]
     assert {name: settings[name] for name in given} == given
@@ -88,9 +80,14 @@ def test_compare_prints_a_table_and_the_second_time_trains_nothing(tmp_path):
     written = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*")}
     assert command(tmp_path, *arguments).stdout == first.stdout
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*")} == written
+    found = json.loads(command(tmp_path, *arguments, "--json").stdout)
+    assert [row["loss"] for row in found["rows"]] == ["ce", "sgce:q=0.5"]
+    assert [[run["settings"]["seed"] for run in some] for some in found["runs"]] == [[0, 1], [0, 1]]
+    mean = sum(run["last"]["test_accuracy"] for run in found["runs"][0]) / 2
+    assert found["rows"][0]["last"]["mean"] == pytest.approx(mean)
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
+@in_turn("width", [80, 100, 160])
 def test_figures_are_never_cut_however_narrow_the_terminal(width):
     settings = resolve("digits", "nce+agce:alpha=1,beta=4,a=6,q=1.5", noise="sym:0.6")
     low, middle, high = (EpochRow(1, test_accuracy=accuracy, memorised=0.1234) for accuracy in (0.1, 0.8, 0.9))
@@ -174,15 +171,6 @@ def test_labels_that_nobody_vouches_for_are_not_called_clean(tmp_path):
     assert "clean" not in tested.stdout
 
 
-def test_compare_as_json_has_every_run(tmp_path):
-    done = command(tmp_path, "compare", *QUICK, "--losses", "ce,mae", "--seeds", "2", "--json")
-    found = json.loads(done.stdout)
-    assert [row["loss"] for row in found["rows"]] == ["ce", "mae"]
-    assert [[run["settings"]["seed"] for run in some] for some in found["runs"]] == [[0, 1], [0, 1]]
-    mean = sum(run["last"]["test_accuracy"] for run in found["runs"][0]) / 2
-    assert found["rows"][0]["last"]["mean"] == pytest.approx(mean)
-
-
 def test_compare_adds_noise_to_a_known_data_set_and_none_to_ones_own(tmp_path):
     quick = ("--epochs", "1", "--model", "mlp:hidden=8", "--losses", "mae", "--seeds", "1", "--json")
     (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(40)))
@@ -201,16 +189,8 @@ def test_event_files_for_tensorboard(tmp_path):
     assert b"validation_accuracy" in b"".join(event.read_bytes() for event in events)
 
 
-@pytest.fixture
-def tables(tmp_path):
-    """Tables that cannot be trained on."""
-    (tmp_path / "columns.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n")
-    (tmp_path / "one.csv").write_text("a,label\n1,x\n2,x\n3,x\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "ingredients"),
+@in_turn(
+    "arguments, ingredients",
     [
         (["--data", "no/such/folder"], ["data must be an existing folder", "'no/such/folder'"]),
         (["--data", "digitz"], ["did you mean 'digits'?"]),
@@ -229,8 +209,9 @@ def tables(tmp_path):
         (["--data", "one.csv"], ["one.csv", "at least two classes", "only 'x'"]),
         (["--settings", "subset=9999"], ["subset must be at most the 1437"]),
     ],
-    ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else None,
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(tables, arguments, ingredients):
-    one_sentence(command(tables, "train", "--epochs", "1", *arguments), *ingredients)
-    assert not (tables / "runs").exists()
+def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, arguments, ingredients):
+    (tmp_path / "columns.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    (tmp_path / "one.csv").write_text("a,label\n1,x\n2,x\n3,x\n")
+    one_sentence(command(tmp_path, "train", "--epochs", "1", *arguments), *ingredients)
+    assert not (tmp_path / "runs").exists()

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from in_turn import in_turn
 from refusals import refused
 from training_helpers import (
     STEPS,
@@ -60,7 +61,7 @@ def assert_same(folder, whole):
     assert visible(folder) == visible(whole)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@in_turn("moment", MOMENTS)
 def test_a_run_that_is_killed_ends_as_if_nothing_had_happened(tmp_path, whole, moment):
     assert exit_code(killed_at, *MOMENTS[moment], small(), tmp_path) == KILLED
     assert not (tmp_path / "result.json").exists()
@@ -107,16 +108,6 @@ def test_a_run_that_is_killed_again_and_again_ends_all_the_same(tmp_path, whole)
         assert len(codes) < 10
     assert codes[-1] == 0
     assert codes.count(KILLED) > 2
-    assert_same(tmp_path, whole)
-
-
-def test_a_truncated_checkpoint_costs_an_epoch_and_changes_nothing(tmp_path, whole):
-    assert exit_code(killed_at, "checkpoint.pt.new", 3, small(), tmp_path) == KILLED
-    os.truncate(tmp_path / "checkpoint.pt", 1000)
-    epochs = []
-    with pytest.warns(UserWarning, match="going back to the previous one"):
-        run(small(), tmp_path, on_epoch=lambda row: epochs.append(row.epoch))
-    assert epochs == [2, 3]
     assert_same(tmp_path, whole)
 
 
@@ -168,7 +159,7 @@ def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_survives(tmp_path, 
     assert_same(folder, whole)
 
 
-@pytest.mark.parametrize("limit", [100, 1500])
+@in_turn("limit", [100, 1500])
 def test_a_disk_that_is_full_from_the_start_is_one_sentence(tmp_path, limit):
     done = command(tmp_path, "train", *options(small()), "--out", "run", limit=limit)
     one_sentence(done, "symloss: run", "cannot be written (File too large)")
@@ -188,7 +179,7 @@ def test_a_loss_that_becomes_nan_stops_at_once_and_keeps_the_last_checkpoint(tmp
     assert [row["epoch"] for row in metrics(tmp_path)] == [1, 2]
 
 
-@pytest.mark.parametrize("loss", ["nce", "nfl+mae", "cosine", "unhinged"])
+@in_turn("loss", ["nce", "nfl+mae", "cosine", "unhinged"])
 def test_scores_that_become_nan_stop_every_loss_at_that_step(tmp_path, loss):
     """A ratio of losses or a direction could hide them."""
     with refused(Diverged, "the loss became nan at step 5 of epoch 3", "last checkpoint is kept"):
@@ -202,12 +193,7 @@ def test_weights_that_become_nan_at_the_last_step_are_not_saved(tmp_path):
     assert all(value.isfinite().all() for value in weights(tmp_path).values())
 
 
-@pytest.mark.parametrize("clip", [None, 5.0])
+@in_turn("clip", [None, 5.0])
 def test_a_learning_rate_that_is_far_too_large_names_the_step(tmp_path, clip):
     with refused(Diverged, " became ", "at step 2 of epoch 1", "a learning rate below 1e+30 may help"):
         run(small("ce", model="mlp:hidden=16,norm=none", lr=1e30, clip=clip), tmp_path)
-
-
-def test_the_command_says_so_in_one_sentence(tmp_path):
-    settings = small("ce", model="mlp:hidden=16,norm=none", lr=1e30)
-    one_sentence(command(tmp_path, "train", *options(settings)), " became ", "step 2 of epoch 1", started=True)

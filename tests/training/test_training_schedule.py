@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from in_turn import in_turn
 from refusals import refused
 from torch.optim import lr_scheduler
 
@@ -25,8 +26,8 @@ def torchs(make, every_step):
     return found
 
 
-@pytest.mark.parametrize(
-    ("text", "make", "every_step"),
+@in_turn(
+    "text, make, every_step",
     [
         ("constant", lambda o: lr_scheduler.ConstantLR(o, factor=1.0), False),
         ("cosine", lambda o: lr_scheduler.CosineAnnealingLR(o, T_max=EPOCHS), False),
@@ -46,7 +47,7 @@ def test_a_whole_run_is_as_with_torchs_scheduler(text, make, every_step):
     assert ours == pytest.approx(torchs(make, every_step), rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "text",
     ["", "linear", "cosine:3", "constant:1", "step", "step:", "step:0", "step:x", "step:9,-1", "step:9,nan",
      "exponential:0.1", "exponential:/5", "exponential:0.1/0", "epochs", "epochs:0", "epochs:inf"],

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-import pytest
+from in_turn import in_turn
 from refusals import refused
 
 from symloss.training import Settings
@@ -18,10 +18,6 @@ OTHER = {
 }  # fmt: skip
 
 
-def test_another_value_is_given_for_every_field():
-    assert [field.name for field in dataclasses.fields(Settings)] == list(OTHER)
-
-
 def test_to_json_and_back():
     for settings in (Settings(), Settings(**OTHER)):
         assert Settings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
@@ -30,23 +26,23 @@ def test_to_json_and_back():
 def test_the_key_is_the_same_on_every_machine():
     """Written down: another key would make every run of before a stranger."""
     assert Settings().key == "409d90e4caff"
+    assert [field.name for field in dataclasses.fields(Settings)] == list(OTHER)
+    others = [dataclasses.replace(Settings(), **{name: value}).key for name, value in OTHER.items()]
+    assert len({Settings().key, *others}) == 1 + len(OTHER), "each setting changes the key"
 
 
-@pytest.mark.parametrize("name", OTHER)
-def test_the_key_changes_with_every_field(name):
-    assert dataclasses.replace(Settings(), **{name: OTHER[name]}).key != Settings().key
-
-
-@pytest.mark.parametrize(("name", "value"), [("lr", 1), ("clip", 5), ("weight_decay", 0), ("epochs", 2.0)])
+@in_turn("name, value", [("lr", 1), ("clip", 5), ("weight_decay", 0), ("epochs", 2.0)])
 def test_settings_that_are_equal_have_the_same_key(name, value):
     other = float(value) if isinstance(value, int) else int(value)
     one, two = Settings(**{name: value}), Settings(**{name: other})
     assert one == two
     assert one.key == two.key
+    assert [Settings(noise=text).noise for text in ("CLEAN", " sym:.60")] == ["clean", "sym:0.6"]
+    assert Settings(clip=0) == Settings(clip=None)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
+@in_turn(
+    "name, value",
     [
         ("optimizer", "lion"), ("precision", "16"), ("counts", "ceil"), ("scores", "softmax"), ("epochs", 0),
         ("epochs", 1.5), ("batch", 0), ("seed", -1), ("lr", 0), ("lr", float("nan")), ("lr", float("inf")),
@@ -59,26 +55,11 @@ def test_a_bad_value_is_refused_in_one_sentence(name, value):
         Settings(**{name: value})
 
 
-def test_a_noise_is_the_same_however_it_is_written():
-    assert [Settings(noise=text).noise for text in ("CLEAN", " sym:.60")] == ["clean", "sym:0.6"]
-
-
-def test_a_clip_of_zero_is_none():
-    assert Settings(clip=0) == Settings(clip=None)
-
-
-@pytest.mark.parametrize("name", ["epochs", "lr", "clip", "subset"])
-def test_what_is_no_number_is_refused_in_one_sentence(name):
-    with refused(TypeError, f"{name} must be", "got 'many'"):
-        Settings(**{name: "many"})
-
-
-@pytest.mark.parametrize("name", ["data", "loss", "schedule", "profile", "image", "fingerprint", "augment", "compile"])
-def test_what_is_no_text_or_no_switch_is_refused_in_one_sentence(name):
-    with refused(TypeError, f"{name} must be", "got 5"):
-        Settings(**{name: 5})
-
-
-def test_a_setting_that_does_not_exist_is_refused_with_a_hint():
+def test_a_value_of_another_type_and_an_unknown_name_are_refused_in_one_sentence():
+    texts = ("data", "loss", "schedule", "profile", "image", "fingerprint", "augment", "compile")
+    given = dict.fromkeys(("epochs", "lr", "clip", "subset"), "many") | dict.fromkeys(texts, 5)
+    for name, value in given.items():
+        with refused(TypeError, f"{name} must be", f"got {value!r}"):
+            Settings(**{name: value})
     with refused(ValueError, "there is no setting 'optimiser'", "did you mean 'optimizer'?"):
         Settings.from_dict({"optimiser": "sgd"})

@@ -1,10 +1,8 @@
 """What a run trains on: noise, subset, and what is held out."""
 
-import random
-
 import numpy as np
-import pytest
 import torch
+from in_turn import in_turn
 from PIL import Image
 from refusals import refused
 from training_helpers import small
@@ -31,15 +29,7 @@ def noisy_labels(settings):
     return torch.from_numpy(kept.labels)
 
 
-@pytest.fixture
-def table(tmp_path):
-    """A table of somebody's own, with 40 rows."""
-    rows = "".join(f"{i},{i * i % 7},{'even' if i % 2 else 'odd'}\n" for i in range(40))
-    (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
-    return str(tmp_path / "mine.csv")
-
-
-@pytest.mark.parametrize("subset", [None, 400])
+@in_turn("subset", [None, 400])
 def test_training_and_validation_are_all_the_data_once(subset):
     task = prepare(small(subset=subset, validation=0.25))
     train, held = places(task.train), places(task.validation)
@@ -55,64 +45,39 @@ def test_validation_is_split_off_the_noisy_data():
     assert torch.equal(task.validation.labels, noisy[places(task.validation)])
     assert torch.equal(task.clean, DIGITS.train.labels[places(task.train)])
     assert (task.validation.labels != DIGITS.train.labels[places(task.validation)]).float().mean() > 0.4
-
-
-def test_clean_validation_has_the_true_labels_of_the_same_examples():
-    noisy, clean = prepare(small()), prepare(small(clean_validation=True))
+    assert torch.equal(task.test.labels, DIGITS.test.labels)
+    clean = prepare(small(subset=None, noise="sym:0.6", clean_validation=True))
     held = places(clean.validation)
-    assert torch.equal(held, places(noisy.validation))
+    assert torch.equal(held, places(task.validation))
     assert torch.equal(clean.validation.labels, DIGITS.train.labels[held])
-    assert torch.equal(clean.train.labels, noisy.train.labels)
+    assert torch.equal(clean.train.labels, task.train.labels)
 
 
-@pytest.mark.parametrize("rate", [0.2, 0.6])
-def test_so_many_labels_are_wrong_as_was_asked_for(rate):
-    task = prepare(small(noise=f"sym:{rate}", subset=None, validation=0.0))
-    wrong = int((task.train.labels != task.clean).sum())
-    assert wrong == round(rate * len(task.train)) == task.corruption.manifest.flipped
-
-
-def test_the_test_data_stays_clean():
-    assert torch.equal(prepare(small()).test.labels, DIGITS.test.labels)
-
-
-def test_without_validation_everything_is_trained_on():
-    task = prepare(small(validation=0.0, subset=None))
+@in_turn("rate", [0.0, 0.2, 0.6])
+def test_without_validation_everything_is_trained_on_with_the_noise_that_was_asked_for(rate):
+    task = prepare(small(noise=f"sym:{rate}" if rate else "clean", subset=None, validation=0.0))
     assert task.validation is None
     assert torch.equal(places(task.train), torch.arange(len(DIGITS.train)))
-
-
-def everything(task):
-    return torch.cat([places(task.train), places(task.validation)]).sort().values
+    assert int((task.train.labels != task.clean).sum()) == round(rate * len(task.train))
+    assert task.corruption.manifest.flipped == round(rate * len(task.train))
 
 
 def test_the_subset_is_the_same_for_every_seed():
     one, two = (prepare(small(seed=seed)) for seed in (0, 1))
-    assert torch.equal(everything(one), everything(two))
+    first, second = (torch.cat([places(each.train), places(each.validation)]).sort().values for each in (one, two))
+    assert torch.equal(first, second)
     assert not torch.equal(places(one.validation), places(two.validation))
     assert not np.array_equal(one.corruption.labels, two.corruption.labels)
 
 
-def test_the_same_settings_make_the_same_task():
-    one, two = prepare(small()), prepare(small())
-    assert torch.equal(one.train.labels, two.train.labels)
-    assert torch.equal(places(one.train), places(two.train))
-
-
-def test_of_data_of_ones_own_the_true_labels_are_not_known(table):
-    task = prepare(small(data=table, subset=None, noise="clean"))
-    assert task.clean is None
-    assert task.test is None
-
-
-def test_of_data_that_we_corrupt_the_true_labels_are_known(table):
-    task = prepare(small(data=table, subset=None, noise="sym:0.25", validation=0.0))
+def test_of_data_of_ones_own_the_true_labels_are_known_if_we_corrupt_them(tmp_path):
+    rows = "".join(f"{i},{i * i % 7},{'even' if i % 2 else 'odd'}\n" for i in range(40))
+    (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
+    own = {"data": str(tmp_path / "mine.csv"), "subset": None}
+    task = prepare(small(noise="clean", **own))
+    assert (task.clean, task.test) == (None, None)
+    task = prepare(small(noise="sym:0.25", validation=0.0, **own))
     assert int((task.train.labels != task.clean).sum()) == 10
-
-
-def test_the_labels_of_a_known_set_are_true():
-    task = prepare(small(noise="clean"))
-    assert torch.equal(task.train.labels, task.clean)
 
 
 def test_noise_that_needs_inputs_is_refused_for_images_that_stay_in_files(tmp_path):
@@ -124,20 +89,9 @@ def test_noise_that_needs_inputs_is_refused_for_images_that_stay_in_files(tmp_pa
         prepare(Settings(data=str(tmp_path), noise="instance:0.3"))
 
 
-def test_the_global_random_state_is_not_touched():
-    before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    prepare(small(seed=3))
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert np.array_equal(np.random.get_state()[1], before[1])
-    assert random.getstate() == before[2]
-
-
-def test_a_subset_larger_than_the_data_is_refused():
-    with refused(ValueError, "subset must be at most the 1437 training examples", "got 1438"):
-        prepare(small(subset=1438))
-
-
-@pytest.mark.parametrize("share", [0.1, 0.9])
+@in_turn("share", [0.1, 0.9])
 def test_a_validation_that_leaves_nothing_on_one_side_is_refused(share):
     with refused(ValueError, "validation must leave examples on both sides", f"got {share} of 2"):
         prepare(small(subset=2, validation=share))
+    with refused(ValueError, "subset must be at most the 1437 training examples", "got 1438"):
+        prepare(small(subset=1438))

@@ -46,10 +46,6 @@ def drops(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(16, num_classes))
 
 
-def always_ten(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    return drops(input_shape, 10)
-
-
 def eleven(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return drops(input_shape, num_classes + 1)
 
