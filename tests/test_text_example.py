@@ -42,28 +42,3 @@ def test_no_message_is_learned_from_and_tested_on(example):
     assert not set(data.x[:, 0]) & set(data.test[:, 0])
     assert np.array_equal(data.test_labels, labels[data.test[:, 0].astype(int)])
     assert (data.noisy != data.clean).sum() == 18
-
-
-@pytest.mark.slow
-def test_tables_know_who_is_better(example, monkeypatch, capsys):
-    """Three classes that are far apart: everybody is right about them, and nobody about features without meaning."""
-    pytest.importorskip("cleanlab", reason="cleanlab is not installed: pip install 'symloss[cleanlab]'")
-    monkeypatch.setattr(example, "NOISES", ("sym:0.3",))
-    monkeypatch.setattr(example, "STRENGTHS", {"C": [0.1, 1.0]})
-    learners = {name: learner for name, learner in example.LEARNERS.items() if name != "RobustClassifier"}
-    monkeypatch.setattr(example, "LEARNERS", learners)
-    labels = np.repeat(["a", "b", "c"], 40)
-    known = np.repeat(np.eye(3), 40, axis=0) + 0.05 * np.random.default_rng(0).normal(size=(120, 3))
-    example.compare(known, labels, seeds=2)
-    lines = [
-        line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith(("| log", "| Clean"))
-    ]
-    assert len(lines) == 4
-    assert {(line[1], line[3]) for line in lines} == {("100.0 ± 0.0", "1.000 ± 0.000")}
-    assert [line[2] for line in lines] == ["-", "+0.0 ± 0.0", "+0.0 ± 0.0", "+0.0 ± 0.0"]
-    assert [line[4] for line in lines] == ["-", "-", "100 ± 0", "100 ± 0"]
-    assert example.behind([80.0, 90.0], [79.0, 87.0]) == "+2.0 ± 1.0"
-    example.compare(np.random.default_rng(1).normal(size=(120, 3)), labels, seeds=2)
-    accuracies = [float(line.split(" | ")[1].split()[0]) for line in capsys.readouterr().out.splitlines()
-                  if line.startswith(("| log", "| Clean"))]  # fmt: skip
-    assert max(accuracies) < 60

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from types import SimpleNamespace
 
 import counted as script
 import pytest
@@ -98,26 +97,6 @@ def test_eager_ways_are_counted():
         assert fast["read"] + fast["written"] < plain["read"] + plain["written"]
         assert by_way[name, "torch operations, overwrite"]["kept"] < SCORES <= fast["kept"]
     json.dumps(rows)
-
-
-def test_kernels_of_inductor_count_what_they_access():
-    """Whole buffers, but only the numbers that indices pick; a buffer that is scattered into is not read."""
-    dependencies = pytest.importorskip("torch._inductor.dependencies")
-
-    def access(name, indirect, *size):
-        return SimpleNamespace(name=name, is_indirect=lambda: indirect, size=size)
-
-    def node_of(extern):
-        reads = [access("scores", False, N, C), access("picked", True, N), dependencies.StarDep("filled")]
-        return SimpleNamespace(
-            get_read_write_buffer_accesses=lambda **_: dict.fromkeys(("scores", "picked", "filled"), SCORES),
-            read_writes=SimpleNamespace(reads=reads),
-            is_extern=lambda: extern,
-        )
-
-    graph = SimpleNamespace(get_dtype=lambda name: torch.float32)
-    assert script._bytes(graph, node_of(extern=False), reads=True) == SCORES + A_NUMBER_EACH
-    assert script._bytes(graph, node_of(extern=True), reads=True) == 2 * SCORES + A_NUMBER_EACH
 
 
 def needs_compiler(test):

@@ -82,28 +82,15 @@ def test_behind_is_half_a_point_and_two_errors(ours, theirs, behind):
     assert f"| {len(ours)} | {verdict} |" in markdown(rows)
 
 
-def test_noise_rates_stand_beside_the_true_one():
-    rows = [row("symloss", 0, 0.9, noise_rate_estimate=0.61), row("symloss", 1, 0.9, noise_rate_estimate=0.63)]
-    text = markdown([*rows, row("svc", 0, 0.9)])
-    assert "| data and noise | true | symloss |\n|---|---:|---:|" in text
-    assert "| digits sym:0.6 | 0.600 | 0.620 ± 0.014 (2) |" in text
-
-
-def test_what_differs_between_environments_is_listed():
-    here = {"torch": "2.13", "threads": 1}
-    rows = [
-        row("svc", k, 0.9, environment={**here, "commit": commit}) for k, commit in enumerate(["abc", "abc", "def"])
-    ]
-    made = markdown(rows).split("### How this was made")[1]
-    assert "Rows: 3" in made
-    assert "\n- torch 2.13, threads 1\n" in made
-    assert "commit: abc (2 rows), def (1 row)" in made
-
-
-def test_margins_and_calibration_are_shown_where_they_were_measured():
-    text = markdown(
-        [*rows_of("symloss", 0.9, calibration_error=0.02), *rows_of("ce", 0.8, average_precision_of_margins=0.7)]
-    )
+def test_what_else_was_measured_is_shown():
+    """Noise rates stand beside the true one. What differs between environments is listed."""
+    others = [{"calibration_error": 0.02}, {"environment": {"torch": "2.13", "commit": "abc"}}]
+    rows = [row("symloss", k, 0.9, noise_rate_estimate=0.61 + 0.02 * k, **more) for k, more in enumerate(others)]
+    text = markdown([*rows, row("svc", 0, 0.9, average_precision_of_margins=0.7)])
     assert "| digits sym:0.6 | 0.020 (1) | - |" in text
     assert "| digits sym:0.6 | - | 0.700 (1) |" in text
     assert "Calibration error" not in markdown(rows_of("svc", 0.9))
+    assert "\n- torch 2.13\n" in text
+    assert "commit: abc (1 row)" in text
+    assert "| data and noise | true | symloss |\n|---|---:|---:|" in text
+    assert "| digits sym:0.6 | 0.600 | 0.620 ± 0.014 (2) |" in text

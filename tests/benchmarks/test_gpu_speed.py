@@ -1,14 +1,11 @@
 """Measurements on a GPU: the same code on the CPU with tiny sizes, and with a GPU that is played."""
 
-import importlib.machinery
 import sys
-import types
 
 import gpu_speed
 import pytest
 import torch
 from gpu_speed import TINY, Gauge, GpuGauge, Way, Ways
-from measure import Timing
 from torch.nn import functional as F  # noqa: N812
 
 from symloss import create_loss
@@ -47,51 +44,6 @@ def test_every_way_computes_its_loss():
         with way.context():
             way.step(z, labels).backward()
         torch.testing.assert_close(z.grad, expected.grad, rtol=1e-4, atol=1e-6)
-
-
-def test_every_run_has_new_scores_and_the_time_of_the_gauge(monkeypatch):
-    seen = []
-
-    def overwriting(z, y):
-        seen.append(z.detach().clone())
-        z.detach().zero_()
-        return (z * 1).sum()
-
-    class Fixed(Gauge):
-        def timed(self, prepare):
-            prepare()()
-            return Timing(2.0, 0)
-
-    monkeypatch.setattr(gpu_speed, "loss_ways", lambda compiler: Ways({"base": Way(overwriting)}, []))
-    row = measured("losses", Fixed())
-    assert row["seconds"] == {"base": 2.0}
-    assert len(seen) == 4
-    assert all(scores.equal(seen[0]) and scores.any() for scores in seen)
-
-
-@pytest.fixture
-def played_libraries(monkeypatch):
-    """Packages in the place of Liger and cut-cross-entropy, with their interfaces."""
-    liger, transformers, apple = (
-        types.ModuleType(name) for name in ("liger_kernel", "liger_kernel.transformers", "cut_cross_entropy")
-    )
-    transformers.LigerCrossEntropyLoss = torch.nn.CrossEntropyLoss
-    transformers.LigerFusedLinearCrossEntropyLoss = lambda: lambda w, h, y: F.cross_entropy(h @ w.T, y)
-
-    def linear_cross_entropy(e, c, targets):
-        raise RuntimeError("only half precision")
-
-    apple.linear_cross_entropy = linear_cross_entropy
-    for module in (liger, transformers, apple):
-        module.__spec__ = importlib.machinery.ModuleSpec(module.__name__, None)
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-
-
-def test_other_libraries_are_compared_where_they_are(played_libraries):
-    assert "Liger" in measured("losses")["ratios"]
-    row = measured("heads")
-    assert "Liger" in row["ratios"]
-    assert row["left_out"] == ["cut-cross-entropy is left out: RuntimeError('only half precision')"]
 
 
 def test_what_does_not_fit_is_halved_or_left_out(monkeypatch):

@@ -1,11 +1,18 @@
-"""What holds for all benchmarks: their help, the examples in their docstrings, and what they share."""
+"""What holds for all benchmarks, and those of the training loop and of the closed form, whose times are not judged."""
 
 import doctest
 import importlib
+import sys
 from pathlib import Path
 
+import closed_form_speed
 import measure
+import numpy as np
 import pytest
+from closed_form_helpers import relative
+from training_speed import measure_training, speed
+
+from symloss.closed_form import UnhingedClassifier
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
 WITH_EXAMPLES = [path.stem for path in SCRIPTS if "    >>> " in path.read_text()]
@@ -39,3 +46,61 @@ def test_missed_targets_are_named(capsys):
 def test_an_error_in_a_process_of_its_own_is_raised_here():
     with pytest.raises(ValueError, match="invalid literal"):
         measure.in_own_process(int, "one")
+
+
+def test_the_loop_is_timed_against_its_bare_step(tmp_path):
+    """On random images where CIFAR-10 is missing."""
+    rows = list(measure_training("mae", 2, 2, "cnn8:width=0.05", tmp_path))
+    assert len(rows) == 2
+    assert rows[0]["data"] == "random images like CIFAR-10"
+    assert speed(rows) > 0
+    assert speed([{"bare": 9.0, "loop": 10.0}]) == 0.9
+
+
+def result(times=150.0, ours=0.7, theirs=0.6, ratio=2.0):
+    return {"times_faster": times, "accuracy": {"centroid": ours, "logistic regression": theirs}}, {
+        "ratios": {"fit": ratio}
+    }
+
+
+def test_targets_are_met_or_named():
+    assert closed_form_speed.closed_form_failures(*result()) == []
+    assert closed_form_speed.closed_form_failures(*result(times=99)) == [
+        "99 times faster than logistic regression, target 100"
+    ]
+    assert closed_form_speed.closed_form_failures(*result(ours=0.5)) == [
+        "accuracy 0.5000, target that of logistic regression, 0.6000"
+    ]
+    assert closed_form_speed.closed_form_failures(*result(ratio=3.1)) == ["3.10 times one matrix product, target 3"]
+
+
+def test_digits_stand_in_for_mnist(tmp_path):
+    source, (x, y), (test_x, test_y) = closed_form_speed._noisy_digits(tmp_path, 3000)
+    assert "digits" in source
+    assert x.shape == (3000, 784)
+    assert x.dtype == np.float32
+    assert x.min() == 0
+    assert x.max() == 1
+    assert set(y) == set(range(10))
+    assert test_x.shape == (360, 784)
+    for each in (x, y):
+        np.testing.assert_array_equal(each[:1437], each[1437:2874])
+    clean = UnhingedClassifier().fit(test_x, test_y).predict(x)
+    assert 0.15 < (clean == y).mean() < 0.3
+    assert relative(x[0].reshape(28, 28)[2:26:3, 2:26:3].sum() * 9, x[0].sum()) < 1e-6
+    assert UnhingedClassifier().fit(x, y).score(test_x, test_y) > 0.6
+
+
+def test_the_script_prints_tables(tmp_path, monkeypatch, capsys):
+    small = ["--examples", "400", "--rows", "2000", "--repeats", "1", "--data-dir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["closed_form_speed.py", *small])
+    closed_form_speed.main()
+    shown = capsys.readouterr().out
+    for text in ("digits, enlarged", "| logistic regression |", "400 x 784", "2,000 x 256", "times one product"):
+        assert text in shown
+
+
+def test_class_sums_are_timed_in_both_orders(monkeypatch):
+    monkeypatch.setattr(closed_form_speed, "TURNS", 1)
+    rows = list(closed_form_speed.class_sum_rows(many=200, few=100))
+    assert [row[:2] for row in rows[:3]] == [("10", "any"), ("10", "sorted"), ("1,000", "any")]

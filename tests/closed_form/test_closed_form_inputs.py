@@ -120,19 +120,6 @@ def test_tensors_are_like_arrays(dtype):
         assert set(named.predict(features)) <= {"a", "b", "c"}
 
 
-@in_turn("weighted", [False, True])
-@in_turn("rows", [7, sums.ROWS])
-def test_sums_on_a_device_are_those_on_the_cpu(weighted, rows, monkeypatch):
-    """The path of other devices, taken with tensors on the CPU."""
-    monkeypatch.setattr(sums, "ROWS", rows)
-    monkeypatch.setattr(sums, "BLOCK", 4 * rows // 64)
-    x, y = blobs(700)
-    weights = np.linspace(0.1, 2, len(x)) if weighted else None
-    found, rounding = sums.device_sums(torch.from_numpy(x), y, 3, weights)
-    np.testing.assert_allclose(found, sums.class_sums(x, y, 3, weights).sums, rtol=1e-12)
-    assert 0 < rounding < 1e-11
-
-
 # What cannot be right.
 
 

@@ -10,7 +10,6 @@ from in_turn import in_turn
 
 import symloss
 from symloss.losses import potentials as phi, score_formulas
-from symloss.losses.base import Sum
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.operators import Insensitive
 
@@ -83,11 +82,12 @@ def test_section_4_1_no_softmax_is_needed(monkeypatch, points):
         phi.CEPotential()(points, torch.zeros(64, dtype=torch.long))
 
 
-def test_section_4_2_symmetrized_mse_is_mae(points):
-    difference = symloss.symmetrize(score_formulas.MSEFormula()).per_class(points) - 2 * phi.MAEPotential().per_class(
-        points
-    )
-    assert is_constant(difference)
+def test_sections_4_2_and_4_4_symmetrized_mse_is_mae_and_cosine_unhinged_of_unit_scores(points):
+    mse, cosine = (symloss.symmetrize(f()) for f in (score_formulas.MSEFormula, score_formulas.CosineFormula))
+    assert is_constant(mse.per_class(points) - 2 * phi.MAEPotential().per_class(points))
+    direction, labels = points / points.norm(dim=1, keepdim=True), torch.arange(64) % 5
+    assert torch.allclose(cosine.per_class(points), UNHINGED.per_class(direction), atol=1e-12)
+    assert torch.allclose(symloss.Unhinged()(points, labels), cosine(points, labels))
 
 
 def test_section_4_3_gce_and_sgce_run_from_cross_entropy_and_unhinged_to_mae(points):
@@ -99,16 +99,6 @@ def test_section_4_3_gce_and_sgce_run_from_cross_entropy_and_unhinged_to_mae(poi
         assert torch.allclose(gce.per_class(points), limit.per_class(points), rtol=1e-5, atol=1e-5)
         sgce = symloss.symmetrize(gce)
         assert torch.allclose(sgce.per_class(points), robust_limit.per_class(points), rtol=1e-5, atol=1e-5)
-
-
-def test_section_4_4_symmetrized_cosine_is_unhinged_of_unit_scores(points):
-    direction = points / points.norm(dim=1, keepdim=True)
-    found = symloss.symmetrize(score_formulas.CosineFormula()).per_class(points)
-    assert torch.allclose(found, UNHINGED.per_class(direction), atol=1e-12)
-    labels = torch.arange(64) % 5
-    assert torch.allclose(
-        symloss.Unhinged()(points, labels), symloss.symmetrize(score_formulas.CosineFormula())(points, labels)
-    )
 
 
 # Section 5: the unhinged loss among symmetric losses.
@@ -249,28 +239,22 @@ def null_space(matrix):
     return vectors[rank:]
 
 
-@pytest.mark.parametrize("classes", [3, 4])
-def test_lemma_d_1_coefficients_of_an_invariant_linear_loss(classes):
+@in_turn("classes", [3, 4])
+def test_lemma_d_1_and_proposition_d_2_unhinged_is_the_only_linear_one(classes):
+    """The coefficients of an invariant linear loss are one number on the diagonal and one beside it (lemma D.1).
+
+    Among these losses the symmetric ones are a line; with -1 at the label, C/(C-1) unhinged.
+    """
     basis = invariant_linear_losses(classes)
     assert len(basis) == 2
     for a in basis:
-        off_diagonal = a[~torch.eye(classes, dtype=torch.bool)]
         assert is_constant(a.diagonal())
-        assert torch.allclose(a, a.T)
-        assert is_constant(off_diagonal)
-
-
-@pytest.mark.parametrize("classes", [3, 4])
-def test_proposition_d_2_unhinged_is_the_only_linear_one(classes):
-    """Among invariant linear losses the symmetric ones are a line; with -1 at the label, C/(C-1) unhinged."""
-    basis = invariant_linear_losses(classes)
-    sums = basis.sum(1)  # of the coefficients over labels: zero for a symmetric loss
-    combinations = null_space(sums.T)
+        assert is_constant(a[~torch.eye(classes, dtype=torch.bool)])
+    combinations = null_space(basis.sum(1).T)  # coefficients summed over labels: zero for a symmetric loss
     assert combinations.shape == (1, 2)
     found = torch.einsum("b,byk->yk", combinations[0], basis)
-    found = -found / found[0, 0]
     unhinged = 1 / classes - torch.eye(classes, dtype=torch.float64)
-    assert torch.allclose(found, classes / (classes - 1) * unhinged)
+    assert torch.allclose(-found / found[0, 0], classes / (classes - 1) * unhinged)
 
 
 def test_example_d_4_linear_approximation_of_mae_away_from_equal_scores():
@@ -320,51 +304,36 @@ def test_appendix_e_alpha_of_class_and_example(points):
 # What else must hold.
 
 
-def test_label_smoothing_towards_minus_infinity_is_unhinged(points):
-    r = -1e7
-    loss = RECORDS["label-smoothing"].loss(r=r) / (1 - r)
-    assert torch.allclose(loss.per_class(points), UNHINGED.per_class(points), atol=1e-5)
-
-
 @in_turn(
-    ("name", "values", "limit", "factor"),
+    ("name", "values", "limit", "factor", "error"),
     [
-        ("gce", {"q": 1.0}, "mae", 1),
-        ("taylor-ce", {"t": 1}, "mae", 1),
-        ("agce", {"a": 3.0, "q": 1.0}, "mae", 1),
-        ("aul", {"a": 3.0, "q": 1.0}, "mae", 1),
-        ("focal", {"gamma": 0.0}, "ce", 1),
-        ("alpha-mae", {"alpha": 0.0}, "unhinged", 1),
-        ("alpha-mae", {"alpha": 1.0}, "mae", 5),
-        ("label-smoothing", {"r": 0.0}, "ce", 1),
-        ("dirichlet-ce", {"alpha": 1.0}, "ce", 1),
-        ("bi-tempered", {"t1": 1.0, "t2": 1.0}, "ce", 1),
-        ("bi-tempered", {"t1": 0.0, "t2": 1.0}, "mse", 0.5),
-        ("nfl", {"gamma": 0.0}, "nce", 1),
-        ("ngce", {"q": 1.0}, "mae", 1 / 4),
+        ("gce", {"q": 1.0}, "mae", 1, 1e-12),
+        ("taylor-ce", {"t": 1}, "mae", 1, 1e-12),
+        ("agce", {"a": 3.0, "q": 1.0}, "mae", 1, 1e-12),
+        ("aul", {"a": 3.0, "q": 1.0}, "mae", 1, 1e-12),
+        ("focal", {"gamma": 0.0}, "ce", 1, 1e-12),
+        ("alpha-mae", {"alpha": 0.0}, "unhinged", 1, 1e-12),
+        ("alpha-mae", {"alpha": 1.0}, "mae", 5, 1e-12),
+        ("label-smoothing", {"r": 0.0}, "ce", 1, 1e-12),
+        ("dirichlet-ce", {"alpha": 1.0}, "ce", 1, 1e-12),
+        ("bi-tempered", {"t1": 1.0, "t2": 1.0}, "ce", 1, 1e-12),
+        ("bi-tempered", {"t1": 0.0, "t2": 1.0}, "mse", 0.5, 1e-12),
+        ("nfl", {"gamma": 0.0}, "nce", 1, 1e-12),
+        ("ngce", {"q": 1.0}, "mae", 1 / 4, 1e-12),
+        ("gce", {"q": 1e-8}, "ce", 1, 1e-4),
+        ("sgce", {"q": 1e-8}, "unhinged", 1, 1e-4),
+        ("taylor-ce", {"t": 100}, "ce", 1, 1e-4),
+        ("phuber-ce", {"tau": 1e9}, "ce", 1, 1e-4),
+        ("phuber-gce", {"q": 1e-8, "tau": 1e9}, "ce", 1, 1e-4),
+        ("js", {"pi": 1e-7}, "ce", 1, 1e-4),
+        ("bi-tempered", {"t1": 1.0, "t2": 1.0 + 1e-7}, "ce", 1, 1e-4),
+        ("label-smoothing", {"r": -1e7}, "unhinged", 1 + 1e7, 1e3),  # 1e-4 of the factor
     ],
 )
-def test_special_cases(name, values, limit, factor, points):
+def test_special_cases_and_limits(name, values, limit, factor, error, points):
     found, expected = RECORDS[name].loss(**values), factor * RECORDS[limit].loss()
-    assert torch.allclose(found.per_class(points), expected.per_class(points), atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "limit"),
-    [
-        ("gce", {"q": 1e-8}, "ce"),
-        ("sgce", {"q": 1e-8}, "unhinged"),
-        ("taylor-ce", {"t": 100}, "ce"),
-        ("phuber-ce", {"tau": 1e9}, "ce"),
-        ("phuber-gce", {"q": 1e-8, "tau": 1e9}, "ce"),
-        ("js", {"pi": 1e-7}, "ce"),
-        ("bi-tempered", {"t1": 1.0, "t2": 1.0 + 1e-7}, "ce"),
-    ],
-)
-def test_limits(name, values, limit):
-    points = torch.randn(64, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 8
-    found, expected = RECORDS[name].loss(**values), RECORDS[limit].loss()
-    assert torch.allclose(found.per_class(points), expected.per_class(points), atol=1e-4)
+    points = points if error < 1e-6 else points / 24
+    assert torch.allclose(found.per_class(points), expected.per_class(points), rtol=1e-5, atol=error)
 
 
 def test_js_tends_to_mae(points):
@@ -377,16 +346,6 @@ def test_js_tends_to_mae(points):
     assert float(distance[1] / distance[0]) == pytest.approx(0.5, rel=1e-3)
 
 
-def test_dynamic_fine_tuning_has_the_gradient_of_mae(points):
-    """-stopgrad(p) log p, the token-level loss of language models, trains as MAE does."""
-    labels = torch.arange(64) % 5
-    z = points.clone().requires_grad_()
-    logp = z.log_softmax(1).gather(1, labels[:, None])
-    (expected,) = torch.autograd.grad(-(logp.exp().detach() * logp).mean(), z)
-    (found,) = torch.autograd.grad(phi.MAEPotential()(z, labels), z)
-    assert torch.allclose(found, expected, atol=1e-14)
-
-
 def test_prior_weighted_symmetrization_is_robust_to_noise_from_the_prior(points):
     """Under labels replaced by draws from q with probability p, the risk is (1 - p) the clean one."""
     q = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1], dtype=torch.float64)
@@ -395,11 +354,3 @@ def test_prior_weighted_symmetrization_is_robust_to_noise_from_the_prior(points)
     labels = torch.arange(64) % 5
     noisy = symloss.losses.noisy(robust, transition)(points, labels)
     assert torch.allclose(noisy, 0.6 * robust(points, labels), atol=1e-12)
-
-
-def test_weighted_sum_of_losses_is_a_loss(points):
-    loss = 2 * phi.CEPotential() - phi.MAEPotential() / 4 + 0.5 * (phi.CEPotential() + UNHINGED)
-    assert isinstance(loss, Sum)
-    p = points.softmax(1)
-    expected = -2.5 * p.log() - (1 - p) / 4 + 0.5 * (points.mean(1, keepdim=True) - points)
-    assert torch.allclose(loss.per_class(points), expected)

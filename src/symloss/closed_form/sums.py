@@ -82,13 +82,10 @@ def precision(features: Any) -> np.dtype[Any]:
 
 def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
     """Return the sums of the features of each class, and the rounding error of their means."""
-    if isinstance(features, Tensor):
-        if features.device.type != "cpu":
-            return device_sums(features, codes, len(counts), weights)
-        features = _array(features)
-    if scipy.sparse.issparse(features) or features.dtype != np.float32 or weights is not None:
+    single = str(features.dtype) in ("float32", "torch.float32")
+    if scipy.sparse.issparse(features) or not single or weights is not None:
         return _in_float64(features, codes, counts, weights)
-    shift = _shift(features)
+    shift = _shift(_array(features[: 4 * SAMPLED]).astype(np.float64))
     sums, largest = _block_by_block(features, codes, len(counts), None, SINGLE, shift)
     rounding = ROUNDING[SINGLE] * largest
     if shift is not None:
@@ -101,7 +98,7 @@ def _in_float64(features: Any, codes: Codes, counts: Floats, weights: Floats | N
     if scipy.sparse.issparse(features):
         sums, largest = (_indicator(codes, len(counts), weights, DOUBLE) @ features).toarray(), features.data
         return sums, ROUNDING[DOUBLE] * float(np.abs(largest).max(initial=0.0))
-    sums, largest = _block_by_block(_array(features), codes, len(counts), weights, DOUBLE, None)
+    sums, largest = _block_by_block(features, codes, len(counts), weights, DOUBLE, None)
     return sums, ROUNDING[DOUBLE] * largest
 
 
@@ -114,15 +111,14 @@ def _array(features: Any) -> NDArray[Any]:
     return array
 
 
-def _shift(features: NDArray[Any]) -> NDArray[np.float32] | None:
+def _shift(rows: Floats) -> NDArray[np.float32] | None:
     """Return the mean of the first rows, if they are far from zero compared to their spread; else None."""
-    some = features[: 4 * SAMPLED].astype(np.float64)
-    mean = some.mean(0)
-    return mean.astype(np.float32) if (np.abs(mean) > FAR * some.std(0)).any() else None
+    mean = rows.mean(0)
+    return mean.astype(np.float32) if (np.abs(mean) > FAR * rows.std(0)).any() else None
 
 
 def _block_by_block(
-    features: NDArray[Any],
+    features: Any,
     codes: Codes,
     num_classes: int,
     weights: Floats | None,
@@ -137,7 +133,8 @@ def _block_by_block(
     sums, largest = np.zeros((num_classes, width)), 0.0
     for start in range(0, count, size):
         rows = slice(start, min(start + size, count))
-        part = features[rows] if shift is None else features[rows] - shift
+        part = _array(features[rows])  # which a tensor on another device is moved to
+        part = part if shift is None else part - shift
         # Only the classes of a block, if there are more classes than rows: else it would add to every class.
         many = num_classes > len(codes[rows])
         present, local = np.unique(codes[rows], return_inverse=True) if many else (np.arange(num_classes), codes[rows])
@@ -151,25 +148,6 @@ def _indicator(codes: Codes, num_classes: int, weights: Floats | None, wide: np.
     """Return a matrix with a row for each class, which holds the weights of its examples."""
     values = np.ones(len(codes), wide) if weights is None else weights
     return scipy.sparse.csc_array((values, codes, np.arange(len(codes) + 1)), shape=(num_classes, len(codes)))
-
-
-def device_sums(features: Tensor, codes: Codes, num_classes: int, weights: Floats | None) -> tuple[Floats, float]:
-    """Return the sums and the rounding error of their means, computed on the device of the features."""
-    features = features.detach()
-    # Apple's GPUs have no float64.
-    wide = torch.float32 if features.device.type == "mps" else torch.float64
-    labels = torch.as_tensor(codes).to(features.device)
-    given = None if weights is None else torch.as_tensor(weights).to(wide).to(features.device)
-    sums, largest = torch.zeros(num_classes, features.shape[1], dtype=torch.float64), 0.0
-    size = ROWS if wide == torch.float32 else max(ROWS, 64 * BLOCK // features.shape[1])
-    for start in range(0, len(features), size):
-        part = features[start : start + size].to(wide)
-        largest = max(largest, float(part[::SAMPLED].abs().max()))
-        if given is not None:
-            part = part * given[start : start + size, None]
-        empty = torch.zeros(num_classes, part.shape[1], dtype=wide, device=part.device)
-        sums += empty.index_add_(0, labels[start : start + size], part).cpu()
-    return sums.numpy(), ROUNDING[SINGLE if wide == torch.float32 else DOUBLE] * largest
 
 
 def refuse_what_is_not_finite(features: Any) -> None:

@@ -206,29 +206,25 @@ def _support(distribution: Distribution) -> tuple[Tensor, Tensor]:
 
 def _centre(distribution: Distribution, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """Return the point where the support is cut in two (the mode, or else the mean), and a scale of length."""
-    found, scale = torch.full_like(low, math.nan), torch.full_like(low, math.nan)
-    for name in ("mode", "mean", "loc"):
-        found = _filled(found, _attribute(distribution, name), low, high)
-    for name in ("stddev", "scale"):
-        scale = _filled(scale, _attribute(distribution, name), torch.zeros_like(low), torch.full_like(low, math.inf))
+    found = _first(distribution, ("mode", "mean", "loc"), low, high)
+    scale = _first(distribution, ("stddev", "scale"), torch.zeros_like(low), torch.full_like(low, math.inf))
     bounded = torch.where(low.isfinite(), low, torch.where(high.isfinite(), high, 0.0))
     return torch.where(found.isnan(), bounded, found), torch.where(scale.isnan(), 1.0, scale)
 
 
-def _attribute(distribution: Distribution, name: str) -> Tensor | None:
-    try:
-        value = getattr(distribution, name, None)
-    except (NotImplementedError, ValueError):
-        return None
-    return value.detach().double() if isinstance(value, Tensor) else None
-
-
-def _filled(known: Tensor, value: Tensor | None, low: Tensor, high: Tensor) -> Tensor:
-    """Replace NaN in ``known`` by the value where it is finite and strictly between the bounds."""
-    if value is None:
-        return known
-    serves = known.isnan() & value.isfinite() & (value > low) & (value < high)
-    return torch.where(serves, value.expand_as(known), known)
+def _first(distribution: Distribution, names: tuple[str, ...], low: Tensor, high: Tensor) -> Tensor:
+    """Return the first attribute that is finite and strictly between the bounds, entry by entry; NaN without one."""
+    found = torch.full_like(low, math.nan)
+    for name in names:
+        try:
+            value = getattr(distribution, name, None)
+        except (NotImplementedError, ValueError):
+            continue
+        if isinstance(value, Tensor):
+            value = value.detach().double()
+            serves = found.isnan() & value.isfinite() & (value > low) & (value < high)
+            found = torch.where(serves, value.expand_as(found), found)
+    return found
 
 
 def _piece(distribution: Distribution, centre: Tensor, end: Tensor, scale: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
