@@ -91,6 +91,6 @@ def test_what_else_was_measured_is_shown():
     assert "| digits sym:0.6 | - | 0.700 (1) |" in text
     assert "Calibration error" not in markdown(rows_of("svc", 0.9))
     assert "\n- torch 2.13\n" in text
-    assert "commit: abc (1 row)" in text
+    assert "commit: - (2 rows), abc (1 row)" in text
     assert "| data and noise | true | symloss |\n|---|---:|---:|" in text
     assert "| digits sym:0.6 | 0.600 | 0.620 ± 0.014 (2) |" in text
