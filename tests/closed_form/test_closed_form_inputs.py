@@ -89,17 +89,6 @@ def test_memory_does_not_grow_with_the_examples():
     assert peak < x.nbytes / 3
 
 
-@both
-def test_weights_are_repetitions(make):
-    x, y = blobs()
-    times = np.random.default_rng(0).integers(0, 4, len(x))
-    times[:3] = 1
-    weighted = make().fit(x, y, sample_weight=times)
-    repeated = make().fit(np.repeat(x, times, axis=0), np.repeat(y, times))
-    np.testing.assert_allclose(weighted.decision_function(x), repeated.decision_function(x), atol=1e-12)
-    assert weighted.centroid_norm_ == pytest.approx(repeated.centroid_norm_)
-
-
 @in_turn("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.uint8])
 def test_tensors_are_like_arrays(dtype):
     x, y = blobs()
@@ -208,15 +197,3 @@ def test_bad_settings_are_refused(make, options, ingredients):
     x, y = blobs()
     with refused(ValueError, *ingredients):
         make(**options).fit(x, y)
-
-
-def test_a_refused_fit_leaves_what_was_fitted():
-    x, y = blobs()
-    model = UnhingedClassifier().fit(x, y)
-    before = model.coef_.copy()
-    with pytest.raises(ValueError, match="at least 2 classes"):
-        model.fit(x, 0 * y)
-    with pytest.raises(ValueError, match="centroid"):
-        model.fit(np.ones((4, 4)), [7, 7, 8, 8])
-    np.testing.assert_array_equal(model.coef_, before)
-    assert model.classes_.tolist() == [0, 1, 2]

@@ -1,7 +1,6 @@
 """The example of the docs, with fewer repeats."""
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
@@ -44,18 +43,3 @@ def test_who_is_right_about_which_problem(example):
         assert problem["centroid"] == pytest.approx(0.5, abs=0.02)
     assert clusters["centroid, centred"] == pytest.approx(0.5, abs=0.02)
     assert classes["centroid, centred"] > 0.95
-
-
-@pytest.mark.slow
-def test_the_command_prints_and_draws(example, tmp_path, capsys):
-    picture = tmp_path / "picture.png"
-    example.main(["--repeats", "2", "--plot", str(picture)])
-    assert "Long-Servedio" in capsys.readouterr().out
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    example.main(["--repeats", "2", "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert len(found) == 3
-    assert all(len(some) == 2 for each in found.values() for some in each.values())
-    with pytest.raises(SystemExit):
-        example.main(["--repeats", "0"])
-    assert "--repeats must be at least 1; got 0" in capsys.readouterr().err
