@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from symloss.cli.data import column_rows, say_columns
-from symloss.data.columns import Column
+from symloss.data.table_encoder import Column
 
 SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--losses", "mae", "--seeds", "1")
 LEFT_OUT = "left out: 'id' (whole numbers, all different: looks like an id); "

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from symloss.data.cells import FrameTable
-from symloss.data.columns import describe_cells
+from symloss.data.table_encoder import describe_cells
 
 
 def random_bytes(*shape: int, seed: int = 0, high: int = 256) -> np.ndarray:

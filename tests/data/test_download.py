@@ -108,7 +108,7 @@ def mnist(shop, monkeypatch):
         shop.files[f"{images}.gz"] = gzip.compress(idx_bytes(random_bytes(6, 28, 28, seed=seed)))
         shop.files[f"{labels}.gz"] = gzip.compress(idx_bytes(random_bytes(6, seed=seed, high=10)))
     files = {name: md5(content) for name, content in shop.files.items()}
-    monkeypatch.setitem(SOURCES, "mnist", Source(shop.url, "mnist", files, {}))
+    monkeypatch.setitem(SOURCES, "mnist", SOURCES["mnist"]._replace(url=shop.url, files=files))
     return shop
 
 
@@ -290,7 +290,7 @@ def publish_cifar(shop: Shop, monkeypatch: pytest.MonkeyPatch, extra: dict[str, 
             tar.addfile(info, io.BytesIO(content))
     shop.files["cifar-10-python.tar.gz"] = packed.getvalue()
     archive = {"cifar-10-python.tar.gz": md5(packed.getvalue())}
-    monkeypatch.setitem(SOURCES, "cifar10", Source(shop.url, "cifar-10-batches-py", archive, {}))
+    monkeypatch.setitem(SOURCES, "cifar10", SOURCES["cifar10"]._replace(url=shop.url, files=archive))
 
 
 def test_an_archive_is_unpacked_verified_and_not_fetched_again(tmp_path, shop, monkeypatch):

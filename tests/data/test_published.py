@@ -92,8 +92,9 @@ def write(root, images=IMAGES, labels=LABELS, packed=False):
 def as_if_published(tmp_path, monkeypatch):
     """As if these were what the publisher's checksums are of."""
     root = write(tmp_path / "published")
-    sums = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in (root / "mnist").iterdir()}
-    monkeypatch.setitem(published.SOURCES, "mnist", published.SOURCES["mnist"]._replace(unpacked=sums))
+    source = published.SOURCES["mnist"]
+    sums = {name: hashlib.md5((root / "mnist" / name).read_bytes()).hexdigest() for name in source.unpacked}
+    monkeypatch.setitem(published.SOURCES, "mnist", source._replace(unpacked=sums))
     return root
 
 

@@ -15,8 +15,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from symloss.data import open_data
-from symloss.data.columns import MOST_CATEGORIES
-from symloss.data.table_encoder import TableEncoder
+from symloss.data.table_encoder import MOST_CATEGORIES, TableEncoder
 
 RNG = np.random.default_rng(0)
 ROWS = 200

@@ -10,8 +10,8 @@ import typer
 
 from symloss.cli.options import DATA, OPTIONS, QuietGroup, QuietHelp, argument, option, with_options
 from symloss.cli.output import bar, print_rows, say, visible
-from symloss.data.columns import NO_TEXT, Column
 from symloss.data.source import DataSource, warn
+from symloss.data.table_encoder import NO_TEXT, Column
 
 NAMED = 3
 """How many columns a remark names. `symloss data show` lists all."""

@@ -250,8 +250,7 @@ class Augmentation:
         return images
 
 
-OF_THE_SIDE = 8
-"""Without a published protocol, the black frame is the shorter side divided by this: 4 pixels for 32."""
+OF_THE_SIDE = 8  # Without a published protocol, the black frame is the shorter side divided by this: 4 pixels for 32
 
 
 def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
@@ -267,11 +266,7 @@ def usual(shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def crops_of(steps: tuple[str, ...], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the crops among a data set's steps, for images that must not be flipped.
-
-    Args:
-        steps: the steps of the data set; without any, those that are usual for such images.
-        shape: the shape of one input.
+    """Return the crops among a data set's steps, or among the usual ones, for images that must not be flipped.
 
     >>> crops_of(("crop:4", "flip"), (3, 32, 32)), crops_of((), (3, 64, 64))
     (('crop:4',), ('crop:8',))

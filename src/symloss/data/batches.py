@@ -81,7 +81,18 @@ class Batches:
             self._source = Streamed(examples.inputs, steps, self.device, size, workers)
         else:
             self._source = Resident(examples.inputs.to(self.device), steps)
-        self._normalise = Normaliser(scaling, self._source.shape, self._source.dtype, self.device, channels_last)
+        shape, unit = self._source.shape, 255 if self._source.dtype == torch.uint8 else 1  # bytes stand for 0 to 1
+        if not len(scaling.mean) == len(scaling.std) == shape[0]:
+            raise ValueError(
+                f"scaling must have a mean and a std for each of {shape[0]} channels or features; "
+                f"got {len(scaling.mean)} and {len(scaling.std)}"
+            )
+        if not all(std > 0 for std in scaling.std):
+            raise ValueError(f"scaling must have every std above 0; got {checks.brief(scaling.std)}")
+        both = unit * torch.tensor([scaling.mean, scaling.std], dtype=torch.float64)
+        mean, std = both.view(2, -1, *(1 for _ in shape[1:]))
+        self._shift, self._factor = (values.to(torch.float32).to(self.device) for values in (mean, 1 / std))
+        self._channels_last = channels_last and len(shape) == 3
 
     def __len__(self) -> int:
         """Return how many batches an epoch has."""
@@ -101,6 +112,12 @@ class Batches:
         for start, share, raw in zip(starts, shares, loaded, strict=True):
             yield Batch(self._normalise(raw), order[share], min(self.batch, self.count - start))
 
+    def _normalise(self, raw: Tensor) -> Tensor:
+        """Turn raw inputs into float32 and scale them: (x - mean) / std. Overwrites its input."""
+        scaled = raw.to(torch.float32).sub_(self._shift).mul_(self._factor)
+        # Only now: broadcasting over channels that lie last takes several times as long.
+        return scaled.contiguous(memory_format=torch.channels_last) if self._channels_last else scaled
+
     def _share(self, start: int) -> slice:
         """Return the part of a batch that this process gets, as positions in the epoch's order."""
         total = min(self.batch, self.count - start)
@@ -113,31 +130,6 @@ def generator(seed: int, *key: int) -> torch.Generator:
     """Return a random generator for a seed and a key. The global random state is not used."""
     state = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
     return torch.Generator().manual_seed(int(state[0]))
-
-
-class Normaliser:
-    """Turn raw inputs into float32 and scale them: (x - mean) / std. Bytes stand for 0 to 1. Overwrites its input."""
-
-    def __init__(
-        self, scaling: Scaling, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, channels_last: bool
-    ):
-        if not len(scaling.mean) == len(scaling.std) == shape[0]:
-            raise ValueError(
-                f"scaling must have a mean and a std for each of {shape[0]} channels or features; "
-                f"got {len(scaling.mean)} and {len(scaling.std)}"
-            )
-        if not all(std > 0 for std in scaling.std):
-            raise ValueError(f"scaling must have every std above 0; got {checks.brief(scaling.std)}")
-        unit = 255 if dtype == torch.uint8 else 1
-        view = (-1, *(1 for _ in shape[1:]))
-        mean, std = unit * torch.tensor([scaling.mean, scaling.std], dtype=torch.float64).view(2, *view)
-        self.shift, self.factor = (values.to(torch.float32).to(device) for values in (mean, 1 / std))
-        self.channels_last = channels_last and len(shape) == 3
-
-    def __call__(self, raw: Tensor) -> Tensor:
-        scaled = raw.to(torch.float32).sub_(self.shift).mul_(self.factor)
-        # Only now: broadcasting over channels that lie last takes several times as long.
-        return scaled.contiguous(memory_format=torch.channels_last) if self.channels_last else scaled
 
 
 class Resident:

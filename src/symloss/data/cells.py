@@ -24,12 +24,10 @@ Text = NDArray[np.object_]
 
 MISSING = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "+nan", "-nan", "null", "none", "?"})
 """What people and programs write for a missing value, in lower case."""
-EXACT = 2.0**24
-"""From here on float32 does not tell whole numbers apart."""
+EXACT = 2.0**24  # from here on float32 does not tell whole numbers apart
 LARGEST = float(np.finfo(np.float32).max)
 _CODE = re.compile("-?[0-9]+")
-_MOSTLY = 0.9
-"""A column with this share of numbers is one of numbers with mistakes, not one of text."""
+_MOSTLY = 0.9  # a column with this share of numbers is one of numbers with mistakes, not one of text
 
 
 @dataclass(frozen=True)
@@ -120,8 +118,7 @@ def number(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_NAMED = 20
-"""How many columns a message names."""
+_NAMED = 20  # how many columns a message names
 NUMBER = "a finite number"
 """What a cell of a column of numbers must hold."""
 
@@ -171,13 +168,7 @@ class Table(ABC):
         return frozenset()
 
     def cells(self, columns: Sequence[str], as_text: Collection[str] = (), leave_out: Collection[int] = ()) -> Cells:
-        """Find out which columns hold numbers and which hold text, and read them.
-
-        Args:
-            columns: the columns to read.
-            as_text: those of them that are text in any case.
-            leave_out: the numbers, from 0, of rows that are not read.
-        """
+        """Find out which columns hold numbers and which hold text, and read them. Those in ``as_text`` are text."""
         text_names = set(as_text)
         numbers = self._numbers([name for name in columns if name not in as_text], leave_out, text_names)
         names = [name for name in columns if name not in text_names]

@@ -40,8 +40,7 @@ class ImageFiles:
 
 Inputs = Tensor | ImageFiles
 """uint8 images (N, channels, height, width), float32 features (N, d), or files."""
-UNKNOWN = -1
-"""The label of an input to predict on."""
+UNKNOWN = -1  # the label of an input to predict on
 
 
 @dataclass(frozen=True)

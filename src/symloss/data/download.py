@@ -27,11 +27,9 @@ from symloss.writing import DiskFull, clear_write_errors, disk_is_full, write_wh
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes received so far, and their final number, if the server tells it."""
 
-TIMEOUT = 60.0
-"""Seconds of silence after which a connection is given up."""
+TIMEOUT = 60.0  # seconds of silence after which a connection is given up
 
-LARGEST_FILE = 2**30
-"""Bytes of a file; the largest that is published has 170 million."""
+LARGEST_FILE = 2**30  # bytes of a file; the largest that is published has 170 million
 
 TRIES = 3
 SUMS = "MD5SUMS"
@@ -231,8 +229,7 @@ def by_hand(name: str, root: object) -> str:
 UNPACKED, MEMBERS = 2**31, 10_000
 """Bytes of what is unpacked, and files and folders in it; a published archive has 190 million bytes and ten files."""
 
-_AT_ONCE = 2**24
-"""Bytes that a head may take, which is held in memory; files are copied in small pieces."""
+_AT_ONCE = 2**24  # bytes that a head may take, which is held in memory; files are copied in small pieces
 
 
 class _Limited:

@@ -21,8 +21,7 @@ from symloss.data.dataset import DataSet, ImageFiles, Inputs, Origin, Part, asse
 from symloss.data.source import HINT, BadFiles, refusal
 from symloss.data.tables import TableFile
 
-RESIDENT_BYTES = 2 * 2**30
-"""Images of one size are held in memory if they need no more than this."""
+RESIDENT_BYTES = 2 * 2**30  # images of one size are held in memory if they need no more than this
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "PPM", "JPEG2000", "AVIF", "PCX", "QOI", "SGI", "TGA")
 """The formats that are read, whatever the file's ending. Pillow knows others that run programs, such as EPS."""
@@ -206,8 +205,7 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-LARGEST = 224
-"""Photos are resized to at most this many pixels on each side, unless another size is given."""
+LARGEST = 224  # Photos are resized to at most this many pixels on each side, unless another size is given
 
 
 def chosen_size(size: int | None, sides: Sequence[tuple[int, int]], fits_into_memory: bool) -> int | None:
@@ -216,11 +214,6 @@ def chosen_size(size: int | None, sides: Sequence[tuple[int, int]], fits_into_me
     - Images of one size stay as they are if they fit into memory and their shorter side is at most ``LARGEST``.
     - Others are resized to the shorter side of the median image, or to ``LARGEST`` if that is less.
     - A size that is given holds for all, unless the images are squares of that size already.
-
-    Args:
-        size: what is wanted; None for what fits the images.
-        sides: height and width of each image.
-        fits_into_memory: whether the images, as they are, fit into memory.
 
     >>> chosen_size(None, [(24, 24), (30, 26), (400, 300)], True), chosen_size(None, [(32, 32)] * 3, True)
     (26, None)
@@ -255,10 +248,7 @@ def list_table(table: TableFile, label: str, image: str, bad: BadFiles) -> Part:
 def image_moves(folder: Path, files: Sequence[str], labels: Mapping[int, str]) -> list[tuple[str, str]]:
     """Plan where files belong once their labels are corrected: old and new paths. No two new ones are equal.
 
-    Args:
-        folder: a folder with a subfolder for each class, or with ``train`` in it.
-        files: the paths of all images, relative to the folder.
-        labels: the new class of each file to move, by its place in ``files``.
+    ``labels`` has the new class of each file to move, by its place in ``files``, the paths of all images.
     """
     depth = len(_parts(folder)[0].relative_to(folder).parts)
     taken, moves = set(files), []

@@ -24,7 +24,7 @@ from symloss.data.images import (
     readable,
     stack_images,
 )
-from symloss.data.published import CIFAR, IDX_SCALING, open_cifar, open_digits, open_idx, open_webvision, shrunk
+from symloss.data.published import open_cifar, open_digits, open_idx, open_webvision, shrunk
 from symloss.data.source import FILES, TABLES, VOUCHED, BadFiles, DataDescription, DataSource, existing
 from symloss.data.table_encoder import TableEncoder
 from symloss.data.tables import TableFile, open_table, require_labels
@@ -75,12 +75,10 @@ def _open_published(source: DataSource, root: Path, bad: BadFiles) -> DataSet:
         raise ValueError(f"test must be left out for {name}, which brings its own test data; got {str(source.test)!r}")
     if name == "digits":
         found = open_digits()
-    elif name in IDX_SCALING:
-        found = open_idx(name, root)
-    elif name in CIFAR:
-        found = open_cifar(name, root)
-    else:
+    elif name.startswith("webvision"):
         found = open_webvision(root, imagenet=name.endswith("-imagenet"), bad=bad)
+    else:
+        found = (open_cifar if name.startswith("cifar") else open_idx)(name, root)
     if source.size is None:
         return found
     return shrunk(found, int(checks.number("size", source.size, "[1, 4096]", whole=True)))
@@ -137,14 +135,10 @@ def open_inputs(
     root: Path | None = None,
     on_bad: OnBad | None = None,
 ) -> Examples:
-    """Open inputs to predict on. Their labels are ``UNKNOWN``, and they are named by their origin.
+    """Open inputs to predict on, as :func:`open_data` opens data. Their labels are ``UNKNOWN``.
 
-    Args:
-        source: of the inputs: a known data set, whose test part is taken; a folder of images; a table; or an ``.npz``.
-        like: the data that the model was trained on.
-        encoder: how the columns of its table became features.
-        root: the folder of published data sets.
-        on_bad: as in :func:`open_data`.
+    Of a known data set the test part is taken. ``like`` is the data that the model was trained on, and ``encoder`` says
+    how the columns of its table became features.
     """
     bad = BadFiles(source.skip_bad, on_bad)
     if source.is_published:

@@ -10,9 +10,8 @@ import math
 import pickle
 import struct
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -49,7 +48,7 @@ def deviation(name: str, root: Path) -> str | None:
     for data sets without published checksums (WebVision).
     """
     try:
-        paths = idx_files(name, root) if name in IDX_SCALING else cifar_files(name, root) if name in CIFAR else []
+        paths = (cifar_files if name.startswith("cifar") else idx_files)(name, root) if name in SOURCES else []
         found = {path.name.removesuffix(".gz"): _md5(path, path.stat().st_mtime_ns) for path in paths}
     except (OSError, EOFError, zlib.error):
         return None
@@ -73,95 +72,65 @@ def _unpacked(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
 
 
-PIXELS = 3 * 32 * 32
-
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR100_CLASSES = tuple(sorted(" ".join(SUPERCLASSES.values()).split()))
+DIGITS = tuple(str(digit) for digit in range(10))
+FASHION = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+PROTOCOLS: dict[str, tuple[tuple[str, ...], Scaling, tuple[str, ...]]] = {
+    "mnist": (DIGITS, Scaling((0.1307,), (0.3081,)), ()),
+    "fashion-mnist": (FASHION, Scaling((0.2860,), (0.3530,)), ()),
+    "cifar10": (
+        CIFAR10_CLASSES,
+        Scaling((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768)),
+        ("crop:4", "flip"),
+    ),
+    "cifar100": (
+        CIFAR100_CLASSES,
+        Scaling((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+        ("crop:4", "flip", "rotate:20"),
+    ),
+}
+"""Names of the classes, scaling and augmentation, as published."""
+
+PIXELS = 3 * 32 * 32
 
 Batch = tuple[np.ndarray[Any, np.dtype[np.uint8]], list[int]]
 
 
-@dataclass(frozen=True)
-class _Cifar:
-    """What differs between CIFAR-10 and CIFAR-100. In binary records of CIFAR-100 the fine label comes second."""
-
-    title: str
-    python_folder: str
-    binary_folder: str
-    train: tuple[str, ...]
-    test: str
-    labels: str
-    label_bytes: int
-    class_names: tuple[str, ...]
-    scaling: Scaling
-    augmentation: tuple[str, ...]
-
-
-CIFAR = {
-    "cifar10": _Cifar(
-        title="CIFAR-10",
-        python_folder="cifar-10-batches-py",
-        binary_folder="cifar-10-batches-bin",
-        train=tuple(f"data_batch_{k}" for k in range(1, 6)),
-        test="test_batch",
-        labels="labels",
-        label_bytes=1,
-        class_names=CIFAR10_CLASSES,
-        scaling=Scaling((0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768)),
-        augmentation=("crop:4", "flip"),
-    ),
-    "cifar100": _Cifar(
-        title="CIFAR-100",
-        python_folder="cifar-100-python",
-        binary_folder="cifar-100-binary",
-        train=("train",),
-        test="test",
-        labels="fine_labels",
-        label_bytes=2,
-        class_names=CIFAR100_CLASSES,
-        scaling=Scaling((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-        augmentation=("crop:4", "flip", "rotate:20"),
-    ),
-}
-
-
 def open_cifar(name: str, root: Path) -> DataSet:
     """``cifar10`` or ``cifar100`` from a publisher's folder below ``root``, or from ``root`` if it is that folder."""
-    kind = CIFAR[name]
     *train, test = cifar_files(name, root)
-    read = partial(_read_binary if test.suffix else _read_python, kind)
-    return DataSet(
-        name=name,
-        train=_cifar_examples(kind, train, read),
-        test=_cifar_examples(kind, [test], read),
-        class_names=kind.class_names,
-        scaling=kind.scaling,
-        augmentation=kind.augmentation,
-    )
+    return DataSet(name, _cifar_examples(name, train), _cifar_examples(name, [test]), *PROTOCOLS[name])
 
 
 def cifar_files(name: str, root: Path) -> list[Path]:
     """Return the paths of the data set's files, whether they exist or not. The test file comes last."""
-    kind = CIFAR[name]
-    for layout, suffix in ((kind.python_folder, ""), (kind.binary_folder, ".bin")):
-        for folder in (root / layout, root / name / layout, root):
-            if folder.name == layout and folder.is_dir():
-                return [folder / f"{part}{suffix}" for part in (*kind.train, kind.test)]
+    layouts = SOURCES[name], SOURCES[f"{name}-binary"]
+    for layout in layouts:
+        for folder in (root / layout.folder, root / name / layout.folder, root):
+            if folder.name == layout.folder and folder.is_dir():
+                return [folder / file for file in layout.unpacked]
     raise FileNotFoundError(
-        f"{name} must have its files in {root / kind.python_folder} or {root / kind.binary_folder}; "
+        f"{name} must have its files in {root / layouts[0].folder} or {root / layouts[1].folder}; "
         f"got neither folder (`symloss data get {name}` fetches one)"
     )
 
 
-def _cifar_examples(kind: _Cifar, paths: list[Path], read: Callable[[Path], Batch]) -> Examples:
+def _cifar_examples(name: str, paths: list[Path]) -> Examples:
     """Read all batches into one array, batch by batch, so that there is never a second copy."""
     images = np.empty((0, PIXELS), dtype=np.uint8)
     labels: list[int] = []
     for number, path in enumerate(paths):
         if not path.is_file():
-            raise FileNotFoundError(f"{kind.title} must have the file {path}; got a folder without it")
-        pixels, batch_labels = read(path)
-        size = len(pixels)
+            raise FileNotFoundError(f"{name} must have the file {path}; got a folder without it")
+        pixels, batch_labels = (_read_binary if path.suffix else _read_python)(name, path)
+        last, size = len(PROTOCOLS[name][0]) - 1, len(pixels)
+        wrong = [label for label in batch_labels if type(label) is not int or not 0 <= label <= last]
+        if wrong:
+            raise ValueError(f"{path} must hold labels 0 to {last}; got {brief(wrong[0])}")
         if number == 0:
             images = np.empty((size * len(paths), PIXELS), dtype=np.uint8)
         if size * len(paths) != len(images):
@@ -172,66 +141,44 @@ def _cifar_examples(kind: _Cifar, paths: list[Path], read: Callable[[Path], Batc
     return Examples(torch.from_numpy(images).view(-1, 3, 32, 32), torch.tensor(labels))
 
 
-def _read_python(kind: _Cifar, path: Path) -> Batch:
+def _read_python(name: str, path: Path) -> Batch:
+    key = "labels" if name == "cifar10" else "fine_labels"
     content = unpickle(path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a dictionary; got {type(content).__name__}")
     batch = {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in content.items()}
-    pixels, labels = batch.get("data"), batch.get(kind.labels)
+    pixels, labels = batch.get("data"), batch.get(key)
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (PIXELS,):
         given = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
         raise ValueError(f"{path} must hold 'data', an array of uint8 of shape (N, {PIXELS}); got {given}")
     if not isinstance(labels, list) or len(labels) != len(pixels):
         given = f"{len(labels)} of them" if isinstance(labels, list) else type(labels).__name__
-        raise ValueError(f"{path} must hold {kind.labels!r}, a list of {len(pixels)} labels; got {given}")
-    _check_labels(kind, path, labels)
+        raise ValueError(f"{path} must hold {key!r}, a list of {len(pixels)} labels; got {given}")
     return pixels, labels
 
 
-def _read_binary(kind: _Cifar, path: Path) -> Batch:
-    record = kind.label_bytes + PIXELS
-    size = path.stat().st_size
+def _read_binary(name: str, path: Path) -> Batch:
+    label_bytes = 1 if name == "cifar10" else 2  # the fine label comes second
+    record, size = label_bytes + PIXELS, path.stat().st_size
     if size == 0 or size % record:
         raise ValueError(f"{path} must hold whole records of {record} bytes; got {size} bytes")
     records = np.fromfile(path, dtype=np.uint8).reshape(-1, record)
-    labels: list[int] = records[:, kind.label_bytes - 1].tolist()
-    _check_labels(kind, path, labels)
-    return records[:, kind.label_bytes :], labels
+    labels: list[int] = records[:, label_bytes - 1].tolist()
+    return records[:, label_bytes:], labels
 
 
-def _check_labels(kind: _Cifar, path: Path, labels: list[Any]) -> None:
-    last = len(kind.class_names) - 1
-    wrong = [label for label in labels if type(label) is not int or not 0 <= label <= last]
-    if wrong:
-        raise ValueError(f"{path} must hold labels 0 to {last}; got {brief(wrong[0])}")
-
-
-IDX_SCALING = {"mnist": Scaling((0.1307,), (0.3081,)), "fashion-mnist": Scaling((0.2860,), (0.3530,))}
-IDX_CLASSES = {
-    "mnist": tuple(str(digit) for digit in range(10)),
-    "fashion-mnist": (
-        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-    ),
-}
 _READ_AT_ONCE = 2**20
 
 
 def open_idx(name: str, root: Path) -> DataSet:
     """``mnist`` or ``fashion-mnist`` from ``root/name`` or ``root``."""
     files = idx_files(name, root)
-    return DataSet(
-        name=name,
-        train=_idx_examples(files[:2], len(IDX_CLASSES[name])),
-        test=_idx_examples(files[2:], len(IDX_CLASSES[name])),
-        class_names=IDX_CLASSES[name],
-        scaling=IDX_SCALING[name],
-    )
+    return DataSet(name, _idx_examples(files[:2]), _idx_examples(files[2:]), *PROTOCOLS[name])
 
 
 def idx_files(name: str, root: Path) -> list[Path]:
     """Return the paths of the data set's four files: images and labels to train on, then to test on."""
-    stems = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+    stems = list(SOURCES[name].unpacked)
     for folder in (root / name, root):
         # An unpacked file goes before a packed one.
         paths = [path for stem in stems for path in (folder / f"{stem}.gz", folder / stem) if path.is_file()]
@@ -248,14 +195,14 @@ def idx_files(name: str, root: Path) -> list[Path]:
     )
 
 
-def _idx_examples(found: list[Path], classes: int) -> Examples:
+def _idx_examples(found: list[Path]) -> Examples:
     images, labels = read_idx(found[0], dimensions=3), read_idx(found[1], dimensions=1)
     if len(images) != len(labels):
         raise ValueError(
             f"{found[0]} and {found[1]} must hold as many images as labels; got {len(images)} and {len(labels)}"
         )
-    if len(labels) and int(labels.max()) >= classes:
-        raise ValueError(f"{found[1]} must hold labels 0 to {classes - 1}; got {int(labels.max())}")
+    if len(labels) and int(labels.max()) > 9:
+        raise ValueError(f"{found[1]} must hold labels 0 to 9; got {int(labels.max())}")
     return Examples(images[:, None], labels.long())
 
 
@@ -309,7 +256,7 @@ def open_digits() -> DataSet:
         name="digits",
         train=Examples(images[train], labels[train]),
         test=Examples(images[test], labels[test]),
-        class_names=tuple(str(digit) for digit in range(10)),
+        class_names=DIGITS,
         scaling=scaling_of_images(images[train]),
     )
 
@@ -373,8 +320,7 @@ def unpickle(path: Path) -> Any:
             raise ValueError(f"{path} {reason}") from error
 
 
-_BLOCK = 4096
-"""Images that are shrunk at once: in float32 they take four times their room."""
+_BLOCK = 4096  # images that are shrunk at once: in float32 they take four times their room
 
 
 def shrunk(data: DataSet, size: int) -> DataSet:

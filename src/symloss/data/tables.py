@@ -23,8 +23,7 @@ from symloss.data.cells import LARGEST, NUMBER, FrameTable, Matrix, Table, Text,
 from symloss.data.source import TABLES, DataSource
 
 DELIMITERS = (",", ";", "\t")
-_LOOKED_AT = 3
-"""How many lines decide which delimiter it is."""
+_LOOKED_AT = 3  # how many lines decide which delimiter it is
 _DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(e[-+]?[0-9]+)?", re.IGNORECASE | re.ASCII)
 
 
@@ -169,8 +168,7 @@ def _plain_numbers(cells: list[str]) -> NDArray[np.float64] | None:
     return None if (np.abs(values) > LARGEST).any() else values
 
 
-_CELLS = 2**22
-"""How many cells are read at once, in whole columns."""
+_CELLS = 2**22  # how many cells are read at once, in whole columns
 _TEXTS = ("string", "large_string", "dictionary")
 
 
@@ -260,21 +258,12 @@ TableFile = CsvTable | ParquetTable
 
 
 def spreadsheet_row(place: int) -> int:
-    """Return the number of a row as a spreadsheet counts it: row 1 has the column names.
-
-    Args:
-        place: of the row below the column names, from 0.
-    """
+    """Return the number of a row, from 0, as a spreadsheet counts it: row 1 has the column names."""
     return place + 2
 
 
 def check_source(source: DataSource, *, labelled: bool = True) -> None:
-    """Raise the error that opening data would raise for its paths, or for the label column of a table.
-
-    Args:
-        source: of the data.
-        labelled: whether a table must have the label column.
-    """
+    """Raise the error that opening data would raise for its paths, or for the label column of a table."""
     if source.is_published:
         return
     files = [path for path in source.paths() if path is not None and path.is_file()]

@@ -23,8 +23,7 @@ EXAMPLES, ENTRIES = 10_000, 10**6
 """The most examples, and scores of them, that choose the temperature. More would move it by less than a hundredth."""
 EXAMPLES_PER_ENTRY = 4
 """Examples for each entry of the transition matrix; with fewer it is symmetric, with a single rate."""
-TEMPERATURES = 10
-"""How many temperatures are tried before the best is refined."""
+TEMPERATURES = 10  # how many temperatures are tried before the best is refined
 
 
 @dataclass(frozen=True)

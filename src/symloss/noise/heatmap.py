@@ -14,10 +14,8 @@ from PIL import Image
 
 NUMBERS, CELLS = 12, 24
 """The most classes whose cells show numbers, and the most classes that are drawn cell by cell."""
-SIZE = 30
-"""The width and height of a cell, in pixels."""
-TURNED = 28 + 6.4 * 3
-"""If names need more room than this, the names above the columns are turned by 90 degrees."""
+SIZE = 30  # the width and height of a cell, in pixels
+TURNED = 28 + 6.4 * 3  # If names need more room than this, the names above the columns are turned by 90 degrees
 INK = (58, 124, 196)
 """The colour of the bitmap. It is visible on a light and on a dark page."""
 
@@ -107,15 +105,7 @@ def _cell(transitions: Transitions, i: int, j: int, rate: float, edge: int) -> s
 
 
 def shaded_cell(place: tuple[int, int, int, int], shade: float, text: str, tip: str, attributes: str = "") -> str:
-    """Return a cell of a map as SVG.
-
-    Args:
-        place: x, y, width and height in pixels.
-        shade: from 0 to 1.
-        text: the text in the cell, which may be empty.
-        tip: what the cell says when it is pointed at.
-        attributes: of the group.
-    """
+    """Return a cell of a map as SVG: place (x, y, width and height), shade from 0 to 1, its text and its tip."""
     x, y, width, height = place
     square = f'x="{x + 1}" y="{y + 1}" width="{width - 2}" height="{height - 2}" rx="3"'
     center = f'x="{x + width / 2:g}" y="{y + height / 2 + 4:g}"'

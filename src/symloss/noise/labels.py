@@ -164,8 +164,7 @@ def _load(path: Path) -> dict[str, Any]:
     return content
 
 
-SPREAD = 0.1
-"""Standard deviation of the examples' flip rates."""
+SPREAD = 0.1  # standard deviation of the examples' flip rates
 
 CHUNK = 1024
 

@@ -218,11 +218,7 @@ class TargetDistribution:
 
 
 def target_distribution(given: object, argument: str = "corruption") -> TargetDistribution:
-    """Turn a torch distribution or a sample into a :class:`TargetDistribution`; refuse anything else.
-
-    Args:
-        given: a torch distribution, or a sample (M,) as a tensor, an array or a list.
-        argument: what the messages call it.
+    """Turn a torch distribution or a sample (M,) into a :class:`TargetDistribution`; refuse anything else.
 
     >>> target_distribution([1.0, 2.0])
     a sample of 2
