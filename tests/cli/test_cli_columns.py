@@ -104,7 +104,7 @@ def test_a_damaged_file_of_columns(run_command, table, tmp_path):
     refusal = run_command("predict", str(run), "--data", str(table))
     assert refusal.returncode == 2
     (line,) = refusal.stderr.splitlines()
-    assert f"{run / 'columns.json'} must hold the kind of each column as text" in line
+    assert f"{run / 'columns.json'} must hold what was learnt of each column" in line
 
 
 def test_plain_numbers_of_a_wide_table_share_a_line():
