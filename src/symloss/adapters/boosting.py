@@ -36,6 +36,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     """Base of both estimators. ``parameters`` are those of the library's own classifier."""
 
     library: ClassVar[str]
+    raw: ClassVar[str]
+    """The option of ``predict`` that returns scores."""
 
     def __init__(self, *, loss: AnyCriterion = "gce:q=0.7", **parameters: Any):
         self.loss = loss
@@ -90,10 +92,6 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:
         """Return the estimator of the library, after its ``fit`` with these options."""
 
-    @abstractmethod
-    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:
-        """Return the scores (n, C), or (n,) for two classes."""
-
     def predict_proba(self, X: Any, **options: Any) -> Floats:
         """Return the probabilities (n, C): the softmax of the scores.
 
@@ -103,7 +101,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
         """
         check_is_fitted(self)
         validate_data(self, X, skip_check_array=True, reset=False)
-        probabilities: Floats = special.softmax(columns(self._scores(X, options)), 1)
+        probabilities: Floats = special.softmax(columns(self.model_.predict(X, **{self.raw: True}, **options)), 1)
         return probabilities
 
     def predict(self, X: Any, **options: Any) -> Any:
@@ -154,17 +152,13 @@ class RobustXGBClassifier(BoostedClassifier):
     array([0, 0])
     """
 
-    library = "xgboost"
+    library, raw = "xgboost", "output_margin"
 
     def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:
         # XGBoost doubles the Hessian of more than two classes, and its other defaults are made for that.
         objective = Objective(criterion, curvature=2.0 if len(self.classes_) > 2 else 1.0)
         parameters = {"eval_metric": objective.loss} | self._parameters()
         return self._library().XGBClassifier(**parameters, objective=objective).fit(X, labels, **options)
-
-    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:
-        scores: Floats = self.model_.predict(X, output_margin=True, **options)
-        return scores
 
 
 class RobustLGBMClassifier(BoostedClassifier):
@@ -187,7 +181,7 @@ class RobustLGBMClassifier(BoostedClassifier):
     array([0, 0])
     """
 
-    library = "lightgbm"
+    library, raw = "lightgbm", "raw_score"
 
     def _grown(self, X: Any, labels: Any, criterion: Criterion, options: dict[str, Any]) -> Any:
         classes, parameters = len(self.classes_), self._parameters()
@@ -202,10 +196,6 @@ class RobustLGBMClassifier(BoostedClassifier):
             rows, known = zip(*options.pop("eval_set"), strict=True)
             options |= {"eval_X": rows, "eval_y": known}
         return model.fit(X, labels, **options)
-
-    def _scores(self, X: Any, options: dict[str, Any]) -> Floats:
-        scores: Floats = self.model_.predict(X, raw_score=True, **options)
-        return scores
 
 
 def _refuse_metrics_of_probabilities(*metrics: Any) -> None:

@@ -457,26 +457,17 @@ def certify_regression(
     if not low < high:
         raise ValueError(f"low must be below high; got low = {low:g} and high = {high:g}")
     checks.number("points", points, "[5, 100000]", whole=True)
-    mean = _Mean(_of_x(loss, x), corruption, nodes)
+    mean = SymmetrizedRegression(_of_x(loss, x), corruption, nodes, "none")
+    mean.residual = None  # by quadrature, also where there is a closed form
+    q = mean.at(x)
     with torch.no_grad():
         grid = torch.linspace(low, high, points, dtype=torch.float64)
-        z = grid.reshape(-1, *(1,) * len(mean.at(x).batch)).expand(-1, *mean.at(x).batch)
-        symmetric, error = _symmetric(mean, z, x, _own_error(loss, z, x))
-        values = mean.every(z, x)
+        z = grid.reshape(-1, *(1,) * len(q.batch)).expand(-1, *q.batch)
+        values, _ = mean._terms(z, rule(q.source, 24))  # at every target: (targets, predictions, ...)
+        error = float(mean.refuse_rough(z, q).max()) + _own_error(loss, z, x)
+        symmetric = _symmetric(mean.expected(z, x), z, 1 + float(values.abs().amax()), error)
     convex, affine = (_convex(values, grid, either_side) for either_side in (False, True))
     return RegressionCertificate(symmetric, convex, affine, error, low, high)
-
-
-class _Mean(SymmetrizedRegression):
-    """The mean of a loss under a corruption, always by quadrature."""
-
-    def __init__(self, loss: RegressionLoss, corruption: AnyTargetDistribution, nodes: int):
-        super().__init__(loss, corruption, nodes, "none")
-        self.residual = None
-
-    def every(self, z: Tensor, x: Any) -> Tensor:
-        """Return the loss at every target of the rule: (targets, predictions, ...)."""
-        return self._terms(z, rule(self.at(x).source, 24))[0]
 
 
 def _of_x(loss: RegressionLoss, x: Any) -> Callable[..., Tensor]:
@@ -500,18 +491,15 @@ def _own_error(loss: RegressionLoss, z: Tensor, x: Any) -> float:
     return 0.0
 
 
-def _symmetric(mean: _Mean, z: Tensor, x: Any, own_error: float) -> tuple[Finding, float]:
-    found = mean.expected(z, x)
-    error = float(mean.refuse_rough(z, mean.at(x)).max()) + own_error
+def _symmetric(found: Tensor, z: Tensor, size: float, error: float) -> Finding:
     flat = found.flatten(1) if found.dim() > 1 else found[:, None]
     spread = flat.amax(0) - flat.amin(0)
     worst = int(spread.argmax())
     column, measure = flat[:, worst], float(spread[worst])
-    size = 1 + float(mean.every(z, x).abs().amax())
     top, bottom = int(column.argmax()), int(column.argmin())
     seen = f"the mean under the corruption is {float(column[top]):.6g} at a and {float(column[bottom]):.6g} at b"
     where = z.reshape(len(z), -1)[:, 0]
-    return finding(measure <= ROUNDING * size + 2 * error, measure, seen, a=where[top], b=where[bottom]), error
+    return finding(measure <= ROUNDING * size + 2 * error, measure, seen, a=where[top], b=where[bottom])
 
 
 def _convex(values: Tensor, grid: Tensor, either_side: bool) -> Finding:
