@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 import torch
 from estimator_checks import assert_is_an_estimator
+from in_turn import in_turn
+from refusals import refused
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
@@ -15,7 +17,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import symloss
 from symloss import RobustClassifier
 from symloss.fit import held_out, search
 from symloss.noise import corrupt
@@ -54,15 +55,10 @@ def fitted(noisy_digits):
 
 
 @pytest.mark.slow
-def test_it_learns_what_is_true(fitted, noisy_digits):
-    features, labels, _, test, true = noisy_digits
-    alone = RobustClassifier(learners=["k-nn"], rounds=1, simple=True).fit(features, labels).score(test, true)
-    assert fitted.score(test, true) > 0.94 > alone
-
-
-@pytest.mark.slow
-def test_it_names_the_wrong_labels(fitted, noisy_digits):
-    _, labels, true, *_ = noisy_digits
+def test_it_learns_what_is_true_and_names_the_wrong_labels(fitted, noisy_digits):
+    features, labels, true, test, test_labels = noisy_digits
+    alone = RobustClassifier(learners=["k-nn"], rounds=1, simple=True).fit(features, labels).score(test, test_labels)
+    assert fitted.score(test, test_labels) > 0.94 > alone
     wrong = labels != true
     assert average_precision_score(wrong, -fitted.label_scores_) > 0.97
     assert fitted.noise_rate_ == pytest.approx(wrong.mean(), abs=0.03)
@@ -73,14 +69,9 @@ def test_it_names_the_wrong_labels(fitted, noisy_digits):
     assert np.allclose(fitted.transition_.sum(1), 1)
     assert fitted.transition_[7, 1] == pytest.approx(0.4, abs=0.12)
     assert fitted.transition_[0, 0] > 0.9
-
-
-@pytest.mark.slow
-def test_probabilities_are_calibrated_to_the_truth(fitted, noisy_digits):
-    """Expected calibration error in ten bins, on clean labels; those of the noisy labels would be off by 0.2."""
-    *_, test, true = noisy_digits
+    # Expected calibration error in ten bins, on clean labels; those of the noisy labels would be off by 0.2.
     probabilities = fitted.predict_proba(test)
-    confidence, right = probabilities.max(1), probabilities.argmax(1) == true
+    confidence, right = probabilities.max(1), probabilities.argmax(1) == test_labels
     bins = np.minimum((confidence * 10).astype(int), 9)
     error = sum(abs(confidence[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in set(bins))
     assert error < 0.05
@@ -111,22 +102,17 @@ def small(classes=3, rows=150, wrong=0.2, seed=0):
 
 
 def test_same_seed_same_result():
+    """Whoever shares the work; and a prediction does not depend on other rows."""
     features, labels, _ = small()
-    one, two, other = (quick(random_state=seed).fit(features, labels) for seed in (1, 1, 2))
+    one, two, other = (
+        quick(learners=["k-nn", "network"], random_state=seed, n_jobs=jobs).fit(features, labels)
+        for seed, jobs in ((1, None), (1, 2), (2, None))
+    )
     assert np.array_equal(one.predict_proba(features), two.predict_proba(features))
     assert not np.array_equal(one.predict_proba(features), other.predict_proba(features))
-
-
-def test_a_prediction_does_not_depend_on_other_rows():
-    features, labels, _ = small()
-    model = quick(learners=["network"], rounds=1).fit(features, labels)
+    model = quick(learners=["network"], rounds=1, budget=1e-6).fit(features, labels)
+    assert len(model.candidates_["candidate"]) == 1, "a budget too small for anything buys one network"
     np.testing.assert_allclose(model.predict_proba(features)[5:6], model.predict_proba(features[5:6]), rtol=1e-10)
-
-
-def test_processes_find_what_one_finds():
-    features, labels, _ = small()
-    one, two = (quick(learners=["k-nn", "svc"], n_jobs=jobs).fit(features, labels) for jobs in (1, 2))
-    assert np.array_equal(one.predict_proba(features), two.predict_proba(features))
 
 
 def test_any_labels_and_inputs():
@@ -193,14 +179,6 @@ def test_pipeline_grid_search_and_clone():
     assert clone(quick(rounds=7)).rounds == 7
 
 
-def test_one_simple_learner():
-    features, labels, true = small()
-    model = quick(simple=True, learners=["network"]).fit(features, labels)
-    assert len(model.predictor_.members) == 1
-    assert model.learner_ == "network"
-    assert model.score(features, true) > 0.8
-
-
 def test_a_network_is_exported():
     features, labels, _ = small()
     rows = torch.from_numpy(features).float()
@@ -211,6 +189,7 @@ def test_a_network_is_exported():
     copy.load_state_dict(state)
     torch.testing.assert_close(copy(rows), module(rows))
     alone = quick(learners=["network"], simple=True).fit(features, labels)
+    assert (len(alone.predictor_.members), alone.learner_) == (1, "network")
     exported = alone.export()[0](rows).detach().exp().numpy()
     np.testing.assert_allclose(exported, alone.predict_proba(features), rtol=1e-3, atol=1e-4)
     with pytest.raises(ValueError, match="only a network can be exported; the learner that was chosen is"):
@@ -227,14 +206,6 @@ def test_weights_count():
     assert model.fit(features, labels).score(features, true) < 0.75
 
 
-def test_few_examples_of_many_classes():
-    features, _, true = small(classes=20, rows=60, wrong=0)
-    labels = np.arange(60) % 20
-    features[:, 0] = labels
-    assert quick().fit(features, labels).predict(features).shape == (60,)
-    assert len(true) == 60
-
-
 def test_very_unequal_classes_are_judged_by_balanced_accuracy():
     rng = np.random.default_rng(0)
     labels = (np.arange(1000) % 100 == 0).astype(int)
@@ -246,43 +217,54 @@ def test_very_unequal_classes_are_judged_by_balanced_accuracy():
     assert np.mean(model.predict(features[labels == 0]) == 0) > 0.8
 
 
-def test_a_class_with_one_example():
+def test_classes_with_few_examples():
     features, labels, _ = small()
     labels[0] = 3
     assert 3 in quick().fit(features, labels).classes_
+    labels = np.arange(60) % 20
+    features[:60, 0] = labels
+    assert quick().fit(features[:60], labels).predict(features).shape == (150,)
 
 
 FEATURES, LABELS, _ = small()
 
 
-@pytest.mark.parametrize(
-    ("options", "labels", "message"),
+GAP = np.where(np.arange(150)[:, None] == 3, np.nan, FEATURES)
+
+
+@in_turn(
+    "options, features, labels, message",
     [
-        ({}, np.zeros(150), "y must have two classes or more; got one class"),
-        ({}, np.arange(150), "y must have fewer classes than rows; got 150 labels that are all different"),
-        ({"folds": 60}, LABELS, "as many examples as there are folds; got 60 folds and a class with"),
-        ({"folds": 1}, LABELS, r"folds must be a whole number in \[2, inf\); got 1"),
-        ({"budget": -1}, LABELS, r"budget must be .*got -1"),
-        ({"budget": 1e-9, "learners": ["svc"]}, LABELS, "budget must allow one training; got 1e-09 seconds"),
-        ({"rounds": 0}, LABELS, r"rounds must be a whole number in \[1, inf\); got 0"),
-        ({"learners": ["tree"]}, LABELS, "learners must be one of .*; got 'tree'"),
-        ({"losses": ["nope"]}, LABELS, "there is no loss named 'nope'"),
+        ({}, FEATURES, np.zeros(150), "y must have two classes or more; got one class"),
+        ({}, FEATURES, np.arange(150), "y must have fewer classes than rows; got 150 labels that are all different"),
+        ({"folds": 60}, FEATURES, LABELS, "as many examples as there are folds; got 60 folds and a class with"),
+        ({"folds": 1}, FEATURES, LABELS, "folds must be a whole number in [2, inf); got 1"),
+        ({"budget": -1}, FEATURES, LABELS, "budget must be a number in (0, inf); got -1"),
+        ({"budget": 1e-9, "learners": ["svc"]}, FEATURES, LABELS, "budget must allow one training; got 1e-09 seconds"),
+        ({"rounds": 0}, FEATURES, LABELS, "rounds must be a whole number in [1, inf); got 0"),
+        ({"learners": ["tree"]}, FEATURES, LABELS, "learners must be one of"),
+        ({"losses": ["nope"]}, FEATURES, LABELS, "there is no loss named 'nope'"),
+        ({}, GAP, LABELS, "X must hold finite numbers; got NaN or inf in 1 of 150 rows"),
+        (
+            {},
+            FEATURES,
+            [*LABELS[:-1].astype(str), None],
+            "y must have a label in every row; got None in row 149 (from 0)",
+        ),
+        ({}, FEATURES, [np.nan, *LABELS[1:].astype(str)], "y must have a label in every row; got nan in row 0"),
+        ({}, FEATURES, [*LABELS[:-1].tolist(), "a"], "y must hold labels of one type; got numbers and texts"),
+        (
+            {},
+            ["a text", "another"] * 75,
+            LABELS,
+            "X must hold numbers, or be a DataFrame; got texts such as 'a text': turn",
+        ),
+        ({}, [["red", "blue"]] * 150, LABELS, "X must hold numbers, or be a DataFrame; got texts such as 'red'"),
     ],
 )
-def test_bad_input(options, labels, message):
-    with pytest.raises(ValueError, match=message):
-        quick(**options).fit(FEATURES, labels)
-
-
-def test_missing_values_in_an_array_are_refused():
-    features = FEATURES.copy()
-    features[3, 2] = np.nan
-    with pytest.raises(ValueError, match="X must hold finite numbers; got NaN or inf in 1 of 150 rows"):
-        quick().fit(features, LABELS)
-
-
-def test_it_is_a_public_name():
-    assert symloss.RobustClassifier is RobustClassifier
+def test_bad_input(options, features, labels, message):
+    with refused(ValueError, message):
+        quick(**options).fit(features, labels)
 
 
 def test_a_learner_that_cannot_be_fitted_is_left_out():
@@ -359,12 +341,6 @@ def test_the_list_of_wrong_labels_is_a_table():
     assert issues["row"][0] == model.label_scores_.argmin()
 
 
-def test_a_budget_too_small_for_anything_buys_one_network():
-    features, labels, _ = small()
-    model = quick(learners=["network"], budget=1e-6, rounds=1).fit(features, labels)
-    assert len(model.candidates_["candidate"]) == 1
-
-
 def test_what_is_named_is_what_predicts():
     """A small budget leaves one of the leaders, and that need not be the simplest of the best."""
     digits, true = load_digits(return_X_y=True)
@@ -389,26 +365,3 @@ def overlapping(rows=400):
     rng = np.random.default_rng(0)
     true = np.arange(rows) % 2
     return true[:, None] + rng.normal(size=(rows, 2)), np.where(rng.random(rows) < 0.25, 1 - true, true)
-
-
-@pytest.mark.parametrize(
-    ("features", "labels", "message"),
-    [
-        (
-            FEATURES,
-            [*LABELS[:-1].astype(str), None],
-            r"y must have a label in every row; got None in row 149 \(from 0\)",
-        ),
-        (FEATURES, [float("nan"), *LABELS[1:].astype(str)], "y must have a label in every row; got nan in row 0"),
-        (FEATURES, [*LABELS[:-1].tolist(), "a"], "y must hold labels of one type; got numbers and texts"),
-        (
-            ["a text", "another"] * 75,
-            LABELS,
-            "X must hold numbers, or be a DataFrame; got texts such as 'a text': turn",
-        ),
-        ([["red", "blue"]] * 150, LABELS, "X must hold numbers, or be a DataFrame; got texts such as 'red'"),
-    ],
-)
-def test_labels_that_are_missing_and_features_that_are_texts(features, labels, message):
-    with pytest.raises(ValueError, match=message):
-        quick().fit(features, labels)

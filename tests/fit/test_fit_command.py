@@ -6,15 +6,14 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 from resigned import resign
 from typer.testing import CliRunner
 
 from symloss.cli.application import app
-from symloss.cli.fit import default_folder
 from symloss.fit import training_data
 
 CLASSES = ("ant", "bee", "cat")
@@ -54,22 +53,11 @@ def test_it_says_what_it_found(fitted):
     assert {"model.json", "learners.skops", "networks.pt", "columns.json", "audit.csv", "audit.html"} <= kept
     assert "unfinished" not in kept
     assert {path.name for path in folder.iterdir()} == {"bugs.csv", "new.csv", "model"}
-
-
-def test_it_finds_the_wrong_labels(fitted):
-    folder, _ = fitted
-    with (folder / "model" / "audit.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    flagged = {int(row["index"]) for row in rows if row["is_label_issue"] == "True"}
-    wrong = set(range(0, 180, 5))
-    assert len(flagged & wrong) > 0.8 * len(wrong)
-    assert len(flagged - wrong) < 10
-
-
-def test_it_prints_the_most_suspicious_labels(fitted):
-    folder, done = fitted
     with (folder / "model" / "audit.csv").open() as file:
         flagged = [row for row in csv.DictReader(file) if row["is_label_issue"] == "True"]
+    found, wrong = {int(row["index"]) for row in flagged}, set(range(0, 180, 5))
+    assert len(found & wrong) > 0.8 * len(wrong)
+    assert len(found - wrong) < 10
     flagged.sort(key=lambda row: float(row["label_score"]))
     lines = done.stdout.splitlines()
     start = lines.index("The 10 most suspicious labels; all are in audit.csv:")
@@ -196,14 +184,8 @@ def test_known_truth_is_measured(tmp_path, run_command):
     assert (tmp_path / "runs" / "fit-digits-sym-0.3" / "audit.html").is_file()
 
 
-def test_the_folder_is_called_after_the_data():
-    """Labels of unknown quality are not called clean."""
-    assert default_folder("my photos/", "clean", 0) == Path("runs/fit-my-photos")
-    assert default_folder("digits", "sym:0.3", 1) == Path("runs/fit-digits-sym-0.3-1")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+@in_turn(
+    "arguments, message",
     [
         (["--out", "model"], "model holds a fit with other settings (budget); choose another --out, or replace it"),
         (["--out", "."], "--out must not be the current folder, or one above it; got '.'"),
@@ -211,6 +193,7 @@ def test_the_folder_is_called_after_the_data():
         (["--out", "bugs.csv/deeper"], "bugs.csv/deeper cannot be written: bugs.csv is a file"),
         (["--noise", "sym:0.2"], "noise must be left out for data of your own"),
         (["--label", "nope"], "nope"),
+        (["--model", "mine.networks:net", "--out", "new"], "`--model` must be a network of symloss or timm"),
     ],
 )
 def test_bad_input(fitted, run_command, arguments, message):
@@ -218,6 +201,7 @@ def test_bad_input(fitted, run_command, arguments, message):
     done = run_command("fit", "--data", "bugs.csv", *arguments, cwd=folder)
     assert done.returncode == 2
     assert message in done.stderr.strip().splitlines()[-1]
+    assert not (folder / "new").exists()
 
 
 def test_the_truth_is_never_looked_at(tmp_path, monkeypatch):
@@ -249,13 +233,6 @@ def test_the_network_can_be_chosen(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     names = json.loads(done.stdout)["candidates"]["candidate"]
     assert any(name.startswith("network mlp:hidden=4 ") for name in names)
-
-
-def test_a_network_that_predict_cannot_build_is_refused_before_the_fit(tmp_path, run_command):
-    done = run_command("fit", "--data", "digits", "--model", "mine.networks:net", "--out", tmp_path / "model")
-    assert done.returncode == 2
-    assert "`--model` must be a network of symloss or timm" in done.stderr
-    assert not (tmp_path / "model").exists()
 
 
 def write_numbers(path, features, labels):

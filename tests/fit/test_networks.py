@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from in_turn import in_turn
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from torch import nn
@@ -53,9 +54,11 @@ def tiny_fit():
     return networks(tiny).fit(IMAGES, LABELS)
 
 
-@pytest.mark.parametrize("model", ["cnn4:width=0.1", tiny])
-def test_a_name_or_a_factory(model):
-    fitted = networks(model).fit(IMAGES, LABELS)
+@in_turn("model", ["cnn4:width=0.1", tiny])
+def test_a_name_or_a_factory(tmp_path, model):
+    """What was found so far is kept for names only."""
+    fitted = networks(model, memory=tmp_path / "memory").fit(IMAGES, LABELS)
+    assert (tmp_path / "memory").exists() == (model is not tiny)
     assert fitted.learner_ == "network"
     assert fitted.predict_proba(IMAGES).shape == (90, 3)
     name = model if isinstance(model, str) else "tiny"
@@ -81,14 +84,6 @@ def test_images_get_a_convolutional_network_by_default():
     assert fitted.score(images, true) > 0.75
 
 
-def test_which_network_is_the_default():
-    assert chosen_model("auto", (64,), 10) is None
-    assert chosen_model("auto", (1, 8, 8), 10) is None
-    assert chosen_model("auto", (1, 28, 11), 10) is None
-    assert chosen_model("auto", (40, 40), 10) is None
-    assert chosen_model("auto", (1, 12, 12), 10).model == "cnn4:width=0.5"
-
-
 def test_same_seed_same_result(tiny_fit):
     torch.manual_seed(5)
     state = torch.get_rng_state()
@@ -96,24 +91,6 @@ def test_same_seed_same_result(tiny_fit):
     assert np.array_equal(tiny_fit.predict_proba(IMAGES), same.predict_proba(IMAGES))
     assert not np.array_equal(tiny_fit.predict_proba(IMAGES), other.predict_proba(IMAGES))
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_one_simple_network_is_exported():
-    fitted = networks("cnn4:width=0.1", simple=True).fit(IMAGES, LABELS)
-    assert len(fitted.predictor_.members) == len(fitted.predictor_.members[0].networks) == 1
-    module, state = fitted.export()
-    with torch.no_grad():
-        found = module(torch.from_numpy(IMAGES)).exp().numpy()
-    np.testing.assert_allclose(found, fitted.predict_proba(IMAGES), rtol=1e-3, atol=1e-4)
-    assert any(name.startswith("networks.0.") for name in state)
-
-
-def test_a_network_for_a_table():
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(90, 4)) + 4 * np.eye(4)[TRUE]
-    fitted = networks("mlp:hidden=64").fit(features, LABELS)
-    assert fitted.score(features, TRUE) > 0.8
-    assert fitted.input_shape_ == (4,)
 
 
 def test_networks_alone_are_as_good_as_stacked_ones():
@@ -150,14 +127,6 @@ def lazy(input_shape, num_classes):
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes))
 
 
-def test_lazy_layers_depend_on_the_seed_alone():
-    model = NetworkModel(lazy, (1, 12, 12), 3)
-    one, same, other = (model.build(seed)[1].weight for seed in (1, 1, 2))
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
-    assert model.work[0] == 144 * 3 + 3
-
-
 def test_weight_decay_is_of_matrices_only():
     data = TrainingData(np.ones((8, 2), np.float32), np.arange(8) % 2, 2, sample_weight=np.zeros(8))
     tried = [Candidate("network", (("decay", 100.0),), "raw", "ce", lambda shape, classes: nn.Linear(2, classes))]
@@ -170,7 +139,7 @@ def test_weight_decay_is_of_matrices_only():
     assert after.weight.norm() <= 0.701 * weight.norm()
 
 
-@pytest.mark.parametrize("model", [None, tiny])
+@in_turn("model", [None, tiny])
 def test_networks_stop_learning_after_the_epochs_of_their_candidate(model):
     features = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
     data = TrainingData(features, np.arange(40) % 2, 2)
@@ -184,11 +153,19 @@ def test_networks_stop_learning_after_the_epochs_of_their_candidate(model):
     assert torch.equal(weights[2], weights[3])
 
 
-def test_work_is_counted():
+def test_work_is_counted_and_lazy_layers_depend_on_the_seed_alone():
     model = NetworkModel("cnn4:width=0.5", (3, 32, 32), 10)
     by_hand = 32 * 32 * 16 * 27 + 16 * 16 * 32 * 16 * 9 + 32 * 64 * 64 + 64 * 10
     assert model.work[0] == by_hand
     assert model.seconds(2000) > model.seconds(1000) > 0
+    model = NetworkModel(lazy, (1, 12, 12), 3)
+    one, same, other = (model.build(seed)[1].weight for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert model.work[0] == 144 * 3 + 3
+    for shape in ((64,), (1, 8, 8), (1, 28, 11), (40, 40)):
+        assert chosen_model("auto", shape, 10) is None
+    assert chosen_model("auto", (1, 12, 12), 10).model == "cnn4:width=0.5"
 
 
 def test_expensive_networks_are_tried_less():
@@ -218,11 +195,6 @@ def test_a_budget_that_is_too_small_for_the_network_leaves_the_others():
         networks("cnn8").fit(IMAGES, LABELS)
 
 
-def test_lists_of_images(tiny_fit):
-    tensors = [torch.from_numpy(image) for image in IMAGES]
-    assert np.array_equal(networks(tiny).fit(tensors, LABELS).predict(list(IMAGES)), tiny_fit.predict(IMAGES))
-
-
 def wrong_scores(input_shape, num_classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(input_shape)), num_classes + 1))
 
@@ -231,8 +203,8 @@ def wrong_inputs(input_shape, num_classes):
     return nn.Sequential(nn.Flatten(), nn.Linear(5, num_classes))
 
 
-@pytest.mark.parametrize(
-    ("model", "error", "message"),
+@in_turn(
+    "model, error, message",
     [
         ("cnn5", ValueError, "model 'cnn5' does not exist: "),
         ("cnn8:depth=2", ValueError, "options of cnn8 must be among"),
@@ -249,7 +221,9 @@ def test_bad_models(model, error, message):
         networks(model).fit(IMAGES, LABELS)
 
 
-def test_images_of_different_sizes(tiny_fit):
+def test_lists_of_images(tiny_fit):
+    tensors = [torch.from_numpy(image) for image in IMAGES]
+    assert np.array_equal(networks(tiny).fit(tensors, LABELS).predict(list(IMAGES)), tiny_fit.predict(IMAGES))
     mixed = [*IMAGES[:-1], np.zeros((1, 9, 12), np.float32)]
     with pytest.raises(ValueError, match=r"images of one size; got \(1, 12, 12\) and \(1, 9, 12\): resize them first"):
         networks(tiny).fit(mixed, LABELS)
@@ -257,7 +231,7 @@ def test_images_of_different_sizes(tiny_fit):
         tiny_fit.predict(np.zeros((2, 1, 12, 13)))
 
 
-@pytest.mark.parametrize("model", ["cnn4:width=0.1", "auto"])
+@in_turn("model", ["cnn4:width=0.1", "auto"])
 def test_it_is_saved(tmp_path, model):
     """Networks by their name, and the stacked ones, which see small images as rows."""
     images = IMAGES[:, :, :8, :8]
@@ -280,12 +254,6 @@ def test_a_factory_is_not_saved(tmp_path, tiny_fit):
         load_predictor(description, tmp_path)
 
 
-def test_what_was_found_is_kept_for_names_only(tmp_path):
-    networks("cnn4:width=0.1", rounds=1, memory=tmp_path / "named").fit(IMAGES, LABELS)
-    networks(tiny, rounds=1, memory=tmp_path / "made").fit(IMAGES, LABELS)
-    assert [path.name for path in tmp_path.iterdir()] == ["named"]
-
-
 def test_channels_are_scaled():
     images = np.random.default_rng(0).normal([[[5.0]], [[-1.0]]], [[[2.0]], [[0.1]]], size=(50, 2, 4, 4))
     images[:, :, 0, 0] = 0.0
@@ -304,12 +272,8 @@ def judged_at(accuracy, model=None, learner="network", rows=400):
 
 
 def test_networks_that_are_trained_alone_lead_without_those_far_behind():
-    found = [
-        judged_at(0.43, "cnn4"),
-        judged_at(0.4275, "cnn8"),
-        judged_at(0.425, None, "svc"),
-        judged_at(0.3, None, "k-nn"),
-    ]
+    found = [judged_at(0.43, "cnn4"), judged_at(0.4275, "cnn8"), judged_at(0.425, None, "svc")]
+    found.append(judged_at(0.3, None, "k-nn"))
     assert leaders(found) == found[:3]
     near = [judged_at(0.43 - 0.01 * k, None, "svc") for k in range(6)]
     assert leaders(near) == near[:5]
@@ -319,13 +283,7 @@ def test_networks_that_are_trained_alone_lead_without_those_far_behind():
 
 def test_processes_come_to_the_same_networks():
     features, labels = load_iris(return_X_y=True)
-    options = {
-        "model": "mlp:hidden=8",
-        "losses": ["mae", "ce"],
-        "learners": ["network", "k-nn"],
-        "budget": 3,
-        "rounds": 2,
-    }
+    options = {"model": "mlp:hidden=8", "losses": ["mae", "ce"], "learners": ["network", "k-nn"], "budget": 3}
     alone, shared = (RobustClassifier(**options, n_jobs=jobs).fit(features, labels) for jobs in (None, 2))
     assert alone.learner_ == shared.learner_
     np.testing.assert_array_equal(alone.candidates_["noisy_accuracy"], shared.candidates_["noisy_accuracy"])

@@ -27,7 +27,7 @@ from symloss import RobustClassifier, writing
 from symloss.cli.audit import write_corrected
 from symloss.cli.fit import write
 from symloss.data import open_data
-from symloss.fit.folder import OF_AUDITS, RESULT, finished_fit, is_saved_fit, load_audit, load_source, open_fit
+from symloss.fit.folder import OF_AUDITS, is_saved_fit, load_audit, load_source, open_fit
 from symloss.fit.learners import KINDS
 from symloss.fit.search import Memory
 from symloss.fit.storage import load_predictor, open_predictor, save_predictor
@@ -263,17 +263,6 @@ def test_values_that_cannot_be_are_refused(fits, tmp_path, change, message):
         open_predictor(tmp_path / "model")
 
 
-def test_data_of_another_model_is_refused(saved):
-    description = json.loads((saved / "data.json").read_text())
-    (saved / "data.json").write_text(json.dumps(description | {"class_names": ["ant", "bee"]}))
-    resign(saved)
-    with refused(ValueError, "is damaged: the model has 3 classes, and data.json 2; fit again"):
-        open_predictor(saved)
-    (saved / "model.json").write_text("{")
-    with refused(ValueError, "is damaged: model.json must be JSON; fit again"):
-        open_predictor(saved)
-
-
 @pytest.fixture(scope="module")
 def rows():
     """Numbers of which each is met once, and classes that are apart."""
@@ -300,9 +289,20 @@ def test_a_loaded_model_predicts_the_same(rows, tmp_path, kind):
     assert keeps == bool(learners & {"k-nn", "svc", "kernel-unhinged"})
 
 
-def test_a_file_cannot_name_other_types(rows, tmp_path):
+def test_a_file_cannot_name_other_types_or_run_code(rows, tmp_path, monkeypatch):
     fitted = RobustClassifier(learners=["logistic"], rounds=1, folds=2).fit(*rows)
+    with monkeypatch.context() as patch:
+        patch.setattr("sklearn.base.__version__", "0.99")
+        description = save_predictor(fitted.predictor_, tmp_path)
+    with pytest.warns(UserWarning, match=r"was fitted with scikit-learn 0.99, which is not the version installed here"):
+        load_predictor(description, tmp_path)
     description = save_predictor(fitted.predictor_, tmp_path)
+    networks = (tmp_path / "networks.pt").read_bytes()
+    torch.save([Payload(tmp_path / "made")], tmp_path / "networks.pt")
+    with pytest.raises(pickle.UnpicklingError, match="mkdir"):
+        load_predictor(description, tmp_path)
+    assert not (tmp_path / "made").exists()
+    (tmp_path / "networks.pt").write_bytes(networks)
     parts = {"scaler": fitted.predictor_.scaler, "estimators": [os.path.join]}
     (tmp_path / "learners.skops").write_bytes(dumps(parts))
     with pytest.raises(Exception, match=r"posixpath.join"):
@@ -323,52 +323,38 @@ class Payload:
         return os.mkdir, (str(self.path),)
 
 
-def test_a_file_of_networks_cannot_run_code(rows, tmp_path):
-    fitted = RobustClassifier(learners=["logistic"], rounds=1, folds=2).fit(*rows)
-    description = save_predictor(fitted.predictor_, tmp_path)
-    torch.save([Payload(tmp_path / "made")], tmp_path / "networks.pt")
-    with pytest.raises(pickle.UnpicklingError, match="mkdir"):
-        load_predictor(description, tmp_path)
-    assert not (tmp_path / "made").exists()
-
-
-def test_a_model_of_another_scikit_learn_says_so(rows, tmp_path, monkeypatch):
-    fitted = RobustClassifier(learners=["logistic"], rounds=1, folds=2).fit(*rows)
-    with monkeypatch.context() as patch:
-        patch.setattr("sklearn.base.__version__", "0.99")
-        description = save_predictor(fitted.predictor_, tmp_path)
-    with pytest.warns(UserWarning, match=r"was fitted with scikit-learn 0.99, which is not the version installed here"):
-        load_predictor(description, tmp_path)
-
-
 def test_one_that_another_scikit_learn_wrote_and_this_one_cannot_read_says_so(saved):
     (saved / "learners.skops").write_bytes(b"of the future")
     resign(saved, lambda document: document["versions"].update({"scikit-learn": "9.9"}))
     with refused(ValueError, "was fitted with scikit-learn '9.9', and", "cannot load it: install that version"):
         open_predictor(saved)
+    (saved / "model.json").write_text("{")
+    with refused(ValueError, "is damaged: model.json must be JSON; fit again"):
+        open_predictor(saved)
 
 
-@in_turn("damage", [b"", b"PK\x03\x04", None])
-def test_what_was_found_so_far_is_forgotten_if_it_is_damaged(tmp_path, damage):
+def test_data_of_another_model_is_refused(saved):
+    description = json.loads((saved / "data.json").read_text())
+    (saved / "data.json").write_text(json.dumps(description | {"class_names": ["ant", "bee"]}))
+    resign(saved)
+    with refused(ValueError, "is damaged: the model has 3 classes, and data.json 2; fit again"):
+        open_predictor(saved)
+
+
+def test_what_was_found_so_far_is_forgotten_if_it_is_damaged(tmp_path):
     memory = Memory(tmp_path, [1])
     memory.keep("svc", {"predictions": np.arange(50.0)})
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
-    file.write_bytes(content[: len(content) // 2] if damage is None else damage)
-    assert memory.recall("svc") is None
-    memory.keep("svc", {"predictions": np.arange(3.0)})
-    assert memory.recall("svc")["predictions"].tolist() == [0, 1, 2]
-
-
-def test_a_flip_in_what_was_found_so_far_is_forgotten(tmp_path):
-    memory = Memory(tmp_path, [1])
-    memory.keep("svc", {"predictions": np.arange(50.0)})
-    (file,) = tmp_path.iterdir()
-    content = file.read_bytes()
+    for damage in (b"", b"PK\x03\x04", content[: len(content) // 2]):
+        file.write_bytes(damage)
+        assert memory.recall("svc") is None
     for place in range(0, len(content), 7):
         file.write_bytes(content[:place] + bytes([content[place] ^ 8]) + content[place + 1 :])
         found = memory.recall("svc")
         assert found is None or np.array_equal(found.get("predictions", np.arange(50.0)), np.arange(50.0))
+    memory.keep("svc", {"predictions": np.arange(3.0)})
+    assert memory.recall("svc")["predictions"].tolist() == [0, 1, 2]
 
 
 def test_a_folder_that_is_no_fit_is_not_repaired(tmp_path):
@@ -378,16 +364,6 @@ def test_a_folder_that_is_no_fit_is_not_repaired(tmp_path):
     assert not is_saved_fit(tmp_path / "nothing")
     with pytest.raises(FileNotFoundError):
         open_fit(tmp_path / "nothing", [])
-
-
-def test_the_result_is_kept(fits, saved):
-    settings, result = finished_fit(saved)
-    assert settings["data"] == str(fits[0].table)
-    assert result["labels"] == 180
-    assert result["learner"] in {
-        one["learner"] for one in json.loads((saved / "model.json").read_text())["model"]["members"]
-    }
-    assert (saved / RESULT).is_file()
 
 
 def test_two_processes_that_write_one_folder_do_not_mix_their_models(fits, tmp_path):

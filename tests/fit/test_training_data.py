@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from in_turn import in_turn
 from scipy import sparse
 
@@ -47,7 +46,7 @@ def test_tiny_and_huge_features_are_scaled_like_ordinary_ones(power, scaling, ch
     assert Scaler(features, channels)(features, scaling).tobytes() == plainly(ORDINARY, scaling, channels).tobytes()
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@in_turn("scaling", SCALINGS)
 def test_numbers_below_the_smallest_normal_one(scaling):
     ordinary = RNG.normal(size=(ROWS, WIDTH))
     features = np.ldexp(ordinary, FAR[0])
@@ -64,14 +63,14 @@ def test_columns_may_differ_as_much_as_they_like():
         assert np.isfinite(Scaler(features)(features, scaling)).all()
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@in_turn("scaling", SCALINGS)
 def test_the_largest_numbers_of_both_signs(scaling):
     largest = np.finfo(np.float64).max
     features = np.where(np.arange(ROWS) % 2 == 0, largest, -largest)[:, None]
     np.testing.assert_allclose(np.abs(Scaler(features)(features, scaling)), 1.0, rtol=1e-6)
 
 
-@pytest.mark.parametrize("power", [0, *FAR])
+@in_turn("power", [0, *FAR])
 def test_sparse_features(power):
     ordinary = sparse.random(ROWS, WIDTH, 0.3, format="csr", random_state=0)
     features = ordinary.copy()
@@ -99,7 +98,7 @@ def test_columns_that_differ_by_rounding_only_are_constant():
         assert np.abs(Scaler(column)(column, "standard")).max() < 1e-6
 
 
-@pytest.mark.parametrize("size", [1e-13, 1e-300])
+@in_turn("size", [1e-13, 1e-300])
 def test_small_columns_count(size):
     features = np.where(np.arange(ROWS) % 2 == 0, size, 2 * size)[:, None]
     np.testing.assert_allclose(np.abs(Scaler(features)(features, "standard")), 1.0, rtol=1e-6)
@@ -111,7 +110,7 @@ def test_kernel_widths_do_not_depend_on_the_size():
         assert TrainingData(np.ldexp(ORDINARY, power), np.arange(ROWS) % 2, 2).kernel_width("raw") == expected
 
 
-@pytest.mark.parametrize("power", [-996, 664])
+@in_turn("power", [-996, 664])
 def test_a_classifier_learns_from_tiny_and_huge_features(power):
     labels = np.arange(120) % 2
     features = np.ldexp(RNG.normal(size=(120, 3)) + 4.0 * labels[:, None], power)

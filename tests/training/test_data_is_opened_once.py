@@ -1,13 +1,13 @@
 """A command opens its data once, however many runs it trains on it."""
 
-import pytest
+from in_turn import in_turn
 from typer.testing import CliRunner
 
 from symloss.cli import app
 from symloss.data import opening
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "words",
     ["train --loss ce", "compare --losses ce,mae --seeds 2", "tune --losses ce --vary lr=0.1,0.2 --seeds 1"],
 )

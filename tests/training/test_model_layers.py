@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from in_turn import in_turn
 from torch import nn
 
 from symloss.training.models import create_model
@@ -25,30 +26,24 @@ def linear(features: int, out: int, *, norm: bool = False) -> int:
     return features * out + out + norm * 2 * out
 
 
-def test_cnn4() -> None:
-    by_hand = conv(1, 32) + conv(32, 64) + linear(3136, 128, norm=True) + linear(128, 10)
-    assert count("cnn4", (1, 28, 28), 10) == by_hand == 422_090
+def cnn8_convolutions(first: int, second: int, third: int) -> int:
+    pairs = ((3, first), (first, first), (first, second), (second, second), (second, third), (third, third))
+    return sum(conv(*pair) for pair in pairs)
 
 
-def test_cnn8() -> None:
-    convs = conv(3, 64) + conv(64, 64) + conv(64, 128) + conv(128, 128) + conv(128, 196) + conv(196, 196)
-    by_hand = convs + linear(3136, 256, norm=True) + linear(256, 10)
-    assert count("cnn8", (3, 32, 32), 10) == by_hand == 1_639_794
-
-
-def test_cnn8_at_a_quarter_of_its_width() -> None:
-    convs = conv(3, 16) + conv(16, 16) + conv(16, 32) + conv(32, 32) + conv(32, 49) + conv(49, 49)
-    assert count("cnn8:width=0.25", (3, 32, 32), 10) == convs + linear(784, 64, norm=True) + linear(64, 10)
-
-
-def test_cnn4_on_digits() -> None:
-    by_hand = conv(1, 32) + conv(32, 64) + linear(64 * 2 * 2, 128, norm=True) + linear(128, 10)
-    assert count("cnn4", (1, 8, 8), 10) == by_hand
-
-
-def test_lenet5() -> None:
+def test_parameters_counted_by_hand() -> None:
+    cnn4 = conv(1, 32) + conv(32, 64) + linear(128, 10)
+    assert count("cnn4", (1, 28, 28), 10) == cnn4 + linear(3136, 128, norm=True) == 422_090
+    assert count("cnn4", (1, 8, 8), 10) == cnn4 + linear(64 * 2 * 2, 128, norm=True)
+    wide = cnn8_convolutions(64, 128, 196) + linear(3136, 256, norm=True) + linear(256, 10)
+    assert count("cnn8", (3, 32, 32), 10) == wide == 1_639_794
+    narrow = cnn8_convolutions(16, 32, 49) + linear(784, 64, norm=True) + linear(64, 10)
+    assert count("cnn8:width=0.25", (3, 32, 32), 10) == narrow
     convs = conv(1, 6, 5, norm=False) + conv(6, 16, 5, norm=False)
     assert count("lenet5", (1, 28, 28), 10) == convs + linear(400, 120) + linear(120, 84) + linear(84, 10) == 61_706
+    by_hand = linear(64, 256, norm=True) + linear(256, 256, norm=True) + linear(256, 10)
+    assert count("mlp", (1, 8, 8), 10) == count("mlp", (64,), 10) == by_hand
+    assert count("mlp:hidden=5-7,norm=none", (4,), 3) == linear(4, 5) + linear(5, 7) + linear(7, 3)
 
 
 def test_resnet34() -> None:
@@ -71,14 +66,8 @@ def test_resnet50() -> None:
     assert count("resnet50", (3, 224, 224), 1000) == total + linear(2048, 1000) == 25_557_032
 
 
-def test_mlp() -> None:
-    by_hand = linear(64, 256, norm=True) + linear(256, 256, norm=True) + linear(256, 10)
-    assert count("mlp", (1, 8, 8), 10) == count("mlp", (64,), 10) == by_hand
-    assert count("mlp:hidden=5-7,norm=none", (4,), 3) == linear(4, 5) + linear(5, 7) + linear(7, 3)
-
-
-@pytest.mark.parametrize(
-    ("name", "shape", "last_map"),
+@in_turn(
+    "name, shape, last_map",
     [("resnet34", (3, 32, 32), (512, 4, 4)), ("resnet50", (3, 64, 64), (2048, 2, 2))],
 )
 def test_the_map_before_the_average(name: str, shape: tuple[int, ...], last_map: tuple[int, ...]) -> None:
@@ -89,31 +78,17 @@ def test_the_map_before_the_average(name: str, shape: tuple[int, ...], last_map:
         assert model[:pool](torch.zeros(1, *shape)).shape[1:] == last_map
 
 
-def test_resnet50_strides_in_its_3x3_convolutions() -> None:
-    model = create_model("resnet50", input_shape=(3, 64, 64), num_classes=10, seed=0)
-    strided = [m.kernel_size[0] for m in model.modules() if isinstance(m, nn.Conv2d) and m.stride[0] == 2]
-    assert strided == [7] + [3, 1] * 3
-
-
-@pytest.mark.parametrize(
-    ("name", "shape"),
-    [
-        ("cnn4", (1, 8, 8)),
-        ("cnn4", (3, 30, 21)),
-        ("cnn8:width=0.1", (1, 28, 28)),
-        ("lenet5", (3, 32, 20)),
-        ("resnet34", (1, 8, 8)),
-        ("resnet50", (1, 40, 33)),
-        ("mlp", (3, 8, 8)),
-        ("mlp", (30,)),
-    ],
-)
+@in_turn(
+    "name, shape",
+    [("cnn4", (1, 8, 8)), ("cnn4", (3, 30, 21)), ("cnn8:width=0.1", (1, 28, 28)), ("lenet5", (3, 32, 20)),
+     ("resnet34", (1, 8, 8)), ("resnet50", (1, 40, 33)), ("mlp", (3, 8, 8)), ("mlp", (30,))],
+)  # fmt: skip
 def test_one_score_a_class_for_other_shapes_too(name: str, shape: tuple[int, ...]) -> None:
     model = create_model(name, input_shape=shape, num_classes=7, seed=0)
     assert model(torch.zeros(2, *shape)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("name", ["cnn4", "cnn8", "resnet34", "mlp"])
+@in_turn("name", ["cnn4", "cnn8", "resnet34", "mlp"])
 def test_convolutions_kaiming_uniform_and_linear_layers_xavier_uniform(name: str) -> None:
     model = create_model(name, input_shape=(3, 32, 32), num_classes=10, seed=0)
     for layer in model.modules():
@@ -137,8 +112,10 @@ def test_lenet5_begins_with_a_normal_cut_at_two_sigmas() -> None:
     assert float(weights.detach().std()) == pytest.approx(0.08796, rel=0.01)
 
 
-def test_resnet50_begins_kaiming_normal_fan_out() -> None:
+def test_resnet50_strides_in_its_3x3_convolutions_and_begins_kaiming_normal_fan_out() -> None:
     model = create_model("resnet50", input_shape=(3, 64, 64), num_classes=10, seed=0)
+    strided = [m.kernel_size[0] for m in model.modules() if isinstance(m, nn.Conv2d) and m.stride[0] == 2]
+    assert strided == [7] + [3, 1] * 3
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             fan_out = layer.kernel_size[0] ** 2 * layer.out_channels
@@ -146,7 +123,7 @@ def test_resnet50_begins_kaiming_normal_fan_out() -> None:
             assert float(layer.weight.detach().std()) == pytest.approx(math.sqrt(2 / fan_out), rel=slack)
 
 
-@pytest.mark.parametrize(("name", "shape"), [("cnn4", (1, 28, 28)), ("cnn8:width=0.25", (3, 32, 32))])
+@in_turn("name, shape", [("cnn4", (1, 28, 28)), ("cnn8:width=0.25", (3, 32, 32))])
 def test_pooling_before_the_relu_is_pooling_after_it(name, shape):
     """Bit for bit, values and gradients: it is only cheaper."""
     ours = create_model(name, input_shape=shape, num_classes=10, seed=0)
@@ -167,7 +144,7 @@ def test_pooling_before_the_relu_is_pooling_after_it(name, shape):
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 28, 28), (2, 3, 9, 12), (1, 1, 2, 3)])
+@in_turn("shape", [(2, 3, 28, 28), (2, 3, 9, 12), (1, 1, 2, 3)])
 def test_average_pool_is_torchs(shape):
     images = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
     ours, torchs = AveragePool()(images), nn.AvgPool2d(2)(images)

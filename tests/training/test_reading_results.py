@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import subprocess
-import sys
 
 import pytest
+from forked_processes import forked_processes
+from in_turn import in_turn
 from refusals import refused
+from training_helpers import command
 
 from symloss.experiments import FORMATS, compose, plan, read_runs
 from symloss.experiments.run import outcome, survey
@@ -65,8 +65,8 @@ def test_a_report_reads_a_file_in_every_format(kept):
         assert "55.0" in render(report), name
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
+@in_turn(
+    "line, said",
     [
         ("{", "line 4, must hold a result as JSON"),
         ("[1]", "line 4, must hold a result as a JSON object; got list"),
@@ -78,9 +78,9 @@ def test_a_report_reads_a_file_in_every_format(kept):
     ],
 )
 def test_a_damaged_line_is_named(kept, line, said):
-    first = json.loads(kept.read_text().splitlines()[0])
-    text = line if isinstance(line, str) else json.dumps(first | line)
-    kept.write_text(kept.read_text() + text + "\n")
+    lines = kept.read_text().splitlines()[:3]
+    text = line if isinstance(line, str) else json.dumps(json.loads(lines[0]) | line)
+    kept.write_text("\n".join([*lines, text, ""]))
     with refused(ValueError, "rows.jsonl", said):
         read_kept(kept)
 
@@ -98,7 +98,7 @@ def keep_one(path, number):
 
 def test_two_processes_may_add_at_once(tmp_path):
     path = tmp_path / "rows.jsonl"
-    workers = [multiprocessing.get_context("spawn").Process(target=keep_one, args=(path, k)) for k in range(4)]
+    workers = [forked_processes().Process(target=keep_one, args=(path, k)) for k in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -122,19 +122,13 @@ def test_other_files_are_refused(tmp_path):
 def test_the_command_adds_what_it_trains_and_trains_nothing_twice(tmp_path):
     part = ["--profile", "mini", "--losses", "ce", "--noise", "clean", "--seeds", "1"]
     words = ["reproduce", "digits", *part, "--results", "rows.jsonl", "--runs"]
-
-    def command(*more):
-        done = subprocess.run(
-            [sys.executable, "-m", "symloss", *words, *more], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        return done.returncode, done.stderr
-
-    assert "0 runs done, 1 to do" in command("one")[1]
+    assert "0 runs done, 1 to do" in command(tmp_path, *words, "one").stderr
     (row,) = (tmp_path / "rows.jsonl").read_text().splitlines()
     assert json.loads(row)["settings"]["profile"] == "mini"
-    code, said = command("another")
-    assert code == 0
-    assert "1 runs done, 0 to do" in said
+    done = command(tmp_path, *words, "another")
+    assert done.code == 0
+    assert "1 runs done, 0 to do" in done.stderr
     assert not (tmp_path / "another").exists()
-    code, said = command("one", "--results", "rows.txt")
-    assert (code, "`--results` must be a writable file that ends in .jsonl; got 'rows.txt'" in said) == (2, True)
+    done = command(tmp_path, *words, "one", "--results", "rows.txt")
+    assert done.code == 2
+    assert "`--results` must be a writable file that ends in .jsonl; got 'rows.txt'" in done.stderr

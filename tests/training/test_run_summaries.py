@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from in_turn import in_turn
 from training_helpers import small
 
 from symloss.training.results import EpochRow, Result, summarize
@@ -25,12 +26,9 @@ def test_a_row_is_mean_and_standard_deviation_over_seeds():
     assert row.best.mean == pytest.approx(0.7)
     assert (row.weight_decay, row.seconds, row.runs) == (1e-3, 2.0, 2)
     assert row.to_json()["last"] == row.last.to_json()
-
-
-def test_without_test_data_a_row_is_about_validation():
     row = summarize([result(0.4, None)])
-    assert row.measure == "validation_accuracy"
-    assert row.last.to_json() == {"mean": 0.4, "std": None}
+    assert (row.measure, row.last.to_json()) == ("validation_accuracy", {"mean": 0.4, "std": None})
+    assert [settings.seed for settings in with_seeds(small(seed=4), 3)] == [4, 5, 6]
 
 
 def test_no_two_settings_share_a_folder_and_names_are_plain():
@@ -42,8 +40,8 @@ def test_no_two_settings_share_a_folder_and_names_are_plain():
     assert names[0].startswith("digits-sym_0.4-alpha-mae-seed0-")
 
 
-@pytest.mark.parametrize(
-    ("data", "noise", "noise_text"),
+@in_turn(
+    "data, noise, noise_text",
     [
         ("digits", "clean", "clean"),
         ("webvision-mini", "clean", "as-given"),
@@ -56,7 +54,3 @@ def test_only_labels_that_somebody_vouches_for_are_called_clean(tmp_path, data, 
     name = f"{data}-{noise_text}-ce-seed0-{settings.key}"
     assert folder_name(settings) == name
     assert run_path(tmp_path, settings) == tmp_path / name
-
-
-def test_seeds_follow_one_another():
-    assert [settings.seed for settings in with_seeds(small(seed=4), 3)] == [4, 5, 6]

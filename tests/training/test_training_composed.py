@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 
 import numpy as np
@@ -22,13 +21,12 @@ def test_settings_of_a_composed_loss():
     found = resolve_layers("digits", "digits", "symmetrize( focal:gamma=2 )")
     assert found.settings.loss == "symmetrize(focal:gamma=2)"
     assert (found.settings.lr, found.settings.weight_decay, found.settings.scores) == (0.01, 0.01, "loss")
+    assert (
+        len({resolve("digits", text).key for text in ("blend(sgce:q=.5,alpha=.3)", "blend( sgce:q=0.5, alpha=0.3 )")})
+        == 1
+    )
     assert found.sources["loss"] == "composed"
     assert found.sources["scores"] == "the loss, which takes them as they are"
-
-
-def test_one_loss_is_one_run_however_it_is_written():
-    keys = {resolve("digits", text).key for text in ("blend(sgce:q=.5,alpha=.3)", "blend( sgce:q=0.5, alpha=0.3 )")}
-    assert len(keys) == 1
 
 
 def test_the_folder_of_a_composed_loss_has_a_name_people_can_read():
@@ -58,6 +56,7 @@ def test_a_runs_folder_imports_no_loss(own_loss, tmp_path):
     """It may come from elsewhere: predictions need what is done to the scores, and the text says that."""
     settings = small(f"symmetrize({own_loss}):normalize=l2", model="mlp", validation=0.0)
     run(settings, tmp_path / "run")
+    assert RunFolder(tmp_path / "run").settings() == settings
     sys.modules.pop("loss_of_mine")
     (tmp_path / "loss_of_mine.py").write_text("raise SystemError('imported')\n")
     np.savez(tmp_path / "new.npz", x=np.full((2, 1, 8, 8), 100, np.uint8))
@@ -67,10 +66,3 @@ def test_a_runs_folder_imports_no_loss(own_loss, tmp_path):
     for render in FORMATS.values():
         text = render(compose(read_runs(tmp_path / "run")))
         assert f"symmetrize({own_loss}):normalize=l2" in text.replace("\\_", "_")
-
-
-def test_a_composed_loss_in_settings_comes_back(tmp_path):
-    settings = dataclasses.replace(small(), loss=COMPOSED)
-    folder = RunFolder(tmp_path)
-    run(settings, tmp_path)
-    assert folder.settings() == settings

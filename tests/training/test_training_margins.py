@@ -3,8 +3,8 @@
 import signal
 
 import numpy as np
-import pytest
 import torch
+from in_turn import in_turn
 from lightning_fabric import Fabric
 from refusals import refused
 from training_helpers import exit_code, killed_at, run, small
@@ -38,15 +38,10 @@ def test_margins_are_as_by_hand():
     scores, labels = drawn(0)
     scores[3] = 0.0
     scores[4, labels[4]] = scores[4].max()  # a tie, or the largest
-    np.testing.assert_allclose(margins(scores, labels).numpy(), by_hand(scores, labels), rtol=1e-6, atol=1e-7)
-
-
-def test_half_precision_is_widened_first():
-    scores, labels = drawn(1)
-    half = scores.bfloat16()
-    found = margins(half, labels)
-    assert found.dtype == torch.float32
-    np.testing.assert_allclose(found.numpy(), by_hand(half.float(), labels), rtol=1e-6, atol=1e-7)
+    for given in (scores, scores.bfloat16()):  # half precision is widened first
+        found = margins(given, labels)
+        assert found.dtype == torch.float32
+        np.testing.assert_allclose(found.numpy(), by_hand(given.float(), labels), rtol=1e-6, atol=1e-7)
 
 
 def test_sums_are_of_epochs_in_any_order_of_examples():
@@ -112,8 +107,8 @@ def test_sums_of_other_examples_do_not_fit(tmp_path):
         run(small(), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
+@in_turn(
+    "changed, message",
     [({"margin": np.zeros(3, np.float32)}, "(3,)"), ({"epochs": np.zeros(1, np.int64)}, "(1,)"),
      ({"positions": np.zeros(2)}, "float64"), ({"unit_margin": None}, "damaged")],
 )  # fmt: skip

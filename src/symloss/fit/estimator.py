@@ -326,7 +326,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Any:  # noqa: N803
         """Return the most probable class (n,)."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        best = self.predict_proba(X).argmax(1)  # before classes_, which a model without a fit does not have
+        return self.classes_[best]
 
     def label_issues(self) -> Any:
         """Return the labels that look wrong as a pandas DataFrame, the most suspicious first.

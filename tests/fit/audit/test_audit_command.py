@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_helpers import save_image
+from in_turn import in_turn
 from refusals import refused
 from sklearn.metrics import average_precision_score
 
@@ -125,13 +126,6 @@ def test_the_truth_is_never_looked_at(digits, monkeypatch):
     assert misled.recall < honest.recall
 
 
-def test_a_run_without_margins_is_refused(digits, tmp_path):
-    folder = shutil.copytree(digits[0], tmp_path / "run")
-    (folder / "margins.npz").unlink()
-    with refused(ValueError, f"{folder} is damaged: margins.npz is missing; train again"):
-        audit_run(folder)
-
-
 def test_runs_that_cannot_be_audited_are_refused(digits, tmp_path):
     file = tmp_path / "table.csv"
     file.write_text("a,label\n1,x\n")
@@ -148,12 +142,15 @@ def test_runs_that_cannot_be_audited_are_refused(digits, tmp_path):
     (folder / "noise.json").write_text(json.dumps(document | {"noisy_sha256": "0"}))
     with refused(ValueError, "digits must have the labels that", "was trained on; got others"):
         audit_run(folder)
+    (folder / "margins.npz").unlink()
+    with refused(ValueError, f"{folder} is damaged: margins.npz is missing; train again"):
+        audit_run(folder)
     (folder / "result.json").unlink()
     with refused(ValueError, f"The run in {str(folder)!r} is not finished. Rerun the command"):
         audit_run(folder)
 
 
-@pytest.mark.parametrize(("clean", "used"), [(True, 1), (False, 3)])
+@in_turn("clean, used", [(True, 1), (False, 3)])
 def test_held_out_labels_that_are_true_do_not_count(tmp_path, monkeypatch, clean, used):
     settings = resolve("digits", "ce", noise="sym:0.6", epochs=1, subset=300, clean_validation=clean)
     train(settings, tmp_path / "run", accelerator="cpu")
@@ -210,8 +207,8 @@ def test_only_what_was_accepted_is_changed(workplace, run_command):
     assert new[accepted]["kind"] == other
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
+@in_turn(
+    "line, message",
     [
         ("7,dog,maybe", "decision in line 2 of {} must be one of 'accepted', 'rejected'; got 'maybe'"),
         ("x,dog,accepted", "index in line 2 of {} must be an example of the audit; got 'x'"),
@@ -225,15 +222,11 @@ def test_decisions_that_are_none_are_refused(digits, tmp_path, line, message):
     path.write_text(f"index,corrected_label,decision\n{line.format(first=audit.positions[0])}\n")
     with refused(ValueError, message.format(path)):
         corrections(audit, path)
-
-
-def test_a_file_of_decisions_must_be_a_table(digits, tmp_path):
-    audit = audit_run(digits[0]).audit
+    path.write_bytes(b"index\n\xff")
+    with refused(ValueError, "decisions must be a CSV that the page wrote", "decisions.csv"):
+        corrections(audit, path)
     with refused(FileNotFoundError, "decisions must be a CSV that the page wrote; got no file"):
         corrections(audit, tmp_path / "none.csv")
-    (tmp_path / "bad.csv").write_bytes(b"index\n\xff")
-    with refused(ValueError, "decisions must be a CSV that the page wrote", "bad.csv"):
-        corrections(audit, tmp_path / "bad.csv")
 
 
 def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, own, run_command):
@@ -253,24 +246,21 @@ def test_a_folder_of_images_gets_a_list_of_moves_and_stays_as_it_was(workplace, 
     assert {"index", "file", "given_label"} <= set(audit[0])
 
 
-def test_apply_is_for_labels_of_ones_own(digits, run_command, tmp_path):
-    done = run_command("audit", str(digits[0]), "--apply", "--all", "--out", str(tmp_path / "out"))
+def test_apply_is_for_labels_of_ones_own_without_added_noise(digits, workplace, run_command):
+    done = run_command("audit", str(digits[0]), "--apply", "--all", "--out", "out", cwd=workplace)
     assert done.returncode == 2
     assert "`--apply` corrects tables and image folders of your own; got digits" in done.stderr
-    assert not (tmp_path / "out").exists()
-
-
-def test_apply_is_not_for_noise_that_was_added(workplace, run_command):
+    assert not (workplace / "out").exists()
     command = ("train", "--data", "table.csv", "--label", "kind", "--skip-bad", "--noise", "sym:0.2", "--epochs", "1")
     assert run_command(*command, "--out", "noisy", cwd=workplace).returncode == 0
     done = run_command("audit", "noisy", "--skip-bad", "--apply", "--all", cwd=workplace)
     assert "`--apply` corrects labels as they are in the data; this run added noise to them, sym:0.2" in done.stderr
 
 
-@pytest.mark.parametrize("chosen", [[], ["--all", "--above", "0.5"]])
-def test_apply_asks_which_suggestions_are_meant(workplace, run_command, chosen):
-    done = run_command("audit", "of-table", "--skip-bad", "--apply", *chosen, cwd=workplace)
-    assert done.returncode == 2
-    assert "--apply needs one of --decisions FILE" in done.stderr
-    assert f"got {'--above and --all' if chosen else 'neither'}" in done.stderr
-    assert not (workplace / "of-table" / "table-corrected.csv").exists()
+def test_apply_asks_which_suggestions_are_meant(workplace, run_command):
+    for chosen, got in ((), "neither"), (("--all", "--above", "0.5"), "--above and --all"):
+        done = run_command("audit", "of-table", "--skip-bad", "--apply", *chosen, cwd=workplace)
+        assert done.returncode == 2
+        assert "--apply needs one of --decisions FILE" in done.stderr
+        assert f"got {got}" in done.stderr
+        assert not (workplace / "of-table" / "table-corrected.csv").exists()

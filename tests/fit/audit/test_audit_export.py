@@ -40,11 +40,6 @@ def test_the_page_shows_flagged_labels_with_their_texts(tmp_path):
     assert [row["predicted_label"] for row in rows] == ["waste", "waste", "parking", "streets"]
 
 
-def test_what_is_known_of_the_truth_is_said(tmp_path):
-    page = write_audit(audit(truth=[0, 0, 2, 0]), tmp_path)[-1].read_text()
-    assert "1 labels really are wrong: average precision 1.000, precision 0.500" in page
-
-
 def test_without_probabilities_there_is_no_file_of_them(tmp_path):
     unknown = audit()
     object.__setattr__(unknown, "pred_probs", None)
@@ -52,9 +47,8 @@ def test_without_probabilities_there_is_no_file_of_them(tmp_path):
     with (tmp_path / "audit.csv").open(newline="") as file:
         predicted = [row["predicted_label"] for row in csv.DictReader(file)]
     assert predicted == ["waste", "waste", "parking", "streets"]
-
-
-def test_columns_of_another_length_are_refused(tmp_path):
+    page = write_audit(audit(truth=[0, 0, 2, 0]), tmp_path)[-1].read_text()
+    assert "1 labels really are wrong: average precision 1.000, precision 0.500" in page
     with refused(ValueError, "columns must have 4 values each; got 1 in 'message'"):
         write_audit(audit(), tmp_path, columns={"message": ["one"]})
 
