@@ -2,18 +2,11 @@
 
 import optuna
 import pytest
+from in_turn import in_turn
 
 from symloss.checks import Interval
 from symloss.experiments import tune as tuning
-from symloss.experiments.spaces import (
-    Dimension,
-    Question,
-    at_an_edge,
-    next_value,
-    range_of,
-    search_grids,
-    space_of,
-)
+from symloss.experiments.spaces import Dimension, Question, at_an_edge, next_value, range_of, search_grids, space_of
 from symloss.experiments.studies import Method
 from symloss.experiments.tune import tune
 from symloss.losses.spec import parse
@@ -85,7 +78,7 @@ def test_a_best_value_inside_the_grid_stays(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
+@in_turn(
     "given", [{"widen": 0}, {"widen": 3, "varied": {"q": [0.2, 0.8]}}, {"widen": 3, "sampler": "random", "trials": 3}]
 )
 def test_nothing_is_widened_that_was_given_or_is_no_grid(tmp_path, given):
@@ -100,16 +93,14 @@ def test_finalists_come_from_beyond_the_grid_too(tmp_path):
     assert [row["final"] for row in found["tried"]].count(True) == 1
 
 
-@pytest.mark.parametrize(("data", "share"), [("digits", 1.0), ("mine.csv", 0.25)])
+@in_turn("data, share", [("digits", 1.0), ("mine.csv", 0.25)])
 def test_ones_own_data_is_judged_by_the_best_epoch(tmp_path, data, share):
     """Smoothed; a published data set by its last epoch, as before."""
     found, _ = search(tmp_path, "ce", lambda s: 0.8, data=data)
     assert found["tried"][0]["validation"]["mean"] == pytest.approx(0.8 * share)
 
 
-@pytest.mark.parametrize(
-    ("loss", "name"), [(loss, name) for loss, grids in search_grids().loss.items() for name in grids]
-)
+@in_turn("loss, name", [(loss, name) for loss, grids in search_grids().loss.items() for name in grids])
 def test_a_new_value_lies_in_the_range_and_beyond_the_grid(loss, name):
     dimension, interval = search_grids().loss[loss][name], range_of(loss, name)
     low, high = min(dimension.values), max(dimension.values)

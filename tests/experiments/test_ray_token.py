@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from types import SimpleNamespace
 
-import pytest
 from refusals import refused
 
 from symloss.experiments import ray as on_ray
@@ -39,27 +39,23 @@ def test_a_refused_token_is_one_sentence(monkeypatch, capfd):
     assert capfd.readouterr().err.encode() == LINE, "standard error is as before"
 
 
-def test_no_token_is_the_same_sentence(monkeypatch):
-    def init(**_):
-        raise AuthenticationError("Token authentication is enabled but no authentication token was found")
+def test_no_token_is_the_same_sentence_and_other_outcomes_are_as_before(monkeypatch, capfd):
+    for error, *said in (
+        (AuthenticationError("Token authentication is enabled but no token was found"), *SENTENCE),
+        (
+            ConnectionError("Failed to connect\nand more"),
+            "`ray` must be the address of a running",
+            "(Failed to connect)",
+        ),
+        (None,),
+    ):
 
-    fake_ray(monkeypatch, init)
-    with refused(ValueError, *SENTENCE), on_ray._connected("auto"):
-        pass
+        def init(error=error, **_):
+            os.write(2, b"hello\n")
+            if error:
+                raise error
 
-
-@pytest.mark.parametrize("error", [None, ConnectionError("Failed to connect\nand more")])
-def test_other_outcomes_are_as_before(monkeypatch, capfd, error):
-    def init(**_):
-        os.write(2, b"hello\n")
-        if error:
-            raise error
-
-    fake_ray(monkeypatch, init)
-    if error is None:
-        with on_ray._connected("auto"):
+        fake_ray(monkeypatch, init)
+        with refused(ValueError, *said) if error else contextlib.nullcontext(), on_ray._connected("auto"):
             pass
-    else:
-        with refused(ValueError, "`ray` must be the address of a running cluster", "(Failed to connect)"):
-            on_ray._connected("auto").__enter__()
-    assert capfd.readouterr().err == "hello\n"
+        assert capfd.readouterr().err == "hello\n"

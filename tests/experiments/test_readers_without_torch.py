@@ -1,21 +1,20 @@
-"""Recipes are read without torch: a report needs tables and profiles, not the losses."""
+"""Recipes and runs are read without torch: a report needs tables and profiles, not the losses."""
 
 import subprocess
 import sys
 
 SCRIPT = """
 import sys
-from symloss.losses.published import presets_of
-from symloss.experiments.layers import profiles
-from symloss.experiments.layers import load_protocol
+import symloss.experiments
+from symloss.experiments.layers import load_protocol, profiles
 from symloss.experiments.tables import load_table
-import symloss.experiments.cells
+from symloss.losses.published import presets_of
 
 assert presets_of("sgce")["cifar10"].values == {"q": 0.8}
 assert profiles()["scale16"]["cifar10"]["subset"] == 10000
 assert load_protocol("cifar10").losses["sgce"].values == {"weight_decay": 5e-3}
 assert load_table("table1").published("cifar10", "sgce", "sym:0.8").text == "61.06(1.60)"
-print(sorted({"torch", "lightning_fabric", "PIL"} & sys.modules.keys()))
+print(sorted({"torch", "lightning_fabric", "lightning", "PIL"} & sys.modules.keys()))
 """
 
 

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from typer.testing import CliRunner
 
 from symloss.cli import app
@@ -14,25 +13,17 @@ def recipe(*words):
     return done.stdout
 
 
-def test_why_is_q_what_it_is_here():
+def test_why_a_parameter_is_what_it_is_here():
     found = json.loads(recipe("sgce", "--data", "cifar10", "--json"))
     assert found["settings"]["loss"]["value"] == "sgce:q=0.8"
-    assert found["parameters"]["q"] == {
-        "value": 0.8,
-        "source": "Lemire Paquin 2026, table 5",
-        "layer": "preset of sgce for cifar10",
-        "overrides": [{"layer": "loss sgce", "value": 0.7, "source": "not published; ours"}],
-    }
+    published = {"layer": "preset of sgce for cifar10", "value": 0.8, "source": "Lemire Paquin 2026, table 5"}
+    default = {"layer": "loss sgce", "value": 0.7, "source": "not published; ours"}
+    assert found["parameters"]["q"] == published | {"overrides": [default]}
     files = {layer["name"]: layer["file"] for layer in found["layers"]}
     assert files["preset of sgce for cifar10"] == "losses/presets.toml"
-
-
-def test_a_parameter_that_is_written_overrides_the_published_one():
-    found = json.loads(recipe("sgce:q=0.3", "--data", "cifar10", "--json"))["parameters"]["q"]
-    assert (found["value"], found["source"]) == (0.3, "as given")
-    assert found["overrides"][0] == {
-        "layer": "preset of sgce for cifar10", "value": 0.8, "source": "Lemire Paquin 2026, table 5",
-    }  # fmt: skip
+    written = json.loads(recipe("sgce:q=0.3", "--data", "cifar10", "--json"))["parameters"]["q"]
+    assert (written["value"], written["source"]) == (0.3, "as given")
+    assert written["overrides"] == [published, default]
 
 
 def test_parameters_of_one_loss_may_have_different_sources():
@@ -40,9 +31,6 @@ def test_parameters_of_one_loss_may_have_different_sources():
     assert found["settings"]["loss"]["value"] == "anl-ce:alpha=3,beta=5.0"
     parameters = found["parameters"]
     assert (parameters["alpha"]["source"], parameters["beta"]["layer"]) == ("as given", "preset of anl-ce for cifar10")
-
-
-def test_a_parameter_that_nobody_published_is_the_default():
     found = json.loads(recipe("focal", "--data", "digits", "--json"))
     gamma = found["parameters"]["gamma"]
     assert (found["settings"]["loss"]["value"], gamma["value"], gamma["layer"]) == ("focal", 0.5, "loss focal")
@@ -57,13 +45,13 @@ def test_a_cell_says_what_its_profile_overrides():
     assert found["published"]["text"] == "61.06(1.60)"
 
 
-@pytest.mark.parametrize("words", [("sgce", "--data", "cifar10"), ("table1/cifar10/sgce/sym:0.8",)])
-def test_people_read_value_source_what_it_overrides_and_the_files(words):
-    lines = recipe(*words).splitlines()
-    decay = next(line for line in lines if line.startswith("weight_decay"))
-    assert decay.split(maxsplit=2)[1:] == ["0.005", decay[decay.index("the paper, table 5") :]]
-    assert "0.0001 (as the baselines' in the public implementation of Ye 2023)" in decay
-    assert "  preset of sgce for cifar10 (symloss/losses/presets.toml)" in lines
+def test_people_read_value_source_what_it_overrides_and_the_files():
+    for words in (("sgce", "--data", "cifar10"), ("table1/cifar10/sgce/sym:0.8",)):
+        lines = recipe(*words).splitlines()
+        decay = next(line for line in lines if line.startswith("weight_decay"))
+        assert decay.split(maxsplit=2)[1:] == ["0.005", decay[decay.index("the paper, table 5") :]]
+        assert "0.0001 (as the baselines' in the public implementation of Ye 2023)" in decay
+        assert "  preset of sgce for cifar10 (symloss/losses/presets.toml)" in lines
 
 
 def test_data_of_ones_own_is_opened_to_find_its_protocol(tmp_path):
@@ -74,16 +62,13 @@ def test_data_of_ones_own_is_opened_to_find_its_protocol(tmp_path):
     assert found["fingerprint"]["value"] is not None
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_what_cannot_be_meant_is_refused():
+    for words, said in (
         (("sgce",), "No table 'sgce'"),
         (("--data", "cifar10"), "`--data` requires a loss"),
         (("sgec", "--data", "cifar10"), "did you mean 'sgce'?"),
         (("sgce", "--data", "cifar10", "--profile", "mini"), "`--profile mini` applies to tables only"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(words, said):
-    done = CliRunner().invoke(app, ["recipe", *words])
-    assert isinstance(done.exception, ValueError)
-    assert said in str(done.exception)
+    ):
+        done = CliRunner().invoke(app, ["recipe", *words])
+        assert isinstance(done.exception, ValueError)
+        assert said in str(done.exception)

@@ -7,11 +7,12 @@ import math
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 from report_helpers import write_run
 from scipy import stats
 
 from symloss.experiments.curves import learning_curve, thinned
-from symloss.experiments.difference import difference, published_deviation, rank_correlation, signed, welch
+from symloss.experiments.difference import difference, rank_correlation, signed, welch
 from symloss.experiments.page import realised
 from symloss.experiments.tables import Published
 from symloss.training.reading import read_run
@@ -19,24 +20,21 @@ from symloss.training.results import in_percent
 from symloss.training.settings import Settings
 
 
-def test_mean_and_standard_deviation_are_those_of_numpy():
+def test_mean_and_standard_deviation_are_those_of_numpy_and_one_run_has_none():
     shares = np.random.default_rng(0).uniform(size=5)
     found = in_percent(shares.tolist())
     assert found.n == 5
     assert found.mean == pytest.approx(100 * shares.mean(), rel=1e-12)
     assert found.std == pytest.approx(100 * shares.std(ddof=1), rel=1e-12)
     assert found.text == f"{100 * shares.mean():.2f}({100 * shares.std(ddof=1):.2f})"
-
-
-def test_one_run_has_no_deviation_and_none_no_figure():
     alone = in_percent([0.5])
     assert (alone.std, alone.text) == (None, "50.00")
     assert in_percent([None, None]) is None
     assert in_percent([None, 0.25]) == in_percent([0.25])
 
 
-@pytest.mark.parametrize(
-    ("ours", "printed", "spread", "expected"),
+@in_turn(
+    "ours, printed, spread, expected",
     [
         # mean 88, s = 1; 3-4-5 with a published 0.75 gives 1.25
         ([0.87, 0.88, 0.89], "90.50(0.75)", "standard deviation", -2.5 / 1.25),
@@ -59,7 +57,7 @@ def test_difference_is_in_standard_deviations_of_one_run_of_each(ours, printed, 
     assert found == (None if expected is None else pytest.approx(expected, rel=1e-9))
 
 
-@pytest.mark.parametrize("spread", ["standard deviation", "standard error"])
+@in_turn("spread", ["standard deviation", "standard error"])
 def test_welch_is_scipys(spread):
     for ours, printed, runs in (([0.87, 0.88, 0.89], "89.50(0.75)", 3), ([0.9, 0.91], "98.0(0.0)", 5)):
         published = Published.parse(printed)
@@ -87,21 +85,15 @@ def test_rank_correlation_is_scipys_also_with_ties():
         assert rank_correlation(pairs) == pytest.approx(stats.spearmanr(ours, theirs).statistic, abs=1e-12)
 
 
-def test_standard_error_becomes_a_deviation():
-    assert published_deviation(Published.parse("95.0(3.5)"), "standard error", 9) == pytest.approx(10.5)
-    assert published_deviation(Published.parse("95.0"), "standard error", 9) is None
-
-
 def test_nothing_has_no_sign():
     assert [signed(x) for x in (-0.0499, 0.0, 0.0499, 0.051, -0.051)] == ["0.0", "0.0", "0.0", "+0.1", "-0.1"]
     assert signed(-10.0) == "-10.0"
 
 
 def test_curves_are_mean_least_and_largest_of_each_epoch(tmp_path):
-    accuracies = (0.8, 0.9, 0.7)
     runs = [
         read_run(write_run(tmp_path / str(seed), Settings(epochs=7, seed=seed, validation=0.0), accuracy))
-        for seed, accuracy in enumerate(accuracies)
+        for seed, accuracy in enumerate((0.8, 0.9, 0.7))
     ]
     values = 100 * np.array([[row.test_accuracy for row in run.epochs] for run in runs])
     points = learning_curve(runs, "test_accuracy")

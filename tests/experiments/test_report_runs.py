@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
-import pytest
+from in_turn import in_turn
 from refusals import refused
 from report_helpers import result, write_run
 
@@ -38,19 +38,14 @@ def test_unfinished_and_failed_runs_are_kept_and_named(tmp_path):
     write_run(tmp_path / "cut", settings(seed=1), 0.5, finished=False)
     failed = write_run(tmp_path / "failed", settings(seed=2), 0.5, finished=False)
     (failed / "failure.json").write_text(json.dumps({"error": "the loss became nan"}))
-    write_run(tmp_path / "done", settings(seed=3), 0.5)
+    done = write_run(tmp_path / "done", settings(seed=3), 0.5)  # after a failure
+    (done / "failure.json").write_text(json.dumps({"error": "killed"}))
     runs = read_runs(tmp_path)
     assert [run.name for run in runs.finished] == ["done"]
     assert {run.name: run.progress for run in runs.unfinished} == {
         "cut": "unfinished: 2 of 4 epochs",
         "failed": "failed: the loss became nan",
     }
-
-
-def test_a_run_that_succeeded_after_a_failure_counts(tmp_path):
-    folder = write_run(tmp_path / "run", settings(), 0.5)
-    (folder / "failure.json").write_text(json.dumps({"error": "killed"}))
-    assert len(read_runs(tmp_path).finished) == 1
 
 
 def test_the_same_settings_count_once_and_the_finished_one_wins(tmp_path):
@@ -70,8 +65,8 @@ def test_a_place_without_runs_is_refused(tmp_path):
         read_runs(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "ingredient"),
+@in_turn(
+    "file, content, ingredient",
     [
         ("settings.json", {"format": 99}, "newer version"),
         ("settings.json", {"format": "one"}, "settings"),
@@ -89,41 +84,30 @@ def test_a_place_without_runs_is_refused(tmp_path):
         ("result.json", {"last": {}, "best": {}, "seconds": "long"}, "seconds"),
         ("result.json", {"last": {}, "best": {}, "versions": 3}, "versions"),
         ("failure.json", "reason", "JSON object"),
+        *((file, broken, "JSON") for file in ("settings.json", "result.json") for broken in (b"", b'{"l', b"\xff\xfe")),
     ],
 )
 def test_damaged_folders_are_refused(tmp_path, file, content, ingredient):
     folder = write_run(tmp_path / "run", settings(), 0.5)
-    (folder / file).write_text(json.dumps(content))
+    (folder / file).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     with refused(ValueError, folder, ingredient):
         read_runs(tmp_path)
 
 
-@pytest.mark.parametrize("file", ["settings.json", "result.json"])
-@pytest.mark.parametrize("content", [b"", b'{"last": ', b"\xff\xfe"])
-def test_broken_json_is_refused(tmp_path, file, content):
+def test_damaged_noise_classes_and_metrics_are_refused_when_they_are_read(tmp_path):
     folder = write_run(tmp_path / "run", settings(), 0.5)
-    (folder / file).write_bytes(content)
-    with refused(ValueError, folder / file, "JSON"):
-        read_runs(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "content", [{}, {"transitions": [[1, 2]], "noisy_sha256": ""}, {"transitions": [[-1]], "noisy_sha256": ""}]
-)
-def test_damaged_noise_is_refused(tmp_path, content):
-    folder = write_run(tmp_path / "run", settings(), 0.5)
-    (folder / "noise.json").write_text(json.dumps(content))
-    (run,) = read_runs(tmp_path).finished
-    with refused(ValueError, folder / "noise.json", "transitions"):
-        _ = run.noise
-
-
-def test_damaged_names_of_classes_are_refused(tmp_path):
-    folder = write_run(tmp_path / "run", settings(), 0.5)
-    (folder / "data.json").write_text(json.dumps({"class_names": 10}))
-    (run,) = read_runs(tmp_path).finished
-    with refused(ValueError, folder / "data.json", "classes", "10"):
-        _ = run.class_names
+    square = {"transitions": [[1, 2]], "noisy_sha256": ""}
+    for file, content, name, said in (
+        ("noise.json", "{}", "noise", "transitions"),
+        ("noise.json", json.dumps(square), "noise", "transitions"),
+        ("noise.json", json.dumps(square | {"transitions": [[-1]]}), "noise", "transitions"),
+        ("data.json", '{"class_names": 10}', "class_names", "classes; got 10"),
+        ("metrics.jsonl", '{"epoch": 1}\nzzz\n{"epoch": 3}\n', "epochs", "is damaged: line 2 must hold the metrics"),
+    ):
+        (folder / file).write_text(content)
+        (run,) = read_runs(tmp_path).finished
+        with refused(ValueError, folder / file, said):
+            getattr(run, name)
 
 
 def test_damaged_evaluation_is_refused(tmp_path):
@@ -143,11 +127,3 @@ def test_a_line_of_metrics_that_was_cut_off_is_skipped(tmp_path):
         file.write('{"epoch": 9, "test_acc')
     (run,) = read_runs(tmp_path).finished
     assert [row.epoch for row in run.epochs] == [1, 2, 3, 4]
-
-
-def test_metrics_that_are_garbled_are_one_sentence(tmp_path):
-    folder = write_run(tmp_path / "one", settings(), 0.5)
-    (folder / "metrics.jsonl").write_text('{"epoch": 1}\nzzz\n{"epoch": 3}\n')
-    (run,) = read_runs(tmp_path).finished
-    with refused(ValueError, folder / "metrics.jsonl", "is damaged: line 2 must hold the metrics of an epoch"):
-        _ = run.epochs

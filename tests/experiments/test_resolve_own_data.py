@@ -5,8 +5,8 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 import torch
+from in_turn import in_turn
 from PIL import Image
 from refusals import refused
 
@@ -38,15 +38,14 @@ def images(path, count=4, side=8):
     return path
 
 
-@pytest.mark.parametrize("kind", ["table", "few-images", "images", "photos", "many-photos", "pretrained"])
-def test_data_of_ones_own_has_a_protocol_for_its_kind(kind):
+def test_data_of_ones_own_has_a_protocol_for_its_kind():
     models = {"table": "mlp", "few-images": "cnn8:width=0.5", "images": "cnn8", "many-photos": "resnet50"}
-    models |= dict.fromkeys(("photos", "pretrained"), "resnet18")
-    assert resolve_layers(kind, "somewhere/mine", "mae").settings.model == models[kind]
+    for kind, model in (models | dict.fromkeys(("photos", "pretrained"), "resnet18")).items():
+        assert resolve_layers(kind, "somewhere/mine", "mae").settings.model == model
 
 
-@pytest.mark.parametrize(
-    ("shape", "count", "expected"),
+@in_turn(
+    "shape, count, expected",
     [
         ((20,), 10**6, "table"),
         ((3, 7, 30), 100, "table"),
@@ -68,10 +67,8 @@ def test_photos_of_several_sizes_have_a_size_with_a_source(tmp_path):
     photos = images(tmp_path / "photos", side=20)
     Image.new("RGB", (90, 30)).save(photos / "cats" / "wide.png")
     found = explain(photos, "mae")
-    assert (found.settings.size, found.sources["size"]) == (
-        20,
-        "ours: the shorter side of the median image, at most 224",
-    )
+    assert found.settings.size == 20
+    assert found.sources["size"] == "ours: the shorter side of the median image, at most 224"
     given = explain(photos, "mae", size=40)
     assert (given.settings.size, given.sources["size"]) == (40, "as given")
     assert given.settings.key != found.settings.key
@@ -86,7 +83,7 @@ def test_the_kind_is_seen_by_opening_it(tmp_path):
     assert resolve(images(tmp_path / "large", side=97), "mae").model == "resnet18"
 
 
-@pytest.mark.parametrize("name", ["webvision", "table", "photos-of-mine", "cifar100-step", "mnist-lenet5"])
+@in_turn("name", ["webvision", "table", "photos-of-mine", "cifar100-step", "mnist-lenet5"])
 def test_a_folder_that_is_called_like_a_protocol_or_a_preset_is_still_ones_own(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     images(tmp_path / name)
@@ -97,7 +94,7 @@ def test_a_folder_that_is_called_like_a_protocol_or_a_preset_is_still_ones_own(t
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("data", KNOWN)
+@in_turn("data", KNOWN)
 def test_every_known_data_set_has_a_protocol_and_no_fingerprint(data):
     assert resolve(data, "sgce").fingerprint is None
 

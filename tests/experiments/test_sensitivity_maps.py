@@ -45,21 +45,18 @@ def test_a_grid_becomes_a_map_for_each_noise(tmp_path):
         for q, decay in itertools.product(QS, DECAYS):
             assert each.cells[q, decay].last.mean == pytest.approx(100 * accuracy(q, decay, noise))
     assert [row.loss for row in table.without(rows_in_maps(table)).rows] == ["ce", "mae"]
-
-
-def test_without_a_combination_there_is_no_map(tmp_path):
-    write_grid(tmp_path, left_out=[(0.5, 0.01, noise) for noise in ("sym:0.6", "asym:0.4")])
-    table = the_table(tmp_path)
-    assert not sensitivity_maps(table)
-    assert not rows_in_maps(table)
+    drawn = map_picture(sensitivity_maps(table)[0])
+    assert drawn.count('fill-opacity="1.00"') == drawn.count('fill-opacity="0.00"') == 1, "the best is the darkest"
 
 
 def test_a_noise_that_lacks_a_run_has_no_map_and_the_other_has(tmp_path):
-    write_grid(tmp_path, left_out=[(0.5, 0.01, "asym:0.4")])
-    table = the_table(tmp_path)
+    write_grid(tmp_path / "neither", left_out=[(0.5, 0.01, noise) for noise in ("sym:0.6", "asym:0.4")])
+    assert not sensitivity_maps(the_table(tmp_path / "neither"))
+    write_grid(tmp_path / "one", left_out=[(0.5, 0.01, "asym:0.4")])
+    table = the_table(tmp_path / "one")
     assert [each.noise for each in sensitivity_maps(table)] == ["sym:0.6"]
     assert not rows_in_maps(table), "the figures of the other noise are on no map"
-    assert f"{100 * accuracy(0.9, 0.1, 'asym:0.4'):.2f}" in FORMATS["markdown"](compose(read_runs(tmp_path)))
+    assert f"{100 * accuracy(0.9, 0.1, 'asym:0.4'):.2f}" in FORMATS["markdown"](compose(read_runs(tmp_path / "one")))
 
 
 def test_runs_with_other_scores_are_in_no_common_map(tmp_path):
@@ -81,9 +78,3 @@ def test_page_and_markdown_show_maps_instead_of_rows_and_csv_has_all(tmp_path):
     assert "Sensitivity to two settings" in page
     assert "q 0.5, weight decay 0.01: 64.00, n = 1" in page
     assert table.count("sgce:q=0.5") == 12, "the loss and the title of six cells"
-
-
-def test_the_best_cell_is_the_darkest(tmp_path):
-    write_grid(tmp_path)
-    drawn = map_picture(sensitivity_maps(the_table(tmp_path))[0])
-    assert drawn.count('fill-opacity="1.00"') == drawn.count('fill-opacity="0.00"') == 1

@@ -4,6 +4,7 @@ import math
 import tomllib
 
 import pytest
+from in_turn import in_turn
 
 from symloss.experiments.studies import as_toml, leaders, ranked, remark, standard_error
 from symloss.losses.spec import parse, write
@@ -51,8 +52,15 @@ def test_the_remark_says_whether_the_search_can_tell():
     assert "nothing to choose" in remark([row(0.5)])
 
 
-@pytest.mark.parametrize("data", ["digits", "fashion-mnist", "my data/table.csv"])
-@pytest.mark.parametrize("loss", ["ce", "sgce:q=0.5", "nce+agce:alpha=1,beta=4", "alpha-mae:normalize=none"])
+@in_turn(
+    "data, loss",
+    [
+        ("digits", "ce"),
+        ("fashion-mnist", "sgce:q=0.5"),
+        ("my data/table.csv", "nce+agce:alpha=1,beta=4"),
+        ("digits", "alpha-mae:normalize=none"),
+    ],
+)
 def test_what_was_found_can_be_read_as_toml(data, loss):
     rows = [row(mean, loss=loss, lr=1e-5, weight_decay=1e-3, seeds=3) for mean in (0.6, 0.7)]
     text = "\n".join(as_toml(data, rows))

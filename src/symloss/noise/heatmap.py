@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 NUMBERS, CELLS = 12, 24
 """The most classes whose cells show numbers, and the most classes that are drawn cell by cell."""
@@ -125,6 +124,8 @@ def _description(transitions: Transitions, words: Words) -> str:
 
 def _bitmap(transitions: Transitions, words: Words) -> str:
     shades = np.rint(255 * np.sqrt(transitions.rates)).astype(np.uint8)
+    from PIL import Image  # noqa: PLC0415 (a report of few classes needs no pictures)
+
     picture = Image.new("RGBA", shades.shape, INK)
     picture.putalpha(Image.fromarray(shades))
     file = io.BytesIO()
