@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 from PIL import Image
 from training.training_helpers import small
 
@@ -29,8 +30,8 @@ def photos(tmp_path):
 QUICK = ("--data", "photos", "--epochs", "2", "--model", "mlp:hidden=4")
 
 
-@pytest.mark.parametrize(
-    ("words", "what"),
+@in_turn(
+    "words, what",
     [
         (("train",), "photos, alpha-mae"),
         (("compare", "--losses", "ce,mae", "--seeds", "2"), "photos, 4 runs"),
@@ -38,14 +39,15 @@ QUICK = ("--data", "photos", "--epochs", "2", "--model", "mlp:hidden=4")
         (("tune", "--losses", "ce", "--sampler", "random", "--trials", "2", "--seeds", "2"), "photos, 4 runs"),
     ],
 )
-def test_a_command_says_what_it_takes_before_it_trains(run_command, photos, words, what):
-    done = run_command(*words, *QUICK, cwd=photos)
+def test_a_command_says_what_it_takes_before_it_trains(run_command, photos, tmp_path, words, what):
+    runs = ("--runs", str(tmp_path))
+    done = run_command(*words, *QUICK, *runs, cwd=photos)
     assert done.returncode == 0, done.stderr
     first = done.stderr.splitlines()[0]
     assert first.startswith(f"{what}: mlp:hidden=4, 2 epochs of 20 examples (3 x 9 x 9): about ")
     assert first.endswith(" s here (a few steps were timed)")
     if words[0] == "compare":
-        again = run_command(*words, *QUICK, cwd=photos)
+        again = run_command(*words, *QUICK, *runs, cwd=photos)
         assert again.stderr == "", "what is done takes no time"
 
 

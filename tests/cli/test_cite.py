@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
 import yaml
+from in_turn import in_turn
 from typer.testing import CliRunner
 
 import symloss
@@ -44,8 +44,8 @@ def test_the_paper_and_the_software_are_those_of_the_citation_file():
     assert paper["author"] == names.replace("è", r"{\`e}")
 
 
-@pytest.mark.parametrize(
-    ("loss", "key", "words"),
+@in_turn(
+    "loss, key, words",
     [
         ("sgce:q=0.8", "lemirepaquin2026", "Symmetrization of loss functions"),
         ("mae", "ghosh2017", "Sastry, P. S."),

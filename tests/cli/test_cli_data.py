@@ -1,20 +1,23 @@
 """Data and predictions on the command line."""
 
 import csv
-import http.server
 import json
 import shutil
-import threading
 
 import numpy as np
 import pytest
+from in_turn import in_turn
 from PIL import Image
+from typer.testing import CliRunner
 
+from symloss.cli import app
 from symloss.data import open_data
 from symloss.experiments import resolve
 from symloss.training import train
 from symloss.training.checkpoint import load_best
 from symloss.training.run_folder import RunFolder
+
+SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--loss", "mae")
 
 
 @pytest.fixture
@@ -42,38 +45,26 @@ def test_show_counts_the_classes_and_leaves_out_bad_files(run_command, folder, t
     assert f"left out {folder / 'dark' / '04.png'}: a file that is no image" in shown.stderr
 
 
-def cut_off(path):
-    """Its head stays good."""
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    return path
-
-
-SMALL = ("--model", "mlp:hidden=4", "--epochs", "1", "--loss", "mae")
-
-
-def test_a_streamed_image_that_is_cut_off(run_command, folder, tmp_path):
+def test_an_image_that_is_cut_off(run_command, folder, tmp_path):
+    """Streamed, as one of another size is among them: training and prediction name it, or go on without it."""
     Image.new("L", (12, 12)).save(folder / "dark" / "big.png")
-    bad = cut_off(folder / "dark" / "03.png")
-    refusal = run_command("train", "--data", str(folder), *SMALL, "--out", str(tmp_path / "stops"))
+    bad = folder / "dark" / "03.png"
+    bad.write_bytes(bad.read_bytes()[: bad.stat().st_size // 2])  # its head stays good
+    data = ("--data", str(folder))
+    refusal = run_command("train", *data, *SMALL, "--out", str(tmp_path / "stops"))
     assert refusal.returncode == 2
     assert len(refusal.stderr.splitlines()) == 2, "what is trained, and what is wrong with it"
     assert all(part in refusal.stderr for part in (str(bad), "damaged", "--skip-bad"))
-    goes_on = run_command("train", "--data", str(folder), "--skip-bad", *SMALL, "--out", str(tmp_path / "goes"))
+    goes_on = run_command("train", *data, "--skip-bad", *SMALL, "--out", str(tmp_path / "run"))
     assert goes_on.returncode == 0, goes_on.stderr
-    assert f"left out {bad}" in goes_on.stderr
-
-
-def test_predicting_goes_on_without_bad_files(run_command, folder, tmp_path):
-    train(resolve(str(folder), "mae", model="mlp:hidden=4", epochs=1), tmp_path / "run")
-    bad = cut_off(folder / "dark" / "03.png")
-    refusal = run_command("predict", str(tmp_path / "run"), "--data", str(folder))
+    refusal = run_command("predict", str(tmp_path / "run"), *data)
     assert (refusal.returncode, refusal.stdout) == (2, "")
     assert str(bad) in refusal.stderr
-    done = run_command("predict", str(tmp_path / "run"), "--data", str(folder), "--skip-bad")
+    done = run_command("predict", str(tmp_path / "run"), *data, "--skip-bad")
     names = [row["example"] for row in csv.DictReader(done.stdout.splitlines())]
-    assert len(names) == 47
+    assert len(names) == 48
     assert "dark/03.png" not in names
+    assert f"left out {bad}" in goes_on.stderr
     assert f"left out {bad}" in done.stderr
 
 
@@ -94,18 +85,18 @@ def test_train_and_predict_on_ones_own_images(run_command, folder, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert result["test"] == 0
-    assert result["noise_rate"] is None
-    assert result["validation_labels"] == "noisy"
-    table = run_command("predict", result["folder"], "--data", str(folder))
-    rows = list(csv.DictReader(table.stdout.splitlines()))
+    assert (result["test"], result["noise_rate"], result["validation_labels"]) == (0, None, "noisy")
+    rows = predicted(run_command("predict", result["folder"], "--data", str(folder)))
     assert len(rows) == 48
-    right = [row["example"].startswith(row["prediction"]) for row in rows]
-    assert sum(right) >= 44
+    assert sum(row["example"].startswith(row["prediction"]) for row in rows) >= 44
     assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
     out = tmp_path / "predictions.csv"
     assert run_command("predict", result["folder"], "--data", str(folder), "--best", "--out", str(out)).returncode == 0
     assert len(out.read_text().splitlines()) == 49
+    (tmp_path / "out").mkdir()
+    done = run_command("predict", result["folder"], "--data", str(folder), "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "symloss: out cannot be written (Is a directory); what was there before is kept\n"
 
 
 @pytest.fixture(scope="module")
@@ -122,19 +113,18 @@ def predicted(done):
     return list(csv.DictReader(done.stdout.splitlines()))
 
 
-@pytest.mark.parametrize(("option", "epoch"), [((), "best"), (("--best",), "best"), (("--last",), "last")])
-def test_predicting_is_what_the_epoch_measured(run_command, digits_run, option, epoch):
+def test_predicting_is_what_the_epoch_measured(run_command, digits_run):
     folder, result = digits_run
-    rows = predicted(run_command("predict", str(folder), "--data", "digits", *option))
     labels = open_data("digits").test.labels.tolist()
-    hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
-    assert sum(hits) / len(hits) == pytest.approx(getattr(result, epoch).test_accuracy)
+    for option, epoch in (((), "best"), (("--best",), "best"), (("--last",), "last")):
+        rows = predicted(run_command("predict", str(folder), "--data", "digits", *option))
+        hits = [int(row["prediction"]) == label for row, label in zip(rows, labels, strict=True)]
+        assert sum(hits) / len(hits) == pytest.approx(getattr(result, epoch).test_accuracy)
 
 
 def test_probabilities_are_calibrated(run_command, digits_run):
     """The plain softmax of unit scores is at most 0.242 with 10 classes."""
-    folder, _ = digits_run
-    done = run_command("predict", str(folder), "--data", "digits", "--probabilities")
+    done = run_command("predict", str(digits_run[0]), "--data", "digits", "--probabilities")
     rows = predicted(done)
     assert done.stderr == ""
     classes = [f"p({digit})" for digit in range(10)]
@@ -156,15 +146,12 @@ def test_a_run_without_a_temperature_says_so(run_command, digits_run, tmp_path):
     done = run_command("predict", "before", "--data", "digits", cwd=tmp_path)
     assert max(float(row["probability"]) for row in predicted(done)) < 0.242
     assert done.stderr == ("before has no fitted temperature: probabilities are not calibrated\n")
-    (folder / "calibration.json").write_text(json.dumps({"best": {"epoch": load_epoch(folder), "temperature": -1}}))
+    epoch = load_best(RunFolder(folder))["epoch"]
+    (folder / "calibration.json").write_text(json.dumps({"best": {"epoch": epoch, "temperature": -1}}))
     refusal = run_command("predict", "before", "--data", "digits", cwd=tmp_path)
     assert (refusal.returncode, refusal.stdout) == (2, "")
     assert "the temperature of the best epoch in before/calibration.json must be" in refusal.stderr
     assert "got -1" in refusal.stderr
-
-
-def load_epoch(folder):
-    return load_best(RunFolder(folder))["epoch"]
 
 
 def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):
@@ -176,67 +163,44 @@ def test_a_run_s_word_alone_imports_nothing(run_command, tmp_path):
     options = ("--model", "theirs:model", "--epochs", "1", "--settings", "validation=0", "--out", "run")
     assert run_command("train", *options, cwd=tmp_path).returncode == 0
     (tmp_path / "ran").unlink()
-    refusal = run_command("predict", "run", "--data", "digits", cwd=tmp_path)
+    predict = ("predict", "run", "--data", "digits")
+    refusal = run_command(*predict, cwd=tmp_path)
     assert refusal.returncode == 2
     assert "model must be 'theirs:model', as run says, if you trust that code" in refusal.stderr
     assert not (tmp_path / "ran").exists()
-    assert run_command("predict", "run", "--data", "digits", "--model", "theirs:model", cwd=tmp_path).returncode == 0
+    assert run_command(*predict, "--model", "theirs:model", cwd=tmp_path).returncode == 0
     assert (tmp_path / "ran").exists()
-    best = run_command("predict", "run", "--data", "digits", "--model", "theirs:model", "--best", cwd=tmp_path)
+    best = run_command(*predict, "--model", "theirs:model", "--best", cwd=tmp_path)
     assert (best.returncode, best.stdout) == (2, "")
     assert "has no best epoch, because no examples were held out" in best.stderr
 
 
-def test_predictions_cannot_replace_a_folder(run_command, tmp_path):
-    train(resolve("digits", "mae", epochs=1), tmp_path / "run")
-    (tmp_path / "out").mkdir()
-    done = run_command("predict", "run", "--data", "digits", "--out", "out", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == "symloss: out cannot be written (Is a directory); what was there before is kept\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
+@in_turn(
+    "arguments, sentence",
     [
-        (
-            ("predict", "no-such-run", "--data", "digits"),
-            "No run found in 'no-such-run', which does not exist. Expected",
-        ),
-        (("audit", "table.csv"), "No run found in 'table.csv', which is a file. Expected the folder of a finished"),
-        (("predict", "table.csv", "--data", "digits"), "No run found in 'table.csv', which is a file."),
-        (("data", "show", "--data", "digitz"), "did you mean 'digits'?"),
-        (("data", "get", "webvision-mini"), "webvision-mini cannot be downloaded from here"),
-        (("data", "show", "--data", ""), "got an empty text"),
-        (("data", "show", "--data", "no/such/folder"), "data must be an existing folder or file"),
+        ("predict no-such-run --data digits", "No run found in 'no-such-run', which does not exist. Expected"),
+        ("audit table.csv", "No run found in 'table.csv', which is a file. Expected the folder of a finished"),
+        ("predict table.csv --data digits", "No run found in 'table.csv', which is a file."),
+        ("data show --data digitz", "did you mean 'digits'?"),
+        ("data get webvision-mini", "webvision-mini cannot be downloaded from here"),
+        ("data show --data=", "got an empty text"),
+        ("data show --data no/such/folder", "data must be an existing folder or file"),
     ],
 )
 def test_bad_input(run_command, arguments, sentence, tmp_path):
     (tmp_path / "table.csv").write_text("a,label\n1,x\n")
-    done = run_command(*arguments, cwd=tmp_path)
+    done = run_command(*arguments.split(), cwd=tmp_path)
     assert done.returncode == 2
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_download_with_the_wrong_checksum_leaves_nothing(run_command, tmp_path):
-    site = tmp_path / "site"
-    site.mkdir()
-    for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"):
-        (site / name).write_bytes(b"not what the publisher has")
+def test_a_data_set_is_downloaded_from_a_mirror_into_a_folder(tmp_path, monkeypatch):
+    def fetch(name, root, progress, base_url):
+        progress("a.gz", 1, 2)
+        progress("a.gz", 2, 2)
+        return root / f"{name} of {base_url}"
 
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, directory=str(site), **options)
-
-        def log_message(self, *arguments):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        mirror = f"http://127.0.0.1:{server.server_port}/"
-        done = run_command("data", "get", "mnist", "--mirror", mirror, "--data-dir", str(tmp_path / "data"))
-        server.shutdown()
-    assert done.returncode == 2
-    assert "train-images-idx3-ubyte.gz" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert [path for path in (tmp_path / "data").rglob("*") if path.is_file()] == []
+    monkeypatch.setattr("symloss.data.download.get", fetch)
+    done = CliRunner().invoke(app, ["data", "get", "mnist", "--mirror", "http://m/", "--data-dir", str(tmp_path)])
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path}/mnist of http:/m\n")
