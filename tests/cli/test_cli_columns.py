@@ -86,27 +86,6 @@ def test_compare_and_tune_take_the_same_options(run_command, table, tmp_path):
     assert "--settings keep=id" in tuned.stdout
 
 
-def test_a_bad_choice_is_one_sentence(run_command, table, tmp_path):
-    refusal = run_command(
-        "train", "--data", str(table), "--settings", "drop=colour, sise", "--out", str(tmp_path / "run")
-    )
-    assert refusal.returncode == 2
-    (line,) = refusal.stderr.splitlines()
-    assert "drop must name columns" in line
-    assert "got 'sise', did you mean 'size'?" in line
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_damaged_file_of_columns(run_command, table, tmp_path):
-    run = tmp_path / "run"
-    run_command("train", "--data", str(table), "--loss", "mae", *SMALL[:4], "--out", str(run))
-    (run / "columns.json").write_text('{"format": 1, "columns": [{"name": "size"}]}')
-    refusal = run_command("predict", str(run), "--data", str(table))
-    assert refusal.returncode == 2
-    (line,) = refusal.stderr.splitlines()
-    assert f"{run / 'columns.json'} must hold what was learnt of each column" in line
-
-
 def test_plain_numbers_of_a_wide_table_share_a_line():
     columns = [*(Column(f"c{k}", "number", "numbers") for k in range(99)), Column("\x1b[2J", "category", "text")]
     rows = [list(row.values()) for row in column_rows(columns)]

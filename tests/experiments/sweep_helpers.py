@@ -5,8 +5,6 @@ import json
 from symloss.experiments.run import Work
 from symloss.training import Settings
 
-LOSSES = ("ce", "gce", "mae", "sgce")
-
 
 def small(loss="ce", **changes):
     return Settings(**{"loss": loss, "epochs": 2, "subset": 120, "validation": 0.0, "noise": "sym:0.4"} | changes)

@@ -1,7 +1,6 @@
 """The planner: its cells are the tables', each with every setting and its source."""
 
 import dataclasses
-import hashlib
 import json
 import math
 import pathlib
@@ -37,13 +36,6 @@ def test_the_docs_and_the_command_agree_on_the_number_of_runs():
     listed = json.loads(CliRunner().invoke(app, ["recipe", "--json"]).stdout)
     assert said == {row["table"]: (row["cells"], row["runs"]) for row in listed}
     assert said["table3"] == (16, 8)
-
-
-def test_the_ablation_compares_both_normalisations_under_both_schedules():
-    found = plan("ablation", losses=["sgce-l2", "sgce-bn"], noise=["sym:0.8"], seeds=1)
-    assert [(cell.settings.schedule, cell.settings.scores) for cell in found] == [
-        ("cosine", "loss"), ("cosine", "batch-norm"), ("step:190,0.1", "loss"), ("step:190,0.1", "batch-norm"),
-    ]  # fmt: skip
 
 
 def test_cells_that_are_the_same_run_share_it():
@@ -82,14 +74,6 @@ def by_key():
     return found
 
 
-def test_the_keys_of_all_runs_are_those_of_version_0_1(by_key):
-    new = ("scale16", "sensitivity")
-    old = sorted(
-        key for key, (cell, *_) in by_key.items() if cell.settings.profile not in new and cell.table not in new
-    )
-    assert hashlib.sha256(" ".join(old).encode()).hexdigest()[:16] == "eb3fb882d9580996"
-
-
 def test_the_cells_of_a_run_are_those_with_its_key(by_key):
     for cells in list(by_key.values())[::23]:
         first_seed = by_key[dataclasses.replace(cells[0].settings, seed=0).key]
@@ -121,15 +105,6 @@ def test_titles_are_the_papers():
     assert (titles["sgce"], titles["alpha-mae"], titles["anl-ce"]) == ("SGCE (BN)", "alpha-MAE", "ANL-CE")
     assert find_cell("mnist-lenet5/mnist/ce-clipped/clean").title == "CE (clip 0.1)"
     assert find_cell("mnist-lenet5/mnist/phuber-ce/clean").title == "PHuber-CE"
-
-
-def test_one_draw_of_noise_for_all_trials_of_the_replication():
-    found = plan("mnist-lenet5", losses=["gce"], noise=["sym:0.6"])
-    assert [(cell.settings.seed, cell.settings.noise_seed) for cell in found] == [(0, 0), (1, 0), (2, 0)]
-    settings = found[0].settings
-    assert (settings.optimizer, settings.batch, settings.lr, settings.clip) == ("adam", 32, 1e-3, None)
-    assert (settings.schedule, settings.epochs, settings.weight_decay) == ("exponential:0.1/10000", 20, 1e-3)
-    assert settings.loss == "gce:q=0.7"
 
 
 def test_a_mini_cell_is_marked_and_never_the_published_one():

@@ -41,11 +41,6 @@ def test_there_is_a_space_for_every_loss_and_any_data(loss):
         assert all(dimension.between() for dimension in space.dimensions), data
 
 
-def test_the_imagenet_half_of_webvision_is_trained_alike():
-    assert space_of("webvision-mini-imagenet", "ce") == space_of("webvision-mini", "ce")
-    assert space_of("webvision-mini", "ce") != space_of("table.csv", "ce")
-
-
 def test_what_the_user_fixes_or_gives_wins():
     for loss in ("sgce:q=0.5", "sgce:preset=cifar10"):
         assert "q" not in values(space_of("cifar10", loss)), loss

@@ -26,13 +26,10 @@ if TYPE_CHECKING:
     from symloss.data.dataset import DataSet, Origin
     from symloss.fit import Audit, RunAudit
 
-READER = "symloss audit RUN --apply --decisions FILE"
-"""What reads the CSV of decisions that the page writes."""
+READER = "symloss audit RUN --apply --decisions FILE"  # what reads the CSV of decisions that the page writes
 MOVES = "moves.csv"
-PICTURE_BYTES = 6 * 2**20
-"""The most bytes of the pictures on a page."""
-COLUMNS = 12
-"""The most columns of a table on a page."""
+PICTURE_BYTES = 6 * 2**20  # the most bytes of the pictures on a page
+COLUMNS = 12  # the most columns of a table on a page
 CORRECTIONS = "Corrections"
 MEASURED = ("really_wrong", "average_precision", "precision", "recall", "right_suggestions")
 """What is known of an audit where the true labels are known."""
@@ -107,10 +104,8 @@ class Found(NamedTuple):
     document: AuditDocument
     source: LabelSource
     origin: Origin
-    method: str
-    """How the wrong labels were counted."""
-    learned: bool = True
-    """Whether the model knows anything of the labels."""
+    method: str  # how the wrong labels were counted
+    learned: bool = True  # whether the model knows anything of the labels
 
 
 def _of_run(run: Path, model: str | None, options: dict[str, Any]) -> Found:

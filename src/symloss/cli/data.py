@@ -13,12 +13,9 @@ from symloss.cli.output import bar, print_rows, say, visible
 from symloss.data.source import DataSource, warn
 from symloss.data.table_encoder import NO_TEXT, Column
 
-NAMED = 3
-"""How many columns a remark names. `symloss data show` lists all."""
-LISTED = 60
-"""In a table with more columns than this, those of plain numbers share one line."""
-PLAIN = "numbers"
-"""The reason of a column of which there is nothing to say."""
+NAMED = 3  # how many columns a remark names. `symloss data show` lists all.
+LISTED = 60  # in a table with more columns than this, those of plain numbers share one line
+PLAIN = "numbers"  # the reason of a column of which there is nothing to say
 
 data = typer.Typer(help="Download published data sets and inspect data.", no_args_is_help=True, cls=QuietGroup)
 

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from symloss.fit import Audit, RobustClassifier
     from symloss.noise.manifest import Corruption
 
-SHOWN = 8
-"""How many candidates are printed."""
+SHOWN = 8  # how many candidates are printed
 SETTINGS = (
     "data", "noise", "seed", "budget", "model", "simple", "label", "image", "test", "drop", "categorical", "keep",
     "size", "skip_bad",

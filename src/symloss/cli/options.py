@@ -17,8 +17,7 @@ from symloss import checks
 
 DATA, NOISE, TRAINING, HARDWARE, OUTPUT = PANELS = ("Data", "Noise experiment", "Training", "Hardware", "Output")
 """The panels of ``--help``."""
-BY_PROTOCOL = "by data and loss"
-"""The default of a setting that the protocol decides, as help shows it."""
+BY_PROTOCOL = "by data and loss"  # the default of a setting that the protocol decides, as help shows it
 
 
 class Option(NamedTuple):
@@ -28,10 +27,8 @@ class Option(NamedTuple):
     default: Any
     help: str
     panel: str
-    names: tuple[str, ...] = ()
-    """As on the command line; by default made of the name."""
-    shown: str | None = None
-    """What help shows instead of the default."""
+    names: tuple[str, ...] = ()  # as on the command line; by default made of the name
+    shown: str | None = None  # what help shows instead of the default
     least: float | None = None
 
     def annotation(self) -> Any:
@@ -180,8 +177,7 @@ Command = Callable[..., None]
 class Chosen(dict[str, Any]):
     """The values of options by name."""
 
-    given: Set[str] = frozenset()
-    """Those that the user set, on the command line or by ``--settings``."""
+    given: Set[str] = frozenset()  # those that the user set, on the command line or by ``--settings``
 
 
 def with_options(*names: str, settings: Iterable[str] = (), **changed: Option) -> Callable[[Command], Command]:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 # Control characters, characters that change the direction of writing, line and paragraph separators, and surrogates,
 # which no stream can write.
 _STEERING = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-LINES = "\n\t"
-"""Control characters that are printed as they are."""
+LINES = "\n\t"  # control characters that are printed as they are
 
 
 def visible(text: str, keep: str = "") -> str:

@@ -213,7 +213,7 @@ def reproduce(
     if dry_run:
         return
     try:
-        failed = _follow(_events(surveyed.todo, options), len(surveyed.todo))
+        failed = _follow(_events(surveyed.todo, options), len(surveyed.todo)) if surveyed.todo else []
     finally:  # what was finished before an interruption is kept too
         if results is not None:
             found = (work.result() for work in (*surveyed.done, *surveyed.todo) if not work.evaluate)
@@ -255,8 +255,6 @@ def _events(todo: list[Work], options: dict[str, Any]) -> Events:
     from symloss.experiments.ray import run_on_ray
     from symloss.experiments.run import run_in_processes
 
-    if not todo:
-        return iter(())
     if options["ray"] is None:
         return run_in_processes(todo, options["jobs"])
     return run_on_ray(todo, options["ray"], options["cpus"], options["gpus"], options["retries"])

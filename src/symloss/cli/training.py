@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from symloss.training.prediction import Predictions
     from symloss.training.run import OnEpoch
 
-PATIENCE = 2.0
-"""Seconds after which a command that still opens its data says so."""
+PATIENCE = 2.0  # seconds after which a command that still opens its data says so
 SHOWN = (
     "data", "label", "test", "skip_bad", "noise", "model", "epochs", "batch", "seed", "accelerator", "devices", "runs",
 )  # fmt: skip

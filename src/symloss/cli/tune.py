@@ -32,13 +32,10 @@ FIXED_BY_PAPER = (
     "noise", "counts", "validation", "clean_validation", "sampler", "trials", "subset", "model", "epochs",
     "batch", "optimizer", "momentum", "penalty", "schedule", "scores", "clip", "augment",
 )  # fmt: skip
-WIDEN = 2
-"""How often a default grid of a loss's parameter is widened by a value, if the best one sits on its edge."""
-SHOWN = 20
-"""The most rows that the table shows; --json has all."""
+WIDEN = 2  # how often a default grid of a loss's parameter is widened by a value, if the best one sits on its edge
+SHOWN = 20  # the most rows that the table shows; --json has all
 NUMBERS = ("lr", "weight decay", "validation", "seeds")
-GRIDS = ("lr", "weight_decay")
-"""Settings that --vary takes besides the parameters of losses."""
+GRIDS = ("lr", "weight_decay")  # settings that --vary takes besides the parameters of losses
 
 
 @with_options(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
 from symloss.experiments.curves import Curve, Point, SensitivityMap
@@ -12,12 +12,10 @@ from symloss.noise.heatmap import shaded_cell
 
 WIDTH, HEIGHT = 560, 310
 """The size in pixels, for two charts side by side on a desktop. A phone shows them smaller, with larger letters."""
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 44
-"""The margins in pixels."""
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 12, 44  # the margins in pixels
 WIDE, HIGH, ROOM_LEFT, ROOM_TOP = 58, 30, 74, 44
 """Width and height of a map's cell, and the room for the names of rows and columns, in pixels."""
-COLOURS = 7
-"""The number of colours that the page defines. Lines beyond them are dashed."""
+COLOURS = 7  # the number of colours that the page defines. Lines beyond them are dashed.
 
 
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
@@ -43,28 +41,24 @@ def extent(curves: Iterable[Curve]) -> tuple[float, float]:
     return min(point.low for point in points), max(point.high for point in points)
 
 
-class _Frame:
-    """The pixels of values on a chart."""
+Scale = Callable[[float], float]
+"""The pixel of a value."""
 
-    def __init__(self, xs: Sequence[float], y_ticks: Sequence[float]):
-        low, high = min(xs), max(xs)
-        self.logarithmic = low > 0 and high / low >= 20 and len(xs) <= 20
-        self.x_low, self.x_high = self._scaled(low), self._scaled(high)
-        self.y_low, self.y_high = y_ticks[0], y_ticks[-1]
 
-    def _scaled(self, x: float) -> float:
-        return math.log10(x) if self.logarithmic else x
+def _scales(xs: Sequence[float], y_ticks: Sequence[float]) -> tuple[Scale, Scale]:
+    """Return the horizontal and the vertical scale of a chart. A few values over many powers are on a log scale."""
+    low, high = min(xs), max(xs)
+    scaled: Scale = math.log10 if low > 0 and high / low >= 20 and len(xs) <= 20 else float
+    wide, left, bottom, top = scaled(high) - scaled(low), scaled(low), y_ticks[0], y_ticks[-1]
 
-    def x(self, value: float) -> float:
-        """Return the horizontal pixel of a value."""
-        wide = self.x_high - self.x_low
-        share = (self._scaled(value) - self.x_low) / wide if wide else 0.5
+    def x(value: float) -> float:
+        share = (scaled(value) - left) / wide if wide else 0.5
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
 
-    def y(self, value: float) -> float:
-        """Return the vertical pixel of a value."""
-        share = (value - self.y_low) / (self.y_high - self.y_low)
-        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
+    def y(value: float) -> float:
+        return round(HEIGHT - BOTTOM - (value - bottom) / (top - bottom) * (HEIGHT - TOP - BOTTOM), 1)
+
+    return x, y
 
 
 def line_chart(
@@ -78,39 +72,31 @@ def line_chart(
 ) -> str:
     """Return a chart of lines with bands, as SVG. The title is for screen readers; markers put a dot on each point."""
     y_ticks = ticks(*y_range)
-    frame = _Frame([point.x for curve in curves for point in curve.points], y_ticks)
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">',
-        *_axes(frame, y_ticks, x_ticks, x_title),
-        *(_drawn(curve, frame, markers) for curve in curves),
-        "</svg>",
-    ]
-    return "".join(parts)
-
-
-def _axes(frame: _Frame, y_ticks: Sequence[float], x_ticks: Sequence[float], x_title: str) -> Iterable[str]:
+    x, y = _scales([point.x for curve in curves for point in curve.points], y_ticks)
     right, floor = WIDTH - RIGHT, HEIGHT - BOTTOM
+    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">']
     for value in y_ticks:
-        y = frame.y(value)
-        yield f'<path class="grid" d="M{LEFT} {y}H{right}"/>'
-        yield f'<text x="{LEFT - 6}" y="{y + 4}" class="end">{value:g}</text>'
-    for value in x_ticks:
-        yield f'<text x="{frame.x(value)}" y="{floor + 17}" class="mid">{value:g}</text>'
-    yield f'<text x="{(LEFT + right) / 2}" y="{HEIGHT - 4}" class="mid axis">{escape(x_title)}</text>'
+        parts.append(f'<path class="grid" d="M{LEFT} {y(value)}H{right}"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y(value) + 4}" class="end">{value:g}</text>')
+    parts += [f'<text x="{x(value)}" y="{floor + 17}" class="mid">{value:g}</text>' for value in x_ticks]
+    parts.append(f'<text x="{(LEFT + right) / 2}" y="{HEIGHT - 4}" class="mid axis">{escape(x_title)}</text>')
+    return "".join([*parts, *(_drawn(curve, x, y, markers) for curve in curves), "</svg>"])
 
 
-def _drawn(curve: Curve, frame: _Frame, markers: bool) -> str:
+def _drawn(curve: Curve, x: Scale, y: Scale, markers: bool) -> str:
+    def path(places: Iterable[tuple[float, float]]) -> str:
+        return "M" + "L".join(f"{x(each):g} {y(value):g}" for each, value in places)
+
     points = curve.points
-    line = _path(frame, ((point.x, point.mean) for point in points))
+    line = path((point.x, point.mean) for point in points)
     band = ""
     if any(point.high > point.low for point in points):
         upper = [(point.x, point.high) for point in points]
         lower = [(point.x, point.low) for point in reversed(points)]
-        band = f'<path class="band" d="{_path(frame, upper + lower)}Z"/>'
+        band = f'<path class="band" d="{path(upper + lower)}Z"/>'
     dotted = points if markers or len(points) == 1 else ()
     dots = "".join(
-        f'<circle cx="{frame.x(point.x)}" cy="{frame.y(point.mean)}" r="3.5">'
-        f"<title>{_tooltip(curve, point)}</title></circle>"
+        f'<circle cx="{x(point.x)}" cy="{y(point.mean)}" r="3.5"><title>{_tooltip(curve, point)}</title></circle>'
         for point in dotted
     )
     return (
@@ -122,10 +108,6 @@ def _drawn(curve: Curve, frame: _Frame, markers: bool) -> str:
 def _tooltip(curve: Curve, point: Point) -> str:
     spread = f" ({point.low:.2f} to {point.high:.2f})" if point.high > point.low else ""
     return f"{escape(curve.title)}: {point.mean:.2f} %{spread} at {point.x:g}"
-
-
-def _path(frame: _Frame, points: Iterable[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{frame.x(x):g} {frame.y(y):g}" for x, y in points)
 
 
 def colour(series: int) -> str:

@@ -21,16 +21,11 @@ from symloss.experiments.run import Work
 from symloss.training.settings import Settings
 from symloss.training.task import build_loss, build_model, build_optimizer
 
-STEPS = 3
-"""The number of steps that are timed."""
-PIXELS = 128 * 3 * 32 * 32
-"""The most numbers in a batch that is timed. The cost of a larger batch is extrapolated."""
-WRITING = 0.01
-"""The least time to write a checkpoint, in seconds."""
-DECODED = 8
-"""The number of image files that are decoded to see how long it takes."""
-FORWARD = 1 / 3
-"""The cost of an evaluation as a share of the cost of a training step, for the same examples."""
+STEPS = 3  # the number of steps that are timed
+PIXELS = 128 * 3 * 32 * 32  # the most numbers in a batch that is timed. The cost of a larger batch is extrapolated.
+WRITING = 0.01  # the least time to write a checkpoint, in seconds
+DECODED = 8  # the number of image files that are decoded to see how long it takes
+FORWARD = 1 / 3  # the cost of an evaluation as a share of the cost of a training step, for the same examples
 
 
 def expected_seconds(works: Sequence[Work], threads: int, root: Path | None) -> dict[str, float]:

@@ -21,15 +21,11 @@ METRICS = {
     "validation_accuracy": "Validation accuracy",
     "memorised": "Share of the wrong labels that is memorised",
 }
-UNSAID = {"scores": "loss", "penalty": 0.0}
-"""Settings that are not written if they have these values."""
-POINTS = 80
-"""The most points of a line. More would not be visible, and would make the page large."""
-FEWEST = 3
-"""Values of each setting that a map must have."""
+UNSAID = {"scores": "loss", "penalty": 0.0}  # settings that are not written if they have these values
+POINTS = 80  # the most points of a line. More would not be visible, and would make the page large.
+FEWEST = 3  # values of each setting that a map must have
 
-Values = tuple[tuple[str, float], ...]
-"""Values of settings by name: parameters of the loss first."""
+Values = tuple[tuple[str, float], ...]  # values of settings by name: parameters of the loss first
 Kind = tuple[str, str, float]
 """The name of a loss, how its scores are changed, and the penalty: the same in all cells of a map."""
 

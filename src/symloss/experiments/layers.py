@@ -77,10 +77,8 @@ class TrainingProtocol(Layer):
     """A protocol, merged with the protocol that it is like: the settings for all losses, and more for each."""
 
     losses: Mapping[str, Layer] = field(default_factory=dict)
-    presets: tuple[str, ...] = ()
-    """The names of the presets that apply. A loss takes the first one that it has."""
-    borrowed: tuple[str, ...] = ()
-    """Presets of other data sets, for losses that have none here."""
+    presets: tuple[str, ...] = ()  # the names of the presets that apply. A loss takes the first one that it has.
+    borrowed: tuple[str, ...] = ()  # presets of other data sets, for losses that have none here
 
 
 @functools.cache
@@ -161,8 +159,7 @@ class Resolved:
     settings: Settings
     sources: dict[str, str]
     layers: tuple[Layer, ...] = field(repr=False)
-    loss: str
-    """The name of the loss, without parameters."""
+    loss: str  # the name of the loss, without parameters
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -20,10 +20,8 @@ from symloss.noise.heatmap import CELLS, Transitions, heat_map
 from symloss.training.reading import Run
 from symloss.training.settings import displayed_noise
 
-LINES = 14
-"""The most lines in a chart. More could not be distinguished."""
-SENSITIVITIES = 12
-"""The most charts of an accuracy by a parameter, for one table."""
+LINES = 14  # the most lines in a chart. More could not be distinguished.
+SENSITIVITIES = 12  # the most charts of an accuracy by a parameter, for one table
 
 
 def render(report: Report) -> str:

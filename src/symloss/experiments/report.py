@@ -101,8 +101,7 @@ class Section:
     name: str
     title: str
     profile: str
-    measure: str
-    """The data that the accuracy was measured on, in words."""
+    measure: str  # the data that the accuracy was measured on, in words
     facts: tuple[str, ...]
     tables: tuple[ReportTable, ...]
     recipe: PublishedTable | None = None
@@ -216,18 +215,13 @@ class Report:
     def facts(self) -> list[tuple[str, str]]:
         """Facts about the runs and how to read the figures, as pairs of a name and a text."""
         runs = self.runs
-        counts = [number(len(runs.finished), "finished run")]
-        for count, what in (
-            (self.left_out, "of them not of the tables that are shown"),
-            (len(runs.unfinished), "unfinished or failed"),
-            (len(runs.repeated), "repeated"),
-            (len(self.untested), "not tested yet"),
-        ):
-            counts += [f"{count} {what}"] if count else []
-        protocols = [
-            section.reduced or ("full: the whole recipe" if section.recipe else "your own settings")
-            for section in self.sections
-        ]
+        others = {
+            "of them not of the tables that are shown": self.left_out, "unfinished or failed": len(runs.unfinished),
+            "repeated": len(runs.repeated), "not tested yet": len(self.untested),
+        }  # fmt: skip
+        counts = [number(len(runs.finished), "finished run"), *(f"{n} {what}" for what, n in others.items() if n)]
+        usual = {True: "full: the whole recipe", False: "your own settings"}
+        protocols = [section.reduced or usual[section.recipe is not None] for section in self.sections]
         pairs = [
             ("Runs", ", ".join(counts)),
             ("Protocol", "; ".join(dict.fromkeys(protocols)) or "no finished run"),

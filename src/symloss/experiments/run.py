@@ -36,10 +36,8 @@ from symloss.training.task import fingerprint
 from symloss.writing import disk_is_full
 
 SPAWN = multiprocessing.get_context("spawn")
-PATIENCE = 3600.0
-"""After this many seconds without a new epoch, a sweep stops waiting for a run of another process."""
-POLL = 0.3
-"""Seconds between two checks of a run that another process trains."""
+PATIENCE = 3600.0  # after this many seconds without a new epoch, a sweep stops waiting for a run of another process
+POLL = 0.3  # seconds between two checks of a run that another process trains
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,9 @@ class Work:
     name: str
     settings: Settings
     folder: Path
-    evaluate: tuple[str, ...] = ()
-    """Other data sets to test the finished model on."""
+    evaluate: tuple[str, ...] = ()  # other data sets to test the finished model on
     root: Path | None = None
-    where: dict[str, Any] = field(default_factory=dict)
-    """Accelerator, devices, nodes and workers."""
+    where: dict[str, Any] = field(default_factory=dict)  # accelerator, devices, nodes and workers
 
     @classmethod
     def of(cls, cells: Sequence[Cell], runs: Path, root: Path | None, where: dict[str, Any]) -> Work:
@@ -186,11 +182,9 @@ class Event:
     """"waiting": another process trains the run now, and the sweep tries it again when all others are done.
     "elsewhere": the other process still trains the run, and the sweep has stopped waiting."""
     work: Work
-    row: EpochRow | Result | None = None
-    """The metrics of an epoch, or the result of a finished run."""
+    row: EpochRow | Result | None = None  # the metrics of an epoch, or the result of a finished run
     reason: str = ""
-    disk_full: bool = False
-    """Whether the work failed because the disk is full. Then no other work can succeed either."""
+    disk_full: bool = False  # whether the work failed because the disk is full. Then no other work can succeed either.
 
 
 Events = Iterator[Event]

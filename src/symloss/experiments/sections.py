@@ -19,12 +19,10 @@ from symloss.training.results import in_percent
 from symloss.training.run_folder import SETTINGS
 from symloss.training.settings import FULL, Settings, displayed_noise
 
-FEWEST = 4
-"""Losses that a column must have for a rank correlation."""
+FEWEST = 4  # losses that a column must have for a rank correlation
 OF_A_ROW = ("loss", "weight_decay", "lr", "scores", "penalty")
 """Settings that may differ between the rows of a table: a loss has presets for them."""
-OF_A_CELL = ("noise", "seed")
-"""Settings that may differ between the runs of a row."""
+OF_A_CELL = ("noise", "seed")  # settings that may differ between the runs of a row
 TITLES = {"weight_decay": "weight decay", "lr": "lr", "scores": "scores", "penalty": "L1 penalty"}
 
 

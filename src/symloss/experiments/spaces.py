@@ -23,8 +23,7 @@ from symloss.training.task import build_loss
 FILE = "experiments/recipes/search.toml"
 INTERVALS = {"lr": "(0, inf)", "weight_decay": "[0, inf)"}
 """The dimensions that are training settings, not parameters of the loss, and their ranges."""
-DIGITS = 4
-"""The number of digits of a value that is drawn or added, so that a command with it can be read."""
+DIGITS = 4  # the number of digits of a value that is drawn or added, so that a command with it can be read
 OTHER, OWN = "other", "own"
 """The names, in search.toml, of the weight decays for other published data, and for data of the user's own."""
 
@@ -35,8 +34,7 @@ class Dimension:
 
     name: str
     values: tuple[Any, ...]
-    log: bool = False
-    """Whether samplers draw values between these on a logarithmic scale."""
+    log: bool = False  # whether samplers draw values between these on a logarithmic scale
     whole: bool = False
     source: str = "given"
 
@@ -109,8 +107,7 @@ def _dimension(name: str, grid: Mapping[str, Any], whole: bool = False) -> Dimen
     return Dimension(name, values, grid["scale"] == "log", whole, grid["source"])
 
 
-Point = dict[str, Any]
-"""A value for each dimension, by the name of the dimension."""
+Point = dict[str, Any]  # a value for each dimension, by the name of the dimension
 
 
 @dataclass(frozen=True)
@@ -134,16 +131,10 @@ def space_of(
     weight_decays: Sequence[float] | None = None,
     varied: Mapping[str, Sequence[Any]] | None = None,
 ) -> Space:
-    """Return the space of a loss on a data set.
+    """Return the space of a loss on a data set: its parameter and the weight decay, on the grids of search.toml.
 
-    The weight decay and the parameter of the loss are searched, on the grids of search.toml.
-
-    Args:
-        data: name or path of the data.
-        loss: a loss as text. A parameter in the text (``sgce:q=0.5``) is not searched.
-        lrs: learning rates to try; None: the learning rate is not searched.
-        weight_decays: weight decays to try, instead of those of search.toml.
-        varied: values of parameters to try, by name, instead of those of search.toml and of the text.
+    A parameter in the text of the loss is not searched, nor the learning rate without ``lrs``. Values of
+    ``weight_decays`` and ``varied`` (by parameter) are tried instead of those of search.toml and of the text.
 
     >>> [dimension.name for dimension in space_of("cifar10", "sgce:q=0.5", lrs=[0.1, 0.01]).dimensions]
     ['lr', 'weight_decay']
@@ -212,19 +203,12 @@ def variations(lines: Iterable[str], losses: Iterable[str]) -> dict[str, dict[st
 
 @dataclass(frozen=True)
 class Question:
-    """Which point of the space has the best validation accuracy with this loss? A study answers it.
+    """Which point of the space has the best validation accuracy with this loss? A study answers it."""
 
-    Args:
-        loss: as the user wrote it.
-        base: the settings that are not searched.
-        space: the points to choose from.
-        seeds: the number of runs of each point. Their mean counts.
-    """
-
-    loss: str
-    base: Settings
+    loss: str  # as the user wrote it
+    base: Settings  # those that are not searched
     space: Space
-    seeds: int = 1
+    seeds: int = 1  # runs of each point, whose mean counts
 
     def __post_init__(self) -> None:
         if self.base.validation == 0:

@@ -38,8 +38,7 @@ from symloss.experiments.spaces import Point
 from symloss.writing import alone, clear_write_errors, take_lock, write_whole
 
 JOURNAL = "journal:"
-PATIENCE = 60
-"""Seconds to wait for another process that writes to the same SQLite file."""
+PATIENCE = 60  # seconds to wait for another process that writes to the same SQLite file
 
 
 def sqlite_url(path: Path) -> str:
@@ -120,10 +119,8 @@ def _reason(error: BaseException, url: str) -> str:
     return line
 
 
-BEAT = 15.0
-"""Seconds between two heartbeats."""
-GRACE = 120.0
-"""Seconds without a heartbeat after which a trial of another lock folder is taken over."""
+BEAT = 15.0  # seconds between two heartbeats
+GRACE = 120.0  # seconds without a heartbeat after which a trial of another lock folder is taken over
 MOMENT = 5.0
 """The same for a trial without a lock folder. Its process was killed at the start, or is just starting elsewhere."""
 

@@ -38,8 +38,7 @@ SAMPLERS: dict[str, type[BaseSampler]] = {
     "tpe": samplers.TPESampler,
 }  # fmt: skip
 """The samplers besides the grid, which is not Optuna's: that may repeat points if several processes share a study."""
-TRIALS = 20
-"""The default number of trials of each loss, for samplers other than the grid."""
+TRIALS = 20  # the default number of trials of each loss, for samplers other than the grid
 
 
 class InOrder(RandomSampler):
@@ -150,11 +149,9 @@ class Method:
     sampler: str = GRID
     trials: int | None = None
     """The number of trials of each loss, over all processes. The grid has one for each combination."""
-    finalists: int = 0
-    """How many of the best points of each loss are run again, with ``final_seeds`` seeds."""
+    finalists: int = 0  # how many of the best points of each loss are run again, with ``final_seeds`` seeds
     final_seeds: int = 0
-    widen: int = 0
-    """How often a grid is widened by a value, if the best parameter of a loss sits on its edge."""
+    widen: int = 0  # how often a grid is widened by a value, if the best parameter of a loss sits on its edge
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sampler", short_name(self.sampler))

@@ -19,8 +19,7 @@ SPREADS = {"standard deviation": "std", "standard error": "s.e.", "none": ""}
 """The kinds of the number in brackets, each with its short name."""
 TITLES = {"alpha-mae": "alpha-MAE", "unhinged": "Unhinged", "phuber-ce": "PHuber-CE", "phuber-gce": "PHuber-GCE"}
 """The titles of losses that are not written in capitals."""
-LOSS_NAME = re.compile(r"[a-z0-9+-]+")
-"""The name of a loss of the catalogue. A composed loss does not match."""
+LOSS_NAME = re.compile(r"[a-z0-9+-]+")  # the name of a loss of the catalogue. A composed loss does not match.
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,7 @@ class TableColumn:
     data: str
     protocol: str
     noise: tuple[str, ...]
-    evaluate: str | None
-    """A data set to test the finished model on, instead of the one it was trained on."""
+    evaluate: str | None  # a data set to test the finished model on, instead of the one it was trained on
     published: dict[str, tuple[Published, ...]]
 
 

@@ -37,8 +37,7 @@ __all__ = ["Method", "Progress", "Train", "tune"]
 Train = Callable[[Settings, Path, str], Result]
 """A function that trains in a folder and returns the result. The text says which trial it is."""
 
-POLL = 0.3
-"""Seconds between two checks of other processes."""
+POLL = 0.3  # seconds between two checks of other processes
 
 
 @dataclass(frozen=True)
