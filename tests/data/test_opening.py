@@ -45,7 +45,7 @@ TABLE = "a,label\n1,x\n2,y\n"
         ("x.csv", "", FileNotFoundError, ("test must be an existing folder or file", "got ''")),
         ("x.csv", "nowhere.csv", FileNotFoundError, ("test must be an existing", "got 'nowhere.csv'")),
         ("x.csv", ".", ValueError, ("test must be of the same kind", "a table", "got a folder")),
-        ("digits", "x.csv", ValueError, ("test must be left out for digits", "got 'x.csv'")),
+        ("digits", "x.csv", ValueError, ("test must be left out for digits", "got x.csv")),
     ],
 )
 def test_data_that_is_refused(tmp_path, monkeypatch, data, test, exception, ingredients):

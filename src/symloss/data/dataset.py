@@ -45,11 +45,9 @@ UNKNOWN = -1  # the label of an input to predict on
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the inputs of the user's own data came from, in their order.
+    """Where the inputs of the user's own data came from, in their order; None where there are no rows or files.
 
-    Args:
-        rows: the row of each in its table, from 0 for the first below the column names; None where there is no table.
-        files: the image file of each, as the table names it or relative to the folder; None where there are none.
+    Rows of a table count from 0 below the column names. Files are as a table names them, or relative to the folder.
     """
 
     rows: Sequence[int] | None = None

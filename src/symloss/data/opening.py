@@ -25,12 +25,13 @@ from symloss.data.images import (
     stack_images,
 )
 from symloss.data.published import open_cifar, open_digits, open_idx, open_webvision, shrunk
-from symloss.data.source import FILES, TABLES, VOUCHED, BadFiles, DataDescription, DataSource, existing
+from symloss.data.source import COLUMN_LISTS, FILES, TABLES, VOUCHED, BadFiles, DataDescription, DataSource, existing
 from symloss.data.table_encoder import TableEncoder
 from symloss.data.tables import TableFile, open_table, require_labels
 from symloss.environment import data_root
 
 _KEEP = "(--settings keep=COLUMN, or keep=, takes a column that looks like an id)"
+NO_TABLE, NO_FILES = "is no table of features", "holds no image files of one's own"
 OnBad = Callable[[Path, str], None]
 """Called with the path of each file that is left out, and what is wrong with it."""
 
@@ -70,9 +71,8 @@ def open_data(
 
 def _open_published(source: DataSource, root: Path, bad: BadFiles) -> DataSet:
     name = source.data
-    source.refuse_column_lists()
-    if source.test is not None:
-        raise ValueError(f"test must be left out for {name}, which brings its own test data; got {str(source.test)!r}")
+    source.refuse(COLUMN_LISTS, NO_TABLE)
+    source.refuse(["test"], "brings its own test data")
     if name == "digits":
         found = open_digits()
     elif name.startswith("webvision"):
@@ -89,11 +89,11 @@ def _open_own(source: DataSource, bad: BadFiles) -> DataSet:
     suffix = path.suffix.lower()
     if suffix in TABLES and not path.is_dir():
         return _open_table(source, open_table(path), None if test is None else open_table(test), bad)
-    source.refuse_column_lists()
+    source.refuse(COLUMN_LISTS, NO_TABLE)
     if path.is_dir():
         return open_folder(path, test, bad, source.size)
     if suffix == ".npz":
-        source.refuse_size()
+        source.refuse(["size"], NO_FILES)
         return open_arrays(path, test, bad)
     raise ValueError(f"data must be a folder or a file ending in {', '.join(FILES)}; got {str(path)!r}")
 
@@ -102,9 +102,9 @@ def _open_table(source: DataSource, train: TableFile, test: TableFile | None, ba
     require_labels([train] if test is None else [train, test], source.label)
     image = image_column(train, source.image)
     if image is None:
-        source.refuse_size()
+        source.refuse(["size"], NO_FILES)
         return _open_features(source, train, test, bad)
-    source.refuse_column_lists()
+    source.refuse(COLUMN_LISTS, NO_TABLE)
     clean = None if test is None else list_table(test, source.label, image, bad)
     found = open_images(train.path.stem, list_table(train, source.label, image, bad), clean, bad, source.size)
     return replace(found, image=image)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -106,20 +106,12 @@ size=None, skip_bad=False)
             raise ValueError(f"test must be of the same kind as the training data, a {wanted}; got a {given}, {test}")
         return path, test
 
-    def refuse_column_lists(self) -> None:
-        """Raise ValueError if columns are listed, because the data has no columns of features."""
-        for name in COLUMN_LISTS:
-            if columns := getattr(self, name):
-                raise ValueError(
-                    f"{name} must be left out for {self.data}, which is no table of features; got {', '.join(columns)}"
-                )
-
-    def refuse_size(self) -> None:
-        """Raise ValueError if a size is given, because the data has no image files."""
-        if self.size is not None:
-            raise ValueError(
-                f"size must be left out for {self.data}, which holds no image files of one's own; got {self.size}"
-            )
+    def refuse(self, names: Sequence[str], why: str) -> None:
+        """Raise ValueError if one of these fields is given, because the data has no use for it."""
+        for name in names:
+            if (value := getattr(self, name)) not in ((), None):
+                given = ", ".join(value) if isinstance(value, tuple) else value
+                raise ValueError(f"{name} must be left out for {self.data}, which {why}; got {given}")
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {

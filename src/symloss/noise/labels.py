@@ -176,10 +176,9 @@ def relabel_by_input(
 ) -> Labels:
     """Add instance-dependent noise after Xia et al. 2020 (part-dependent label noise).
 
-    Each example gets its own flip rate, from a normal distribution around the rate with standard deviation 0.1. The
-    distribution is truncated at equal distances on both sides, inside [0, 1], so that its mean stays the rate. A random
-    projection of the example, one for each true class, gives scores. The new label is drawn from their softmax, without
-    the true class. Features are standardised first, so that units do not matter.
+    Each example gets its own flip rate: normal around the rate with standard deviation 0.1, truncated so that its mean
+    stays the rate. The new label is drawn from the softmax of a random projection of the example, one for each true
+    class, without that class. Features are standardised first, so that units do not matter.
 
     ``sampled`` flips each example with its own rate. ``exact`` and ``floor`` flip round(rate n) and int(rate n)
     examples: those whose rate exceeds a uniform random number by most.

@@ -127,25 +127,21 @@ def load_matrix(path: str | Path) -> Matrix:
     if path.suffix.lower() not in MATRIX_FILES:
         raise ValueError(f"file of a transition matrix must end in {', '.join(MATRIX_FILES)}; got {str(path)!r}")
     try:
-        return np.asarray(_numbers_in(path), dtype=np.float64)
+        if path.suffix.lower() == ".csv":
+            found: Any = np.loadtxt(path, delimiter=",", comments=None, ndmin=2)
+        elif path.suffix.lower() == ".json":
+            found = json.loads(path.read_text())
+        else:
+            found = np.load(path, allow_pickle=False)
+            if not isinstance(found, np.ndarray):
+                with found:
+                    (found,) = found.values()
+        return np.asarray(found, dtype=np.float64)
     except Exception as error:  # a damaged file raises anything from EOFError to zlib.error
         raise ValueError(
             f"file of a transition matrix must hold one array of numbers; "
             f"got {str(path)!r}, which cannot be read ({type(error).__name__})"
         ) from error
-
-
-def _numbers_in(path: Path) -> Any:
-    if path.suffix.lower() == ".csv":
-        return [[float(number) for number in line.split(",")] for line in path.read_text().splitlines() if line.strip()]
-    if path.suffix.lower() == ".json":
-        return json.loads(path.read_text())
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    with loaded:
-        (matrix,) = loaded.values()
-    return matrix
 
 
 def relabel(clean: Labels, transition: Matrix, method: str, rng: np.random.Generator) -> Labels:
