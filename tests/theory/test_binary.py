@@ -62,6 +62,7 @@ def test_decomposition_into_odd_and_even_part(name):
     assert_close(even(-Z), even(Z))
     assert sum_is_constant(odd)
     assert odd.symmetric
+    assert not margin_function(lambda z: z**2).symmetric
     # Unique: with anything even added, the odd part is the same.
     assert_close(symmetrize_margin(lambda z: phi(z) + z.cos() * z**2)(Z), odd(Z), 1e-12)
 

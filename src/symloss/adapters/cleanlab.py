@@ -122,15 +122,17 @@ def audit_from_issues(
     if missing:
         raise ValueError(f"issues must have the columns of cleanlab's label issues; got a table without {missing[0]!r}")
     labels = issues[["given_label", "predicted_label"]]
-    names = _names(labels) if class_names is None else tuple(map(str, class_names))
+    found = np.unique(labels.to_numpy())
+    known: Any = range(int(found.max()) + 1) if found.dtype.kind in "iu" else found
+    names = tuple(map(str, known if class_names is None else class_names))
     given, predicted = (_numbers(labels[name], names) for name in labels)
     flagged = issues["is_label_issue"].to_numpy(dtype=bool)
     certain = np.eye(len(names))[predicted]  # as far as the table says
-    found = audit_labels(
+    audit = audit_labels(
         given, issues[scores].to_numpy(float), certain, flagged=flagged, class_names=names, truth=truth
     )
     kept = None if pred_probs is None else np.asarray(pred_probs, dtype=np.float64)
-    return replace(found, suggested=np.where(flagged, predicted, given), pred_probs=kept)
+    return replace(audit, suggested=np.where(flagged, predicted, given), pred_probs=kept)
 
 
 def _mask(flags: ArrayLike, size: int) -> NDArray[np.bool_]:
@@ -142,11 +144,6 @@ def _mask(flags: ArrayLike, size: int) -> NDArray[np.bool_]:
         raise ValueError(f"flags must be a mask, or numbers from 0 to {size - 1}; got {checks.brief(flags)}")
     mask[array.astype(np.int64)] = True
     return mask
-
-
-def _names(labels: pd.DataFrame) -> tuple[str, ...]:
-    values = np.unique(labels.to_numpy())
-    return tuple(map(str, range(int(values.max()) + 1) if values.dtype.kind in "iu" else values))
 
 
 def _numbers(labels: pd.Series, names: Sequence[str]) -> NDArray[np.int64]:

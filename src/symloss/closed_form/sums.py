@@ -85,7 +85,9 @@ def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None)
     single = str(features.dtype) in ("float32", "torch.float32")
     if scipy.sparse.issparse(features) or not single or weights is not None:
         return _in_float64(features, codes, counts, weights)
-    shift = _shift(_array(features[: 4 * SAMPLED]).astype(np.float64))
+    first = _array(features[: 4 * SAMPLED]).astype(np.float64)
+    is_far = bool((np.abs(first.mean(0)) > FAR * first.std(0)).any())
+    shift = first.mean(0).astype(np.float32) if is_far else None
     sums, largest = _block_by_block(features, codes, len(counts), None, SINGLE, shift)
     rounding = ROUNDING[SINGLE] * largest
     if shift is not None:
@@ -109,12 +111,6 @@ def _array(features: Any) -> NDArray[Any]:
     tensor = features.detach().cpu()
     array: NDArray[Any] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     return array
-
-
-def _shift(rows: Floats) -> NDArray[np.float32] | None:
-    """Return the mean of the first rows, if they are far from zero compared to their spread; else None."""
-    mean = rows.mean(0)
-    return mean.astype(np.float32) if (np.abs(mean) > FAR * rows.std(0)).any() else None
 
 
 def _block_by_block(

@@ -255,7 +255,8 @@ def certify(
     curved = _most_curved(subject, z, y) if search.bends(subject, z, y) else []
     known = search.largest_derivatives(expression, num_classes) if scores is None else None
     lipschitz = _constant(_lipschitz(subject, z, y), known and known.lipschitz, known)
-    smoothness = _smoothness(subject, z, y, lipschitz, curved)
+    is_rough = lipschitz == math.inf or search.sharpest_jump(subject, z, y) > 1e-5 * lipschitz
+    bend = max((abs(place.curvature) for place in curved), default=math.nan)
     return Certificate(
         loss=loss if isinstance(loss, str) else repr(expression),
         num_classes=num_classes,
@@ -268,7 +269,7 @@ def certify(
         low=low,
         high=high,
         lipschitz=lipschitz,
-        smoothness=_constant(smoothness, known and known.smoothness, known),
+        smoothness=_constant(math.inf if is_rough else bend, known and known.smoothness, known),
         **_at_equal_scores(subject),
     )
 
@@ -466,12 +467,6 @@ def _lipschitz(subject: Subject, z: Tensor, y: Tensor) -> float:
     if search.grows(lambda radius: size(radius * search.directions(z), y).max()):
         return math.inf
     return float(search.climb(size, z, y, keep=32, steps=80)[2][0])
-
-
-def _smoothness(subject: Subject, z: Tensor, y: Tensor, lipschitz: float, curved: list[Curved]) -> float:
-    if lipschitz == math.inf or search.sharpest_jump(subject, z, y) > 1e-5 * lipschitz:
-        return math.inf
-    return max(abs(place.curvature) for place in curved) if curved else math.nan
 
 
 def _at_equal_scores(subject: Subject) -> dict[str, Any]:

@@ -67,7 +67,13 @@ class SymmetrizedRegression(nn.Module):
         self.corruption = corruption if callable(corruption) else target_distribution(corruption)
         self._rules: dict[int, Rule] = {}
         if isinstance(self.corruption, TargetDistribution):
-            self._refuse_no_mean(self.corruption)
+            q = self.corruption
+            with torch.no_grad():  # the mean must exist
+                z = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64)
+                z = z.reshape(3, *(1,) * len(q.batch)).expand(3, *q.batch)
+                self._mean(z, q, self.nodes)
+                if self._closed(z, q) is None:
+                    self.refuse_rough(z, q)
 
     def forward(self, input: Tensor, target: Tensor, x: Any = None) -> Tensor:
         """Return the symmetrized loss of predictions at targets; a corruption that is a function of x needs x."""
@@ -165,13 +171,6 @@ class SymmetrizedRegression(nn.Module):
         ends = terms[list(rule.ends)].abs().sum(0)
         # At a kink the error falls with the square of the distance of nodes: a finer rule has a quarter of it left.
         return 1.5 * torch.maximum(*finer) + ends + rule.lost * found.abs()
-
-    def _refuse_no_mean(self, q: TargetDistribution) -> None:
-        z = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64).reshape(3, *(1,) * len(q.batch)).expand(3, *q.batch)
-        with torch.no_grad():
-            self._mean(z, q, self.nodes)
-            if self._closed(z, q) is None:
-                self.refuse_rough(z, q)
 
     def refuse_rough(self, z: Tensor, q: TargetDistribution) -> Tensor:
         """Return the error of the quadrature at z; ValueError if it is too large, as where the mean does not exist."""

@@ -168,7 +168,9 @@ def _counted(distribution: Distribution) -> Rule:
 
 def _density(distribution: Distribution, nodes: int) -> Rule:
     distribution = _in_double(distribution)
-    low, high = _support(distribution)
+    support: Any = distribution.support
+    bounds = (getattr(support, "lower_bound", -math.inf), getattr(support, "upper_bound", math.inf))
+    low, high = (torch.as_tensor(end, dtype=torch.float64).expand(distribution.batch_shape) for end in bounds)
     centre, scale = _centre(distribution, low, high)
     sides = [end for end in (low, high) if bool((end != centre).any())]
     pieces = [_piece(distribution, centre, end, scale, nodes) for end in sides]
@@ -194,14 +196,6 @@ def _in_double(distribution: Distribution) -> Distribution:
         return type(distribution)(**parameters) if names else distribution
     except (AttributeError, TypeError, ValueError):
         return distribution
-
-
-def _support(distribution: Distribution) -> tuple[Tensor, Tensor]:
-    """Return the ends of the support, infinite where there is none, in the shape of the batch."""
-    support: Any = distribution.support
-    ends = (getattr(support, "lower_bound", -math.inf), getattr(support, "upper_bound", math.inf))
-    low, high = (torch.as_tensor(end, dtype=torch.float64).expand(distribution.batch_shape) for end in ends)
-    return low, high
 
 
 def _centre(distribution: Distribution, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
