@@ -20,7 +20,6 @@ from symloss.atlas.data import known_losses
 from symloss.losses.operators import Wrapped
 from symloss.losses.potentials import CEPotential, MAEPotential
 from symloss.losses.score_formulas import CosineFormula, MSEFormula
-from symloss.losses.spec import NESTED
 
 INF, NAN = math.inf, math.nan
 SCORES = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, -0.5]])
@@ -424,8 +423,6 @@ SPECS = {
     "expression": f"complement({' + '.join(['mse'] * 2000)})",
     "option of an expression": f"({' + '.join(['ce'] * 2000)}):q=1",
 }
-
-
 CALLS: dict[str, Callable[[], Any]] = {
     "unknown keyword": lambda: symloss.create_loss("gce", **{LONG: 1}),
     "two values": lambda: symloss.create_loss("gce:q=0.5", q=LONG),
@@ -436,8 +433,6 @@ CALLS: dict[str, Callable[[], Any]] = {
     "options of a head": lambda: symloss.LinearLoss(symloss.create_loss("ce"), 2, 3, **{LONG: 1}),
     "atlas": lambda: known_losses([LONG]),
 }
-
-
 CALLS |= {f"spec: {what}": functools.partial(symloss.create_loss, spec) for what, spec in SPECS.items()}
 
 
@@ -461,9 +456,3 @@ def test_a_long_name_is_compared_with_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert not compared
     checks.nearest("gces", ["ce", "gce"])
     assert compared == ["ce", "gce"]
-
-
-@in_turn("opening", ["symmetrize(", "("])
-def test_deep_nesting(opening: str) -> None:
-    with refused(ValueError, f"more than {NESTED} brackets"):
-        symloss.create_loss(100_000 * opening + "ce" + 100_000 * ")")

@@ -80,7 +80,7 @@ def test_skorch_finds_scores():
     torch.testing.assert_close(torch.as_tensor(probabilities).sum(1), torch.ones(40))
 
 
-@pytest.mark.parametrize("shape", [(4,), (5, 4), (3, 4, 2)], ids=str)
+@in_turn("shape", [(4,), (5, 4), (3, 4, 2)])
 def test_fastai_finds_probabilities_and_classes(shape):
     scores = torch.randn(shape)
     dim = 0 if len(shape) == 1 else 1

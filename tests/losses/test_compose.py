@@ -315,15 +315,6 @@ def test_decomposition_in_every_shape(key, shape):
     assert_close(symmetric(scores, labels) + insensitive(scores, labels), original(scores, labels), equal_nan=True)
 
 
-@in_turn("key", ["multi-margin", "user-function", "user-module"])
-def test_losses_of_rows_work_on_images(key):
-    """They know (N, C) alone; symmetrized they take what torch's cross-entropy takes."""
-    robust = symloss.symmetrize(FOREIGN[key][0]())
-    scores, labels = random_scores(2, CLASSES, 3), random_labels(2, 3)
-    rows = scores.movedim(1, -1).flatten(0, 1)
-    assert_close(robust(scores, labels), robust(rows, labels.flatten()))
-
-
 def test_soft_labels_of_a_symmetrized_loss():
     robust = symloss.symmetrize(nn.MultiMarginLoss())
     scores, soft = random_scores(5, CLASSES), random_probabilities(5, CLASSES)
