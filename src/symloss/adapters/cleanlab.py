@@ -122,9 +122,10 @@ def audit_from_issues(
     if missing:
         raise ValueError(f"issues must have the columns of cleanlab's label issues; got a table without {missing[0]!r}")
     labels = issues[["given_label", "predicted_label"]]
-    found = np.unique(labels.to_numpy())
-    known: Any = range(int(found.max()) + 1) if found.dtype.kind in "iu" else found
-    names = tuple(map(str, known if class_names is None else class_names))
+    known: Any = np.unique(labels.to_numpy()) if class_names is None else class_names
+    if class_names is None and known.dtype.kind in "iu":
+        known = range(int(known.max()) + 1)
+    names = tuple(map(str, known))
     given, predicted = (_numbers(labels[name], names) for name in labels)
     flagged = issues["is_label_issue"].to_numpy(dtype=bool)
     certain = np.eye(len(names))[predicted]  # as far as the table says
