@@ -52,23 +52,14 @@ def share_of_agreement(corruption, first, second) -> float:
     return float((corruption.labels[first] == corruption.labels[second])[both].mean())
 
 
-def test_neighbours_are_mistaken_for_the_same_class():
-    """Pairs of the same class, almost equal in one case and unrelated in the other."""
-    half = random_inputs(SIZE // 2, 20)
-    near = np.concatenate([half, half + 1e-3])
-    labels = np.tile(some_labels(SIZE // 2, CLASSES), 2)
+def test_what_an_example_is_mistaken_for_depends_on_input_and_class():
+    """Neighbours of a class are mistaken for the same one; unrelated examples and equal ones of two classes are not."""
+    half, same = random_inputs(SIZE // 2, 20), np.tile(some_labels(SIZE // 2, CLASSES), 2)
     first, second = np.arange(SIZE // 2), np.arange(SIZE // 2, SIZE)
-    assert share_of_agreement(noisy(near, labels), first, second) > 0.75
-    far = random_inputs(SIZE, 20)
-    assert share_of_agreement(noisy(far, labels), first, second) < 0.45
-
-
-def test_equal_inputs_of_two_classes_may_go_to_different_ones():
-    """Each true class has a projection of its own."""
-    inputs = np.tile(random_inputs(SIZE // 2, 20), (2, 1))
-    labels = np.repeat([0, 1], SIZE // 2)
-    first, second = np.arange(SIZE // 2), np.arange(SIZE // 2, SIZE)
-    assert share_of_agreement(noisy(inputs, labels), first, second) < 0.45
+    assert share_of_agreement(noisy(np.concatenate([half, half + 1e-3]), same), first, second) > 0.75
+    assert share_of_agreement(noisy(random_inputs(SIZE, 20), same), first, second) < 0.45
+    different = np.repeat([0, 1], SIZE // 2)  # each true class has a projection of its own
+    assert share_of_agreement(noisy(np.tile(half, (2, 1)), different), first, second) < 0.45
 
 
 def test_other_inputs_other_labels_and_no_class_keeps_or_takes_all():

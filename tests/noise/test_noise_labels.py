@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from symloss.noise import corrupt, parse, transition_matrix
 from symloss.noise.transition import relabel
 
-TEXTS = ["clean", "sym:0.4", "sym-any:0.7", "pair:0.3", "asym:0.45", "asym-blocks:0.25", "prior:0.5"]
+TEXTS = ["clean", "sym:0", "sym:0.4", "sym-any:0.7", "pair:0.3", "asym:0.45", "asym-blocks:0.25", "prior:0.5"]
 METHODS = ["floor", "exact", "sampled"]
 
 
@@ -54,14 +54,6 @@ def test_exact(text, size):
     flips = (wanted * (1 - np.eye(10))).sum()
     assert abs((noisy != clean).sum() - flips) <= 0.5 + 1e-9
     assert (table[matrix == 0] == 0).all()
-
-
-@in_turn("rate", [0.1, 0.4, 0.8])
-@in_turn(("size", "classes"), [(5000, 10), (500, 100), (450, 100), (7, 3), (20, 2)])
-def test_exact_gives_the_rate_asked_for(rate, size, classes):
-    rate *= 1 - 1 / classes
-    manifest = corrupt(balanced(size, classes), f"sym:{rate}", num_classes=classes, seed=3).manifest
-    assert manifest.rate == pytest.approx(rate, abs=0.5 / (size * classes) + 1e-12)
 
 
 def test_exact_shares_out_by_largest_remainders():
@@ -123,40 +115,26 @@ def test_which_labels_are_flipped_is_uniform(counts):
     assert share.mean() == pytest.approx({"floor": 0.3, "exact": 0.4, "sampled": 0.4}[counts], abs=0.02)
 
 
-def test_truncation_after_a_split_of_cifar100():
-    """450 of each class: 0.8 / 99 * 450 = 3.6, so 3 go to each other class."""
-    clean = balanced(450, 100)
-    assert corrupt(clean, "sym:0.8", num_classes=100, seed=0, counts="floor").manifest.rate == pytest.approx(0.66)
-    assert corrupt(clean, "sym:0.8", num_classes=100, seed=0, counts="exact").manifest.rate == pytest.approx(0.8)
-
-
-def test_truncation_on_digits():
-    """12 of 9 classes go, 13 where a class has 147 examples: 0.764 if two of the ten have so many."""
+def test_truncation_in_published_tables():
+    """450 of each class of CIFAR-100: 0.8 / 99 * 450 = 3.6, so 3 go to each other class. Digits: 12 or 13 of 9."""
+    rates = {}
+    for counts in ("floor", "exact"):
+        rates[counts] = corrupt(balanced(450, 100), "sym:0.8", num_classes=100, seed=0, counts=counts).manifest.rate
+    assert rates == {"floor": pytest.approx(0.66), "exact": pytest.approx(0.8)}
     digits = load_digits().target[:1437]
     assert corrupt(digits, "sym:0.8", num_classes=10, seed=0, counts="floor").manifest.flipped == 1080
     sizes = [148, 147, 142, 144, 142, 143, 143, 143, 142, 143]
     manifest = corrupt(np.repeat(np.arange(10), sizes), "sym:0.8", num_classes=10, seed=0, counts="floor").manifest
-    assert manifest.size == 1437
-    assert round(manifest.rate, 3) == 0.764
+    assert (manifest.size, round(manifest.rate, 3)) == (1437, 0.764)
 
 
-def test_a_prior_that_is_given():
-    clean = balanced(1000, 3)
-    counts = corrupt(clean, "prior:0.5", num_classes=3, seed=0, prior=[0.0, 0.2, 0.8]).manifest.counts
-    assert counts.tolist() == [[500, 100, 400], [0, 600, 400], [0, 100, 900]]
-
-
-def test_the_prior_of_the_labels_is_kept():
-    clean = some_labels(5000, 6)
-    noisy = corrupt(clean, "prior:0.8", num_classes=6, seed=0).labels
-    assert (np.abs(np.bincount(noisy) - np.bincount(clean)) <= 6).all()
-
-
-def test_a_matrix():
+def test_a_prior_or_a_matrix_that_is_given():
+    manifest = corrupt(balanced(1000, 3), "prior:0.5", num_classes=3, seed=0, prior=[0.0, 0.2, 0.8]).manifest
+    assert manifest.counts.tolist() == [[500, 100, 400], [0, 600, 400], [0, 100, 900]]
     matrix = np.array([[0.5, 0.5, 0], [0.25, 0.5, 0.25], [0, 0, 1]])
-    corruption = corrupt(balanced(100, 3), matrix, num_classes=3, seed=0)
-    np.testing.assert_array_equal(corruption.manifest.rates, matrix)
-    assert corruption.manifest.spec == "matrix"
+    manifest = corrupt(balanced(100, 3), matrix, num_classes=3, seed=0).manifest
+    np.testing.assert_array_equal(manifest.rates, matrix)
+    assert manifest.spec == "matrix"
 
 
 @in_turn("counts", METHODS)
@@ -164,15 +142,6 @@ def test_a_class_without_examples(counts):
     corruption = corrupt([0, 2, 2, 0] * 50, "sym:0.5", num_classes=4, seed=0, counts=counts)
     assert corruption.manifest.class_counts.tolist() == [100, 0, 100, 0]
     assert corruption.manifest.rates[1].tolist() == [0, 0, 0, 0]
-
-
-@in_turn("text", ["clean", "sym:0", "sym-any:0", "pair:0", "prior:0"])
-@in_turn("counts", METHODS)
-def test_no_noise(text, counts):
-    clean = some_labels(100, 5)
-    corruption = corrupt(clean, text, num_classes=5, seed=0, counts=counts)
-    np.testing.assert_array_equal(corruption.labels, clean)
-    assert corruption.manifest.rate == 0
 
 
 # --- Seeds ---------------------------------------------------------------------------------------------------------
@@ -196,7 +165,7 @@ def test_the_seed_alone_decides(text, counts):
     torch.manual_seed(99)
     random.seed(99)
     np.testing.assert_array_equal(corrupt(clean, text, seed=7, **options).labels, first)
-    if text != "clean":
+    if text not in ("clean", "sym:0"):
         assert (corrupt(clean, text, seed=8, **options).labels != first).any()
 
 

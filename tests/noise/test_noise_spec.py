@@ -60,17 +60,19 @@ def test_bad_texts(text, ingredients):
         parse(text)
 
 
-def test_bad_specs():
-    with refused(TypeError, "noise must be a spec such as 'sym:0.6'", "got 0.4"):
-        parse(0.4)
-    with refused(TypeError, "rate of sym noise", "got None"):
-        Spec("sym")
-    with refused(ValueError, "clean noise must come without a rate", "got 0.1"):
-        Spec("clean", rate=0.1)
-    with refused(ValueError, "sym noise must come without a name", "got 'worst'"):
-        Spec("sym", rate=0.1, name="worst")
-    with refused(ValueError, "sym noise must come without a path", "got 'a.npy'"):
-        Spec("sym", rate=0.1, path="a.npy")
+@in_turn(
+    "make, exception, ingredients",
+    [
+        (lambda: parse(0.4), TypeError, ["noise must be a spec such as 'sym:0.6'", "got 0.4"]),
+        (lambda: Spec("sym"), TypeError, ["rate of sym noise", "got None"]),
+        (lambda: Spec("clean", rate=0.1), ValueError, ["clean noise must come without a rate", "got 0.1"]),
+        (lambda: Spec("sym", 0.1, name="worst"), ValueError, ["sym noise must come without a name", "got 'worst'"]),
+        (lambda: Spec("sym", 0.1, path="a.npy"), ValueError, ["sym noise must come without a path", "got 'a.npy'"]),
+    ],
+)
+def test_bad_specs(make, exception, ingredients):
+    with refused(exception, *ingredients):
+        make()
 
 
 @in_turn("kind", ["sym", "pair", "asym", "asym-blocks", "instance"])

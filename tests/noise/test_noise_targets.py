@@ -106,28 +106,21 @@ def test_targets_of_any_kind_and_shape(shape):
         np.testing.assert_array_equal(corrupt_targets(kind, 0.5, column, seed=np.int64(0)).targets, expected.targets)
 
 
-def test_what_the_manifest_says():
-    noisy = example()
+def test_what_the_manifest_says_saved_loaded_and_applied_again(tmp_path):
+    noisy, folder = example(), tmp_path / "new" / "folder"
     manifest = noisy.manifest
     assert (manifest.rate, manifest.seed, manifest.version) == (0.4, 3, symloss.__version__)
-    assert manifest.distribution == "Normal(loc: 5.0, scale: 2.0)"
-    assert manifest.shape == (500,)
-    assert manifest.replaced == (noisy.targets != Y[:500]).sum()
-    assert manifest.share == manifest.replaced / 500
+    assert (manifest.distribution, manifest.shape) == ("Normal(loc: 5.0, scale: 2.0)", (500,))
+    assert manifest.replaced == (noisy.targets != Y[:500]).sum() == 500 * manifest.share
     for digest, array in ((manifest.clean_sha256, Y[:500]), (manifest.noisy_sha256, noisy.targets)):
         assert digest == hashlib.sha256(struct.pack("<500d", *array)).hexdigest()
-
-
-def test_saved_loaded_and_applied_again(tmp_path):
-    noisy = example()
-    noisy.save(tmp_path / "new" / "folder")
-    assert sorted(file.name for file in (tmp_path / "new" / "folder").iterdir()) == ["targets.json", "targets.npz"]
-    loaded = load_target_corruption(tmp_path / "new" / "folder")
+    noisy.save(folder)
+    assert sorted(file.name for file in folder.iterdir()) == ["targets.json", "targets.npz"]
+    loaded = load_target_corruption(folder)
     for name in ("targets", "clean", "replaced"):
         assert getattr(loaded, name).tobytes() == getattr(noisy, name).tobytes()
-    assert loaded.manifest == noisy.manifest
     again = corrupt_targets(loaded.clean, loaded.manifest.rate, D.Normal(5.0, 2.0), seed=loaded.manifest.seed)
-    assert again.manifest == noisy.manifest
+    assert loaded.manifest == again.manifest == manifest
 
 
 # --- Refused -------------------------------------------------------------------------------------------------------
@@ -158,22 +151,19 @@ def test_damaged_and_other_files(tmp_path):
         load_target_corruption(tmp_path)
     example().save(tmp_path)
     path = tmp_path / "targets.npz"
-    whole = path.read_bytes()
-    for share in (0, 0.5, 0.99):
-        path.write_bytes(whole[: int(share * len(whole))])
-        with refused(ValueError, str(path), "targets, clean and replaced", "damaged"):
-            load_target_corruption(tmp_path)
-    bad = {"targets": np.zeros(3), "clean": np.zeros(3), "replaced": np.zeros(3, bool)}
-    for part, array in (("targets", np.zeros(2)), ("replaced", np.zeros(3))):
-        np.savez(path, **(bad | {part: array}))
-        with refused(ValueError, str(path), "one shape"):
-            load_target_corruption(tmp_path)
-    np.savez(path, **(bad | {"clean": np.array([{}, 1, 2], dtype=object)}))
-    with refused(ValueError, str(path), "damaged"):
+    path.write_bytes(path.read_bytes()[:-50])
+    with refused(ValueError, str(path), "targets, clean and replaced", "damaged"):
         load_target_corruption(tmp_path)
-    np.savez(path, **(bad | {"clean": np.array([np.nan, 1, 2])}))
-    with refused(ValueError, "clean", "finite"):
-        load_target_corruption(tmp_path)
+    good = {"targets": np.zeros(3), "clean": np.zeros(3), "replaced": np.zeros(3, bool)}
+    for change, ingredients in (
+        ({"targets": np.zeros(2)}, (str(path), "one shape")),
+        ({"replaced": np.zeros(3)}, (str(path), "one shape")),
+        ({"clean": np.array([{}, 1, 2], dtype=object)}, (str(path), "damaged")),
+        ({"clean": np.array([np.nan, 1, 2])}, ("clean", "finite")),
+    ):
+        np.savez(path, **(good | change))
+        with refused(ValueError, *ingredients):
+            load_target_corruption(tmp_path)
 
 
 NORMAL = D.Normal(0.0, 1.0)
