@@ -222,7 +222,7 @@ def test_classes_with_few_examples():
     labels[0] = 3
     assert 3 in quick().fit(features, labels).classes_
     labels = np.arange(60) % 20
-    features[:60, 0] = labels
+    features[:60, 0] = 10 * labels
     assert quick().fit(features[:60], labels).predict(features).shape == (150,)
 
 
