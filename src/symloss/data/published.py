@@ -208,28 +208,23 @@ def _idx_examples(found: list[Path]) -> Examples:
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
     """Read one idx file as a tensor of unsigned bytes."""
-    with _unpacked(path) as stream:
-        try:
-            return _parse_idx(path, stream, dimensions)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path} must be a whole gzip file; got a damaged one ({error})") from error
-
-
-def _parse_idx(path: Path, stream: BinaryIO, dimensions: int) -> Tensor:
     # Two zero bytes, 8 for unsigned bytes, the number of dimensions, then each of them: big-endian.
-    header = stream.read(4 + 4 * dimensions)
-    magic = bytes([0, 0, 8, dimensions])
-    if header[:4] != magic:
-        given = header[:4].hex() or "an empty file"
-        raise ValueError(f"{path} must be an idx file that starts with {magic.hex()}; got {given}")
-    if len(header) < 4 + 4 * dimensions:
-        raise ValueError(f"{path} must have an idx header of {4 + 4 * dimensions} bytes; got {len(header)}")
-    shape = struct.unpack(f">{dimensions}I", header[4:])
-    size = math.prod(shape)
-    content = bytearray()
-    # A little more than there should be, so that a hostile file cannot fill the memory.
-    while len(content) <= size and (block := stream.read(_READ_AT_ONCE)):
-        content += block
+    magic, start = bytes([0, 0, 8, dimensions]), 4 + 4 * dimensions
+    try:
+        with _unpacked(path) as stream:
+            header = stream.read(start)
+            if header[:4] != magic:
+                given = header[:4].hex() or "an empty file"
+                raise ValueError(f"{path} must be an idx file that starts with {magic.hex()}; got {given}")
+            if len(header) < start:
+                raise ValueError(f"{path} must have an idx header of {start} bytes; got {len(header)}")
+            shape = struct.unpack(f">{dimensions}I", header[4:])
+            size, content = math.prod(shape), bytearray()
+            # A little more than there should be, so that a hostile file cannot fill the memory.
+            while len(content) <= size and (block := stream.read(_READ_AT_ONCE)):
+                content += block
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} must be a whole gzip file; got a damaged one ({error})") from error
     if len(content) != size:
         given = f"only {len(content)}" if len(content) < size else "more"
         raise ValueError(f"{path} must hold {size} bytes after its header, which says {shape}; got {given}")
@@ -239,9 +234,8 @@ def _parse_idx(path: Path, stream: BinaryIO, dimensions: int) -> Tensor:
 def open_digits() -> DataSet:
     """Open the handwritten digits of scikit-learn, which need no download.
 
-    1,437 training and 360 test images (1, 8, 8), always the same: a stratified split with scikit-learn's seed 0.
-
-    Grey values of 0 to 16 are spread over 0 to 255.
+    1,437 training and 360 test images (1, 8, 8), always the same: a stratified split with scikit-learn's seed 0. Grey
+    values of 0 to 16 are spread over 0 to 255.
     """
     # scikit-learn takes a second to import.
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # noqa: PLC0415
