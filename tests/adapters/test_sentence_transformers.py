@@ -150,35 +150,27 @@ def test_what_is_refused(options, exception, ingredients):
         RobustInfoNCE(Given(), "ce")([torch.eye(3)])
 
 
-def test_softmax_loss_takes_ours(model, folder, tmp_path):
+def test_their_losses_take_ours(folder, tmp_path):
+    """SoftmaxLoss, and the loss of a cross-encoder."""
     first, second = columns(2)
+    data = {"first": first, "second": second, "label": LABELS}
+    classifier = write_bert(tmp_path / "bert", transformers.BertForSequenceClassification, num_labels=3)
 
-    def moved(loss_fct):
+    def softmax(criterion):
         fresh = SentenceTransformer(folder, device="cpu")
         torch.manual_seed(0)
-        options = {} if loss_fct is None else {"loss_fct": loss_fct}
-        loss = SoftmaxLoss(fresh, 16, 3, **options)
-        return moved_by(sentence_trainer(fresh, loss, tmp_path, first=first, second=second, label=LABELS))
+        loss = SoftmaxLoss(fresh, 16, 3, **{} if criterion is None else {"loss_fct": criterion})
+        return sentence_trainer(fresh, loss, tmp_path, **data)
 
-    theirs, same, robust = moved(None), moved(symloss.CE()), moved(symloss.GCE(q=0.7))
-    assert_close(same, theirs, 1e-5)
-    assert robust.abs().max() > 1e-3
-    assert (robust - theirs).abs().max() > 1e-3
-
-
-def test_a_cross_encoder_takes_ours(tmp_path):
-    folder = write_bert(tmp_path / "bert", transformers.BertForSequenceClassification, num_labels=3)
-    first, second = columns(2)
-    data = Dataset.from_dict({"first": first, "second": second, "label": LABELS})
-
-    def moved(criterion):
-        encoder = CrossEncoder(folder, device="cpu")
+    def cross_encoder(criterion):
+        encoder = CrossEncoder(classifier, device="cpu")
         loss = CrossEntropyLoss(encoder)
         loss.ce_loss = loss.ce_loss if criterion is None else criterion
         settings = arguments(tmp_path, CrossEncoderTrainingArguments, batch=ROWS)
-        return moved_by(CrossEncoderTrainer(encoder, settings, data, loss=loss))
+        return CrossEncoderTrainer(encoder, settings, Dataset.from_dict(data), loss=loss)
 
-    theirs, same, robust = moved(None), moved(symloss.CE()), moved(symloss.GCE(q=0.7))
-    assert_close(same, theirs, 1e-5)
-    assert robust.abs().max() > 1e-3
-    assert (robust - theirs).abs().max() > 1e-3
+    for trainer in (softmax, cross_encoder):
+        theirs, same, robust = (moved_by(trainer(each)) for each in (None, symloss.CE(), symloss.GCE(q=0.7)))
+        assert_close(same, theirs, 1e-5)
+        assert robust.abs().max() > 1e-3
+        assert (robust - theirs).abs().max() > 1e-3
