@@ -144,7 +144,14 @@ def open_inputs(
     if source.is_published:
         test = open_data(DataSource(source.data, skip_bad=source.skip_bad), root=root, on_bad=on_bad).test
         assert test is not None
-        return _of_published(test.inputs, like, source.data)
+        if isinstance(test.inputs, Tensor):
+            return _unlabelled(test.inputs, like, source.data)
+        if like.size is None and len(like.input_shape) == 3:
+            size = " x ".join(map(str, like.input_shape[1:]))
+            raise ValueError(
+                f"data must be images of {size} pixels, as in the run; got {source.data}, files of several sizes"
+            )
+        return _of_images(test.inputs.paths, None, like, bad)
     path = existing(source.data)
     if path.is_dir():
         return _of_images(list_files(path), path, like, bad)
@@ -172,31 +179,18 @@ def _unlabelled(inputs: Inputs, like: DataDescription, where: object, origin: Or
     return Examples(inputs, torch.full((len(inputs),), UNKNOWN), origin=origin)
 
 
-def _of_published(inputs: Inputs, like: DataDescription, name: str) -> Examples:
-    if isinstance(inputs, Tensor):
-        return _unlabelled(inputs, like, name)
-    _want_images(like)
-    if like.size is None:
-        height, width = like.input_shape[1:]
-        raise ValueError(
-            f"data must be images of {height} x {width} pixels, as in the run; got {name}, files of several sizes"
-        )
-    # Where bad files were left out, numbers would not identify an image.
-    return _unlabelled(inputs, like, name, Origin(files=[path.name for path in inputs.paths]))
-
-
-def _of_images(paths: Sequence[Path], below: Path, like: DataDescription, bad: BadFiles) -> Examples:
-    _want_images(like)
-    good = [paths[place] for place in readable(paths, below, bad)]
-    files = [str(path.relative_to(below)) if path.is_relative_to(below) else str(path) for path in good]
-    inputs: Inputs = ImageFiles(tuple(good)) if like.size is not None else stack_images(good, like.input_shape)
-    return _unlabelled(inputs, like, below, Origin(files=files))
-
-
-def _want_images(like: DataDescription) -> None:
+def _of_images(paths: Sequence[Path], below: Path | None, like: DataDescription, bad: BadFiles) -> Examples:
+    """Open image files, which are named relative to a folder, or by their names alone."""
     if len(like.input_shape) != 3:
         features = like.input_shape[0]
         raise ValueError(f"data must be a table or an .npz of {features} features, as in the run; got images")
+    good = [paths[place] for place in readable(paths, below, bad)]
+    if below is None:
+        files = [path.name for path in good]
+    else:
+        files = [str(path.relative_to(below)) if path.is_relative_to(below) else str(path) for path in good]
+    inputs: Inputs = ImageFiles(tuple(good)) if like.size is not None else stack_images(good, like.input_shape)
+    return _unlabelled(inputs, like, below, Origin(files=files))
 
 
 def _no_features(table: TableFile, like: DataDescription) -> ValueError:

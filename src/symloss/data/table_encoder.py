@@ -83,20 +83,6 @@ def describe_cells(
     return tuple(found[name] for name in cells.names if name in found)
 
 
-def check_choice(
-    names: Collection[str], drop: Collection[str], categorical: Collection[str], keep: Collection[str], where: object
-) -> None:
-    """Raise ValueError unless the choice of columns makes sense for a table with these columns."""
-    known = frozenset(names) if drop or categorical or keep else frozenset()
-    for argument, chosen in (("drop", drop), ("categorical", categorical), ("keep", keep)):
-        for name in chosen:
-            if name not in known:
-                hint = checks.nearest(name, map(str, known))
-                raise ValueError(f"{argument} must name columns of {where}; got {name!r}, {hint}")
-            if argument != "drop" and name in drop:
-                raise ValueError(f"{argument} must name other columns than drop; got {name!r} in both")
-
-
 def _describe_numbers(cells: Cells, keep: Collection[str]) -> dict[str, Column]:
     found = {name: Column(name, "number", "numbers") for name in cells.number_names}
     rows, missing = len(cells), np.isnan(cells.numbers).sum(axis=0)
@@ -290,12 +276,21 @@ class TableEncoder:
 
         ``columns`` may be features. Where all look like ids, the message ends with the hint.
         """
-        check_choice(columns, self.drop, self.categorical, self.keep, table.where)
-        dropped = frozenset(self.drop)
+        dropped, known = frozenset(self.drop), frozenset(columns)
+        for argument in ("drop", "categorical", "keep"):
+            for name in getattr(self, argument):
+                if name not in known:
+                    hint = checks.nearest(name, map(str, known))
+                    raise ValueError(f"{argument} must name columns of {table.where}; got {name!r}, {hint}")
+                if argument != "drop" and name in dropped:
+                    raise ValueError(f"{argument} must name other columns than drop; got {name!r} in both")
         cells = table.cells([name for name in columns if name not in dropped], self.categorical, without)
         self.columns_ = describe_cells(cells, self.drop, self.categorical, self.keep)
         if all(column.kind == "left out" for column in self.columns_):
-            raise _no_features(self.columns_, table.where, hint)
+            # Free text explains most, wherever its column stands.
+            found = sorted(self.columns_, key=lambda column: not column.is_free_text)
+            hint = f"; {NO_TEXT}" if any(column.is_free_text for column in found) else hint and f" {hint}"
+            raise ValueError(f"{table.where} must have a column of features; got {_named(found) or 'no columns'}{hint}")
         names = {kind: tuple(column.name for column in self.columns_ if column.kind == kind) for kind in KINDS}
         self._numbers = _learn_numbers(names["number"], _select(cells, names["number"]))
         self._categories = tuple(_learn_category(name, cells.texts[name]) for name in names["category"])
@@ -388,13 +383,6 @@ def _named(columns: Sequence[Column]) -> str:
     """List columns with their reasons, for a message."""
     named = ", ".join(f"{column.name!r} ({column.reason})" for column in columns[:_NAMED])
     return named if len(columns) <= _NAMED else f"{named} and {len(columns) - _NAMED} more"
-
-
-def _no_features(columns: Sequence[Column], where: object, hint: str) -> ValueError:
-    # Free text explains most, wherever its column stands.
-    columns = sorted(columns, key=lambda column: not column.is_free_text)
-    hint = f"; {NO_TEXT}" if any(column.is_free_text for column in columns) else hint and f" {hint}"
-    return ValueError(f"{where} must have a column of features; got {_named(columns) or 'no columns'}{hint}")
 
 
 def _select(cells: Cells, names: tuple[str, ...]) -> Matrix:
