@@ -129,7 +129,7 @@ def test_no_head_waits(name, option):
     features, weight, bias = (torch.randn(*s, dtype=torch.float64, generator=generator) for s in ((N, 3), (C, 3), (C,)))
     masked = bias.index_fill(0, torch.tensor([3]), -torch.inf)
     target = torch.where(IGNORING == 3, 0, IGNORING)
-    for parts in ((features, weight), (features, weight, bias), (features, weight, masked)):
+    for parts in ((features, weight), (features, weight, bias if option == "as it is" else masked)):
         expected = head_step(loss, parts, target, **options)
         with symloss.losses.checked(False):
             found = head_step(loss, parts, target, **options)

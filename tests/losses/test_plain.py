@@ -1,7 +1,6 @@
 """The floors: formulas, kernels that can be switched off, and what kernels must not get wrong."""
 
-import subprocess
-import sys
+import runpy
 import threading
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import torch
 from in_turn import in_turn
 
 import symloss
-from symloss.losses import potentials
+from symloss.losses import potentials, validation
 from symloss.losses.heads import linear_loss
 from symloss.losses.kernels.dispatch import kernel_for
 from symloss.losses.operators import Insensitive, Symmetrize
@@ -63,25 +62,11 @@ def test_the_switch_nests_and_belongs_to_a_thread(breakpoint_in_gce):
     assert not breakpoint_in_gce
 
 
-def test_the_environment_switches_kernels_off():
-    """It is read when symloss is imported: once in each of three processes that have imported torch alone."""
-    program = (
-        "import os, sys, torch\n"
-        "for value in ('1', '0', ''):\n"
-        "    if os.fork() == 0:\n"
-        "        break\n"
-        "    assert os.wait()[1] == 0\n"
-        "else:\n"
-        "    sys.exit()\n"
-        "os.environ['SYMLOSS_PLAIN'] = value\n"
-        "import symloss\n"
-        "from symloss.losses.potentials import PowerPotential as Power\n"
-        "formula = Power.phi\n"
-        "Power.phi = lambda *parts: (print(f'reached with {value!r}'), formula(*parts))[1]\n"
-        "symloss.SGCE()(torch.zeros(2, 3), torch.tensor([0, 2]))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert set(run.stdout.splitlines()) == {"reached with '1'"}
+@in_turn("value, off", [("1", True), ("0", False), ("", False)])
+def test_the_environment_switches_kernels_off(value, off, monkeypatch):
+    """It is read once, when the module is imported."""
+    monkeypatch.setenv("SYMLOSS_PLAIN", value)
+    assert runpy.run_path(validation.__file__)["PLAIN"].get() is off
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")

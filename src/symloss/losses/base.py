@@ -75,10 +75,7 @@ class Loss(Scalable["Loss"]):
 
     @abstractmethod
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
-        """Return the value at every label, in the shape of the scores; or at ``labels``, with size 1 along the classes.
-
-        The value at a class that is masked out has no meaning.
-        """
+        """Return the value at every label, in the shape of the scores; or at ``labels``, of size 1 along classes."""
 
     def label_and_every(self, s: Scores, labels: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the values at ``labels`` and at every label, both as by :meth:`values`."""
@@ -129,13 +126,11 @@ class Loss(Scalable["Loss"]):
         return change(self)
 
     def per_class(self, scores: Tensor, dim: int = -1) -> Tensor:
-        """Return the value at every label, in the shape of the scores.
+        """Return the value at every label, in the shape of the scores; 0 at a class that is masked out.
 
         Args:
             scores: classes lie along ``dim``. log p may be passed as scores, because its softmax is p.
             dim: the dimension of the classes.
-
-        The value at a class that is masked out is 0.
         """
         s = Scores(scores, dim)
         if validation.can_look(scores):

@@ -300,10 +300,7 @@ class Options(NamedTuple):
 
 
 def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options) -> Tensor:
-    """Return the loss of scores at targets, in the shapes and with the options of ``F.cross_entropy``.
-
-    Scores in half precision are turned into float32, and the loss is float32 then.
-    """
+    """Return the loss of scores at targets, with the shapes and options of ``F.cross_entropy``; in float32 at least."""
     ignore_index, reduction, smoothing = options[1:4]
     usual = type(ignore_index) is int and reduction in REDUCTIONS and type(smoothing) is float and smoothing == 0
     if not usual and not torch.compiler.is_compiling():
@@ -458,8 +455,7 @@ _judged: set[str] = set()  # the kinds of losses that were looked at, and warned
 def warn_of_flat_scores(loss: Loss, score_map: Callable[[Tensor], Tensor], classes: int) -> None:
     """Warn, once for each kind of loss, if the loss sees many classes as nearly equally probable.
 
-    No loss that is linear in the scores is warned about: it does not depend on probabilities, and to it the temperature
-    is a factor. Nor is one that ``scale="ce"`` has given a larger gradient.
+    A loss that is linear in the scores sees no probabilities, and one with ``scale="ce"`` has a larger gradient.
     """
     if classes <= MANY or torch.compiler.is_compiling() or not isinstance(score_map, UnitScores):
         return

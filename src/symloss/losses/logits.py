@@ -105,10 +105,7 @@ class _LogSoftmaxWithTangents(_LogSoftmax):
 
 
 def log_softmax(z: Tensor, dim: int) -> Tensor:
-    """Return the log-softmax along a dimension, with an exact gradient for confident examples too.
-
-    The entry of a masked class is :data:`MASKED`. No gradient may come back to it.
-    """
+    """Return the log-softmax, exact for confident examples too. A masked class has :data:`MASKED` and no gradient."""
     function = _LogSoftmax if torch.compiler.is_compiling() else _LogSoftmaxWithTangents
     logp: Tensor = function.apply(z, dim)[0]  # type: ignore[no-untyped-call]
     return logp
@@ -185,13 +182,7 @@ def _project(ctx: Any, g: Tensor) -> Tensor:
 
 
 def unit(z: Tensor, dim: int, eps: float = 1e-5) -> Tensor:
-    """Return z / max(|z|, eps) along a dimension. A masked class stays masked and counts for nothing.
-
-    Args:
-        z: scores of any shape.
-        dim: the dimension of the classes.
-        eps: the smallest norm by which scores are divided.
-    """
+    """Return z / max(|z|, eps) along a dimension. A masked class stays masked and counts for nothing."""
     function = _Unit if torch.compiler.is_compiling() else _UnitWithTangents
     vectors: Tensor = function.apply(z, dim, eps)[0]  # type: ignore[no-untyped-call]
     return vectors
@@ -229,13 +220,9 @@ class _once:  # noqa: N801
 
 
 class Scores:
-    """A batch of score vectors, and the quantities that losses read from them.
+    """A batch of score vectors of any shape, with the classes along ``dim``, and what losses read from them.
 
     Sums, means and selected entries keep the dimension of the classes, with size 1.
-
-    Args:
-        z: scores of any shape.
-        dim: the dimension of the classes.
     """
 
     def __init__(self, z: Tensor, dim: int = -1):
@@ -294,17 +281,11 @@ class Scores:
         return vector.reshape(shape)
 
     def select(self, values: Tensor, labels: Tensor | None, alone: bool = True) -> Tensor:
-        """Return the entry of each label; every entry if labels is None.
-
-        Args:
-            values: in the shape of the scores.
-            labels: class indices, with size 1 along the classes.
-            alone: whether no other entry is needed. Else the compiler would have to store all of them.
-        """
+        """Return the entry of each label; every entry if labels is None. ``alone``: no other entry is needed."""
         if labels is None:
             return values
         if torch.compiler.is_compiling():
-            if not alone:
+            if not alone:  # a gather would have to store all entries
                 return torch.where(self.index == labels, values, 0.0).sum(self.dim, keepdim=True)
             chosen: Tensor = _Select.apply(values.expand_as(self.z), self.index, labels, self.dim)  # type: ignore[no-untyped-call]
             return chosen

@@ -134,11 +134,8 @@ class Insensitive(OverLabels):
 
 
 def _share(part: Tensor, rest: Tensor) -> Tensor:
-    """part / (part + rest), both at least 0; 1 if both are 0.
-
-    The smaller number is divided by the larger one, so that nothing cancels in the gradient.
-    """
-    leads = part > rest
+    """part / (part + rest), both at least 0; 1 if both are 0."""
+    leads = part > rest  # the smaller number is divided by the larger one, so that nothing cancels in the gradient
     small, large = torch.where(leads, rest, part), torch.where(leads, part, rest)
     some = part + rest != 0
     ratio = small / torch.where(some, large, 1.0)

@@ -300,8 +300,7 @@ class Job(NamedTuple):
 class Kernel(ABC):
     """A kernel writes the gradient of a job, and returns the values with size 1 along dimension 1.
 
-    It does not check whether classes are masked out or sums overflow. A NaN among the scores of a row becomes the value
-    of that row, and every entry of its gradient.
+    A NaN among the scores of a row becomes the value of that row, and every entry of its gradient.
     """
 
     shows_masks = False  # whether the values are not finite if a class is masked out and the job does not say so

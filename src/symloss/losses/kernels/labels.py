@@ -33,8 +33,7 @@ class AtLabel(Probability, Reading):
     def __init__(self, behind: Tensor, others: Tensor, classes: int, scores: Scores | None, logs: bool):
         """Read the label's score minus the largest one, and the sum of exp(z - max z) over the other classes.
 
-        ``scores`` are given if classes may be masked out. Then each example has its number of classes. ``logs`` says
-        whether the loss reads log p: not every loss does.
+        ``scores`` are given if classes may be masked out; ``logs`` says whether the loss reads log p.
         """
         label = behind.exp()
         self.inverse = (label + others).reciprocal_()

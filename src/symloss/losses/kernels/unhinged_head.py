@@ -166,10 +166,7 @@ def unhinged_head(
 
 
 def norms(head: Head) -> Norms:
-    """Return the norms of the scores and half the gradient of their squares, both in float64.
-
-    If large terms cancel in a squared norm, the Gram matrix has lost its digits. Such rows use their scores instead.
-    """
+    """Return the norms of the scores and half the gradient of their squares, both in float64."""
     (h, weight, bias), (gram, gram_error) = head, _gram(head.weight)
     wide = h.double()
     pull, length = wide @ gram, wide.square().sum(1)
@@ -180,6 +177,7 @@ def norms(head: Head) -> Norms:
         pull += moment
         error += torch.finfo(weight.dtype).eps * (offset * gram.trace() * length).sqrt()
     norm = square.clamp_min(0).sqrt()
+    # If large terms cancel in a squared norm, the Gram matrix has lost its digits. Such rows use their scores instead.
     lost = ((square < LOST * error) & (length > 0)).nonzero().flatten()
     for start in range(0, len(lost), LOST_ROWS):
         rows = lost[start : start + LOST_ROWS]
@@ -191,11 +189,7 @@ def norms(head: Head) -> Norms:
 
 
 def _gram(weight: Tensor) -> tuple[Tensor, float]:
-    """W'W in float64, and a bound of its rounding error.
-
-    The products are computed in the precision of W, block by block. The mean row is subtracted first: if it is large,
-    the products would lose their digits.
-    """
+    """W'W in float64, and a bound of its rounding error. A large mean row would cost digits: it is added in the end."""
     kind, double = working_type(weight), torch.float64
     mean = weight.mean(0, dtype=kind)
     total = torch.zeros(weight.shape[1], weight.shape[1], dtype=double)
