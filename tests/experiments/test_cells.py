@@ -1,6 +1,7 @@
 """The planner: its cells are the tables', each with every setting and its source."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import pathlib
@@ -11,8 +12,9 @@ from in_turn import in_turn
 from refusals import refused
 from typer.testing import CliRunner
 
+from symloss import list_losses
 from symloss.cli import app
-from symloss.experiments import find_cell, list_tables, load_table, plan
+from symloss.experiments import find_cell, list_tables, load_table, plan, resolve
 from symloss.experiments.cells import cells_matching
 from symloss.experiments.layers import changes, profiles
 
@@ -158,3 +160,26 @@ def test_what_is_not_in_the_table_is_refused(given, said):
 def test_a_name_that_is_no_cell_is_refused():
     with refused(ValueError, "must read table/data set/loss/noise", "got 'table1/cifar10'"):
         find_cell("table1/cifar10")
+
+
+KEYS = json.loads((pathlib.Path(__file__).parent / "recipe_keys.json").read_text())
+"""Digests of the keys of all runs: recipes resolve to the settings that they always had."""
+LATER = {"jal-ce", "jal-fl", "ldr-kl"}
+"""Losses that came after the digests."""
+
+
+def digest(lines):
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()[:16]
+
+
+@in_turn("data", ["digits", "mnist", "cifar10", "cifar100"])
+def test_runs_keep_their_names(data):
+    names = [loss for loss in list_losses() if loss not in LATER]
+    assert digest(f"{loss} {resolve(data, loss, noise='sym:0.6').key}" for loss in names) == KEYS["runs"][data]
+
+
+@in_turn("table", KEYS["tables"])
+def test_the_runs_of_tables_keep_their_names(table):
+    name, profile = table.split()
+    cells = plan(name, profile=profile)
+    assert digest(f"{cell.name} {cell.seed} {cell.settings.key}" for cell in cells) == KEYS["tables"][table]

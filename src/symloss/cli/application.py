@@ -59,11 +59,6 @@ for _panel, _commands in GROUPS.items():
 app.add_typer(data, name="data", rich_help_panel="Your data")
 
 
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning as one line, without the file and line of the code."""
-    _say(message)
-
-
 def _say(trouble: object) -> None:
     """Print one line. Control characters in it are made visible."""
     typer.echo(f"symloss: {visible(str(trouble))}", err=True)
@@ -75,7 +70,7 @@ def main() -> None:
     Bad input is reported in one sentence, without a traceback. The exit code is 2. An error in the user's code is
     reported with its traceback, after a line that names the code. The exit code is 1.
     """
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *_, **__: _say(message)  # without the file and line of the code
     try:
         app()
     except BrokenPipeError:

@@ -91,10 +91,7 @@ def _print_tables(as_json: bool) -> None:
         }
         for name in list_tables()
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_rows(rows)
+    (print_json if as_json else print_rows)(rows)
 
 
 def _print_cells(table: str, profile: str, as_json: bool) -> None:

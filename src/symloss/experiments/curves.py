@@ -80,13 +80,9 @@ def learning_curves(table: ReportTable, metric: str, lines: Iterable[int]) -> li
     """Return the curves of a metric for each column of a table: the noise, and a curve for each of these rows."""
     by_noise = []
     for column, head in enumerate(table.heads):
-        curves = []
-        for i in lines:
-            points = learning_curve(table.rows[i].cells[column].runs, metric)
-            if points:
-                curves.append(Curve(i, table.rows[i].title, points))
-        if curves:
-            by_noise.append((head.noise_text, curves))
+        points = {i: learning_curve(table.rows[i].cells[column].runs, metric) for i in lines}
+        curves = [Curve(i, table.rows[i].title, each) for i, each in points.items() if each]
+        by_noise += [(head.noise_text, curves)] if curves else []
     return by_noise
 
 

@@ -73,12 +73,6 @@ class ReportTable:
     rows: tuple[LossRow, ...]
 
     @property
-    def runs(self) -> list[Run]:
-        """All runs of the table, each once, in the order of the rows."""
-        by_name = {run.name: run for row in self.rows for cell in row.cells for run in cell.runs}
-        return list(by_name.values())
-
-    @property
     def several_datasets(self) -> bool:
         """Whether data sets stand side by side."""
         return len({head.dataset for head in self.heads}) > 1
@@ -115,8 +109,7 @@ class Section:
     @property
     def runs(self) -> list[Run]:
         """All runs of the section, each once, in the order of the tables."""
-        by_name = {run.name: run for table in self.tables for run in table.runs}
-        return list(by_name.values())
+        return list({run.name: run for cell in self.cells() for run in cell.runs}.values())
 
     def cells(self) -> Iterator[ReportCell]:
         """Yield every cell of every table."""

@@ -296,7 +296,7 @@ def threads_of(jobs: int) -> int:
 def _serve(connection: Connection, number: int, threads: int) -> None:
     # Ctrl+C ends the process that started the sweep, and that one ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warnings.showwarning = _show_warning
+    warnings.showwarning = lambda message, *_, **__: print(f"symloss: {message}", file=sys.stderr, flush=True)
     if torch.cuda.device_count() > 1 and "CUDA_VISIBLE_DEVICES" not in os.environ:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(number % torch.cuda.device_count())
     torch.set_num_threads(threads)
@@ -308,11 +308,6 @@ def _serve(connection: Connection, number: int, threads: int) -> None:
 
 def _tell_epoch(connection: Connection, work: Work, row: EpochRow) -> None:
     connection.send(Event("epoch", work, row))
-
-
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning as one line, without the file and line of the code."""
-    print(f"symloss: {message}", file=sys.stderr, flush=True)
 
 
 def outcome(cells: Iterable[Cell], runs: Path, kept: Mapping[str, Result] | None = None) -> list[dict[str, Any]]:

@@ -138,11 +138,9 @@ class LockFolder:
                 write_whole(name, uuid.uuid4().hex.encode())
             self.name = name.read_text()
 
-    @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> contextlib.AbstractContextManager[None]:
         """Hold a lock for a moment, to open the storage or to look for a trial."""
-        with alone(self.folder / "turn"):
-            yield
+        return alone(self.folder / "turn")
 
     def lock(self, study: str, number: int) -> BaseFileLock | None:
         """Return the lock of a trial, held until it is released; None if another process has it."""
