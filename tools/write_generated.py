@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,13 +20,20 @@ ROOT = Path(__file__).parents[1]
 NOTE = "Written by tools/write_generated.py."
 
 
+def filled(names: Iterable[str]) -> str:
+    """Return names in quotation marks, as many in a line as it takes."""
+    text = ", ".join(f'"{name}"' for name in names) + ","
+    return textwrap.indent(textwrap.fill(text, 112, break_on_hyphens=False), "    ")
+
+
 def loss_names() -> str:
-    names = ", ".join(f'"{name}"' for name in RECORDS)
     return f'''"""The names of the losses. {NOTE}"""
 
 from typing import Literal
 
-LossName = Literal[{names},]
+LossName = Literal[
+{filled(RECORDS)}
+]  # fmt: skip
 '''
 
 
@@ -50,7 +58,7 @@ def functions() -> str:
             "from symloss.losses.record import function",
             "from symloss.losses.heads import linear_loss, linear_unhinged",
             "",
-            f"__all__ = [{', '.join(repr(name) for name in names)},]",
+            f"__all__ = [\n{filled(names)}\n]  # fmt: skip",
             "",
             *lines,
             "",

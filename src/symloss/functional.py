@@ -14,42 +14,11 @@ from symloss.losses.heads import linear_loss, linear_unhinged
 from symloss.losses.record import function
 
 __all__ = [
-    "ael",
-    "agce",
-    "alpha_mae",
-    "anl_ce",
-    "anl_fl",
-    "aul",
-    "bi_tempered",
-    "ce",
-    "cosine",
-    "dirichlet_ce",
-    "focal",
-    "gce",
-    "jal_ce",
-    "jal_fl",
-    "js",
-    "label_smoothing",
-    "ldr_kl",
-    "linear_loss",
-    "linear_unhinged",
-    "mae",
-    "mse",
-    "nce",
-    "nfl",
-    "ngce",
-    "nnce",
-    "nnfl",
-    "phuber_ce",
-    "phuber_gce",
-    "rce",
-    "sce",
-    "sgce",
-    "symmetrized_cosine",
-    "symmetrized_mse",
-    "taylor_ce",
-    "unhinged",
-]
+    "ael", "agce", "alpha_mae", "anl_ce", "anl_fl", "aul", "bi_tempered", "ce", "cosine", "dirichlet_ce", "focal",
+    "gce", "jal_ce", "jal_fl", "js", "label_smoothing", "ldr_kl", "linear_loss", "linear_unhinged", "mae", "mse",
+    "nce", "nfl", "ngce", "nnce", "nnfl", "phuber_ce", "phuber_gce", "rce", "sce", "sgce", "symmetrized_cosine",
+    "symmetrized_mse", "taylor_ce", "unhinged",
+]  # fmt: skip
 
 unhinged = function(paper.Unhinged)
 sgce = function(paper.SGCE)

@@ -11,7 +11,7 @@ import symloss
 from symloss import functional
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.criterion import Options, evaluate
+from symloss.losses.criterion import Options, evaluate, score_map
 from symloss.losses.kernels import linear_head, unhinged_head
 from symloss.losses.kernels.batch import Examples
 from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head
@@ -27,7 +27,7 @@ def head_of(n=40, d=6, c=30, dtype=torch.float64, seed=0):
 def through_scores(loss, features, weight, bias, target, normalize=None, temperature=1.0, class_weight=None, **options):
     options.pop("block_bytes", None)
     z = torch.nn.functional.linear(features, weight, bias)
-    scores = heads.score_map(normalize, temperature)
+    scores = score_map(normalize, temperature)
     flat = z.reshape(-1, z.shape[-1])
     found = evaluate(loss, flat, target.reshape(-1), Options(weight=class_weight, score_map=scores, **options))
     return found.reshape(target.shape) if options.get("reduction") == "none" else found

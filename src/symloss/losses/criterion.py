@@ -220,7 +220,11 @@ class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
 
 
 class NamedLoss(Criterion):
-    """The base class of the losses of the catalogue. A subclass has a record, and parameters if it needs any."""
+    """The base class of the losses of the catalogue. A subclass has a record, and parameters if it needs any.
+
+    Args:
+        options: those of :class:`symloss.Criterion`.
+    """
 
     record: ClassVar[Any]
 

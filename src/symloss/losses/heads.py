@@ -7,18 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from symloss import checks
-from symloss.losses import validation
+from symloss.losses import criterion, validation
 from symloss.losses.base import Loss
-from symloss.losses.criterion import (
-    AnyLoss,
-    Criterion,
-    Options,
-    ScoreMap,
-    check_options,
-    evaluate,
-    score_map,
-    warn_of_flat_scores,
-)
+from symloss.losses.criterion import AnyLoss, Criterion, Options, ScoreMap
 from symloss.losses.kernels.batch import Examples, TooLargeError
 from symloss.losses.kernels.dispatch import kernel_for
 from symloss.losses.kernels.linear import CappedKernel, LinearKernel, Unit, UnitLinearKernel
@@ -116,7 +107,7 @@ def linear_loss(
         loss, class_weight, scores = whole.loss, whole.weight, whole.score_map
         ignore_index, reduction = whole.ignore_index, whole.reduction
     else:
-        scores = score_map(normalize, temperature)
+        scores = criterion.score_map(normalize, temperature)
     options = Options(class_weight, ignore_index, reduction, score_map=scores)
     how = _HeadLoss(loss, options, num_items, softcap, Allowance(block_bytes, accumulate))
     return _of_head(how, features, weight, bias, target)
@@ -136,8 +127,8 @@ class _HeadLoss(NamedTuple):
         z = full_precision(z)
         z = z if self.softcap is None else SoftCap(self.softcap)(z)
         if self.num_items is None:
-            return evaluate(self.loss, z, labels, self.options)
-        return evaluate(self.loss, z, labels, self.options._replace(reduction="sum")) / self.num_items
+            return criterion.evaluate(self.loss, z, labels, self.options)
+        return criterion.evaluate(self.loss, z, labels, self.options._replace(reduction="sum")) / self.num_items
 
     def way(self, head: Head, labels: Tensor) -> BlockHead | UnhingedHead | None:
         """Return what never holds all scores; None if only plain formulas serve this case."""
@@ -169,13 +160,13 @@ class _HeadLoss(NamedTuple):
 def _of_head(how: _HeadLoss, features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
     options = how.options
     if not torch.compiler.is_compiling():
-        check_options(options.ignore_index, options.reduction, 0.0)
+        criterion.check_options(options.ignore_index, options.reduction, 0.0)
         _check_head_options(how.num_items, options.reduction, how.softcap, how.allowance)
     _check_shapes(features, weight, bias, target)
     if options.weight is not None:
         validation.class_vector("class_weight", options.weight, len(weight))
     if options.score_map is not None:
-        warn_of_flat_scores(how.loss, options.score_map, len(weight))
+        criterion.warn_of_flat_scores(how.loss, options.score_map, len(weight))
     labels = target.reshape(-1).long()
     rows = features.reshape(-1, features.shape[-1])
     if rows.dtype != weight.dtype and {rows.dtype, weight.dtype} & set(HALF):
@@ -238,8 +229,8 @@ def _check_shapes(features: Tensor, weight: Tensor, bias: Tensor | None, target:
         )
 
 
-def _refuse_smoothing(criterion: Criterion) -> None:
-    if criterion.label_smoothing > 0:
+def _refuse_smoothing(loss: Criterion) -> None:
+    if loss.label_smoothing > 0:
         raise ValueError("a linear head takes no label_smoothing; on a symmetric loss it would only scale it")
 
 

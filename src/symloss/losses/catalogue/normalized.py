@@ -27,7 +27,6 @@ class NFL(NamedLoss):
 
     Args:
         gamma: in [0, 100]; how much confident examples are weighed down.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
 
@@ -47,7 +46,6 @@ class NGCE(NamedLoss):
 
     Args:
         q: in (0, 1]; towards 0 NCE, at 1 MAE / (C - 1).
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Ma et al.: Normalized loss functions for deep learning with noisy labels. ICML 2020.
 
@@ -84,7 +82,6 @@ class NNFL(NamedLoss):
 
     Args:
         gamma: in [0, 100]; how much confident examples are weighed down.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 

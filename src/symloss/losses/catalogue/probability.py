@@ -77,7 +77,6 @@ class GCE(NamedLoss):
 
     Args:
         q: in [0, 10]; at 0 cross-entropy, at 1 MAE, above 1 improbable labels count for less than in MAE.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Zhang and Sabuncu: Generalized cross entropy loss for training deep neural networks with noisy
     labels. NeurIPS 2018. For q above 1: Li, Qiu, Chen, Ji, Tong: Beyond log likelihood (arXiv 2510.00526).
@@ -107,7 +106,6 @@ class Focal(NamedLoss):
 
     Args:
         gamma: in [0, 100]; how much confident examples are weighed down.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Lin et al.: Focal loss for dense object detection. ICCV 2017.
 
@@ -130,7 +128,6 @@ class AGCE(NamedLoss):
     Args:
         a: in (0, 1000]; offset of the probability.
         q: in (0, 10]; exponent; at 1 MAE.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Zhou et al.: Asymmetric loss functions for learning with noisy labels. ICML 2021.
 
@@ -151,7 +148,6 @@ class AUL(NamedLoss):
     Args:
         a: in (1, 1000]; what the probability is taken from.
         q: in (0, 10]; exponent; at 1 MAE.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Zhou et al.: Asymmetric loss functions for learning with noisy labels. ICML 2021.
 
@@ -171,7 +167,6 @@ class AEL(NamedLoss):
 
     Args:
         a: in [0.001, 1000]; scale of the probability.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Zhou et al.: Asymmetric loss functions for learning with noisy labels. ICML 2021.
 
@@ -206,7 +201,6 @@ class TaylorCE(NamedLoss):
 
     Args:
         t: in [1, 100]; order; 1 is MAE.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Feng et al.: Can cross entropy loss be robust to label noise? IJCAI 2020.
 
@@ -235,7 +229,6 @@ class PHuberCE(NamedLoss):
 
     Args:
         tau: in (1, inf); largest slope in p.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Menon et al.: Can gradient clipping mitigate label noise? ICLR 2020.
 
@@ -258,7 +251,6 @@ class PHuberGCE(NamedLoss):
     Args:
         q: in (0, 1); exponent of GCE.
         tau: in (1, inf); largest slope in p.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Menon et al.: Can gradient clipping mitigate label noise? ICLR 2020.
 
@@ -280,7 +272,6 @@ class JS(NamedLoss):
 
     Args:
         pi: in [1e-30, 1); towards 0 cross-entropy, towards 1 MAE.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Englesson and Azizpour: Generalized Jensen-Shannon divergence loss for learning with noisy labels.
     NeurIPS 2021.

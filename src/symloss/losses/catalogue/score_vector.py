@@ -43,7 +43,6 @@ class BiTempered(NamedLoss):
     Args:
         t1: in [0, 1]; of the logarithm; below 1 the loss is bounded.
         t2: in [1, 4]; of the softmax; above 1 its tail is heavy.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Amid et al.: Robust bi-tempered logistic loss based on Bregman divergences. NeurIPS 2019.
 
@@ -73,7 +72,6 @@ class LDRKL(NamedLoss):
     Args:
         lam: in [0.1, 100]; temperature, towards 0 the margin loss of the best wrong class.
         margin: in [0, 5]; how far the label's score shall lead.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Zhu et al.: Label distributionally robust losses for multi-class classification: consistency,
     robustness and adaptivity. ICML 2023.

@@ -63,7 +63,6 @@ class SCE(NamedLoss):
     Args:
         alpha: in [0, 1e6]; weight of the first loss.
         beta: in [0, 1e6]; weight of the second loss.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Wang et al.: Symmetric cross entropy for robust learning with noisy labels. ICCV 2019.
 
@@ -106,7 +105,6 @@ class ANLCE(NamedLoss):
     Args:
         alpha: in [0, 1e6]; weight of the first loss.
         beta: in [0, 1e6]; weight of the second loss.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 
@@ -130,7 +128,6 @@ class ANLFL(NamedLoss):
         alpha: in [0, 1e6]; weight of the first loss.
         beta: in [0, 1e6]; weight of the second loss.
         gamma: in [0, 100]; how much confident examples are weighed down.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Ye et al.: Active negative loss functions for learning with noisy labels. NeurIPS 2023.
 
@@ -158,7 +155,6 @@ class JALCE(NamedLoss):
         alpha: in [0, 1e6]; weight of the first loss.
         beta: in [0, 1e6]; weight of the second loss.
         a: in [1, 1000]; what the label's probability is drawn to, at 1 MSE / C.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Wang et al.: Joint asymmetric loss for learning with noisy labels. ICCV 2025.
 
@@ -189,7 +185,6 @@ class JALFL(NamedLoss):
         beta: in [0, 1e6]; weight of the second loss.
         a: in [1, 1000]; what the label's probability is drawn to, at 1 MSE / C.
         gamma: in [0, 100]; how much confident examples are weighed down.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Wang et al.: Joint asymmetric loss for learning with noisy labels. ICCV 2025.
 
@@ -225,7 +220,6 @@ class LabelSmoothing(NamedLoss):
 
     Args:
         r: in [-1e9, 1]; rate; below 0 labels are sharpened.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Wei et al.: To smooth or not? When label smoothing meets noisy labels. ICML 2022.
 
@@ -254,7 +248,6 @@ class DirichletCE(NamedLoss):
 
     Args:
         alpha: in (0, 1e6]; of the Dirichlet prior; below 1 it favours confident outputs.
-        options: those of :class:`symloss.Criterion`.
 
     Reference: Lemire Paquin et al., appendix E.
 
