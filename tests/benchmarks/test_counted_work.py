@@ -16,7 +16,6 @@ from symloss.losses.spec import create_loss
 
 N, C = 64, 50
 SCORES = 4 * N * C
-A_NUMBER_EACH = 4 * N
 
 
 def meta(*shape, dtype=torch.float32):

@@ -30,6 +30,7 @@ BESIDE_A_BOUND = [
 ]
 
 
+@pytest.mark.slow
 @every_loss
 def test_declared_facts(name):
     """A fact that is declared must hold, one that is denied must show a counter-example that holds up."""
@@ -53,6 +54,7 @@ def special_settings():
                     yield name, setting
 
 
+@pytest.mark.slow
 @in_turn(
     ("name", "values", "classes"),
     [(*special, 3) for special in special_settings()] + [(*beside, 10) for beside in BESIDE_A_BOUND],
