@@ -12,7 +12,7 @@ from symloss import functional
 from symloss.losses import heads
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.criterion import Options, evaluate, score_map
-from symloss.losses.kernels import linear_head, unhinged_head
+from symloss.losses.kernels import linear_head
 from symloss.losses.kernels.batch import Examples
 from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head
 from symloss.losses.logits import HALF
@@ -111,8 +111,8 @@ def test_the_cheaper_way_is_chosen():
     unit = symloss.losses.UnitScores()
     for (n, d, c), pays in {(64, 768, 1000): False, (1024, 256, 50_000): True}.items():
         head = linear_head.Head(torch.empty(n, d, device="meta"), torch.empty(c, d, device="meta"), None)
-        assert unhinged_head.pays(head, unit) == pays
-        assert unhinged_head.pays(head, None)
+        assert linear_head.pays(head, unit) == pays
+        assert linear_head.pays(head, None)
 
 
 @pytest.mark.parametrize("name", ["unhinged", "sgce"])
@@ -128,7 +128,7 @@ def test_float32_norm_keeps_its_digits():
     (features, weight, _), target = head_of(n=400, d=64, c=500, dtype=torch.float32)
     features, weight = features.detach() - features.detach().mean(1, keepdim=True), weight.detach() * 1e-2 + 1
     exact = (features.double() @ weight.double().T).norm(dim=1)
-    norm, _ = unhinged_head.norms(linear_head.Head(features, weight, None))
+    norm, _ = linear_head.norms(linear_head.Head(features, weight, None))
     torch.testing.assert_close(norm.double(), exact, rtol=1e-6, atol=0)
     naive = ((features @ (weight.T @ weight)) * features).sum(1).clamp_min(0).sqrt()
     assert (naive / exact - 1).abs().max() > 1e-3
@@ -152,7 +152,7 @@ def test_a_norm_that_is_lost_in_the_gram_matrix_is_taken_from_the_scores(size, b
     bias = torch.randn(c, dtype=torch.float64, generator=generator) if biased else None
     target = torch.randint(c, (n,), generator=generator)
     single = [None if part is None else part.float() for part in (features, weight, bias)]
-    assert unhinged_head.pays(linear_head.Head(*single), symloss.losses.UnitScores())
+    assert linear_head.pays(linear_head.Head(*single), symloss.losses.UnitScores())
 
     def value_and_gradients(way, dtype):
         parts = [None if part is None else part.to(dtype).requires_grad_() for part in single]

@@ -13,8 +13,7 @@ from symloss.losses.criterion import AnyLoss, Criterion, Options, ScoreMap
 from symloss.losses.kernels.batch import Examples, TooLargeError
 from symloss.losses.kernels.dispatch import kernel_for
 from symloss.losses.kernels.linear import CappedKernel, LinearKernel, Unit, UnitLinearKernel
-from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head, loss_of
-from symloss.losses.kernels.unhinged_head import UnhingedHead, pays, unhinged_head
+from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head, UnhingedHead, loss_of, pays, unhinged_head
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize

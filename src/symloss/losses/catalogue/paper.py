@@ -4,13 +4,14 @@ import math
 from types import SimpleNamespace
 from typing import Unpack
 
-from symloss.losses import potentials as phi, score_formulas
+from symloss.losses import potentials as phi
 from symloss.losses.catalogue.probability import MAE_MOST_BENT, MAE_STEEPEST
 from symloss.losses.compose import blend
 from symloss.losses.criterion import LossOptions, NamedLoss
 from symloss.losses.operators import Symmetrize
 from symloss.losses.published import PAPER
 from symloss.losses.record import SYMMETRIC, Constants, Facts, Record
+from symloss.losses.score_formulas import CosineFormula, MSEFormula
 
 
 class Unhinged(NamedLoss):
@@ -130,9 +131,10 @@ class SymmetrizedMSE(NamedLoss):
     record = Record(
         "symmetrized-mse",
         PAPER,
-        lambda: Symmetrize(score_formulas.MSEFormula()),
-        facts=SYMMETRIC,
-        constants=Constants(2 * MAE_STEEPEST, 2 * MAE_MOST_BENT),
+        lambda: Symmetrize(MSEFormula()),
+        {},
+        SYMMETRIC,
+        Constants(2 * MAE_STEEPEST, 2 * MAE_MOST_BENT),
     )
 
 
@@ -151,6 +153,7 @@ class SymmetrizedCosine(NamedLoss):
     record = Record(
         "symmetrized-cosine",
         PAPER,
-        lambda: Symmetrize(score_formulas.CosineFormula()),
-        facts=Facts(symmetric=True, non_increasing=False),
+        lambda: Symmetrize(CosineFormula()),
+        {},
+        Facts(symmetric=True, non_increasing=False),
     )
