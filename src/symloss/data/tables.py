@@ -207,6 +207,8 @@ class ParquetTable(FrameTable):
 
     def _read(self, columns: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """Read some columns at a time. The file is opened only once, since its header names every column."""
+        if not columns:
+            return
         if not self._rows:
             raise _no_rows(self.path)
         width = max(1, _CELLS // self._rows)
@@ -246,7 +248,7 @@ class ParquetTable(FrameTable):
 
 
 def _decoded(column: Any) -> Any:
-    """Return a column of text as objects: a cell that is not UTF-8 is then found while the file is read."""
+    """Return a column of text or of categories as texts: a cell that is not UTF-8 is found while the file is read."""
     if not str(column.type).startswith(_TEXTS):
         return column
     cells: Text = np.empty(len(column), dtype=object)

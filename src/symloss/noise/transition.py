@@ -276,13 +276,13 @@ def mistakes(kind: str, num_classes: int, dataset: str | None) -> dict[int, int]
         if num_classes % 5:
             raise ValueError(f"num_classes must be a multiple of five for asym-blocks noise; got {num_classes}")
         return rotation([label // 5 for label in range(num_classes)])
-    wanted = 100 if kind == "asym-superclass" else 10
-    if wanted == 10 and name not in MAPS:
+    by_superclass = kind == "asym-superclass"
+    if not by_superclass and name not in MAPS:
         raise ValueError(
             f"dataset must be one of {', '.join([*MAPS, 'cifar100'])} for asym noise; got {checks.brief(dataset)} "
             "(pair and matrix noise work for every data set)"
         )
+    what, wanted = ("asym-superclass noise", 100) if by_superclass else (f"asym noise on {name}", 10)
     if num_classes != wanted:
-        on = "" if wanted == 100 else f" on {name}"
-        raise ValueError(f"num_classes must be {wanted} for {kind} noise{on}; got {num_classes}")
-    return rotation(cifar100_coarse()) if wanted == 100 else MAPS[name]
+        raise ValueError(f"num_classes must be {wanted} for {what}; got {num_classes}")
+    return rotation(cifar100_coarse()) if by_superclass else MAPS[name]
