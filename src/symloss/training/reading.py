@@ -216,10 +216,9 @@ def keep(path: Path, results: Iterable[Result]) -> None:
         kept = read_kept(path)
         new = {result.settings.key: result for result in results if result.settings.key not in kept}
         if new:
-            every = sorted((kept | new).values(), key=_order)
+            every = sorted((kept | new).values(), key=lambda result: _order(result.settings))
             write_whole(path, "".join(json.dumps(result.to_json()) + "\n" for result in every).encode())
 
 
-def _order(result: Result) -> tuple[str, ...]:
-    settings = result.settings
+def _order(settings: Settings) -> tuple[str, ...]:
     return settings.data, settings.profile, settings.noise, settings.loss, f"{settings.seed:010d}", settings.key

@@ -147,7 +147,11 @@ def audit_run(
         raise ValueError(f"The run in {str(run)!r} is not finished. Rerun the command that began it to resume.")
     network = trained(run, model=model)
     task = prepare(settings, root, skip_bad)
-    _refuse_other_labels(folder, task)
+    if (folder.read(MANIFEST_FILE) or {}).get("noisy_sha256") != task.corruption.manifest.noisy_sha256:
+        raise ValueError(
+            f"{task.data.name} must have the labels that {folder.path} was trained on; got others, so they have "
+            "changed since"
+        )
     positions = np.arange(len(task.train)) if task.train.positions is None else task.train.positions.numpy()
     margins = read_margins(folder.path)
     if margins is None:
@@ -156,7 +160,12 @@ def audit_run(
         raise ValueError(
             f"{folder.path / MARGINS} must hold the examples of the run; got {len(margins.positions)} others"
         )
-    count = _count(network, settings, task, margins.margin)
+    if task.validation is None or settings.clean_validation:
+        # Held-out labels that are true say nothing of how many others are wrong.
+        count = count_wrong(margins.margin)
+    else:
+        held_out = _scores(network, task.validation).softmax(1).numpy()
+        count = count_wrong(margins.margin, task.validation.labels.numpy(), held_out)
     audit = audit_labels(
         task.train.labels.numpy(),
         margins.margin,
@@ -168,23 +177,6 @@ def audit_run(
         truth=None if task.clean is None else task.clean.numpy(),
     )
     return RunAudit(audit, count, settings, task)
-
-
-def _refuse_other_labels(folder: RunFolder, task: Task) -> None:
-    kept = folder.read(MANIFEST_FILE) or {}
-    if kept.get("noisy_sha256") != task.corruption.manifest.noisy_sha256:
-        raise ValueError(
-            f"{task.data.name} must have the labels that {folder.path} was trained on; got others, so they have "
-            "changed since"
-        )
-
-
-def _count(network: Trained, settings: Settings, task: Task, margins: NDArray[np.float32]) -> WrongCount:
-    # Held-out labels that are true say nothing of how many others are wrong.
-    if task.validation is None or settings.clean_validation:
-        return count_wrong(margins)
-    held_out = _scores(network, task.validation).softmax(1)
-    return count_wrong(margins, task.validation.labels.numpy(), held_out.numpy())
 
 
 def _scores(network: Trained, examples: Examples) -> Tensor:

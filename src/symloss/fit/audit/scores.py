@@ -177,15 +177,28 @@ def audit_labels(
     if len(names) != count:
         raise ValueError(f"class_names must have {count} names, one for each column of probabilities; got {len(names)}")
     if flagged is not None:
-        flags = _flags(flagged, size, n_wrong)
+        flags: NDArray[Any] = np.asarray(flagged)
+        if n_wrong is not None:
+            raise ValueError(f"n_wrong must be left out where flagged is given; got {checks.brief(n_wrong)}")
+        if flags.shape != (size,) or flags.dtype != bool:
+            raise ValueError(f"flagged must be true or false, of shape ({size},); got {flags.dtype} of {flags.shape}")
     else:
         if n_wrong is None:
-            _refuse_probabilities(scores)
+            if size and scores.min() >= 0 and scores.max() <= 1:  # none is negative, so no label would look wrong
+                raise ValueError(
+                    "label_scores must be margins, which are negative for wrong labels, where n_wrong is left out; got "
+                    f"scores from {scores.min():.3g} to {scores.max():.3g}, which look like probabilities: give "
+                    "n_wrong, the number of labels to flag"
+                )
             counted = count_wrong(scores)
             n_wrong, interval = counted.n_wrong, counted.interval if interval is None else interval
-        flags = _lowest(scores, int(checks.number("n_wrong", n_wrong, f"[0, {size}]", whole=True)))
+        flags = np.zeros(size, dtype=bool)
+        count_flagged = int(checks.number("n_wrong", n_wrong, f"[0, {size}]", whole=True))
+        flags[np.argsort(scores, kind="stable")[:count_flagged]] = True
     count_flagged, rows = int(flags.sum()), np.arange(size)
-    suggested = np.where(flags, _most_probable_other(labels, chances), labels)
+    others = chances.copy()
+    others[rows, labels] = -np.inf
+    suggested = np.where(flags, others.argmax(1), labels)
     return Audit(
         given=labels,
         suggested=suggested,
@@ -200,38 +213,6 @@ def audit_labels(
         pred_probs=chances,
         truth=None if truth is None else _whole("truth", truth, size, count),
     )
-
-
-def _refuse_probabilities(scores: NDArray[np.float64]) -> None:
-    """None of them is negative, so no label would look wrong."""
-    if len(scores) and scores.min() >= 0 and scores.max() <= 1:
-        raise ValueError(
-            "label_scores must be margins, which are negative for wrong labels, where n_wrong is left out; got scores "
-            f"from {scores.min():.3g} to {scores.max():.3g}, which look like probabilities: give n_wrong, the number "
-            "of labels to flag"
-        )
-
-
-def _flags(flagged: ArrayLike, size: int, n_wrong: int | None) -> NDArray[np.bool_]:
-    flags: NDArray[Any] = np.asarray(flagged)
-    if n_wrong is not None:
-        raise ValueError(f"n_wrong must be left out where flagged is given; got {checks.brief(n_wrong)}")
-    if flags.shape != (size,) or flags.dtype != bool:
-        raise ValueError(f"flagged must be true or false, of shape ({size},); got {flags.dtype} of {flags.shape}")
-    return flags
-
-
-def _lowest(scores: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
-    flags = np.zeros(len(scores), dtype=bool)
-    flags[np.argsort(scores, kind="stable")[:count]] = True
-    return flags
-
-
-def _most_probable_other(labels: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-    others = chances.copy()
-    np.put_along_axis(others, labels[:, None], -np.inf, axis=1)
-    best: NDArray[np.int64] = others.argmax(1).astype(np.int64)
-    return best
 
 
 def _whole(argument: str, values: ArrayLike, size: int, below: int | None = None) -> NDArray[np.int64]:
