@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from abc import ABC, abstractmethod
@@ -176,7 +177,7 @@ class Table(ABC):
         declared = self._declared(texts)
         for name in texts.keys() - declared - set(as_text):
             self._refuse_mistakes(name, texts[name])
-        ends = np.abs(numbers).max(axis=0, initial=0)  # NaN where a value is missing
+        ends = np.maximum(numbers.max(axis=0, initial=0), -numbers.min(axis=0, initial=0))  # NaN if a value is missing
         large = [place for place in np.flatnonzero(ends >= EXACT).tolist() if (numbers[:, place] % 1 == 0).all()]
         whole = self.texts([names[place] for place in large], leave_out)
         return Cells(self.columns, tuple(names), numbers, texts, declared, whole)
@@ -318,8 +319,18 @@ class FrameTable(Table):
         }
 
     def _numbers(self, columns: Sequence[str], leave_out: Collection[int], texts: set[str] | None = None) -> Matrix:
-        declared, kept = self._declared(columns), np.delete(np.arange(self._rows), list(leave_out))
-        found = []
+        kept = np.delete(np.arange(self._rows), list(leave_out))
+        block, done = np.empty((len(kept), len(columns)), dtype=np.float32), 0
+        found = self._number_columns(columns, kept, texts)
+        while part := list(itertools.islice(found, _SIDE_BY_SIDE)):
+            block[:, done : done + len(part)] = np.stack(part).T
+            done += len(part)
+        return np.ascontiguousarray(block[:, :done])
+
+    def _number_columns(
+        self, columns: Sequence[str], kept: NDArray[np.int64], texts: set[str] | None
+    ) -> Iterator[NDArray[np.float32]]:
+        declared = self._declared(columns)
         for name, given in self._read(columns):
             values = None if name in declared else self._typed_numbers(name, given)
             if values is None and texts is not None:
@@ -329,12 +340,7 @@ class FrameTable(Table):
             wrong = np.flatnonzero(np.abs(values) > LARGEST)
             if len(wrong):
                 raise self.wrong_cell(name, NUMBER, values[wrong[0]].item(), int(kept[wrong[0]]) + 1)
-            found.append(values.astype(np.float32))
-        block = np.empty((len(kept), len(found)), dtype=np.float32)
-        for start in range(0, len(found), _SIDE_BY_SIDE):
-            part = found[start : start + _SIDE_BY_SIDE]
-            block[:, start : start + len(part)] = np.stack(part).T
-        return block
+            yield values.astype(np.float32)
 
     def _typed_numbers(self, column: str, given: Any) -> NDArray[np.float64] | None:
         """Return the numbers of a column (N,), NaN where one is missing; None for text."""
