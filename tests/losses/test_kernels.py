@@ -306,9 +306,14 @@ def test_one_hot_probabilities_are_labels(name):
 
 
 def test_smoothing_of_a_symmetric_loss_that_holds_tensors():
-    """Its mean over labels is computed, for rows and for pictures."""
-    loss = symloss.losses.relative(symloss.losses.dirichlet("ce", torch.full((C,), 0.5)), label_smoothing=0.1)
+    """Its mean over labels is needed, and no cache may keep such a loss alive."""
+    alpha = torch.full((C,), 0.5, dtype=torch.float64)
+    gone = weakref.ref(alpha)
+    loss = symloss.losses.relative(symloss.losses.dirichlet("ce", alpha), label_smoothing=0.1)
     assert loss(SCORES, LABELS).item() == pytest.approx(loss(PICTURES, LABELS[None]).item())
+    del alpha, loss
+    gc.collect()
+    assert gone() is None
 
 
 # --- Scores whose sums overflow --------------------------------------------------------------------------------------

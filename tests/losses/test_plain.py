@@ -103,6 +103,8 @@ class Unhashable(potentials.Potential):
 def test_a_loss_without_a_hash_is_computed_by_its_formula():
     assert torch.allclose(Unhashable(3.0)(Z, Y), 3 * CEPotential()(Z, Y), rtol=1e-12)
     assert kernel_for(Unhashable(3.0), 3) is None
+    relative, smooth = symloss.losses.relative(Unhashable(3.0)), {"label_smoothing": 0.1}
+    assert torch.allclose(relative(Z, Y, **smooth), symloss.losses.relative(CEPotential())(Z, Y, **smooth), rtol=1e-12)
 
 
 def test_a_bug_in_the_formula_of_somebody_else_is_not_hidden():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple, TypedDict, Unpack
@@ -420,12 +421,24 @@ def _placed(spread: Number | None, target: Tensor, chosen: Number, z: Tensor) ->
 
 def _level(loss: Loss, z: Tensor, s: Scores | None) -> Number:
     """Return the mean over labels of a symmetric loss, which is its value at equal scores."""
-    at = Scores(torch.zeros(z.shape[1], dtype=torch.float64)) if s is None else s
+    if s is not None:
+        return _mean_over_labels(loss, s)
+    try:  # a loss that holds tensors or modules may change, and no cache may keep it alive
+        return (_constant_level if loss.any_classes else _constant_level.__wrapped__)(loss, z.shape[1])
+    except TypeError:  # a loss from outside this package may have no hash
+        return _constant_level.__wrapped__(loss, z.shape[1])
+
+
+@functools.lru_cache(maxsize=256)
+def _constant_level(loss: Loss, classes: int) -> float:
+    return float(_mean_over_labels(loss, Scores(torch.zeros(classes, dtype=torch.float64))))
+
+
+def _mean_over_labels(loss: Loss, s: Scores) -> Tensor:
     try:
-        value = loss.first_order(at).value
+        return loss.first_order(s).value
     except NoSlopeError:
-        value = at.mean(loss.values(at)).detach()
-    return float(value) if s is None else value
+        return s.mean(loss.values(s)).detach()
 
 
 def _plain(loss: Loss, z: Tensor, examples: Examples, score_map: Callable[[Tensor], Tensor] | None) -> Tensor:
