@@ -21,17 +21,8 @@ from symloss.cli.output import print_json, print_rows, say, show_progress, visib
 from symloss.cli.training import open_from
 from symloss.data.source import DataSource
 from symloss.data.tables import check_source
+from symloss.fit import folder as folders
 from symloss.fit.audit import export
-from symloss.fit.folder import (
-    SOURCE,
-    WORK,
-    LabelSource,
-    finished_fit,
-    is_saved_fit,
-    load_source,
-    refuse_other_folder,
-    replaced_fit,
-)
 from symloss.noise.spec import parse
 from symloss.training.settings import displayed_noise
 from symloss.writing import clear_write_errors
@@ -74,13 +65,14 @@ def fit(
     folder = out or default_folder(options["data"], options["noise"], options["seed"])
     _refuse_early(options, folder)
     settings = {name: options[name] for name in SETTINGS}
-    if is_saved_fit(folder) and not overwrite:
+    if folders.is_saved_fit(folder) and not overwrite:
         result = _finished(folder, settings, options)
     else:
         result = _fit(folder, settings, options, quiet=as_json)
     files = [folder / name for name in export.FILES]
     if as_json:
-        print_json(_as_json(result, top, files))
+        shown = {name: value for name, value in result.items() if name != "suspicious"}
+        print_json(shown | {"top": result["suspicious"][:top], "files": [str(file) for file in files]})
     else:
         _print(result, folder, files[-1], top)
     if not result["learned"]:
@@ -101,7 +93,7 @@ def _refuse_early(options: dict[str, Any], folder: Path) -> None:
     """Raise what can be known without torch: a wrong path, column or noise, or a folder that cannot be written."""
     check_source(DataSource.of(options))
     parse(options["noise"])
-    refuse_other_folder(folder)
+    folders.refuse_other_folder(folder)
     nearest = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
         raise OSError(f"{folder} cannot be written: {nearest} is {'read-only' if nearest.is_dir() else 'a file'}")
@@ -109,14 +101,14 @@ def _refuse_early(options: dict[str, Any], folder: Path) -> None:
 
 def _finished(folder: Path, settings: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a fit with the same settings, and of the same data."""
-    kept, result = finished_fit(folder, [SOURCE])
+    kept, result = folders.finished_fit(folder, [folders.SOURCE])
     other = sorted(name for name in settings if kept.get(name) != settings[name])
     if other:
         raise ValueError(
             f"{folder} holds a fit with other settings ({', '.join(other)}); choose another --out, or replace it with "
             "--overwrite"
         )
-    source = load_source(folder)
+    source = folders.load_source(folder)
     if source.fingerprint is not None and source.fingerprint != _open(settings | options).train.fingerprint():
         raise ValueError(f"{settings['data']} has changed since the fit in {folder}; fit again with --overwrite")
     say(f"{folder} holds this fit already; --overwrite fits again", err=True)
@@ -153,10 +145,10 @@ def _fit(folder: Path, settings: dict[str, Any], options: dict[str, Any], *, qui
         random_state=settings["seed"],
         n_jobs=options["jobs"] if ray is None else -1,
         simple=settings["simple"],
-        memory=folder / WORK,
+        memory=folder / folders.WORK,
     )
     with (
-        _work_folder(folder / WORK),
+        _work_folder(folder / folders.WORK),
         warnings.catch_warnings(),
         contextlib.nullcontext() if ray is None else joblib_on_ray(ray),
         show_progress(quiet=quiet) as progress,
@@ -184,7 +176,7 @@ def write(
     truth = opened.train.labels.numpy() if opened.labels_are_true else None
     audit = audit_fit(model, class_names=opened.class_names, truth=truth)
     data, noise = DataSource.of(settings), settings["noise"]
-    source = LabelSource(data, noise, None if data.is_published else opened.train.fingerprint())
+    source = folders.LabelSource(data, noise, None if data.is_published else opened.train.fingerprint())
     facts = [
         ("Data", f"{data.data}, labels {displayed_noise(data.data, noise)}"),
         ("Model", _model_in_words(model)),
@@ -206,7 +198,7 @@ def write(
         "warning": document.notice or None,
         "suspicious": [row(document, place) for place in export.suspicious(audit)],
     }
-    with replaced_fit(folder) as new:
+    with folders.replaced_fit(folder) as new:
         export.write_document(document, new)
         save_fit(new, model, corruption, opened, audit, source, settings=settings, result=result)
     return result
@@ -258,11 +250,6 @@ def _result(model: RobustClassifier, audit: Audit, score: float | None, seconds:
 
 def _plain(column: Any) -> list[Any]:
     return [None if isinstance(each, float) and math.isnan(each) else each for each in column.tolist()]
-
-
-def _as_json(result: dict[str, Any], top: int, files: list[Path]) -> dict[str, Any]:
-    shown = {name: value for name, value in result.items() if name != "suspicious"}
-    return shown | {"top": result["suspicious"][:top], "files": [str(file) for file in files]}
 
 
 def _print(result: dict[str, Any], folder: Path, page: Path, top: int) -> None:

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symloss import checks
-from symloss.cli.options import (
-    DATA,
-    OPTIONS,
-    SETS,
-    TRAINING,
-    WHERE,
-    AsJson,
-    argument,
-    flag,
-    option,
-    with_options,
-)
+from symloss.cli.options import DATA, OPTIONS, SETS, TRAINING, WHERE, AsJson, argument, flag, option, with_options
 from symloss.cli.output import bar, print_data, print_json, print_rows, say, visible
 from symloss.cli.training import percent
 from symloss.experiments import FORMATS, Cell, Report, compose, find_cell, list_tables, load_table, plan, read_runs

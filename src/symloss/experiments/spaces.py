@@ -47,10 +47,6 @@ class Dimension:
             )
 
     @property
-    def _listed(self) -> str:
-        return ", ".join(map(str, self.values))
-
-    @property
     def is_the_papers(self) -> bool:
         """Whether the paper searched this grid."""
         return self.source.startswith("the paper")
@@ -58,7 +54,7 @@ class Dimension:
     @property
     def numeric(self) -> bool:
         """Whether all values are numbers."""
-        return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.values)
+        return all(type(value) in (int, float) for value in self.values)
 
     def between(self) -> tuple[float, float] | None:
         """Return the smallest and the largest value, if any number between them may be tried; else None."""

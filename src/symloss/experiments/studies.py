@@ -144,7 +144,7 @@ def short_name(sampler: str) -> str:
 
 @dataclass(frozen=True)
 class Method:
-    """The method of a search: the sampler, and the numbers of trials and finalists."""
+    """The method of a search: sampler, trials, finalists with ``final_seeds`` seeds, how often to ``widen`` a grid."""
 
     sampler: str = GRID
     trials: int | None = None

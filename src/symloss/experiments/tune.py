@@ -42,7 +42,10 @@ POLL = 0.3  # seconds between two checks of other processes
 
 @dataclass(frozen=True)
 class Progress:
-    """A trial that has ended. Its numbers are those of the study so far; ``reason`` says how it diverged, if it did."""
+    """A trial that has ended: its loss, kind, number of the total, settings and validation accuracy.
+
+    ``reason`` says how it diverged, if it did; ``best`` is the best validation accuracy of the study so far.
+    """
 
     loss: str
     kind: str
