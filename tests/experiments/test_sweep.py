@@ -15,7 +15,7 @@ from forked_processes import forked_processes
 from in_turn import in_turn
 from refusals import refused
 from sweep_helpers import kinds, results, small, work
-from training.training_helpers import command as forked_command, one_sentence, start
+from training.training_helpers import command as forked_command, ended, one_sentence, start
 from typer.testing import CliRunner
 
 from symloss.cli import app
@@ -298,6 +298,17 @@ def _sweep_elsewhere(folder, *words):
     os.chdir(folder)
     processes.SPAWN = multiprocessing.get_context("fork")
     app(words)
+
+
+@pytest.mark.slow
+def test_two_sweeps_at_once_share_the_work(tmp_path):
+    other = start(_sweep_elsewhere, tmp_path, *PART, "--runs", str(tmp_path))
+    sweep_here(*PART, "--runs", tmp_path)
+    assert ended(other) == 0
+    assert len(results(tmp_path)) == 4
+    for metrics in tmp_path.glob("*/metrics.jsonl"):
+        epochs = [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()]
+        assert epochs == sorted(set(epochs)), "nothing is trained twice"
 
 
 @pytest.mark.slow

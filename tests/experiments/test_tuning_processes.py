@@ -89,6 +89,20 @@ def test_processes_share_a_search_and_finish_what_a_killed_one_left(tmp_path):
     assert_as_in_one_go(cut_off, tmp_path)
 
 
+def test_the_same_command_after_a_kill_finishes_the_rest_and_repeats_nothing(tmp_path):
+    first = start_search(tmp_path, "first", *SEARCH, HOLD_RUN="3", **HELD)
+    wait_for(tmp_path / "held")
+    first.kill()
+    assert ended(first) == -9
+    cut_off = held_run(tmp_path)
+    written = {path: path.stat().st_mtime_ns for run in runs(tmp_path) if run != cut_off for path in run.iterdir()}
+    assert ended(start_search(tmp_path, "again", *SEARCH)) == 0
+    assert_whole(tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in written} == written != {}
+    assert built(tmp_path).total() == POINTS + 1
+    assert_as_in_one_go(cut_off, tmp_path)
+
+
 def test_processes_that_start_at_once_do_not_stumble(tmp_path):
     """Nothing is there yet: no database, no study, no folder."""
     processes = [start_search(tmp_path, str(number), *SEARCH) for number in range(4)]
