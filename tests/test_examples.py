@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 
@@ -112,3 +113,16 @@ def test_who_is_right_about_which_problem(long_servedio):
         assert problem["centroid"] == pytest.approx(0.5, abs=0.02)
     assert clusters["centroid, centred"] == pytest.approx(0.5, abs=0.02)
     assert classes["centroid, centred"] > 0.95
+
+
+def test_the_command_prints_and_draws(long_servedio, tmp_path, capsys):
+    picture = tmp_path / "picture.png"
+    long_servedio.main(["--repeats", "1", "--plot", str(picture)])
+    assert "Long-Servedio" in capsys.readouterr().out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    long_servedio.main(["--repeats", "1", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert [len(some) for each in found.values() for some in each.values()] == [1] * 9
+    with pytest.raises(SystemExit):
+        long_servedio.main(["--repeats", "0"])
+    assert "--repeats must be at least 1; got 0" in capsys.readouterr().err

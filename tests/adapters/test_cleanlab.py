@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -176,3 +177,16 @@ def test_flags_must_be_a_mask_or_numbers(audit):
     assert not ours.audit_from_flags([], [0, 1], [[0.9, 0.1], [0.2, 0.8]]).n_wrong
     with refused(ValueError, "the audit must have probabilities of the classes for cleanlab; got one without"):
         ours.find_label_issues(ours.audit_from_issues(ours.issues_frame(audit), class_names=NAMES))
+
+
+def test_without_datasets_all_but_datalab_works(monkeypatch):
+    """As cleanlab is installed without its extra."""
+    for name in [name for name in sys.modules if name.split(".")[0] in ("cleanlab", "datasets")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    import cleanlab  # noqa: PLC0415
+
+    labels, chances = np.array([0, 0, 0, 1, 1, 1]), np.array([[0.9, 0.1]] * 4 + [[0.2, 0.8]] * 2)
+    assert cleanlab.filter.find_label_issues(labels, chances, n_jobs=1).tolist() == [False] * 3 + [True] + [False] * 2
+    with pytest.raises(ImportError, match=r"cleanlab\[datalab\]"):
+        cleanlab.Datalab({"label": [0, 1]}, label_name="label")

@@ -177,6 +177,15 @@ def test_two_processes_keep_what_one_keeps(tmp_path):
         assert_close(margin, kept(one), 1e-6)
 
 
+def test_class_weights_are_no_part_of_a_checkpoint(tmp_path):
+    net, runs = Net(weight=torch.tensor([1.0, 2.0, 1.0, 1.0])), trainer(max_epochs=1)
+    runs.fit(net, loader())
+    runs.save_checkpoint(tmp_path / "weighted.ckpt")
+    loaded = Net.load_from_checkpoint(tmp_path / "weighted.ckpt", weights_only=True)
+    assert torch.equal(loaded.layer.weight, net.layer.weight)
+    assert loaded.loss.weight is None
+
+
 def test_the_package_by_its_older_name_calls_it_too():
     older = pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed")
     margins, net = MarginCallback(SIZE), net_of(older)()

@@ -43,6 +43,18 @@ def test_probabilities_are_the_softmax_of_the_scores():
     assert net.score(images, labels) > 0.8
 
 
+def test_scores_of_a_loss_that_is_no_cross_entropy_would_stay_scores():
+    """Why ``Criterion`` is a subclass of ``nn.CrossEntropyLoss``: skorch looks for it."""
+
+    class Stranger(nn.Module):
+        def forward(self, input, target):
+            return nn.functional.cross_entropy(input, target)
+
+    images, labels = digits()
+    sums = classifier(Stranger).fit(images, labels).predict_proba(images).sum(1)
+    assert np.abs(sums - 1).max() > 0.1
+
+
 def test_cross_entropy_is_torch_s():
     images, labels = digits()
     trained = []

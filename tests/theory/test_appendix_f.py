@@ -14,6 +14,7 @@ from torch import (
     nn,
 )
 
+from symloss.noise import corrupt_targets
 from symloss.theory.regression import (
     LinearFamilyRegressor,
     LinearRegressionLoss,
@@ -152,6 +153,19 @@ def test_corollary_f_4_same_minimiser(name, q):
     corrupted, clean = np.array(risks).T
     np.testing.assert_allclose(corrupted, (1 - NOISE_RATE) * clean, atol=1e-7)
     assert corrupted.argmin() == clean.argmin()
+
+
+def test_corollary_f_4_for_targets_that_were_drawn():
+    """By corrupt_targets: the mean over the data is the risk above, to within what chance allows."""
+    places = torch.multinomial(SHARE, 20_000, replacement=True, generator=generator(0))
+    x = CLEAN[places]
+    y = x + 0.3 * torch.randn(len(x), dtype=torch.float64, generator=generator(1))
+    noisy = torch.from_numpy(corrupt_targets(y, NOISE_RATE, q_of_x, x, seed=0).targets)
+    robust = symmetrize_regression(nn.HuberLoss(), q_of_x, reduction="none")
+    for h in HYPOTHESES[3::9]:
+        expected = (1 - NOISE_RATE) * integrated(lambda z, y: robust(z, y, CLEAN), h, densities(q_of_x)[1])[0]
+        found = robust(h[places], noisy, x)
+        assert abs(float(found.mean()) - expected) < 4 * float(found.std()) / math.sqrt(len(x))
 
 
 def test_corollary_f_4_fails_without_symmetry():
