@@ -281,6 +281,18 @@ def test_module():
     assert torch.isfinite(blocks(features, target))
 
 
+def test_a_head_trains():
+    head, labels = symloss.LinearLoss("sgce:q=0.5", in_features=6, num_classes=4), torch.arange(80) % 4
+    features = torch.eye(4, 6)[labels] + 0.3 * torch.randn(80, 6)
+    optimizer, before = torch.optim.SGD(head.parameters(), lr=2.0), head(features, labels).item()
+    for _ in range(50):
+        optimizer.zero_grad()
+        head(features, labels).backward()
+        optimizer.step()
+    assert head(features, labels).item() < before - 0.1
+    assert (head.predict(features) == labels).float().mean() > 0.9
+
+
 @in_turn(
     "make, message",
     [

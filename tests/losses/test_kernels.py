@@ -98,6 +98,21 @@ def test_every_loss(name, plain):
             agree(fast, slow, dtype)
 
 
+@every_loss
+def test_large_leads(name, plain):
+    """The label leads all others, or trails one of them, by up to 300."""
+    loss = RECORDS[name].loss()
+    lead = torch.tensor([20.0, 60.0, 100.0, 300.0], dtype=torch.float64)
+    z = torch.linspace(-1, 1, 5, dtype=torch.float64).repeat(8, 1)
+    z[:4, 2] += lead
+    z[4:, 3] += lead
+    y = torch.full((8,), 2)
+    fast = value_and_gradient(loss, z.requires_grad_(), y, reduction="none")
+    slow = plain(lambda: value_and_gradient(loss, z, y, reduction="none"))
+    for ours, theirs in zip(fast, slow, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-13 * float(theirs.abs().max()))
+
+
 @in_turn("name", OWN)
 def test_losses_of_ones_own(name, plain):
     z, y = batch((40, 6), torch.float64)
@@ -135,17 +150,18 @@ def test_layouts(name, layout, plain):
 LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 
 
-@in_turn("name", OWN)
-def test_masked_classes_of_ones_own(name, plain, monkeypatch):
+@in_turn("name", LOSSES)
+def test_masked_classes(name, plain, monkeypatch):
     """Row by row and block by block, down to a single class, as by the plain formula."""
+    loss = LOSSES[name]
     monkeypatch.setattr(batches, "BLOCK", 2 * 7)
     z = batch((6, 7), torch.float64)[0].detach()
     z = z.masked_fill(torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]]), -torch.inf).requires_grad_()
     y = torch.tensor([0, 1, 0, 4, 2, 6])
     for scores in (None, symloss.losses.UnitScores(0.3)):
         options = {"reduction": "none", "score_map": scores}
-        expected = plain(lambda o=options: value_and_gradient(OWN[name], z, y, **o))
-        agree(value_and_gradient(OWN[name], z, y, **options), expected, torch.float64)
+        expected = plain(lambda o=options: value_and_gradient(loss, z, y, **o))
+        agree(value_and_gradient(loss, z, y, **options), expected, torch.float64)
 
 
 @in_turn("by_kernel", [True, False])

@@ -94,6 +94,8 @@ VALUE_TERMS: dict[str, Callable[..., float]] = {
     "cosine": lambda z: 1.0,
     "label-smoothing": lambda z, r: (abs(1 - r) + abs(r)) * largest_ce(z),
     "dirichlet-ce": lambda z, alpha: (1 + abs(1 - alpha) * len(z)) * largest_ce(z),
+    # Where all scores are within lam it is mean_k z_k - z_y and little more; else a constant is what may cancel.
+    "ldr-kl": lambda z, lam, margin: margin + min(spread(z), lam * math.log(len(z))),
 }
 GRADIENT_TERMS: dict[str, Callable[..., float]] = {
     "sgce": lambda z, q: largest_slope("sgce", z, q=q),
@@ -183,6 +185,13 @@ def test_every_parameter(name: str, data: st.DataObject) -> None:
     row = data.draw(rows(), label="row")
     note(f"{name} {parameters} {row}")
     check(name, row, parameters)
+
+
+@in_turn("margin", [0.0, 1e-20, 5.0])
+def test_scores_that_nearly_agree_at_a_high_temperature(margin: float) -> None:
+    """log C cancels in LDR-KL: a value of 0.03 was a difference of two numbers of size 69."""
+    for scores in ((0.0, 0.0625), (0.0, 0.0), (0.0625, 0.0, 0.0, 0.0, -0.0625, 0.0), (8000.0, 8000.0625, 7990.0)):
+        check("ldr-kl", Row(scores, 0), {"lam": 99.0, "margin": margin})
 
 
 @pytest.mark.parametrize(
