@@ -434,11 +434,30 @@ def test_a_damaged_archive_leaves_nothing(tmp_path, keep):
     assert list(home.iterdir()) == []
 
 
-def test_a_full_disk_leaves_nothing(tmp_path):
+@in_turn("room, unwritten", [(3, "good"), (50, "good/SHA256SUMS")])
+def test_a_full_disk_leaves_nothing_at_the_end_either(tmp_path, room, unwritten):
     home, archive = tmp_path / "data", write_tar(tmp_path / "a.tar.gz")
-    with largest_file(3), refused(DiskFull, home / "good", "cannot be written", "File too large"):
+    with largest_file(room), refused(DiskFull, home / unwritten, "cannot be written", "File too large"):
         extract(archive, home / "good")
     assert list(home.iterdir()) == []
+
+
+def test_a_folder_takes_its_place_only_with_its_checksums(tmp_path, monkeypatch):
+    home, archive = tmp_path / "data", write_tar(tmp_path / "a.tar.gz")
+
+    def stop(folder: Path) -> None:
+        assert (folder / "file").exists()
+        assert not (home / "good").exists()
+        raise KeyboardInterrupt
+
+    write_sums = download._write_sums
+    monkeypatch.setattr(download, "_write_sums", stop)
+    with pytest.raises(KeyboardInterrupt):
+        extract(archive, home / "good")
+    assert list(home.iterdir()) == []
+    monkeypatch.setattr(download, "_write_sums", write_sums)
+    extract(archive, home / "good")
+    assert (home / "good" / "SHA256SUMS").read_text() == f"{hashlib.sha256(b'evil').hexdigest()}  file\n"
 
 
 # --- Names -------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ TABLE = "a,label\n1,x\n2,y\n"
         ("nowhere.npz", None, FileNotFoundError, ("an existing folder or file", "got 'nowhere.npz'")),
         ("", None, ValueError, ("a known name or an existing folder or file", "got an empty text")),
         ("x.xlsx", None, ValueError, ("a folder or a file ending in .csv, .tsv, .parquet, .npz", "got 'x.xlsx'")),
-        ("x.csv", "", FileNotFoundError, ("test must be an existing folder or file", "got ''")),
+        ("x.csv", "", ValueError, ("test must be an existing folder or file; got an empty text",)),
         ("x.csv", "nowhere.csv", FileNotFoundError, ("test must be an existing", "got 'nowhere.csv'")),
         ("x.csv", ".", ValueError, ("test must be of the same kind", "a table", "got a folder")),
         ("digits", "x.csv", ValueError, ("test must be left out for digits", "got x.csv")),

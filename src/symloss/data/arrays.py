@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from symloss.checks import brief
-from symloss.data.cells import check_spelling, is_missing
+from symloss.data.cells import check_spelling, is_missing, no_label
 from symloss.data.dataset import DataSet, Part, assemble
 from symloss.data.source import ROWS_HINT, BadFiles
 
@@ -77,8 +77,7 @@ def _part(path: Path, pairs: tuple[tuple[str, str], ...], bad: BadFiles) -> Part
     if without:
         first = f"{brief(labels[without[0]])} in row {without[0]}"
         wrong = ValueError(f"{where} must hold a label for each example; got {first} {ROWS_HINT}")
-        more = f" and {len(without) - 1} more rows" if len(without) > 1 else ""
-        bad.leave_out(path, f"no label in row {without[0]}{more} of {pair[1]}", wrong)
+        bad.leave_out(path, f"{no_label('row', without[0], len(without))} of {pair[1]}", wrong)
         x, labels = np.delete(x, without, axis=0), np.delete(labels, without).tolist()
     check_spelling(labels, where)
     return Part(_inputs(x, f"{pair[0]} of {path}"), labels, path)

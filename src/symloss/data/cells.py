@@ -94,6 +94,11 @@ def is_missing(text: str) -> bool:
     return not text or text.lstrip("+-").lower() == "nan"
 
 
+def no_label(unit: str, first: int, count: int) -> str:
+    """Say which lines or rows are left out because they have no label."""
+    return f"no label in {unit} {first}" + (f" and {count - 1} more {unit}s" if count > 1 else "")
+
+
 def check_spelling(labels: Iterable[str], where: object) -> None:
     """Refuse a number that is written in two ways, such as 1 and 1.0. Codes such as 7 and 007 may be two classes."""
     spelt: dict[float, str] = {}
@@ -223,9 +228,8 @@ class Table(ABC):
                 labels.append(cell)
         if without:
             place, cell = next(iter(without.values()))
-            more = f" and {len(without) - 1} more {self.unit}s" if len(without) > 1 else ""
             wrong = self.wrong_cell(column, "a label", cell, place, ROWS_HINT)
-            bad.leave_out(Path(str(self.where)), f"no label in {self.unit} {place}{more}", wrong)
+            bad.leave_out(Path(str(self.where)), no_label(self.unit, place, len(without)), wrong)
         check_spelling(labels, f"column {column!r} of {self.where}")
         return labels, frozenset(without)
 

@@ -22,7 +22,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, cast
 from symloss.checks import nearest
 from symloss.environment import data_root
 from symloss.noise.spec import HUMAN_LABELS
-from symloss.writing import DiskFull, clear_write_errors, disk_is_full, write_whole
+from symloss.writing import DiskFull, clear_write_errors, disk_is_full
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file's name, the bytes received so far, and their final number, if the server tells it."""
@@ -32,7 +32,7 @@ TIMEOUT = 60.0  # seconds of silence after which a connection is given up
 LARGEST_FILE = 2**30  # bytes of a file; the largest that is published has 170 million
 
 TRIES = 3
-SUMS = "MD5SUMS"
+SUMS = "SHA256SUMS"
 _BLOCK = 2**18
 
 
@@ -68,9 +68,6 @@ def get(name: str, root: Path | None = None, *, progress: Progress | None = None
         _fetch(base_url + file, md5, target, progress)
         if packed:
             extract(target, folder)
-            files = [path for path in folder.rglob("*") if path.is_file()]
-            lines = [f"{_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
-            write_whole(folder / SUMS, "".join(lines).encode())
             target.unlink()
     return folder
 
@@ -81,24 +78,24 @@ def _check_folder(folder: Path) -> None:
     for line in sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []:
         wanted, _, name = line.partition("  ")
         path = folder / name
-        if not path.is_file() or _checksum(path) != wanted:
+        if not path.is_file() or _checksum(path, "sha256") != wanted:
             raise ValueError(
                 f"{path} is missing or has changed since it was unpacked. Delete {folder} and download it again."
             )
 
 
-def _checksum(path: Path) -> str:
+def _checksum(path: Path, method: str) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(method, usedforsecurity=False)).hexdigest()
 
 
 def _fetch(url: str, md5: str, target: Path, progress: Progress | None) -> None:
-    if target.is_file() and _checksum(target) == md5:
+    if target.is_file() and _checksum(target, "md5") == md5:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     _download(url, part, lambda done, total: progress(target.name, done, total) if progress else None)
-    found = _checksum(part)
+    found = _checksum(part, "md5")
     if found != md5:
         part.unlink()
         raise ValueError(
@@ -253,7 +250,7 @@ class _Limited:
 
 
 def extract(archive: Path, target: Path) -> None:
-    """Unpack the one folder in a tar archive, which must be named as the target, and put it there."""
+    """Unpack the one folder in a tar archive, which must be named as the target, and put it there with checksums."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as scratch:
         with archive.open("rb") as start:
@@ -275,7 +272,15 @@ def extract(archive: Path, target: Path) -> None:
         unpacked = Path(scratch) / target.name
         if not unpacked.is_dir():
             raise ValueError(f"{archive} must hold the folder {target.name}; got none of that name")
+        with clear_write_errors(target / SUMS):
+            _write_sums(unpacked)
         unpacked.rename(target)
+
+
+def _write_sums(folder: Path) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = [f"{_checksum(path, 'sha256')}  {path.relative_to(folder).as_posix()}\n" for path in files]
+    (folder / SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def _checked_members(archive: Path, tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:

@@ -125,7 +125,8 @@ def _cifar_examples(name: str, paths: list[Path]) -> Examples:
     labels: list[int] = []
     for number, path in enumerate(paths):
         if not path.is_file():
-            raise FileNotFoundError(f"{name} must have the file {path}; got a folder without it")
+            title = name.replace("cifar", "CIFAR-")
+            raise FileNotFoundError(f"{title} must have the file {path}; got a folder without it")
         pixels, batch_labels = (_read_binary if path.suffix else _read_python)(name, path)
         last, size = len(PROTOCOLS[name][0]) - 1, len(pixels)
         wrong = [label for label in batch_labels if type(label) is not int or not 0 <= label <= last]

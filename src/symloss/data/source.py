@@ -97,9 +97,11 @@ size=None, skip_bad=False)
         path = existing(self.data)
         if self.test is None:
             return path, None
+        if self.test == "":  # as a path it would be the current folder
+            raise ValueError("test must be an existing folder or file; got an empty text")
         test = Path(self.test)
-        if self.test == "" or not test.exists():
-            raise FileNotFoundError(f"test must be an existing folder or file; got {str(self.test)!r}")
+        if not test.exists():
+            raise FileNotFoundError(f"test must be an existing folder or file; got {str(test)!r}")
         _refuse_pipe(test, "test")
         wanted, given = _kind(path), _kind(test)
         if wanted != given:

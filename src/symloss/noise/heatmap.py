@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from symloss.noise.transition import shares
+
 NUMBERS, CELLS = 12, 24
 """The most classes whose cells show numbers, and the most classes that are drawn cell by cell."""
 SIZE = 30  # the width and height of a cell, in pixels
@@ -30,7 +32,7 @@ class Transitions:
     @property
     def rates(self) -> NDArray[np.float64]:
         """The share of each label in each true class, shape (C, C). A class without examples has a row of zeros."""
-        return np.asarray(self.counts / np.maximum(self.counts.sum(1), 1)[:, None])
+        return shares(self.counts)
 
     @property
     def rate(self) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from symloss import checks
-from symloss.noise.transition import Labels
+from symloss.noise.transition import Labels, shares
 from symloss.writing import write_whole
 
 MANIFEST_FILE, LABELS_FILE = "noise.json", "noise.npz"
@@ -62,7 +62,7 @@ class Manifest:
     @property
     def rates(self) -> NDArray[np.float64]:
         """The realised transition matrix; a class without examples has a row of zeros."""
-        return np.asarray(self.counts / np.maximum(self.class_counts, 1)[:, None])
+        return shares(self.counts)
 
     @property
     def flipped(self) -> int:

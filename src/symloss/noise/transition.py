@@ -116,6 +116,11 @@ def _distributions(argument: str, value: ArrayLike, shape: tuple[int, ...]) -> M
     return np.where(off < 1e-12, values, values / totals)
 
 
+def shares(counts: Labels) -> Matrix:
+    """Return the share of each label in each true class, from counts (C, C). An empty class has a row of zeros."""
+    return np.asarray(counts / np.maximum(counts.sum(1, keepdims=True), 1))
+
+
 MATRIX_FILES = (".npy", ".npz", ".csv", ".json")
 
 
