@@ -9,8 +9,7 @@ from importlib import resources
 
 from symloss import __version__
 
-PAGE_STYLE = "page.css"
-"""The style of reports and audits."""
+PAGE_STYLE = "page.css"  # the style of reports and audits
 WRITER = f"Written by symloss {__version__}."
 
 

@@ -36,8 +36,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     """Base of both estimators. ``parameters`` are those of the library's own classifier."""
 
     library: ClassVar[str]
-    raw: ClassVar[str]
-    """The option of ``predict`` that returns scores."""
+    raw: ClassVar[str]  # the option of ``predict`` that returns scores
 
     def __init__(self, *, loss: AnyCriterion = "gce:q=0.7", **parameters: Any):
         self.loss = loss
@@ -210,8 +209,7 @@ def _refuse_metrics_of_probabilities(*metrics: Any) -> None:
 
 Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
 
-FLOOR = 1e-16
-"""The smallest Hessian. XGBoost's own objectives have the same."""
+FLOOR = 1e-16  # the smallest Hessian, as in the objectives of XGBoost
 
 
 def criterion_of_trees(loss: AnyCriterion) -> Criterion:

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from symloss import checks
 from symloss.fit import Audit, RobustClassifier, audit_fit, audit_labels
 
-SCORES = ("label_quality", "label_score")
-"""What CleanLearning and Datalab call the same column."""
+SCORES = ("label_quality", "label_score")  # what CleanLearning and Datalab call the same column
 
 
 def find_label_issues(found: RobustClassifier | Audit, **options: Any) -> Audit:

@@ -10,8 +10,7 @@ from symloss.losses.criterion import MANY, Criterion, as_criterion
 from symloss.losses.layers import UnitScores
 from symloss.losses.spec import create_loss, parse
 
-AnyCriterion = str | Loss | Criterion
-"""A spec such as ``"gce:q=0.5"``, an expression of the algebra, or a criterion."""
+AnyCriterion = str | Loss | Criterion  # a spec such as ``"gce:q=0.5"``, an expression of the algebra, or a criterion
 
 
 def criterion_of(loss: AnyCriterion) -> Criterion:

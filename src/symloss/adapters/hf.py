@@ -15,8 +15,7 @@ from symloss.adapters.criterion_of import AnyCriterion, refuse_flat_scores, with
 from symloss.losses.criterion import Criterion
 from symloss.losses.layers import SoftCap
 
-IGNORED = -100
-"""The label that Hugging Face leaves out, also when it counts the labels of a batch."""
+IGNORED = -100  # the label that Hugging Face leaves out, also when it counts the labels of a batch
 ALIGNED = ("TokenClassifier", "MaskedLM", "Seq2SeqLM")
 """Outputs whose scores stand at the same position as their label. Those of causal models stand one before it."""
 SINGLE = ("ForSequenceClassification", "ForImageClassification", "ForVideoClassification", "ForAudioClassification")
@@ -50,8 +49,7 @@ def loss(loss: AnyCriterion, *, shift: bool | None = None) -> TrainerLoss:
 class TrainerLoss:
     """A loss of a model's outputs. :func:`loss` makes it."""
 
-    criterion: Criterion
-    """With ``reduction="sum"``."""
+    criterion: Criterion  # with ``reduction="sum"``
     shift: bool | None
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
@@ -112,8 +110,7 @@ def install(model: Any, loss: AnyCriterion) -> Any:
 class ModelLoss:
     """A loss as a model calls it. :func:`install` makes it."""
 
-    criterion: Criterion
-    """With ``reduction="sum"``."""
+    criterion: Criterion  # with ``reduction="sum"``
     shift: bool
 
     def __call__(
@@ -178,8 +175,7 @@ def mean_over(criterion: Criterion, scores: Tensor, labels: Tensor, num_items: A
 
 FACTORS = ("logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 """Names under which configurations keep a factor of the scores, or what they are divided by."""
-TOKENS = 4
-"""How many tokens are tried, to verify that the scores are understood."""
+TOKENS = 4  # how many tokens are tried, to verify that the scores are understood
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +183,8 @@ class LanguageHead:
     """How a language model computes scores from its last hidden states. :meth:`of` finds it out."""
 
     model: Any
-    factor: float
-    """The scores are multiplied by it."""
-    softcap: float | None
-    """Then they are bounded by it, as Gemma does; None if they are not."""
+    factor: float  # the scores are multiplied by it
+    softcap: float | None  # then they are bounded by it, as Gemma does; None if they are not
 
     @classmethod
     def of(cls, model: Any) -> LanguageHead:

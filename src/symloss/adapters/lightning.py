@@ -18,8 +18,7 @@ from symloss.losses import validation
 from symloss.noise.margins import margins
 from symloss.training.margins import MeanMargins
 
-KEYS = ("index", "scores", "labels")
-"""What ``training_step`` returns besides the loss."""
+KEYS = ("index", "scores", "labels")  # what ``training_step`` returns besides the loss
 
 
 class WithIndex(Dataset[Any]):

@@ -110,8 +110,7 @@ class SFTTrainer(trl.SFTTrainer):  # type: ignore[misc]
             )
 
 
-BLOCK = 2**26
-"""Number of scores that a block holds at a time."""
+BLOCK = 2**26  # number of scores that a block holds at a time
 
 
 class KLAnchor:

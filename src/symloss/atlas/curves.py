@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,17 +14,6 @@ from symloss.noise.transition import symmetric
 CLASSES = (2, 3, 5, 10, 100)
 MARGINS = (-8.0, 12.0)
 PROBABILITIES = (0.002, 0.998)
-
-
-class LossCurves(NamedTuple):
-    """A loss where the label's probability goes from 0 to 1 and the others share the rest equally, in float64."""
-
-    value: Tensor
-    """L_y."""
-    weight: Tensor
-    """The gradient weight: -dL_y/dz_y, by autograd."""
-    sum: Tensor
-    """The sum of L over all labels."""
 
 
 @functools.cache
@@ -50,27 +38,16 @@ def scores(classes: int) -> Tensor:
     return raw.log_softmax(-1)
 
 
-def loss_curves(loss: Loss, classes: int) -> LossCurves:
-    """Return value, gradient weight and sum over labels along the line."""
+def loss_curves(loss: Loss, classes: int) -> dict[str, Tensor]:
+    """Return the value L_y, the gradient weight -dL_y/dz_y by autograd, and the sum over labels along the line."""
     z = scores(classes).requires_grad_()
     values = loss.per_class(z)
     (gradient,) = torch.autograd.grad(values[:, 0].sum(), z)
-    return LossCurves(values[:, 0].detach(), -gradient[:, 0], values.detach().sum(-1))
+    return {"value": values[:, 0].detach(), "weight": -gradient[:, 0], "sum": values.detach().sum(-1)}
 
 
-STEPS = 21
-"""The parts that each side of the triangle is divided into. A multiple of 3, so that its centre is a point."""
-EDGE = 0.004
-"""The least probability, because some losses are infinite at 0."""
-
-
-class SimplexMap(NamedTuple):
-    """A loss of three classes at every p, a triangle whose corners are the classes, in float64."""
-
-    value: Tensor
-    """L of the first class."""
-    sum: Tensor
-    """The sum of L over the three labels."""
+STEPS = 21  # the parts that each side of the triangle is divided into: a multiple of 3, so that its centre is a point
+EDGE = 0.004  # the least probability, because some losses are infinite at 0
 
 
 @functools.cache
@@ -80,10 +57,10 @@ def simplex_points() -> Tensor:
     return EDGE + (1 - 3 * EDGE) * torch.tensor(counts, dtype=torch.float64) / STEPS
 
 
-def simplex_map(loss: Loss) -> SimplexMap:
-    """Return the value for the first class, and the sum over labels. The scores are log p."""
+def simplex_map(loss: Loss) -> dict[str, Tensor]:
+    """Return the value for the first class, and the sum over labels, at each point. The scores are log p."""
     values = loss.per_class(simplex_points().log())
-    return SimplexMap(values[:, 0], values.sum(-1))
+    return {"value": values[:, 0], "sum": values.sum(-1)}
 
 
 # A problem with one unknown, a threshold, to see what label noise does to the risk and to its minimum. There are ten
@@ -98,23 +75,11 @@ HEIGHT = 3.0
 CENTRES = (-1.5, 1.5)
 DEVIATION = 0.6
 SHARES = torch.tensor([0.75, 0.25], dtype=torch.float64)
-NOISE = tuple(round(0.05 * i, 2) for i in range(17))
-"""The rates of noise at which the minimum is sought."""
+NOISE = tuple(round(0.05 * i, 2) for i in range(17))  # the rates of noise at which the minimum is sought
 STEP = 0.05
 THETAS = torch.arange(-60, 61, dtype=torch.float64) * STEP
 DIFFERENCES = torch.arange(-164, 165, dtype=torch.float64) * STEP
 """Values of x - theta. The scores depend on nothing else, so each loss is evaluated at these alone."""
-
-
-class NoisyRisk(NamedTuple):
-    """The risk at each theta. It is linear in the rate of noise, so two rates tell all of them."""
-
-    clean: Tensor
-    """Without noise."""
-    noisy: Tensor
-    """At the last rate of ``NOISE``."""
-    minima: Tensor
-    """The theta with the least risk, at each rate of ``NOISE``."""
 
 
 def threshold_scores(difference: Tensor) -> Tensor:
@@ -124,12 +89,15 @@ def threshold_scores(difference: Tensor) -> Tensor:
     return z
 
 
-def noisy_risk(loss: Loss) -> NoisyRisk:
-    """Return the expected loss at each theta: over x by quadrature, over labels by the transition matrix."""
+def noisy_risk(loss: Loss) -> dict[str, Tensor]:
+    """Return the expected loss at each theta: over x by quadrature, over labels by the transition matrix.
+
+    It is linear in the rate of noise, so the first and last rate tell all of them; and the minima at each rate.
+    """
     values = loss.per_class(threshold_scores(DIFFERENCES))
     expected = torch.einsum("jk,rck->cjr", values, _transitions())  # of an example of A and of one of B
     risks = torch.einsum("cij,cjr->ri", _weights(), expected)
-    return NoisyRisk(risks[0], risks[-1], torch.stack([_argmin(risk) for risk in risks]))
+    return {"clean": risks[0], "noisy": risks[-1], "minima": torch.stack([_argmin(risk) for risk in risks])}
 
 
 @functools.cache

@@ -39,11 +39,9 @@ def arrays(loss: Loss) -> dict[str, Array]:
     """Return the numbers of one loss at one position of its sliders, by the name of the field."""
     tensors: dict[str, Tensor] = {}
     for classes in curves.CLASSES:
-        along = curves.loss_curves(loss, classes)
-        tensors |= {f"{name} {classes}": tensor for name, tensor in along._asdict().items()}
-    on_triangle, risk = curves.simplex_map(loss), curves.noisy_risk(loss)
-    tensors |= {f"simplex {name}": tensor for name, tensor in on_triangle._asdict().items()}
-    tensors |= {f"risk {name}": tensor for name, tensor in risk._asdict().items()}
+        tensors |= {f"{name} {classes}": tensor for name, tensor in curves.loss_curves(loss, classes).items()}
+    tensors |= {f"simplex {name}": tensor for name, tensor in curves.simplex_map(loss).items()}
+    tensors |= {f"risk {name}": tensor for name, tensor in curves.noisy_risk(loss).items()}
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
@@ -85,17 +83,11 @@ def _entry(record: Record, places: list[tuple[int, ...]], losses: list[Loss]) ->
     return {name: getattr(record, name) for name in ("name", "formula", "source", "normalize")} | {
         "reference": SOURCES[record.source],
         "together": moves_together(record),
-        "sliders": [_slider(each) for each in sliders(record)],
+        "sliders": [each.described for each in sliders(record)],
         "positions": {",".join(map(str, place)): i for i, place in enumerate(places)},
         "facts": [_fact_digits(record, place) for place in places],
         "slopes": [_slopes(loss) for loss in losses],
     }
-
-
-def _slider(slider: Slider) -> dict[str, Any]:
-    p = slider.parameter
-    facts = {"name": p.name, "meaning": p.meaning, "interval": p.interval, "instead": p.instead_of}
-    return facts | {"points": slider.points, "default": slider.default}
 
 
 def _fact_digits(record: Record, place: tuple[int, ...]) -> str:
@@ -142,8 +134,7 @@ SYMMETRIC_DIRICHLET = (0.1, 0.25, 0.5, 2 / 3, 0.8, 0.9, 0.99, 1, 1.5, 2)
 """The Dirichlet prior makes cross-entropy symmetric at 1 - 1/C, so these are among its values."""
 FACTORS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)
 """Times the default: the values of a parameter whose name is not listed above."""
-TOGETHER = 7
-"""The most values of a parameter that moves together with another one."""
+TOGETHER = 7  # the most values of a parameter that moves together with another one
 
 Position = float | None
 
@@ -159,6 +150,13 @@ class Slider:
     def default(self) -> int:
         """The index of the default."""
         return self.points.index(self.parameter.default)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What the page shows."""
+        p = self.parameter
+        facts = {"name": p.name, "meaning": p.meaning, "interval": p.interval, "instead": p.instead_of}
+        return facts | {"points": self.points, "default": self.default}
 
 
 def sliders(record: Record) -> tuple[Slider, ...]:

@@ -89,7 +89,11 @@ def _pass(model: nn.Module, candidates: dict[str, nn.Linear], loader: Iterable[A
             if head is not None and last is not head:
                 raise ValueError("layer must be named for a model whose last linear layer differs between batches")
             head = last
-            part = _sums(features, labels, head.out_features)
+            features, labels = _checked(features, labels)
+            if bool((labels >= head.out_features).any()):
+                wanted = f"0 to {head.out_features - 1}, for a layer of {head.out_features} outputs"
+                raise ValueError(f"labels must be {wanted}; got {int(labels.max())}")
+            part = class_sums(features, labels.cpu().numpy(), head.out_features)
             totals = part if totals is None else totals + part
     if head is None or totals is None:
         raise ValueError("loader must give at least one batch; got none")
@@ -116,14 +120,6 @@ def _observed(model: nn.Module, candidates: dict[str, nn.Linear]) -> Iterator[li
             hook.remove()
         for module, training in modes:
             module.training = training
-
-
-def _sums(features: Tensor, labels: Tensor, num_classes: int) -> ClassSums:
-    features, labels = _checked(features, labels)
-    if bool((labels >= num_classes).any()):
-        wanted = f"0 to {num_classes - 1}, for a layer of {num_classes} outputs"
-        raise ValueError(f"labels must be {wanted}; got {int(labels.max())}")
-    return class_sums(features, labels.cpu().numpy(), num_classes)
 
 
 def _set(head: nn.Linear, weight: Any, bias: Any, center: bool) -> None:

@@ -18,14 +18,10 @@ from symloss.fitting import magnitude
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-BLOCK = 2**18
-"""The most numbers in a block, which must fit into the processor's cache."""
-ROWS = 1024
-"""The most rows in a block, few enough for a sum in float32."""
-SAMPLED = 64
-"""The largest feature is sought in every row with a number that this divides."""
-FAR = 8
-"""Features are shifted if their mean is more than this many standard deviations from zero."""
+BLOCK = 2**18  # the most numbers in a block, which must fit into the processor's cache
+ROWS = 1024  # the most rows in a block, few enough for a sum in float32
+SAMPLED = 64  # the largest feature is sought in every row with a number that this divides
+FAR = 8  # features are shifted if their mean is more than this many standard deviations from zero
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 ROUNDING = {SINGLE: 3e-8, DOUBLE: 1e-13}
 """The rounding error of a mean, relative to the largest feature, by the precision of a block."""
@@ -158,14 +154,10 @@ Prior = ArrayLike | str | None
 class Centroid:
     """The unhinged data centroid mu = 1/N sum_i c_{y_i} psi(x_i)^T."""
 
-    features: Floats
-    """(C, d), the part of the (centred) features."""
-    constant: Floats
-    """(C,), the extended column."""
-    mean: Floats
-    """(d,), which centring subtracts."""
-    rounding: float
-    """A norm below this may be rounding."""
+    features: Floats  # (C, d), the part of the (centred) features
+    constant: Floats  # (C,), the extended column
+    mean: Floats  # (d,), which centring subtracts
+    rounding: float  # a norm below this may be rounding
 
     @property
     def norm(self) -> float:

@@ -474,8 +474,7 @@ def margin_constants(phi: AnyMarginFunction, radius: float) -> MarginConstants:
     return MarginConstants(radius, lipschitz, smoothness, lipschitz_sym, smoothness_sym, at, series, at_zero)
 
 
-POINTS = 4001
-"""Margins of the first grid. Finer grids around the best margin follow."""
+POINTS = 4001  # margins of the first grid; finer ones around the best margin follow
 
 
 def _slope(phi: MarginFunction, z: Tensor) -> Tensor:

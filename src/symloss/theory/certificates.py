@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Certificate", "Constant", "CounterExample", "Finding", "certify"]
 
-TOLERANCE = 1e-4
-"""The relative error of a constant that is called exact."""
+TOLERANCE = 1e-4  # the relative error of a constant that is called exact
 
 
 class Constant(float):

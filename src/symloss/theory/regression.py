@@ -34,8 +34,7 @@ __all__ = [
 
 RegressionLoss = nn.Module | Callable[..., Tensor]
 
-TRUSTED = 1e-2
-"""A mean with a larger error than this times (1 + mean absolute loss) is refused, since it may not exist."""
+TRUSTED = 1e-2  # a mean with a larger error than this times (1 + mean absolute loss) is refused, since it may not exist
 
 
 def __getattr__(name: str) -> Any:

@@ -127,22 +127,19 @@ class UnhingedRegressor(_CentroidRegressor):
         self.center = center
 
     def _slopes(self, y: Array, share: Array) -> tuple[Array, Array]:
-        origin = self._mean(y, share)
+        if not isinstance(self.corruption_mean, str):
+            origin = np.full(y.shape[1], checks.number("corruption_mean", self.corruption_mean, "(-inf, inf)"))
+        elif self.corruption_mean in ("mean", "median"):
+            origin = share @ y if self.corruption_mean == "mean" else _weighted_median(y, share)
+        else:
+            given = checks.brief(self.corruption_mean)
+            raise ValueError(f"corruption_mean must be 'mean', 'median' or a number; got {given}")
         self.corruption_mean_ = origin if y.shape[1] > 1 else float(origin[0])
         offset = y - origin
         if self.delta is not None:
             delta = checks.number("delta", self.delta, "(0, inf)")
             offset = offset.clip(-delta, delta)
         return -offset, origin
-
-    def _mean(self, y: Array, share: Array) -> Array:
-        if isinstance(self.corruption_mean, str):
-            if self.corruption_mean not in ("mean", "median"):
-                raise ValueError(
-                    f"corruption_mean must be 'mean', 'median' or a number; got {checks.brief(self.corruption_mean)}"
-                )
-            return np.asarray(share @ y if self.corruption_mean == "mean" else _weighted_median(y, share))
-        return np.full(y.shape[1], checks.number("corruption_mean", self.corruption_mean, "(-inf, inf)"))
 
 
 class LinearFamilyRegressor(_CentroidRegressor):

@@ -20,17 +20,10 @@ from symloss.losses.score_formulas import BiTemperedFormula, MSEFormula
 Objective = Callable[[Tensor, Tensor], Tensor]
 """A function of scores (P, C) and labels (P,) with values (P,), which the search makes large."""
 
-ROUNDING = 1e-9
-"""Violations below this, relative to the size of the values, are rounding."""
-
-REACH = 40.0
-"""The largest score at which derivatives are measured. Beyond it softmax is flat in double precision."""
-
-SHORTEST_STEP = 1e-6
-"""Where ascent stops: a shorter step changes no digit that is reported."""
-
-FLAT = 1e-13
-"""A slope below this, relative to the value, is rounding: there is nothing to climb."""
+ROUNDING = 1e-9  # violations below this, relative to the size of the values, are rounding
+REACH = 40.0  # the largest score at which derivatives are measured; beyond it softmax is flat in float64
+SHORTEST_STEP = 1e-6  # where ascent stops: a shorter step changes no digit that is reported
+FLAT = 1e-13  # a slope below this, relative to the value, is rounding: there is nothing to climb
 
 
 @dataclass(frozen=True)
@@ -213,8 +206,7 @@ def largest_jump(gradient: Callable[[Tensor], Tensor], low: Tensor, high: Tensor
 LEVELS = (0.0, 0.3, 0.7, 1.0, 1.5, 2.0, 2.5, 3.2, 4.0, 5.5, 7.0, 9.0, 12.0, 14.5, 17.0, 22.0, 30.0)
 FAR = (60.0, 120.0, 240.0, 480.0, 700.0)
 """How far the label's score may be below the others. NCE is steepest at a distance of about 500."""
-GONE = -800.0
-"""A score at which a class has no probability left."""
+GONE = -800.0  # a score at which a class has no probability left
 
 
 class Grouped(Scores):
@@ -236,12 +228,9 @@ class Grouped(Scores):
 class GroupedPoints(NamedTuple):
     """Score vectors of groups of classes."""
 
-    z: Tensor
-    """(P, groups)."""
-    sizes: Tensor
-    """(P, groups), how many classes each column stands for."""
-    grid: tuple[int, ...] = ()
-    """The shape of the grid, if the P points form one."""
+    z: Tensor  # (P, groups)
+    sizes: Tensor  # (P, groups), how many classes each column stands for
+    grid: tuple[int, ...] = ()  # the shape of the grid, if the P points form one
 
     def best(self, values: Tensor, keep: int) -> GroupedPoints:
         """Return the ``keep`` points of largest value, and the best ``keep`` local maxima of the grid."""

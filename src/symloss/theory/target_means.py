@@ -79,12 +79,9 @@ def _partial_moment_of_sample(values: Tensor, s: Tensor, power: int) -> Tensor:
     return found / len(values)
 
 
-MASS = 1e-3
-"""A density is refused if its weights miss a total of 1 by more than this."""
-LEAST = 1e-24
-"""Points with a smaller weight than this, for a function that grows like a square, are left out."""
-MOST = 1e5
-"""The largest distance from the mean up to which integers are summed one by one."""
+MASS = 1e-3  # a density is refused if its weights miss a total of 1 by more than this
+LEAST = 1e-24  # points with a smaller weight than this, for a function that grows like a square, are left out
+MOST = 1e5  # the largest distance from the mean up to which integers are summed one by one
 
 
 class Rule(NamedTuple):
