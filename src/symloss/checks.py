@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import json
 import math
 import numbers
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,3 +105,84 @@ def number(argument: str, value: Any, interval: str, whole: bool = False) -> flo
     if not math.isfinite(found) or found not in Interval(interval) or (whole and value != int(value)):
         raise ValueError(f"{allowed}; got {brief(value)}")
     return int(value) if whole else found
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "None": ("nothing", lambda value: value is None),
+    "bool": ("true or false", lambda value: type(value) is bool),
+    "int": ("a whole number", lambda value: type(value) is int),
+    "float": ("a number", _is_finite),
+    "metric": ("a number", lambda value: type(value) in (int, float)),
+    "share": ("a number from 0 to 1", lambda value: _is_finite(value) and 0 <= value <= 1),
+    "str": ("a text", lambda value: isinstance(value, str)),
+    "Path": ("a text", lambda value: isinstance(value, str)),
+    "list": ("a list", lambda value: isinstance(value, list)),
+    "tuple[str, ...]": ("a list of texts", lambda value: _is_list_of("str", value)),
+    "tuple[int, ...]": ("a list of whole numbers", lambda value: _is_list_of("int", value)),
+    "tuple[float, ...]": ("a list of numbers", lambda value: _is_list_of("float", value)),
+}
+"""What a value must be, in words and as a test, by its type. A name that is not here stands for an object."""
+_OBJECT = ("an object", lambda value: isinstance(value, dict))
+
+
+def _is_list_of(kind: str, value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(_KINDS[kind][1](each) for each in value)
+
+
+def kind(allowed: str, value: object) -> str | None:
+    """Return None if a value is of an allowed type, or else what it must be, in words.
+
+    >>> kind("int | None", 3), kind("int | None", "3")
+    (None, 'a whole number or nothing')
+    """
+    kinds = [_KINDS.get(name, _OBJECT) for name in allowed.split(" | ")]
+    fits = any(test(value) for _, test in kinds)
+    return None if fits else " or ".join(dict.fromkeys(words for words, _ in kinds))
+
+
+def record(where: object, document: object, fields: type | Mapping[str, str]) -> dict[str, Any]:
+    """Check a JSON object, and return the fields that are asked for, with tuples for lists. Others are ignored.
+
+    Args:
+        where: what messages call the document.
+        document: the object. A field that it does not have counts as None.
+        fields: a dataclass, whose fields with a default may be missing; or the type of each field, as a text.
+
+    Raises:
+        ValueError: if a field is of another type.
+
+    >>> record("run.json", {"epoch": 3, "note": "x"}, {"epoch": "int", "loss": "float | None"})
+    {'epoch': 3, 'loss': None}
+    """
+    if not isinstance(document, dict):
+        raise ValueError(f"{where} must hold a JSON object; got {brief(document)}")
+    if isinstance(fields, type):
+        needed = [part for part in dataclasses.fields(fields) if part.name in document or _has_no_default(part)]
+        fields = {part.name: str(part.type) for part in needed}
+    found = {}
+    for name, allowed in fields.items():
+        value = document.get(name)
+        words = kind(allowed, value)
+        if words is not None:
+            raise ValueError(f"{where} must hold {name} as {words}; got {brief(value)}")
+        found[name] = tuple(value) if allowed.startswith("tuple") and value is not None else value
+    return found
+
+
+def _has_no_default(part: dataclasses.Field[Any]) -> bool:
+    return part.default is dataclasses.MISSING and part.default_factory is dataclasses.MISSING
+
+
+def json_object(where: object, text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object in a text, or raise ValueError with one sentence that names ``where``."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where} must hold JSON; {error}") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"{where} must hold a JSON object; got {brief(document)}")
+    return document

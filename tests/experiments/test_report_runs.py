@@ -77,18 +77,20 @@ def test_a_place_without_runs_is_refused(tmp_path):
         ("settings.json", {"format": 1, "augment": "yes"}, "augment must be one of"),
         ("settings.json", [1], "JSON object"),
         ("result.json", [1], "JSON object"),
-        ("result.json", {"last": {}}, "best"),
-        ("result.json", {"last": {"test_accuracy": 1.5}, "best": {}}, "test_accuracy of the last epoch"),
-        ("result.json", {"last": {"test_accuracy": float("nan")}, "best": {}}, "test_accuracy"),
-        ("result.json", {"last": {"test_accuracy": "high"}, "best": {}}, "test_accuracy"),
-        ("result.json", {"last": {}, "best": {}, "seconds": "long"}, "seconds"),
-        ("result.json", {"last": {}, "best": {}, "versions": 3}, "versions"),
+        ("result.json", {"best": None}, "must hold best as an object; got None"),
+        ("result.json", {"last": {"test_accuracy": 1.5}}, "must hold test_accuracy as a number from 0 to 1"),
+        ("result.json", {"last": {"test_accuracy": float("nan")}}, "test_accuracy"),
+        ("result.json", {"last": {"test_accuracy": "high"}}, "test_accuracy"),
+        ("result.json", {"seconds": "long"}, "seconds"),
+        ("result.json", {"versions": 3}, "versions"),
         ("failure.json", "reason", "JSON object"),
         *((file, broken, "JSON") for file in ("settings.json", "result.json") for broken in (b"", b'{"l', b"\xff\xfe")),
     ],
 )
 def test_damaged_folders_are_refused(tmp_path, file, content, ingredient):
     folder = write_run(tmp_path / "run", settings(), 0.5)
+    if file == "result.json" and isinstance(content, dict):
+        content = json.loads((folder / file).read_text()) | content
     (folder / file).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     with refused(ValueError, folder, ingredient):
         read_runs(tmp_path)
@@ -101,7 +103,7 @@ def test_damaged_noise_classes_and_metrics_are_refused_when_they_are_read(tmp_pa
         ("noise.json", "{}", "noise", "transitions"),
         ("noise.json", json.dumps(square), "noise", "transitions"),
         ("noise.json", json.dumps(square | {"transitions": [[-1]]}), "noise", "transitions"),
-        ("data.json", '{"class_names": 10}', "class_names", "classes; got 10"),
+        ("data.json", '{"class_names": 10}', "class_names", "class_names as a list of texts or nothing; got 10"),
         ("metrics.jsonl", '{"epoch": 1}\nzzz\n{"epoch": 3}\n', "epochs", "is damaged: line 2 must hold the metrics"),
     ):
         (folder / file).write_text(content)

@@ -68,10 +68,10 @@ def test_a_report_reads_a_file_in_every_format(kept):
 @in_turn(
     "line, said",
     [
-        ("{", "line 4, must hold a result as JSON"),
-        ("[1]", "line 4, must hold a result as a JSON object; got list"),
-        ('{"last": 1}', "line 4, must hold a result with a last epoch"),
-        ({"settings": [1]}, "line 4, holds no settings of a run; settings must be a JSON object; got [1]"),
+        ("{", "line 4, must hold JSON"),
+        ("[1]", "line 4, must hold a JSON object; got [1]"),
+        ({"last": 1}, "line 4, must hold last as an object; got 1"),
+        ({"settings": [1]}, "line 4, must hold settings as an object; got [1]"),
         ({"seconds": 10**400}, "line 4, must hold seconds as a number"),
         ({"validation_labels": [1]}, "line 4, must hold validation_labels as a text; got [1]"),
         ({"settings": {"lr": 10**400}}, "line 4, holds no settings of a run; lr must be a number in (0, inf)"),

@@ -153,7 +153,7 @@ def test_a_checkpoint_without_a_key_is_no_whole_one(cut, whole, tmp_path, key):
     state = torch.load(begun / "checkpoint.pt", weights_only=True)
     (begun / "checkpoint.pt").unlink()
     save_checkpoint(RunFolder(begun), {name: value for name, value in state.items() if name != key})
-    with pytest.warns(UserWarning, match=rf"it holds no {key}\); going back to the previous one, of epoch 1"):
+    with pytest.warns(UserWarning, match=rf"it must hold {key} as .*\); going back to the previous one, of epoch 1"):
         run(small(), begun)
     assert_same(begun, whole)
 
@@ -163,8 +163,8 @@ def test_a_checkpoint_without_a_key_is_no_whole_one(cut, whole, tmp_path, key):
     [
         ({"class_names": ["0", "1"]}, "must fit the model 'training_helpers:drops'"),
         ({"class_names": 10}, "data.json must hold class_names as a list of texts; got 10"),
-        ({"input_shape": ["a"]}, "data.json must hold input_shape as a list of numbers; got ['a']"),
-        ({"size": "large"}, "data.json must hold size as a number or nothing; got 'large'"),
+        ({"input_shape": ["a"]}, "data.json must hold input_shape as a list of whole numbers; got ['a']"),
+        ({"size": "large"}, "data.json must hold size as a whole number or nothing; got 'large'"),
     ],
 )
 def test_a_description_of_the_data_that_is_wrong_is_one_sentence(whole, tmp_path, changes, sentence):

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from symloss.checks import brief, nearest
+from symloss.checks import nearest, record
 
 VOUCHED = ("digits", "mnist", "fashion-mnist", "cifar10", "cifar100")
 """Data sets whose publishers vouch for the training labels. Those of WebVision were scraped; others are the user's."""
@@ -76,11 +76,7 @@ size=None, skip_bad=False)
     @classmethod
     def from_document(cls, document: Mapping[str, Any], where: object) -> DataSource:
         """Read what :meth:`to_document` wrote. ``where`` is what messages call the document."""
-        for field in fields(cls):
-            value = document.get(field.name, field.default)
-            right, words = _KINDS[str(field.type)]
-            if not right(value):
-                raise ValueError(f"{where} must hold {field.name} as {words}; got {brief(value)}")
+        record(where, document, cls)
         return cls.of(document)
 
     def to_document(self) -> dict[str, Any]:
@@ -114,20 +110,6 @@ size=None, skip_bad=False)
             if (value := getattr(self, name)) not in ((), None):
                 given = ", ".join(value) if isinstance(value, tuple) else value
                 raise ValueError(f"{name} must be left out for {self.data}, which {why}; got {given}")
-
-
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "str": (lambda value: isinstance(value, str), "a text"),
-    "str | None": (lambda value: isinstance(value, str | None), "a text or nothing"),
-    "str | Path | None": (lambda value: isinstance(value, str | None), "a text or nothing"),
-    "tuple[str, ...]": (
-        lambda value: isinstance(value, list | tuple) and all(isinstance(each, str) for each in value),
-        "a list of texts",
-    ),
-    "int | None": (lambda value: value is None or type(value) is int, "a whole number or nothing"),
-    "bool": (lambda value: isinstance(value, bool), "true or false"),
-}
-"""What a document may hold for a field, by the field's type."""
 
 
 def existing(spec: str) -> Path:

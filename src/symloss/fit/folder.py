@@ -126,8 +126,8 @@ def _document(folder: Path) -> dict[str, Any]:
             "symloss: fit again"
         )
     document = read_document(path, ("format", "versions", "settings", "model", "files"))
-    files = document["files"]
-    if not isinstance(files, dict) or not all(Path(name).name == name for name in files):
+    checks.record(path, document, dict.fromkeys(("versions", "settings", "model", "files"), "dict"))
+    if not all(Path(name).name == name for name in document["files"]):
         raise ValueError(f"{folder} is damaged: {FIT} must list the files of the folder; fit again")
     return document
 
@@ -160,14 +160,11 @@ def save_audit(audit: Audit, source: LabelSource, path: Path) -> None:
 
 def load_source(path: Path) -> LabelSource:
     """Read the source of the labels of a fit. The folder may be somebody else's, so every value is checked."""
-    document = RunFolder(path).read(SOURCE, needs=("data", "noise"))
+    document = RunFolder(path).read(SOURCE)
     if document is None:
         raise ValueError(f"{path} is damaged: {SOURCE} is missing; fit again")
-    for name, kind, words in (("noise", str, "a text"), ("fingerprint", str | None, "a text or nothing")):
-        if not isinstance(document.get(name), kind):
-            raise ValueError(f"{path / SOURCE} must hold {name} as {words}; got {checks.brief(document.get(name))}")
-    source = DataSource.from_document(document, path / SOURCE)
-    return LabelSource(source, document["noise"], document.get("fingerprint"))
+    added = checks.record(path / SOURCE, document, {"noise": "str", "fingerprint": "str | None"})
+    return LabelSource(DataSource.from_document(document, path / SOURCE), **added)
 
 
 def load_audit(path: Path) -> Audit:

@@ -199,9 +199,8 @@ def _learners(folder: Path, used: set[str]) -> dict[str, Any]:
             "installed here; its predictions may differ",
             stacklevel=2,
         )
-    if not isinstance(parts, dict) or not isinstance(parts.get("estimators"), list):
-        raise ValueError(f"{LEARNERS} must hold fitted learners")
-    return parts
+    checks.record(LEARNERS, parts, {"estimators": "list"})
+    return dict(parts)
 
 
 def _checked(estimator: Any, candidate: Candidate, features: int, num_classes: int) -> Any:

@@ -10,23 +10,23 @@ import pickle
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import torch
 
+from symloss import checks
 from symloss.training.run_folder import BEST, CHECKPOINT, PREVIOUS, RunFolder
 from symloss.writing import sync_folder, write_whole
 
 TO_PREDICT = ("epoch", "model")
 TO_GO_ON = (*TO_PREDICT, "optimizer", "seconds", "best", "last")
-_KINDS: dict[str, Any] = {
-    "epoch": int,
-    "model": dict,
-    "optimizer": dict,
-    "seconds": (int, float),
-    "best": (dict, NoneType),
-    "last": dict,
+_KINDS = {
+    "epoch": "int",
+    "model": "dict",
+    "optimizer": "dict",
+    "seconds": "float",
+    "best": "dict | None",
+    "last": "dict",
 }
 _MARK = b"sha256:"
 _SEAL = len(_MARK) + 2 * hashlib.sha256().digest_size
@@ -95,24 +95,16 @@ def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
         damage = None if data[-_SEAL:] == seal else "its bytes are not those that were written"
         if damage is None:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-            damage = _lack(state, needs)
+            checks.record("it", state, {name: _KINDS[name] for name in needs} | {"smoothing": "dict | None"})
+            if "best" in needs and "best" not in state:
+                raise ValueError("it must hold best as an object or nothing")
+            if state.get("smoothing") is not None:
+                checks.record("its smoothing", state["smoothing"], {"accuracy": "float | None", "recent": "list"})
     except (RuntimeError, EOFError, ValueError, LookupError, NotImplementedError, pickle.UnpicklingError) as error:
         damage = str(error).splitlines()[0] if str(error) else type(error).__name__
     if damage is not None:
         raise ValueError(f"{path} is not a complete checkpoint ({damage})")
     return dict(state)
-
-
-def _lack(state: object, needs: Iterable[str]) -> str | None:
-    for name in needs:
-        if not isinstance(state, dict) or name not in state or not isinstance(state[name], _KINDS[name]):
-            return f"it holds no {name}"
-        if name == "best" and state[name] is not None and "validation_accuracy" not in state[name]:
-            return "it holds no accuracy of the best epoch"
-    smoothing = state.get("smoothing", {"accuracy": None, "recent": []}) if isinstance(state, dict) else None
-    if not isinstance(smoothing, dict) or not {"accuracy", "recent"} <= smoothing.keys():
-        return "it holds no epochs to smooth the accuracy over"
-    return None
 
 
 @contextlib.contextmanager

@@ -64,10 +64,11 @@ class Run:
     @functools.cached_property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes; none where they were not written down."""
-        names = (RunFolder(self.folder).read(DATA) or {}).get("class_names", [])
-        if not isinstance(names, list):
-            raise ValueError(f"{self.folder / DATA} must hold a list of classes; got {checks.brief(names)}")
-        return tuple(str(name) for name in names)
+        document = RunFolder(self.folder).read(DATA) or {}
+        found: dict[str, tuple[str, ...] | None] = checks.record(
+            self.folder / DATA, document, {"class_names": "tuple[str, ...] | None"}
+        )
+        return found["class_names"] or ()
 
     @functools.cached_property
     def noise(self) -> tuple[str, NDArray[np.int64]] | None:
@@ -180,18 +181,9 @@ def read_kept(path: Path) -> dict[str, Result]:
         return {}
     except UnicodeDecodeError:
         raise ValueError(f"{path} must hold results as JSON, a line each; got bytes that are not text") from None
-    results = [_result(line, f"{path}, line {number},") for number, line in enumerate(lines, 1) if line.strip()]
+    places = {f"{path}, line {number},": line for number, line in enumerate(lines, 1) if line.strip()}
+    results = [Result.from_json(checks.json_object(place, line), place) for place, line in places.items()]
     return {result.settings.key: result for result in reversed(results)}
-
-
-def _result(line: str, place: str) -> Result:
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place} must hold a result as JSON; {error}") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"{place} must hold a result as a JSON object; got {type(document).__name__}")
-    return Result.from_json(document, place)
 
 
 def require_writable(path: Path) -> None:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 from symloss import checks
@@ -55,16 +53,10 @@ class EpochRow:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, document: object) -> EpochRow:
-        """Check and read a JSON document. Unknown names are ignored."""
-        if not isinstance(document, dict) or not all(
-            type(each) in (int, float, NoneType) for each in document.values()
-        ):
-            raise ValueError(f"an epoch must be a JSON object of numbers; got {checks.brief(document)}")
-        number = document.get("epoch")
-        if type(number) is not int:
-            raise ValueError(f"the number of an epoch must be a whole number; got {checks.brief(number)}")
-        return cls(**{each.name: document[each.name] for each in dataclasses.fields(cls) if each.name in document})
+    def from_json(cls, document: object, where: object = "an epoch") -> EpochRow:
+        """Check and read a JSON document, which messages call ``where``. Unknown names are ignored."""
+        names = [each.name for each in dataclasses.fields(cls)]
+        return cls(**checks.record(where, document, dict.fromkeys(names, "metric | None") | {"epoch": "int"}))
 
 
 @dataclass(frozen=True)
@@ -123,73 +115,16 @@ class Result:
     @classmethod
     def from_json(cls, document: Mapping[str, Any], path: Path | str) -> Result:
         """Read a document, and raise ValueError with one sentence that names ``path`` if it is damaged."""
+        values = checks.record(path, document, cls)
         for name in ("last", "best"):
-            row = document.get(name)
-            if not isinstance(row, dict):
-                raise ValueError(f"{path} must hold a result with a {name} epoch; got {checks.brief(row)}")
-            for metric in (*MEASURES, "memorised"):
-                if row.get(metric) is not None:
-                    checked_share(path, f"{metric} of the {name} epoch", row[metric])
-        values = checked_fields(cls, document, path)
+            where = f"the {name} epoch of {path}"
+            checks.record(where, values[name], dict.fromkeys((*MEASURES, "memorised"), "share | None"))
+            values[name] = EpochRow.from_json(values[name], where)
         try:
             values["settings"] = Settings.from_dict(document["settings"])
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path} holds no settings of a run; {error}") from None
-        try:
-            values |= {name: EpochRow.from_json(document[name]) for name in ("last", "best")}
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged: {error}") from None
         return cls(**values)
-
-
-_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
-    "int": ("a whole number", (int,)),
-    "int | None": ("a number or nothing", (int, NoneType)),
-    "float": ("a number", (int, float)),
-    "float | None": ("a number or nothing", (int, float, NoneType)),
-    "str": ("a text", (str,)),
-    "str | None": ("a text or nothing", (str, NoneType)),
-    "Mapping[str, Any]": ("a JSON object", (dict,)),
-    "tuple[str, ...]": ("a list of texts", (str,)),
-    "tuple[int, ...]": ("a list of numbers", (int,)),
-    "tuple[float, ...]": ("a list of numbers", (int, float)),
-}
-"""What a field holds, by its type. Fields of other types are not checked."""
-
-
-def checked_fields(cls: type, document: Mapping[str, Any], path: Path | str) -> dict[str, Any]:
-    """Return the fields of a dataclass that a JSON object holds, with tuples for lists.
-
-    Raises:
-        ValueError: names ``path`` and the first field of another type, or one without a default that is missing.
-    """
-    fields = dataclasses.fields(cls)
-    values = {each.name: document[each.name] for each in fields if each.name in document}
-    for each in fields:
-        wanted, kinds = _KINDS.get(str(each.type), ("", ()))
-        if each.name not in values:
-            if each.default is MISSING and each.default_factory is MISSING:
-                raise ValueError(f"{path} is damaged: it must hold {each.name!r}; got {checks.brief(sorted(document))}")
-            continue
-        value, several = values[each.name], str(each.type).startswith("tuple")
-        parts = value if several and isinstance(value, list) else [value]
-        fitting = (type(part) in kinds and not _is_infinite(part) for part in parts)
-        if kinds and (several != isinstance(value, list) or not all(fitting)):
-            raise ValueError(f"{path} must hold {each.name} as {wanted}; got {checks.brief(value)}")
-        values[each.name] = tuple(value) if several else value
-    return values
-
-
-def _is_infinite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not abs(value) <= sys.float_info.max
-
-
-def checked_share(path: Path | str, name: str, value: object) -> float:
-    """Return a number from 0 to 1 that a file holds, or raise ValueError with the name of the file."""
-    try:
-        return checks.number(name, value, "[0, 1]")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from symloss import checks
 from symloss.data.source import DataDescription
 from symloss.noise.manifest import LABELS_FILE, MANIFEST_FILE
-from symloss.training.results import EpochRow, Result, checked_fields, checked_share
+from symloss.training.results import EpochRow, Result
 from symloss.training.settings import Settings, displayed_noise
 from symloss.writing import clear_write_errors, take_lock, unfinished, write_whole
 
@@ -71,9 +71,8 @@ class RunFolder:
         document = self.read(SETTINGS)
         if document is None:
             return None
+        checks.record(self.path / SETTINGS, document, {"format": "int | None"})
         version = document.pop("format", 0)
-        if not isinstance(version, int):
-            raise ValueError(f"{self.path / SETTINGS} must hold its format as a number; got {checks.brief(version)}")
         if version > FORMAT:
             raise ValueError(
                 f"{self.path} was written by a newer version of symloss (format {version}, this one "
@@ -132,13 +131,12 @@ class RunFolder:
     def data(self) -> DataDescription | None:
         """Return what the run trained on, checked, as the folder may be from elsewhere; None if not written yet."""
         document, path = self.read(DATA), self.path / DATA
-        return None if document is None else DataDescription(**checked_fields(DataDescription, document, path))
+        return None if document is None else DataDescription(**checks.record(path, document, DataDescription))
 
     def evaluation(self, data: str) -> float | None:
         """Return the accuracy on another data set; None if the model was not tested on it yet."""
-        name = evaluation_file(data)
-        document = self.read(name)
-        return None if document is None else checked_share(self.path / name, "accuracy", document.get("accuracy"))
+        document, path = self.read(evaluation_file(data)), self.path / evaluation_file(data)
+        return None if document is None else checks.record(path, document, {"accuracy": "share"})["accuracy"]
 
     def temperature(self, which: str, epoch: int) -> float | None:
         """Return what scores are divided by to get probabilities of the true classes; None if it was not fitted.
@@ -151,22 +149,12 @@ class RunFolder:
         name = f"the temperature of the {which} epoch in {self.path / CALIBRATION}"
         return checks.number(name, kept.get("temperature"), "(0, inf)")
 
-    def read(self, name: str, needs: Iterable[str] = ()) -> dict[str, Any] | None:
+    def read(self, name: str) -> dict[str, Any] | None:
         """Return the JSON object in a file; None if there is no such file, or the path of the run is not a folder."""
         try:
-            document = json.loads((self.path / name).read_text())
+            return checks.json_object(self.path / name, (self.path / name).read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{self.path / name} must hold JSON; {error}") from None
-        if not isinstance(document, dict):
-            raise ValueError(f"{self.path / name} must hold a JSON object; got {checks.brief(document)}")
-        for key in needs:
-            if key not in document:
-                raise ValueError(
-                    f"{self.path / name} is damaged: it must hold {key!r}; got {checks.brief(sorted(document))}"
-                )
-        return document
 
     def write(self, name: str, data: dict[str, Any]) -> None:
         """Write a JSON file, wholly or not at all."""
