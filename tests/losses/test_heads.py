@@ -279,6 +279,10 @@ def test_module():
     blocks = symloss.LinearLoss(symloss.SGCE(q=0.5, normalize=None), 6, 30, bias=False)
     assert blocks.bias is None
     assert torch.isfinite(blocks(features, target))
+    head = symloss.LinearLoss("gce", 6, 30, softcap=3.0, block_bytes=1000, accumulate=torch.float32)
+    expected = symloss.GCE(reduction="sum")(head.logits(features), target) / 50
+    assert head(features, target, num_items=50).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert head.logits(100 * features).abs().max() <= 3
 
 
 def test_a_head_trains():
@@ -293,6 +297,11 @@ def test_a_head_trains():
     assert (head.predict(features) == labels).float().mean() > 0.9
 
 
+def with_options(**options):
+    parts, target = head_of(n=4, c=3)
+    return lambda: heads.linear_loss("gce", *parts, target, **options)
+
+
 @in_turn(
     "make, message",
     [
@@ -304,6 +313,12 @@ def test_a_head_trains():
         (lambda: symloss.LinearLoss("ce", 3, 4)(torch.zeros(2, 5), torch.zeros(2).long()), r"\(2, 5\) and \(4, 3\)"),
         (lambda: symloss.LinearLoss("ce", 3, 4)(torch.zeros(2, 3), torch.zeros(2)), "class indices of shape"),
         (lambda: symloss.LinearLoss("ce", 3, 4)(torch.zeros(1, 3), torch.tensor([4])), "label 4; with 4 classes"),
+        (with_options(num_items=0), r"num_items must be a number in \(0, inf\); got 0"),
+        (with_options(num_items=torch.ones(2)), r"num_items must be one number; got a tensor of shape \(2,\)"),
+        (with_options(num_items=3, reduction="sum"), "num_items is what a mean divides by; got reduction='sum'"),
+        (with_options(softcap=0.0), r"softcap must be a number in \(0, inf\); got 0.0"),
+        (with_options(block_bytes=0), r"block_bytes must be a whole number in \[1, inf\); got 0"),
+        (with_options(accumulate=torch.float64), "accumulate must be one of None, torch.float32; got torch.float64"),
     ],
 )
 def test_bad_input(make, message):
@@ -506,31 +521,6 @@ def test_torch_func(name):
     for row, label, gradient in zip(features, target, found, strict=True):
         leaf = weight.clone().requires_grad_()
         torch.testing.assert_close(gradient, torch.autograd.grad(of_weight(leaf, row, label), leaf)[0])
-
-
-def test_a_module_with_head_options():
-    head = symloss.LinearLoss("gce", 6, 30, softcap=3.0, block_bytes=1000, accumulate=torch.float32)
-    features, target = torch.randn(40, 6), torch.randint(30, (40,))
-    expected = symloss.GCE(reduction="sum")(head.logits(features), target) / 50
-    assert head(features, target, num_items=50).item() == pytest.approx(expected.item(), rel=1e-5)
-    assert head.logits(100 * features).abs().max() <= 3
-
-
-@in_turn(
-    "options, message",
-    [
-        ({"num_items": 0}, r"num_items must be a number in \(0, inf\); got 0"),
-        ({"num_items": torch.ones(2)}, r"num_items must be one number; got a tensor of shape \(2,\)"),
-        ({"num_items": 3, "reduction": "sum"}, "num_items is what a mean divides by; got reduction='sum'"),
-        ({"softcap": 0.0}, r"softcap must be a number in \(0, inf\); got 0.0"),
-        ({"block_bytes": 0}, r"block_bytes must be a whole number in \[1, inf\); got 0"),
-        ({"accumulate": torch.float64}, "accumulate must be one of None, torch.float32; got torch.float64"),
-    ],
-)
-def test_wrong_options(options, message):
-    parts, target = head_of(n=4, c=3)
-    with pytest.raises(ValueError, match=message):
-        heads.linear_loss(GCE, *parts, target, **options)
 
 
 @pytest.mark.parametrize("accumulate", [None, torch.float32])

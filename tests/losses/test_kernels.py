@@ -32,18 +32,6 @@ OWN = {
 }
 
 
-@pytest.fixture
-def plain(monkeypatch):
-    """Runs a function with the kernels switched off."""
-
-    def run(function):
-        with monkeypatch.context() as patch:
-            patch.setattr(criterion, "kernel_for", lambda *_: None)
-            return function()
-
-    return run
-
-
 def batch(shape, dtype, spread=4.0):
     generator = torch.Generator().manual_seed(shape[0] + shape[1])
     z = (spread * torch.randn(shape, dtype=dtype, generator=generator)).requires_grad_()
@@ -56,11 +44,20 @@ def value_and_gradient(loss, z, y, **options):
     return value.detach(), torch.autograd.grad(value, z, upstream)[0]
 
 
-def agree(fast, slow, dtype):
-    tolerance = 1e-11 if dtype == torch.float64 else 3e-5
+def plainly(loss, z, y, **options):
+    with symloss.losses.plain():
+        return value_and_gradient(loss, z, y, **options)
+
+
+def agree(fast, slow):
+    tolerance = 1e-11 if slow[1].dtype == torch.float64 else 3e-5
     for ours, theirs in zip(fast, slow, strict=True):
         scale = 1 + theirs.abs().max() if ours.dim() < 2 else theirs.abs().max()
         assert float((ours - theirs).abs().max() / scale) <= tolerance
+
+
+def agrees_with_plain(loss, z, y, **options):
+    agree(value_and_gradient(loss, z, y, **options), plainly(loss, z, y, **options))
 
 
 def leaves(loss):
@@ -79,7 +76,7 @@ def test_every_loss_of_potentials_has_a_kernel(name):
 
 
 @every_loss
-def test_every_loss(name, plain):
+def test_every_loss(name):
     """Two classes, ten and images; raw and unit scores; both types: each at least once with each other."""
     loss, unit = RECORDS[name].loss(), symloss.losses.UnitScores(0.3)
     for shape, scores, dtype in (
@@ -92,49 +89,44 @@ def test_every_loss(name, plain):
     ):
         z, y = batch(shape, dtype)
         for reduction in ("mean", "none"):
-            options = {"reduction": reduction, "score_map": scores}
-            fast = value_and_gradient(loss, z, y, **options)
-            slow = plain(lambda z=z, y=y, o=options: value_and_gradient(loss, z, y, **o))
-            agree(fast, slow, dtype)
+            agrees_with_plain(loss, z, y, reduction=reduction, score_map=scores)
 
 
 @every_loss
-def test_large_leads(name, plain):
+def test_large_leads(name):
     """The label leads all others, or trails one of them, by up to 300."""
-    loss = RECORDS[name].loss()
     lead = torch.tensor([20.0, 60.0, 100.0, 300.0], dtype=torch.float64)
     z = torch.linspace(-1, 1, 5, dtype=torch.float64).repeat(8, 1)
     z[:4, 2] += lead
     z[4:, 3] += lead
-    y = torch.full((8,), 2)
-    fast = value_and_gradient(loss, z.requires_grad_(), y, reduction="none")
-    slow = plain(lambda: value_and_gradient(loss, z, y, reduction="none"))
-    for ours, theirs in zip(fast, slow, strict=True):
+    given = (RECORDS[name].loss(), z.requires_grad_(), torch.full((8,), 2))
+    for ours, theirs in zip(
+        value_and_gradient(*given, reduction="none"), plainly(*given, reduction="none"), strict=True
+    ):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-13 * float(theirs.abs().max()))
 
 
 @in_turn("name", OWN)
-def test_losses_of_ones_own(name, plain):
-    z, y = batch((40, 6), torch.float64)
+def test_losses_of_ones_own(name):
     assert dispatch.kernel_for(OWN[name], 6) is not None
-    agree(value_and_gradient(OWN[name], z, y), plain(lambda: value_and_gradient(OWN[name], z, y)), torch.float64)
+    agrees_with_plain(OWN[name], *batch((40, 6), torch.float64))
 
 
 @every_path
-def test_block_by_block(name, monkeypatch, plain):
+def test_block_by_block(name, monkeypatch):
     """The same, however many rows are worked on at a time; the last block is shorter."""
     z, y = batch((50, 11), torch.float64)
     y[::4] = -100
     loss = RECORDS[name].loss()
     whole = value_and_gradient(loss, z, y)
     monkeypatch.setattr(batches, "BLOCK", 7 * 11)
-    agree(value_and_gradient(loss, z, y), whole, torch.float64)
-    agree(whole, plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
+    agree(value_and_gradient(loss, z, y), whole)
+    agree(whole, plainly(loss, z, y))
 
 
 @in_turn("name", ["mae", "sgce", "unhinged"])
 @in_turn("layout", ["transposed", "expanded", "channels-last", "strided"])
-def test_layouts(name, layout, plain):
+def test_layouts(name, layout):
     base = torch.randn(8, 6, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     z = {
         "transposed": base.transpose(2, 3),
@@ -143,47 +135,42 @@ def test_layouts(name, layout, plain):
         "strided": base[::2],
     }[layout].requires_grad_()
     y = torch.randint(6, (len(z), 4, 4), generator=torch.Generator().manual_seed(1)).transpose(1, 2)
-    loss = RECORDS[name].loss()
-    agree(value_and_gradient(loss, z, y), plain(lambda: value_and_gradient(loss, z, y)), torch.float64)
+    agrees_with_plain(RECORDS[name].loss(), z, y)
 
 
 LOSSES = {name: record.loss() for name, record in RECORDS.items()} | OWN
 
 
 @in_turn("name", LOSSES)
-def test_masked_classes(name, plain, monkeypatch):
+def test_masked_classes(name, monkeypatch):
     """Row by row and block by block, down to a single class, as by the plain formula."""
-    loss = LOSSES[name]
     monkeypatch.setattr(batches, "BLOCK", 2 * 7)
     z = batch((6, 7), torch.float64)[0].detach()
     z = z.masked_fill(torch.arange(7) > torch.tensor([[0], [1], [2], [4], [5], [6]]), -torch.inf).requires_grad_()
     y = torch.tensor([0, 1, 0, 4, 2, 6])
     for scores in (None, symloss.losses.UnitScores(0.3)):
-        options = {"reduction": "none", "score_map": scores}
-        expected = plain(lambda o=options: value_and_gradient(loss, z, y, **o))
-        agree(value_and_gradient(loss, z, y, **options), expected, torch.float64)
+        agrees_with_plain(LOSSES[name], z, y, reduction="none", score_map=scores)
 
 
 @in_turn("by_kernel", [True, False])
 @in_turn("name", LOSSES)
-def test_nan_in_nan_out(name, by_kernel, plain):
+def test_nan_in_nan_out(name, by_kernel):
     """The value and all of its row's gradient; other rows are not touched, and an ignored one touches nothing."""
-    loss, run = LOSSES[name], (lambda function: function()) if by_kernel else plain
-    for classes, scores in ((1, None), (2, symloss.losses.UnitScores()), (5, None), (5, symloss.losses.UnitScores())):
+    run, unit = value_and_gradient if by_kernel else plainly, symloss.losses.UnitScores()
+    for classes, scores in ((1, None), (2, unit), (5, None), (5, unit)):
         z, y = batch((3, classes), torch.float32)
         z.data[1, classes - 1] = torch.nan
-        options = {"score_map": scores}
         for reduction in ("mean", "sum"):
-            assert run(lambda z=z, y=y, o=options, r=reduction: loss(z, y, reduction=r, **o)).isnan()
-        values, gradient = run(lambda z=z, y=y, o=options: value_and_gradient(loss, z, y, reduction="none", **o))
+            assert run(LOSSES[name], z, y, reduction=reduction, score_map=scores)[0].isnan()
+        values, gradient = run(LOSSES[name], z, y, reduction="none", score_map=scores)
         assert values.isnan().tolist() == [False, True, False]
         if classes > 1:  # the scores of a single class count for nothing
             assert gradient.isnan().any(1).tolist() == [False, True, False]
             assert gradient[1].isnan().all()
         y[1] = -100
-        value, gradient = run(lambda z=z, y=y, o=options: value_and_gradient(loss, z, y, **o))
+        value, gradient = run(LOSSES[name], z, y, score_map=scores)
         assert value.isfinite()
-        if by_kernel and dispatch.kernel_for(loss, classes) is not None:
+        if by_kernel and dispatch.kernel_for(LOSSES[name], classes) is not None:
             assert gradient.isfinite().all()
             assert (gradient[1] == 0).all()
 
@@ -282,17 +269,12 @@ CASES: dict[str, tuple[Tensor, Tensor, dict[str, object]]] = {
 CASES["masked probabilities"][1][-1] = torch.tensor([0.5, 0, 0, 0, 0.5, 0])
 
 
-def step(loss, scores, target):
-    return value_and_gradient(loss, scores.clone().requires_grad_(), target)
-
-
 @every_loss
 def test_kernels_agree_with_the_plain_formulas(name):
     for scores, target, options in CASES.values():
         loss = symloss.create_loss(name, **{"normalize": None} | options)
-        found = step(loss, scores, target)
-        with symloss.losses.plain():
-            torch.testing.assert_close(found, step(loss, scores, target), rtol=1e-9, atol=1e-11)
+        given = (loss, scores.clone().requires_grad_(), target)
+        torch.testing.assert_close(value_and_gradient(*given), plainly(*given), rtol=1e-9, atol=1e-11)
 
 
 @in_turn("case", CASES)
@@ -300,7 +282,7 @@ def test_a_kernel_is_used(case, monkeypatch):
     scores, target, options = CASES[case]
     loss = symloss.create_loss("sgce", **{"normalize": None} | options)
     monkeypatch.setattr(criterion, "_plain", None)
-    step(loss, scores, target)
+    value_and_gradient(loss, scores.clone().requires_grad_(), target)
 
 
 @in_turn("name", ["ce", "gce", "sgce", "alpha-mae", "nce", "focal", "anl-ce"])
@@ -310,10 +292,11 @@ def test_one_hot_probabilities_are_labels(name):
     scores = torch.zeros(12, 5)
     scores[:6, 2], scores[6:, 4] = lead, lead
     scores[:, 1] = -3.0
+    scores.requires_grad_()
     labels = torch.full((12,), 2)
     hot = torch.nn.functional.one_hot(labels, 5).float()
     loss = symloss.create_loss(name, normalize=None, reduction="none")
-    (_, by_label), (_, by_weight) = step(loss, scores, labels), step(loss, scores, hot)
+    by_label, by_weight = (value_and_gradient(loss, scores, target)[1] for target in (labels, hot))
     entries = by_label.gather(1, labels[:, None])[:6]
     torch.testing.assert_close(by_weight.gather(1, labels[:, None])[:6], entries, rtol=2e-5, atol=1e-44)
     assert (entries[5] != 0).all()

@@ -102,9 +102,7 @@ def _needs_more(name: str, reason: str) -> ValueError:
 
 def _checked(log_probs: Tensor) -> Tensor:
     """Log-probabilities that a potential takes, in full precision. Other values raise an error."""
-    if not isinstance(log_probs, Tensor) or not log_probs.is_floating_point():
-        kind = log_probs.dtype if isinstance(log_probs, Tensor) else type(log_probs).__name__
-        raise TypeError(f"log_probs must be a floating-point tensor of log-probabilities; got {kind}")
+    validation.floating_point("log_probs", log_probs, "of log-probabilities")
     largest = float(log_probs.detach().amax()) if validation.can_look(log_probs) and log_probs.numel() else 0.0
     if largest > (HALF_ROUNDING if log_probs.dtype in HALF else ROUNDING):
         raise ValueError(

@@ -45,12 +45,10 @@ class Operator(Loss):  # noqa: PLW1641 (the dataclass writes the hash)
 
     @property
     def children(self) -> tuple[Loss, ...]:
-        """The inner loss."""
         return (self.inner,)
 
     @property
     def any_classes(self) -> bool:
-        """Whether no tensor is a part of it, and its inner loss is defined for every number of classes."""
         return not any(isinstance(part, Tensor) for part in vars(self).values()) and self.inner.any_classes
 
     def map(self, change: Callable[[Loss], Loss]) -> Self:
@@ -274,7 +272,10 @@ class Blend(Operator):
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         if not self.inner.any_classes and validation.can_look(s.z):
-            _refuse_unblendable_once(self.inner, s.classes)
+            known = _blendable.setdefault(self.inner, set())
+            if s.classes not in known:
+                _refuse_unblendable(self.inner, s.classes)
+                known.add(s.classes)
         # Both parts read log p: a graph that gathers one label's and sums all would have to store it.
         compiling = torch.compiler.is_compiling()
         own = self.inner.label_and_every(s, labels)[0] if compiling else self.inner.values(s, labels)
@@ -289,12 +290,6 @@ class Blend(Operator):
 
 _blendable: WeakKeyDictionary[Loss, set[int]] = WeakKeyDictionary()
 """The losses that passed the check, each with the numbers of classes for which it did."""
-
-
-def _refuse_unblendable_once(loss: Loss, classes: int) -> None:
-    if classes not in _blendable.get(loss, ()):
-        _refuse_unblendable(loss, classes)
-        _blendable.setdefault(loss, set()).add(classes)
 
 
 def _refuse_unblendable(loss: Loss, classes: int) -> None:

@@ -47,11 +47,17 @@ def renamings(classes: int) -> list[Tensor]:
     return [cycle] if classes == 2 else [swap, cycle]
 
 
+def floating_point(argument: str, value: object, what: str) -> Tensor:
+    """Return a floating-point tensor as it is. Anything else raises an error."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value
+    kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+    raise TypeError(f"{argument} must be a floating-point tensor {what}; got {kind}")
+
+
 def scores(value: object) -> None:
     """Raise an error unless this is a tensor of scores with at least one class."""
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(f"input must be a floating-point tensor of scores; got {kind}")
+    value = floating_point("input", value, "of scores")
     if value.dim() == 0 or value.shape[class_dim(value)] == 0:
         shapes = "(C,), (N, C) or (N, C, d1, ...) with at least one class"
         raise ValueError(f"input must have shape {shapes}; got {tuple(value.shape)}")
@@ -130,9 +136,7 @@ def probabilities(target: Tensor, dim: int, argument: str = "target") -> None:
 
 def class_vector(argument: str, value: object, classes: int | None = None) -> None:
     """Raise an error unless this is a floating-point tensor (C,). If classes is None, any C will do."""
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        kind = str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
-        raise TypeError(f"{argument} must be a floating-point tensor with one entry for each class; got {kind}")
+    value = floating_point(argument, value, "with one entry for each class")
     if value.dim() != 1 or classes not in (None, len(value)):
         wanted = "one dimension" if classes is None else f"shape ({classes},)"
         raise ValueError(f"{argument} must have {wanted}, one entry for each class; got {tuple(value.shape)}")

@@ -15,12 +15,10 @@ from symloss.losses.record import Record
 __all__ = ["LOSSES", "RECORDS", "SOURCES"]
 
 FAMILIES = (paper, probability, score_vector, normalized, sums)
-_NAMED = [each for family in FAMILIES for each in vars(family).values() if each is not NamedLoss]
-_CLASSES = [each for each in _NAMED if isinstance(each, type) and issubclass(each, NamedLoss)]
-LOSSES: Mapping[str, type[NamedLoss]] = MappingProxyType({each.record.name: each for each in _CLASSES})
-"""The class of each loss that has one, by name."""
-_RECORDS = [
-    each.record if each in _CLASSES else each for each in _NAMED if each in _CLASSES or isinstance(each, Record)
-]
-RECORDS: Mapping[str, Record] = MappingProxyType({record.name: record for record in _RECORDS})
+_FOUND = [(each, getattr(each, "record", each)) for family in FAMILIES for each in vars(family).values()]
+RECORDS: Mapping[str, Record] = MappingProxyType({each.name: each for _, each in _FOUND if isinstance(each, Record)})
 """The record of each loss, by name, in the order of the files and of the losses in them."""
+LOSSES: Mapping[str, type[NamedLoss]] = MappingProxyType(
+    {record.name: loss for loss, record in _FOUND if isinstance(loss, type) and isinstance(record, Record)}
+)
+"""The class of each loss that has one, by name."""

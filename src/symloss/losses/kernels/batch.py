@@ -142,8 +142,7 @@ class Examples(NamedTuple):
 
     def weighed(self, class_weight: Tensor) -> Examples:
         """Return the same examples, each multiplied by the weight (C,) of its label."""
-        labels = self.target if self.kept is None else torch.where(self.kept, self.target, 0)
-        factor = class_weight.to(self.target.device)[labels]
+        factor = class_weight.to(self.target.device)[self.labels.squeeze(1)]
         if self.kept is not None:
             factor = torch.where(self.kept, factor, 0.0)
         divisor = factor.sum() if self.divisor is None and self.reduction == "mean" else self.divisor
@@ -151,10 +150,7 @@ class Examples(NamedTuple):
 
     def share(self, kind: torch.dtype, upstream: Tensor | None = None) -> Tensor:
         """Return what each example counts for in the gradient: a scalar if all agree, else of size 1 in dimension 1."""
-        total: float | Tensor = 1.0
-        if self.reduction == "mean":
-            plain = self.divisor is None and self.kept is None
-            total = self.target.numel() if plain else self.total
+        total = self.total if self.reduction == "mean" else 1.0
         share = total.to(kind).reciprocal() if isinstance(total, Tensor) else constant(kind, 1 / total)
         if self.factor is not None:
             share = share * self.factor.to(kind)
@@ -229,11 +225,9 @@ class _WithGradient(torch.autograd.Function):
         overwrite = batch.overwrite and not later
         scores = z.detach() if overwrite else z
         ctx.gradient = None if later else scores if overwrite else torch.empty_like(z)
-        kernel, examples = batch.kernel, batch.examples
-        share = examples.share(WIDER.get(z.dtype, z.dtype))
-        values = by_blocks(kernel, scores, examples.labels, share, ctx.gradient, examples.kept is not None)
+        values = batch.values(scores, ctx.gradient)
         ctx.save_for_backward(None if overwrite else z)
-        return examples.reduced(values)
+        return batch.examples.reduced(values)
 
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, None]:

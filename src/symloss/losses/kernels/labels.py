@@ -126,14 +126,11 @@ class Everywhere:
     scratch: Tensor  # a tensor that each sum may overwrite
     others: Number  # how many classes are present besides the label
     absent: Tensor | None  # which classes are masked out; None if none is
-    _total_logp: Tensor | None = None
 
-    @property
+    @functools.cached_property
     def total_logp(self) -> Tensor:
-        """The sum of ``logp``. It is computed on demand: not every potential reads it."""
-        if self._total_logp is None:
-            self._total_logp = self.logp.sum(1, keepdim=True)
-        return self._total_logp
+        """The sum of ``logp``."""
+        return self.logp.sum(1, keepdim=True)
 
     def blank(self, x: Tensor) -> Tensor:
         """Write 0 to x at the label, and where classes are masked out."""
