@@ -4,7 +4,6 @@ import copy
 import pickle
 from collections.abc import Callable
 
-import pytest
 import torch
 from conftest import CLASSES, random_labels, random_probabilities, random_scores
 from representatives import REPRESENTATIVES
@@ -17,10 +16,7 @@ REDUCTIONS = ("mean", "sum", "none")
 NORMALIZED = ("unhinged", "sgce", "alpha-mae")
 """The losses of the paper, which divide the scores by their norm."""
 WEIGHT = torch.tensor([0.5, 3.0, 0.0, 1.5], dtype=torch.float64)
-
-reductions = pytest.mark.parametrize("reduction", REDUCTIONS)
 KINDS = ("indices", "ignored=0", "probabilities")
-kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 def one_hot(labels: Tensor) -> Tensor:

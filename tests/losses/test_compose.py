@@ -113,6 +113,8 @@ def test_an_option_that_is_given_once_holds_for_the_whole():
     weighted = symloss.CE(weight=[1, 2, 3, 4]) + 2 * symloss.GCE()
     expected = symloss.Criterion("ce + 2*gce", weight=torch.tensor([1.0, 2, 3, 4]))
     assert_close(weighted(SCORES, LABELS), expected(SCORES, LABELS))
+    assert symloss.Criterion(symloss.SGCE(), reduction="sum").normalize == "l2"
+    assert symloss.Criterion("sgce:q=0.5", normalize=symloss.losses.UnitScores(0.1)).normalize != "l2"
 
 
 CONTRADICTIONS = {
@@ -128,11 +130,6 @@ CONTRADICTIONS = {
 def test_options_of_parts_must_not_contradict(option):
     with refused(ValueError, option, "must be the same for all parts", "CE("):
         CONTRADICTIONS[option]()
-
-
-def test_a_criterion_takes_over_the_options_of_its_loss():
-    assert symloss.Criterion(symloss.SGCE(), reduction="sum").normalize == "l2"
-    assert symloss.Criterion("sgce:q=0.5", normalize=symloss.losses.UnitScores(0.1)).normalize != "l2"
 
 
 @in_turn("what", [3, None, "no-such-loss", nn.CrossEntropyLoss])
@@ -192,16 +189,12 @@ def test_the_state_of_a_symmetrized_module_survives():
     once, twice = robust(SCORES, LABELS), robust(SCORES, LABELS)
     assert_close(twice, 2 * once)
     assert (module.step, float(module.steps), module.reduction) == (2, 2.0, "mean")
-
-
-def test_a_module_that_fails_gets_its_reduction_back():
-    module = Counting()
     with pytest.raises(IndexError):
         symloss.symmetrize(module)(SCORES, torch.full((6,), 9))
     module.forward = lambda *_: 1 / 0
     with pytest.raises(ZeroDivisionError):
         symloss.symmetrize(module)(SCORES, LABELS)
-    assert module.reduction == "mean"
+    assert module.reduction == "mean", "it is put back when the module fails"
 
 
 def test_a_random_loss_is_drawn_once_for_the_label_and_the_mean():

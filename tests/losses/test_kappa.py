@@ -10,7 +10,6 @@ import symloss
 from symloss import functional
 from symloss.experiments.layers import resolve_layers
 from symloss.losses.catalogue import RECORDS
-from symloss.losses.kernels.dispatch import Unit, kernel_for
 from symloss.losses.spec import parse, write
 
 
@@ -22,21 +21,6 @@ def test_alpha_and_kappa_give_each_other(classes):
         expected = value_and_grad(symloss.AlphaMAE(kappa=kappa, normalize=None), scores, labels)
         found = value_and_grad(symloss.AlphaMAE(alpha, normalize=None), scores, labels)
         assert_close(found, tuple((1 - alpha) * each for each in expected), tolerance=1e-11)
-
-
-def test_kernels_serve_it():
-    loss = symloss.AlphaMAE(kappa=2.0).loss
-    assert kernel_for(loss, 10) is not None
-    assert kernel_for(loss, 10, Unit(1.0, 1e-5)) is not None
-    features, weight, labels = random_scores(8, 5), random_scores(300, 5, seed=3), random_labels(8, classes=300)
-    for options in ({"normalize": None}, {"normalize": "l2", "temperature": 0.1}):
-        head = functional.linear_loss(loss, features, weight, None, labels, **options)
-        assert_close(head, symloss.AlphaMAE(kappa=2.0, **options)(features @ weight.T, labels))
-
-
-def test_alpha_stays_the_default():
-    assert symloss.AlphaMAE().loss == symloss.AlphaMAE(2.0).loss == symloss.AlphaMAE(alpha=None, kappa=None).loss
-    assert RECORDS["alpha-mae"].defaults == {"alpha": 2.0, "kappa": None}
 
 
 def test_alpha_and_kappa_together():
@@ -57,6 +41,7 @@ def test_text():
     assert parse("symmetrize(alpha-mae:kappa=2)")[0] == "symmetrize(alpha-mae:kappa=2)"
     assert symloss.create_loss("alpha-mae:kappa=2").loss == symloss.AlphaMAE(kappa=2).loss
     assert repr(symloss.AlphaMAE(kappa=2).loss) == "symmetrize(CE()) + 2 * MAE()"
+    assert symloss.AlphaMAE().loss == symloss.AlphaMAE(2.0).loss == symloss.AlphaMAE(alpha=None, kappa=None).loss
 
 
 def test_it_overrides_the_alpha_of_a_preset():

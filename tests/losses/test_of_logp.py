@@ -15,7 +15,6 @@ from symloss import of_logp
 from symloss.losses.catalogue import RECORDS
 from symloss.losses.of_logp import IMPOSSIBLE
 from symloss.losses.potentials import CEPotential, GCEPotential, MAEPotential
-from symloss.losses.spec import Clamped, HeldFocal
 
 OF_THE_LABEL = (
     *("ce", "mae", "rce", "gce", "gce:q=0.3", "gce:q=0", "focal", "focal:gamma=2", "agce", "aul", "ael", "taylor-ce"),
@@ -116,17 +115,6 @@ def test_shapes_and_types(dtype):
         assert value.shape == shape
         assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
         torch.testing.assert_close(value, (1 - logp.to(value.dtype).exp().sqrt()) / 0.5)
-
-
-@in_turn("spec", OF_THE_LABEL)
-def test_first_and_second_derivatives(spec):
-    loss = of_logp(spec)
-    logp = torch.tensor([-0.02, -0.7, -2.0, -5.0], dtype=torch.float64, requires_grad=True)
-    slope = sum(factor * potential.derivative(logp) for factor, potential in loss.terms)
-    (gradient,) = torch.autograd.grad(loss(logp).sum(), logp)
-    assert_close(gradient, slope.detach().expand_as(logp))
-    if not any(isinstance(potential, HeldFocal | Clamped) for _, potential in loss.terms):
-        assert torch.autograd.gradgradcheck(loss, (logp,))
 
 
 @in_turn("spec", OF_THE_LABEL)

@@ -22,8 +22,6 @@ from symloss.losses.spec import parse
 CLASSES = (2, 3, 10)
 PAPER = ("unhinged", "sgce", "alpha-mae")
 
-all_classes = pytest.mark.parametrize("classes", CLASSES, ids="C{}".format)
-
 
 def numbers_of_classes(spec: str) -> tuple[int, ...]:
     """Two classes are evaluated by other formulas than more of them; ten only at the defaults."""
@@ -72,32 +70,21 @@ def check(spec: str, scores: list[list[float]], labels: list[int], normalize: st
         assert gradient == pytest.approx(slopes, rel=1e-9, abs=1e-15 * terms), (spec, z, y)
 
 
-def test_every_loss_has_a_reference() -> None:
-    assert list(reference.REFERENCE) == symloss.list_losses()
-
-
 @every_loss
 def test_value_and_gradient(name: str) -> None:
     for spec in interesting_specs(name):
         for classes in numbers_of_classes(spec):
             check(spec, *rows(classes))
-
-
-@all_classes
-@in_turn("name", PAPER)
-def test_value_and_gradient_of_unit_scores(name: str, classes: int) -> None:
-    check(name, *rows(classes), normalize="l2")
+            if spec in PAPER:
+                check(spec, *rows(classes), normalize="l2")
 
 
 @every_loss
 def test_masked_class_is_as_good_as_dropped(name: str) -> None:
     for classes in (3, 10):
         check(name, *masked_rows(classes))
-
-
-@pytest.mark.parametrize("name", PAPER)
-def test_masked_class_leaves_the_norm(name: str) -> None:
-    check(name, *masked_rows(10), normalize="l2")
+        if name in PAPER:
+            check(name, *masked_rows(classes), normalize="l2")
 
 
 def per_class(spec: str, classes: int) -> Tensor:
@@ -136,7 +123,8 @@ def test_per_class_is_the_loss_at_each_label(name: str) -> None:
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 
 
-def test_golden_figures_are_all_here() -> None:
+def test_nothing_is_left_out() -> None:
+    assert list(reference.REFERENCE) == symloss.list_losses()
     assert len(GOLDEN["cases"]) == 116
 
 

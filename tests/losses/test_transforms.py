@@ -149,12 +149,10 @@ def test_another_batch_size_needs_no_graph_of_its_own(dynamic, more):
 @pytest.mark.slow
 @compiled
 @uses_jit
-@in_turn("name", ["unhinged", "anl-ce"])
-def test_generated_code_agrees(name):
+def test_generated_code_agrees():
     """inductor writes C++ of its own: equal in float32 to a few roundings."""
-    loss = symloss.create_loss(name)
-    with torch._inductor.config.patch(compile_threads=1):  # no pool of processes for two small functions
-        assert_compiles(loss, SCORES.float(), LABELS, tolerance=1e-5, backend="inductor")
+    with torch._inductor.config.patch(compile_threads=1):  # no pool of processes for a small function
+        assert_compiles(symloss.create_loss("anl-ce"), SCORES.float(), LABELS, tolerance=1e-5, backend="inductor")
 
 
 @pytest.mark.slow
