@@ -155,10 +155,9 @@ def _print(found: Found, top: int) -> None:
         return
     low, high = audit.n_wrong_interval
     share = 100 * audit.n_wrong / len(audit)
-    say(f"{export.verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})")
-    for line in (export.measured(audit), document.notice):
-        if line:
-            say(line)
+    verdict = f"{export.verdict(audit)} ({share:.1f} %; 95 % interval {low:,} to {high:,})"
+    for line in filter(None, (verdict, export.measured(audit), document.notice)):
+        say(line)
     if top:
         print_rows([printed(row(document, int(place))) for place in audit.order[:top]])
 
@@ -187,15 +186,9 @@ def compose(
     suspects: bool = True,
     **more: Any,
 ) -> AuditDocument:
-    """Return what the files of an audit show.
+    """Return what the files of an audit show: facts as pairs of a name and a text, and the suspicious examples.
 
-    Args:
-        audit: of the labels.
-        facts: what was audited and how, as pairs of a name and a text. Pairs without a text are left out.
-        data: all examples.
-        source: where they came from.
-        suspects: whether to show pictures or cells of the suspicious examples.
-        more: fields of :class:`AuditDocument`.
+    Facts without a text are left out. ``more`` has other fields of :class:`AuditDocument`.
     """
     from symloss.data.images import thumbnail
 
@@ -271,14 +264,7 @@ def _target(source: LabelSource, out: Path, overwrite: bool) -> Path:
 
 
 def write_corrected(source: LabelSource, origin: Origin, labels: dict[int, str], path: Path) -> None:
-    """Write the corrected table, or the moves of files, to a path.
-
-    Args:
-        source: of the labels.
-        origin: where all examples of the data set came from.
-        labels: the new label of each example to change, by its position in the data set.
-        path: of the corrected table, or of the list of moves.
-    """
+    """Write the corrected table, or the moves of files, to a path. Labels are by the position of an example."""
     from symloss.data.images import image_moves
 
     with clear_write_errors(path):

@@ -68,24 +68,15 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _row(record: Any) -> dict[str, Any]:
-    facts = record.facts.at(10, **record.defaults)
     return {
         "name": record.name,
         "class": record.class_name,
         "formula": record.formula,
         "parameters": [vars(parameter) for parameter in record.parameters],
         "normalize": record.normalize,
-        "facts": facts,
+        "facts": record.facts.at(10, **record.defaults),
         "constants": record.constants.at(10, **record.defaults),
-        "presets": {
-            name: {
-                "values": dict(p.values),
-                "penalty": p.penalty,
-                "batch_norm_scores": p.batch_norm_scores,
-                "source": p.source,
-            }
-            for name, p in record.presets.items()
-        },
+        "presets": {name: vars(p) | {"values": dict(p.values)} for name, p in record.presets.items()},
         "source": record.source,
     }
 

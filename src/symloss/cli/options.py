@@ -183,10 +183,7 @@ class Chosen(dict[str, Any]):
 def with_options(*names: str, settings: Iterable[str] = (), **changed: Option) -> Callable[[Command], Command]:
     """Return a decorator that adds shared options to a command, which gets their values as ``options``.
 
-    Args:
-        names: shared options that the command line takes.
-        settings: options that only ``--settings`` takes. With none there is no ``--settings``.
-        changed: shared options with another default or help.
+    ``settings`` are options that only ``--settings`` takes; ``changed`` ones have another default or help.
     """
     known = OPTIONS | changed
     more = [name for name in settings if name not in names]
@@ -198,10 +195,8 @@ def with_options(*names: str, settings: Iterable[str] = (), **changed: Option) -
         added = {name: (known[name].annotation(), known[name].default) for name in names}
         added |= {"settings": (Files, None)} if more else {}
         added["ctx"] = (typer.Context, inspect.Parameter.empty)
-        parameters += [
-            inspect.Parameter(name, kind, default=default, annotation=annotation)
-            for name, (annotation, default) in added.items()
-        ]
+        for name, (annotation, default) in added.items():
+            parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
 
         @functools.wraps(command)
         def run(**passed: Any) -> None:
@@ -233,11 +228,7 @@ def _panel_number(annotation: Any) -> int:
 
 
 def read_settings(given: Iterable[str], known: Mapping[str, Option]) -> dict[str, Any]:
-    """Return the values of ``--settings``: of TOML files and of texts such as "momentum=0.9". The last one counts.
-
-    >>> read_settings(["momentum=0.9", "clean-validation=true"], OPTIONS)
-    {'momentum': 0.9, 'clean_validation': True}
-    """
+    """Return the values of ``--settings``: of TOML files and of texts such as "momentum=0.9". The last one counts."""
     found = {}
     for text in given:
         name, is_value, value = text.partition("=")

@@ -73,11 +73,7 @@ def bar(*columns: ProgressColumn, **more: Any) -> Progress:
 
 
 class LiveProgress(ProgressLines):
-    """One live line on a terminal: what is done, a bar, the time left, and the best so far or the latest metrics.
-
-    Args:
-        progress: of rich, with :meth:`columns`.
-    """
+    """One live line on a terminal: what is done, a bar, the time left, and the best so far or the latest metrics."""
 
     def __init__(self, progress: Progress):
         super().__init__()
@@ -118,11 +114,7 @@ class LiveProgress(ProgressLines):
 
 @contextlib.contextmanager
 def show_progress(*, quiet: bool = False) -> Iterator[ProgressLines]:
-    """Show progress on stderr: one live line on a terminal, plain lines in files and where colours are not wanted.
-
-    Args:
-        quiet: write no plain lines.
-    """
+    """Show progress on stderr: one live line on a terminal, plain lines elsewhere unless ``quiet``."""
     terminal = _Harmless(stderr=True)
     if not terminal.is_terminal or terminal.is_dumb_terminal or terminal.no_color:
         yield ProgressLines(not quiet)

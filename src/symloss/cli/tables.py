@@ -13,7 +13,7 @@ from symloss import checks
 from symloss.cli.options import DATA, OPTIONS, SETS, TRAINING, WHERE, AsJson, argument, flag, option, with_options
 from symloss.cli.output import bar, print_data, print_json, print_rows, say, visible
 from symloss.cli.training import percent
-from symloss.experiments import FORMATS, Cell, Report, compose, find_cell, list_tables, load_table, plan, read_runs
+from symloss.experiments import FORMATS, Cell, compose, find_cell, list_tables, load_table, plan, read_runs
 from symloss.experiments.layers import Resolved, explain
 from symloss.experiments.report import duration
 from symloss.training import reading
@@ -70,16 +70,11 @@ def _print_loss(loss: str | None, data: str, profile: str, seed: int, as_json: b
 
 
 def _print_tables(as_json: bool) -> None:
-    # Cells share a run if they differ only in the data to test on.
-    rows = [
-        {
-            "table": name,
-            "title": load_table(name).title,
-            "cells": len(plan(name, seeds=1)),
-            "runs": len({cell.settings.key for cell in plan(name)}),
-        }
-        for name in list_tables()
-    ]
+    rows = []
+    for name in list_tables():
+        runs = {cell.settings.key for cell in plan(name)}  # cells share one if they differ only in the data to test on
+        cells = len(plan(name, seeds=1))
+        rows.append({"table": name, "title": load_table(name).title, "cells": cells, "runs": len(runs)})
     (print_json if as_json else print_rows)(rows)
 
 
@@ -87,15 +82,10 @@ def _print_cells(table: str, profile: str, as_json: bool) -> None:
     if table not in list_tables():
         hint = checks.nearest(table, list_tables())
         raise ValueError(f"No table {table!r}; {hint} (for a loss, add --data)")
-    rows = [
-        {
-            "cell": cell.name,
-            "published": None if cell.published is None else cell.published.text,
-            "bold": None if cell.published is None else cell.published.bold,
-            "run": cell.settings.key,
-        }
-        for cell in plan(table, seeds=1, profile=profile)
-    ]
+    rows = []
+    for cell in plan(table, seeds=1, profile=profile):
+        text, bold = (None, None) if cell.published is None else (cell.published.text, cell.published.bold)
+        rows.append({"cell": cell.name, "published": text, "bold": bold, "run": cell.settings.key})
     if as_json:
         print_json(rows)
     else:
@@ -194,8 +184,8 @@ def reproduce(
         reading.require_writable(results)
         kept = reading.read_kept(results)
     surveyed = survey(cells, runs, root, where, kept)
-    _announce(table, profile, surveyed)
-    _say_cost(surveyed, options["jobs"], root, on_ray=options["ray"] is not None and not dry_run)
+    on_ray = options["ray"] is not None and not dry_run
+    _announce(f"{table}, {displayed_profile(profile)}", surveyed, options["jobs"], root, on_ray)
     if dry_run:
         return
     try:
@@ -213,20 +203,16 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _announce(table: str, profile: str, surveyed: Survey) -> None:
-    cannot = sum(len(works) for works in surveyed.missing.values())
-    begun = f" ({surveyed.begun} of them begun)" if surveyed.begun else ""
-    say(
-        f"{table}, {displayed_profile(profile)}: {len(surveyed.done) + surveyed.kept} runs done, "
-        f"{len(surveyed.todo)} to do{begun}" + (f", {cannot} without data" if cannot else ""),
-        err=True,
-    )
-
-
-def _say_cost(surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
+def _announce(what: str, surveyed: Survey, jobs: int, root: Path | None, on_ray: bool) -> None:
+    """Say what is done, what is left to do, and how long that takes."""
     from symloss.experiments.cost import expected_seconds
     from symloss.experiments.run import threads_of
 
+    cannot = sum(len(works) for works in surveyed.missing.values())
+    begun = f" ({surveyed.begun} of them begun)" if surveyed.begun else ""
+    lacking = f", {cannot} without data" if cannot else ""
+    done = len(surveyed.done) + surveyed.kept
+    say(f"{what}: {done} runs done, {len(surveyed.todo)} to do{begun}{lacking}", err=True)
     if not surveyed.todo:
         return
     seconds = expected_seconds([*surveyed.done, *surveyed.todo], threads_of(jobs), root)
@@ -250,7 +236,8 @@ def _follow(events: Events, total: int) -> list[Event]:
     """Show the events as they happen. Return those of runs that have no result in the end."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-    failed, started, over = [], time.perf_counter(), 0
+    failed: list[Event] = []
+    started, over = time.perf_counter(), 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     lines: dict[str, Any] = {}
     with bar(*columns) as progress:
@@ -263,18 +250,16 @@ def _follow(events: Events, total: int) -> list[Event]:
                 progress.update(lines[name], completed=getattr(event.row, "epoch", 0))
             if event.kind == "waiting":
                 say(f"waiting for {name}: {event.reason}", err=True)
-            if event.kind in ("started", "epoch", "waiting"):
+            if event.kind not in ("finished", "failed", "elsewhere"):
                 continue
             over += 1
             progress.advance(every)
             if name in lines:
                 progress.remove_task(lines.pop(name))
-            if event.kind in ("failed", "elsewhere"):
-                failed.append(event)
+            failed += [event] if event.kind != "finished" else []
             if progress.disable or event.kind != "finished":
-                outcome = event.kind if not event.reason else f"{event.kind}: {event.reason}"
-                elapsed = time.perf_counter() - started
-                say(f"{over}/{total} {name}: {outcome} ({elapsed:.0f} s)", err=True)
+                outcome = event.kind + (f": {event.reason}" if event.reason else "")
+                say(f"{over}/{total} {name}: {outcome} ({time.perf_counter() - started:.0f} s)", err=True)
     return failed
 
 
@@ -326,7 +311,17 @@ def report(
     for name in table or []:
         words += ["--table", name]
     composed = compose(read_runs(runs), table or None, shlex.join(words))
-    _write(composed, targets)
+    # All formats are rendered before the first file is written, so that an error leaves no part of a report.
+    # A file name that is no valid Unicode must not stop it.
+    texts = {name: FORMATS[name](composed).encode(errors="replace") for name in targets}
+    for name, path in targets.items():
+        if path is None:
+            print_data(texts[name].decode())
+            continue
+        with clear_write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, texts[name])
+        say(f"written to {path}", err=True)
     for line in composed.missing:
         say(f"without a figure: {visible(line)}", err=True)
 
@@ -347,17 +342,3 @@ def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
     if by_suffix is not None and format not in (None, by_suffix):
         raise ValueError(f"`--format {format}` does not match `--out {out}`, which is {by_suffix}.")
     return {format or str(by_suffix): out}
-
-
-def _write(composed: Report, targets: dict[str, Path | None]) -> None:
-    # All formats are rendered before the first file is written, so that an error leaves no part of a report.
-    # A file name that is no valid Unicode must not stop it.
-    texts = {name: FORMATS[name](composed).encode(errors="replace") for name in targets}
-    for name, path in targets.items():
-        if path is None:
-            print_data(texts[name].decode())
-            continue
-        with clear_write_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, texts[name])
-        say(f"written to {path}", err=True)

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from symloss.data.dataset import DataSet
-    from symloss.training.loop import OnStep
     from symloss.training.prediction import Predictions
     from symloss.training.run import OnEpoch
 
+METRICS = {"loss": "loss", "validation_accuracy": "validation", "test_accuracy": "test", "memorised": "memorised"}
 PATIENCE = 2.0  # seconds after which a command that still opens its data says so
 SHOWN = (
     "data", "label", "test", "skip_bad", "noise", "model", "epochs", "batch", "seed", "accelerator", "devices", "runs",
@@ -83,15 +83,11 @@ def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
 
     plans = [with_seeds(settings_for(spec, options, data), seeds) for spec in split(options["losses"])]
     announcement = Announcement([(each, run_path(options["runs"], each)) for plan in plans for each in plan], data)
-    total, done = seeds * len(plans), 0
-    results: list[list[Result]] = []
-    for plan in plans:
-        results.append([])
-        for settings in plan:
-            done += 1
-            folder = run_path(options["runs"], settings)
-            which = f"{done}/{total} "
-            results[-1].append(train_shown(settings, folder, options, data, announcement, which, quiet=as_json))
+    results: list[list[Result]] = [[] for _ in plans]
+    for number, (settings, folder) in enumerate(announcement.runs):
+        which = f"{number + 1}/{len(announcement.runs)} "
+        result = train_shown(settings, folder, options, data, announcement, which, quiet=as_json)
+        results[number // seeds].append(result)
     if not _speaks(options):
         return
     if as_json:
@@ -202,6 +198,7 @@ def train_shown(
     quiet: bool = False,
 ) -> Result:
     """Train and show the progress, without the metrics in ``hide``; no lines if ``quiet`` and not on a terminal."""
+    from symloss.losses.spec import parse
     from symloss.training import train as run
     from symloss.training.run import TensorBoard
 
@@ -211,10 +208,14 @@ def train_shown(
     board = TensorBoard(folder) if log else None
     where = {name: options[name] for name in (*WHERE, "skip_bad")}
     several = where["devices"] * where["nodes"] > 1
-    with _shown(settings, which, several, quiet) as (show, on_step):
-        on_epoch = _Listeners((show,) if board is None else (show, board), hide)
-        # Other processes get no copy of the data.
-        listeners: dict[str, Any] = {"on_step": on_step, "on_start": None if several else on_start}
+    title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}, epoch"
+    # Processes cannot share a live line, and get no copy of the data.
+    with contextlib.nullcontext(ProgressLines()) if several else show_progress(quiet=quiet) as progress:
+        inside = progress.inside if isinstance(progress, LiveProgress) else None
+        if inside is not None:
+            progress.step(title, 0, settings.epochs)
+        on_epoch = _Listener(progress, title, settings.epochs, board, hide)
+        listeners: dict[str, Any] = {"on_step": inside, "on_start": None if several else on_start}
         try:
             return run(settings, folder, root=options["data_dir"], data=data, on_epoch=on_epoch, **listeners, **where)
         except KeyboardInterrupt:
@@ -226,47 +227,22 @@ def train_shown(
 
 
 @dataclass
-class _Listeners:
-    """Several listeners as one. They do not get hidden metrics. It can be sent to other processes."""
-
-    listeners: tuple[OnEpoch, ...]
-    hidden: tuple[str, ...]
-
-    def __call__(self, row: EpochRow) -> None:
-        shown = EpochRow.from_json(row.to_json() | dict.fromkeys(self.hidden))
-        for listener in self.listeners:
-            listener(shown)
-
-
-@dataclass
-class _Epochs:
-    """A listener that shows the metrics of each epoch. It can be sent to other processes with plain lines."""
+class _Listener:
+    """Shows the metrics of each epoch but hidden ones, also on a board. It can be sent to other processes."""
 
     progress: ProgressLines
     title: str
     epochs: int
+    board: OnEpoch | None
+    hidden: tuple[str, ...]
 
     def __call__(self, row: EpochRow) -> None:
-        self.progress.step(self.title, row.epoch, self.epochs, _status(row))
-
-
-def _status(row: EpochRow) -> str:
-    names = {"loss": "loss", "validation_accuracy": "validation", "test_accuracy": "test", "memorised": "memorised"}
-    metrics = row.to_json()
-    return ", ".join(f"{short} {metrics[name]:.3f}" for name, short in names.items() if metrics[name] is not None)
-
-
-@contextlib.contextmanager
-def _shown(settings: Settings, which: str, several: bool, quiet: bool) -> Iterator[tuple[OnEpoch, OnStep | None]]:
-    """Show the progress of a run. Processes cannot share a live line."""
-    from symloss.losses.spec import parse
-
-    title = f"{which}{parse(settings.loss)[0]}, seed {settings.seed}, epoch"
-    with contextlib.nullcontext(ProgressLines()) if several else show_progress(quiet=quiet) as progress:
-        inside = progress.inside if isinstance(progress, LiveProgress) else None
-        if inside is not None:
-            progress.step(title, 0, settings.epochs)
-        yield _Epochs(progress, title, settings.epochs), inside
+        metrics = row.to_json() | dict.fromkeys(self.hidden)
+        shown = {name: value for name in METRICS if (value := metrics[name]) is not None}
+        status = ", ".join(f"{METRICS[name]} {value:.3f}" for name, value in shown.items())
+        self.progress.step(self.title, row.epoch, self.epochs, status)
+        if self.board is not None:
+            self.board(EpochRow.from_json(metrics))
 
 
 def _table(results: list[list[Result]], settings: Settings) -> Table:
@@ -332,13 +308,9 @@ def opening(data: str) -> Iterator[None]:
 
 
 class Announcement:
-    """Print one line before the first run starts: what will be trained, and the estimated time.
+    """Prints one line before the first run starts: what will be trained, and the estimated time.
 
     Nothing is printed for a run that is refused. Finished runs do not count.
-
-    Args:
-        runs: the settings and the folder of each.
-        data: the data set of all of them.
     """
 
     def __init__(self, runs: Sequence[tuple[Settings, Path]], data: DataSet):

@@ -123,10 +123,6 @@ def cells_matching(settings: Settings) -> tuple[Cell, ...]:
     """Return the cells, of all tables, whose run has these settings. The seed does not count.
 
     Only cells with the same data, noise, loss and profile are resolved, so that a report of one run is quick.
-
-    >>> cell = find_cell("table4/cifar100/sgce/sym:0.8", seed=2)
-    >>> [found.name for found in cells_matching(cell.settings)]
-    ['ablation/cifar100-step/sgce-bn/sym:0.8', 'table4/cifar100/sgce/sym:0.8']
     """
     return _first_seed_matching(dataclasses.replace(settings, seed=0))
 

@@ -66,11 +66,7 @@ def _point(x: float, values: list[float]) -> Point:
 
 
 def thinned(values: list[Any], most: int) -> list[Any]:
-    """Return at most this many of the values, evenly chosen, with the first and the last.
-
-    >>> thinned([1, 2, 3, 4, 5, 6, 7], 4)
-    [1, 3, 5, 7]
-    """
+    """Return at most this many of the values, evenly chosen, with the first and the last."""
     if len(values) <= most:
         return values
     return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]

@@ -19,6 +19,7 @@ from symloss.experiments.report import ColumnHead, Figure, LossRow, Report, Repo
 from symloss.experiments.tables import SPREADS
 from symloss.html_page import WRITER
 from symloss.noise.spec import parse as parse_noise
+from symloss.training.reading import Run
 from symloss.training.settings import displayed_noise, displayed_profile
 from symloss.writing import without_formula
 
@@ -134,25 +135,21 @@ def _latex_character(char: str) -> str:
     if " " <= char <= "~":
         return char
     base, *marks = list(unicodedata.normalize("NFD", char))
-    if len(marks) == 1 and marks[0] in ACCENTS and base.isascii() and base.isalpha():
-        return f"\\{ACCENTS[marks[0]]}{{{base}}}"
-    return f"[U+{ord(char):04X}]"
+    accented = len(marks) == 1 and marks[0] in ACCENTS and base.isascii() and base.isalpha()
+    return f"\\{ACCENTS[marks[0]]}{{{base}}}" if accented else f"[U+{ord(char):04X}]"
 
 
 def latex(report: Report) -> str:
     """Return the report as the text of a LaTeX file."""
-    comments = [f"{name}: {text}" for name, text in report.facts]
+    comments = ["Needs graphicx and multirow.", *(f"{name}: {text}" for name, text in report.facts)]
     comments += [f"Without a figure: {line}" for line in report.missing]
     comments += [f"Command: {command}" for command in report.commands]
-    lines = ["% Needs graphicx and multirow."]
-    for text in comments:
-        # Old versions of LaTeX fail on other characters, even in a comment.
-        flat = " ".join(text.replace("²", "^2").split())
-        lines.append("% " + flat.encode("ascii", "backslashreplace").decode())
+    comments += [] if report.sections else ["No run is finished yet."]
+    # Old versions of LaTeX fail on other characters, even in a comment.
+    flat = [" ".join(text.replace("²", "^2").split()).encode("ascii", "backslashreplace") for text in comments]
+    lines = [f"% {text.decode()}" for text in flat]
     for section in report.sections:
         lines += ["", *_latex_table(section)]
-    if not report.sections:
-        lines.append("% No run is finished yet.")
     return "\n".join(lines) + "\n"
 
 
@@ -255,15 +252,10 @@ def csv_table(report: Report) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, CSV_COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
-    for row in (*rows, *_csv_missing(report)):
-        writer.writerow({name: _csv_value(value) for name, value in row.items()})
+    for row in (*rows, *(_csv_missing(run, reason) for run, reason in report.without_figure)):
+        rounded = {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+        writer.writerow({name: without_formula(v) if isinstance(v, str) else v for name, v in rounded.items()})
     return text.getvalue()
-
-
-def _csv_value(value: Any) -> Any:
-    if isinstance(value, str):
-        return without_formula(value)
-    return round(value, 6) if isinstance(value, float) else value
 
 
 def _csv_row(section: Section, line: LossRow, head: ColumnHead, cell: ReportCell) -> dict[str, Any]:
@@ -291,15 +283,11 @@ def _csv_row(section: Section, line: LossRow, head: ColumnHead, cell: ReportCell
     return row
 
 
-def _csv_missing(report: Report) -> Iterator[dict[str, Any]]:
-    reasons = [(run, run.progress) for run in report.runs.unfinished]
-    reasons += [(run, f"not tested on {data} yet") for run, data in report.untested]
-    reasons += [(run, f"repeats {other.name}") for run, other in report.runs.repeated]
-    for run, reason in reasons:
-        settings = run.settings
-        yield {
-            "profile": displayed_profile(settings.profile), "dataset": settings.data, "loss": settings.loss,
-            "status": reason, "noise": displayed_noise(settings.data, settings.noise), "n": 0,
-            "seeds": str(settings.seed), "runs": run.name, "lr": settings.lr, "weight_decay": settings.weight_decay,
-            "model": settings.model, "epochs": settings.epochs,
-        }  # fmt: skip
+def _csv_missing(run: Run, reason: str) -> dict[str, Any]:
+    settings = run.settings
+    return {
+        "profile": displayed_profile(settings.profile), "dataset": settings.data, "loss": settings.loss,
+        "status": reason, "noise": displayed_noise(settings.data, settings.noise), "n": 0,
+        "seeds": str(settings.seed), "runs": run.name, "lr": settings.lr, "weight_decay": settings.weight_decay,
+        "model": settings.model, "epochs": settings.epochs,
+    }  # fmt: skip

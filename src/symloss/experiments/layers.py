@@ -44,12 +44,7 @@ _NOT_SETTINGS_OF_A_LOSS = ("source", "sources", "configuration", "loss")
 
 @dataclass(frozen=True)
 class Layer:
-    """Values of settings, and where they come from.
-
-    >>> layer = Layer("protocol", {"lr": 0.1, "batch": 128}, "the paper", sources={"batch": "public code"})
-    >>> layer.source_of("lr"), layer.source_of("batch"), layer.source_of("epochs")
-    ('the paper', 'public code', None)
-    """
+    """Values of settings, and where they come from."""
 
     name: str
     values: Mapping[str, Any]
@@ -83,12 +78,7 @@ class TrainingProtocol(Layer):
 
 @functools.cache
 def load_protocol(name: str) -> TrainingProtocol:
-    """Return a protocol by its name.
-
-    >>> cifar10 = load_protocol("cifar10")
-    >>> cifar10.values["epochs"], cifar10.losses["sgce"].values["weight_decay"]
-    (120, 0.005)
-    """
+    """Return a protocol by its name."""
     rules = _merged(name)
     source = rules.get("losses_source", rules["source"])
     losses = {}
@@ -104,11 +94,7 @@ def load_protocol(name: str) -> TrainingProtocol:
 
 
 def trained_as(data: str) -> str:
-    """Return the data set with the same training data, for data sets that differ only in their test data.
-
-    >>> trained_as("webvision-mini-imagenet"), trained_as("cifar10")
-    ('webvision-mini', 'cifar10')
-    """
+    """Return the data set with the same training data, for data sets that differ only in their test data."""
     return data.removesuffix("-imagenet")
 
 
@@ -128,20 +114,12 @@ def _merged(name: str) -> dict[str, Any]:
 
 
 def profiles() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Return the settings that each profile changes, by protocol.
-
-    >>> profiles()["scale16"]["cifar10"]["subset"], profiles()["full"]
-    (10000, {})
-    """
+    """Return the settings that each profile changes, by protocol."""
     return {FULL: {}} | _packaged(PROFILES_FILE)
 
 
 def changes(profile: str, protocol: str) -> Mapping[str, Any] | None:
-    """Return the settings that a profile changes in a protocol; None if it has no form of this protocol.
-
-    >>> changes("full", "cifar10"), changes("mini", "cifar10")
-    ({}, None)
-    """
+    """Return the settings that a profile changes in a protocol; None if it has no form of this protocol."""
     return {} if profile == FULL else profiles()[profile].get(protocol)
 
 
@@ -163,22 +141,13 @@ class Resolved:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Parameters and options of the loss. :meth:`history` takes these names too.
-
-        >>> resolve_layers("cifar10", "cifar10", "sce:beta=2").parameters
-        {'loss.alpha': 0.1, 'loss.beta': 2}
-        """
+        """Parameters and options of the loss. :meth:`history` takes these names too."""
         from symloss.losses.spec import describe  # noqa: PLC0415 (with the losses comes torch)
 
         return {f"loss.{name}": value for name, value in _parameters(describe(self.loss), self.layers).items()}
 
     def history(self, setting: str) -> list[dict[str, Any]]:
-        """Return the layers that set a setting, or a parameter of the loss, with value and source. The first one holds.
-
-        >>> resolved = resolve_layers("cifar10", "cifar10", "sgce")
-        >>> [list(each.values())[:2] for each in resolved.history("weight_decay")]
-        [['protocol cifar10, for sgce', 0.005], ['protocol cifar10', 0.0001], ['defaults', 0.0]]
-        """
+        """Return the layers that set a setting, or a parameter of the loss, with value and source. The first one holds."""
         from symloss.losses.spec import write  # noqa: PLC0415 (with the losses comes torch)
 
         found = []
@@ -196,12 +165,6 @@ def resolve_layers(protocol: str, data: str, loss: str, *added: Layer, source: s
     """Return every setting of a run by a protocol, each with its source.
 
     The added layers override all others. The source is that of the data and of the parameters in the loss's text.
-
-    >>> resolved = resolve_layers("cifar10", "cifar10", "sgce", given_layer({"lr": 0.5}))
-    >>> resolved.settings.loss, resolved.sources["loss"]
-    ('sgce:q=0.8', 'Lemire Paquin 2026, table 5')
-    >>> resolved.settings.lr, resolved.sources["lr"]
-    (0.5, 'as given')
     """
     from symloss.losses.spec import describe, parse, write  # noqa: PLC0415 (with the losses comes torch)
 
@@ -330,9 +293,6 @@ def explain(
         skip_bad: skip unreadable images instead of refusing them.
         opened: the data set, if it is open already.
         given: settings by name, see :class:`Settings`; None counts as not given.
-
-    >>> explain("cifar10", "sgce").sources["loss"]
-    'Lemire Paquin 2026, table 5'
     """
     from symloss.data.opening import open_data  # noqa: PLC0415
     from symloss.training.task import augmentation, fingerprint  # noqa: PLC0415

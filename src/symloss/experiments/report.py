@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
@@ -191,13 +192,16 @@ class Report:
     shown: tuple[Run, ...] = ()
 
     @property
+    def without_figure(self) -> list[tuple[Run, str]]:
+        """The runs without a figure, each with the reason."""
+        reasons = [(run, run.progress) for run in self.runs.unfinished]
+        reasons += [(run, f"not tested on {data} yet") for run, data in self.untested]
+        return reasons + [(run, f"repeats {other.name}: counted once") for run, other in self.runs.repeated]
+
+    @property
     def missing(self) -> list[str]:
         """A line for each run without a figure: its name and the reason."""
-        lines = [f"{run.name} ({run.progress})" for run in self.runs.unfinished]
-        lines += [f"{run.name} (trained, but not tested on {data} yet)" for run, data in self.untested]
-        return lines + [
-            f"{run.name} (the same settings as {other.name}: counted once)" for run, other in self.runs.repeated
-        ]
+        return [f"{run.name} ({reason})" for run, reason in self.without_figure]
 
     @property
     def commands(self) -> list[str]:
@@ -214,11 +218,8 @@ class Report:
         }  # fmt: skip
         counts = [number(len(runs.finished), "finished run"), *(f"{n} {what}" for what, n in others.items() if n)]
         usual = {True: "full: the whole recipe", False: "your own settings"}
-        protocols = [section.reduced or usual[section.recipe is not None] for section in self.sections]
-        pairs = [
-            ("Runs", ", ".join(counts)),
-            ("Protocol", "; ".join(dict.fromkeys(protocols)) or "no finished run"),
-        ]
+        protocols = dict.fromkeys(section.reduced or usual[section.recipe is not None] for section in self.sections)
+        pairs = [("Runs", ", ".join(counts)), ("Protocol", "; ".join(protocols) or "no finished run")]
         if self.shown:
             ns = sorted({cell.last.n for section in self.sections for cell in section.cells() if cell.last})
             pairs += [
@@ -234,15 +235,13 @@ class Report:
 
 def marked(table: ReportTable) -> ReportTable:
     """Return the table with the best of our figures marked in each column that has two or more."""
-    tops = []
-    for column in zip(*(row.cells for row in table.rows), strict=True):
-        # Means are compared as they are printed: equal digits are equally good.
-        means = [round(cell.last.mean, 2) for cell in column if cell.last]
-        best = max(means) if len(means) > 1 else None
-        tops.append([cell.last is not None and round(cell.last.mean, 2) == best for cell in column])
+    # Means are compared as they are printed: equal digits are equally good.
+    printed = [[cell.last and round(cell.last.mean, 2) for cell in row.cells] for row in table.rows]
+    columns = [[mean for mean in column if mean is not None] for column in zip(*printed, strict=True)]
+    best = [max(means) if len(means) > 1 else math.inf for means in columns]
     rows = []
-    for row, marks in zip(table.rows, zip(*tops, strict=True), strict=True):
-        cells = tuple(replace(cell, top=top) for cell, top in zip(row.cells, marks, strict=True))
+    for row, means in zip(table.rows, printed, strict=True):
+        cells = tuple(replace(cell, top=mean == top) for cell, mean, top in zip(row.cells, means, best, strict=True))
         rows.append(replace(row, cells=cells))
     return replace(table, rows=tuple(rows))
 
@@ -263,11 +262,7 @@ def software(run: Run) -> str:
 
 
 def counted(texts: list[str]) -> str:
-    """Join the different texts, the most frequent first. If there are several, each has its number of runs.
-
-    >>> counted(["a", "b", "a"])
-    'a (2 runs); b (1 run)'
-    """
+    """Join the different texts, the most frequent first. If there are several, each has its number of runs."""
     counts = Counter(texts).most_common()
     if len(counts) == 1:
         return counts[0][0]
@@ -275,11 +270,7 @@ def counted(texts: list[str]) -> str:
 
 
 def number(n: int, what: str) -> str:
-    """Return a number with its noun, in the singular or the plural.
-
-    >>> number(1, "run"), number(2, "run")
-    ('1 run', '2 runs')
-    """
+    """Return a number with its noun, in the singular or the plural."""
     return f"{n} {what}" + ("" if n == 1 else "s")
 
 

@@ -299,11 +299,7 @@ def _own_cell(runs: list[Run]) -> ReportCell:
 
 
 def noise_key(text: str) -> tuple[int, float, str]:
-    """Return a key to sort noises: clean comes first, then each kind by its rate.
-
-    >>> sorted(["asym:0.4", "sym:0.8", "sym:0.4", "clean"], key=noise_key)
-    ['clean', 'sym:0.4', 'sym:0.8', 'asym:0.4']
-    """
+    """Return a key to sort noises: clean comes first, then each kind by its rate."""
     try:
         spec = parse_noise(text)
     except (ValueError, TypeError):

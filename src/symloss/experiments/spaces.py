@@ -84,11 +84,7 @@ class SearchGrids:
 
 @functools.cache
 def search_grids() -> SearchGrids:
-    """Return the grids of search.toml.
-
-    >>> search_grids().loss["sgce"]["q"].values
-    (0.2, 0.35, 0.5, 0.65, 0.8)
-    """
+    """Return the grids of search.toml."""
     raw = tomllib.loads(resources.files("symloss").joinpath(FILE).read_text())
     by_data = {data: _dimension("weight_decay", grid) for data, grid in raw["weight-decay"].items()}
     by_loss = {}
@@ -131,9 +127,6 @@ def space_of(
 
     A parameter in the text of the loss is not searched, nor the learning rate without ``lrs``. Values of
     ``weight_decays`` and ``varied`` (by parameter) are tried instead of those of search.toml and of the text.
-
-    >>> [dimension.name for dimension in space_of("cifar10", "sgce:q=0.5", lrs=[0.1, 0.01]).dimensions]
-    ['lr', 'weight_decay']
     """
     dimensions = {dimension.name: dimension for dimension in _of_loss(loss)}
     asked = {name: _varied(loss, name, values) for name, values in (varied or {}).items()}
@@ -256,14 +249,7 @@ def at_an_edge(dimension: Dimension, value: Any) -> bool:
 
 
 def next_value(dimension: Dimension, edge: Any, interval: str | None) -> Any:
-    """Return the value after an edge, in the step or ratio of the last two; None beyond the range of the parameter.
-
-    >>> q = Dimension("q", (0.2, 0.35, 0.5, 0.65, 0.8))
-    >>> next_value(q, 0.8, "(0, 1]"), next_value(q, 0.2, "(0, 1]"), next_value(q, 0.8, "(0, 0.9]")
-    (0.95, 0.05, 0.9)
-    >>> next_value(Dimension("alpha", (0.25, 0.5, 1.0, 2.0, 4.0), log=True), 4.0, "(0, inf)")
-    8.0
-    """
+    """Return the value after an edge, in the step or ratio of the last two; None beyond the range of the parameter."""
     if interval is None:
         return None
     ordered = sorted(dimension.values, reverse=edge == min(dimension.values))

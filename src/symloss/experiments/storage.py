@@ -90,11 +90,7 @@ _SECRET_OPTION = re.compile(r"([?&;][^?&;=]*(?:pass|pwd|secret|token|key)[^?&;=]
 
 
 def without_password(url: str) -> str:
-    """Replace the passwords in a URL, so that it may be printed.
-
-    >>> without_password("postgresql://me:secret@host/studies?sslpassword=secret")
-    'postgresql://me:***@host/studies?sslpassword=***'
-    """
+    """Replace the passwords in a URL, so that it may be printed."""
     before, password, behind = _around_password(_SECRET_OPTION.sub(r"\1***", url))
     return f"{before}:***{behind}" if password else before + behind
 

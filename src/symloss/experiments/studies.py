@@ -92,11 +92,7 @@ class SeededByTrial(BaseSampler):
 
 
 def distribution(dimension: Dimension) -> BaseDistribution:
-    """Return a dimension as an Optuna distribution: all numbers between its smallest and largest, or a list of values.
-
-    >>> distribution(Dimension("lr", (0.01, 0.1), log=True))
-    FloatDistribution(high=0.1, log=True, low=0.01, step=None)
-    """
+    """Return a dimension as an Optuna distribution: all numbers between its smallest and largest, or a list of values."""
     ends = dimension.between()
     if ends is None:
         return CategoricalDistribution(dimension.values)
@@ -106,11 +102,7 @@ def distribution(dimension: Dimension) -> BaseDistribution:
 
 
 def rounded(value: Any, values: BaseDistribution) -> Any:
-    """Return the value that is tried for a drawn one. A value from a list stays; a number is rounded.
-
-    >>> rounded(0.123456, FloatDistribution(0.1, 1.0)), rounded(0.123456, CategoricalDistribution([0.123456]))
-    (0.1235, 0.123456)
-    """
+    """Return the value that is tried for a drawn one. A value from a list stays; a number is rounded."""
     if not isinstance(values, FloatDistribution):
         return value
     return min(max(float(f"{value:.{DIGITS}g}"), values.low), values.high)
@@ -127,11 +119,7 @@ def suggest(trial: Trial, name: str, values: BaseDistribution) -> Any:
 
 
 def short_name(sampler: str) -> str:
-    """Return the short name of a sampler, from its class name or another spelling.
-
-    >>> short_name("TPESampler"), short_name("NSGA-II"), short_name("BruteForceSampler")
-    ('tpe', 'nsgaii', 'grid')
-    """
+    """Return the short name of a sampler, from its class name or another spelling."""
     name = sampler.lower().replace("-", "").replace("_", "").removesuffix("sampler")
     if name in (GRID, "bruteforce"):
         return GRID
@@ -329,9 +317,6 @@ def standard_error(row: TriedPoint) -> float:
 
     It is that of the seeds, but at least sqrt(p (1 - p) / n), that of an accuracy p on n examples: one seed has no
     spread, and a few may agree by chance.
-
-    >>> round(standard_error({"validation": {"mean": 0.2, "std": None}, "seeds": 1, "held_out": 100}), 6)
-    0.04
     """
     mean, std = row["validation"]["mean"], row["validation"]["std"]
     counting = math.sqrt(mean * (1 - mean) / (row["held_out"] * row["seeds"]))

@@ -40,11 +40,7 @@ class Published:
 
     @classmethod
     def parse(cls, text: str) -> Published:
-        """Read a figure: an optional star for bold, the value, and an optional spread in brackets.
-
-        >>> Published.parse("*88.17(0.15)")
-        Published(value=88.17, spread=0.15, bold=True, text='88.17(0.15)')
-        """
+        """Read a figure: an optional star for bold, the value, and an optional spread in brackets."""
         plain = text.removeprefix("*")
         value, _, spread = plain.rstrip(")").partition("(")
         return cls(float(value), float(spread) if spread else None, plain != text, plain)
@@ -60,11 +56,7 @@ class TableRow:
 
     @property
     def title(self) -> str:
-        """The name of the row in a report.
-
-        >>> TableRow("ce-clipped", "ce", {"clip": 0.1}).title, TableRow("alpha-mae", "alpha-mae:alpha=2").title
-        ('CE (clip 0.1)', 'alpha-MAE')
-        """
+        """The name of the row in a report."""
         if "=" in self.name:  # rows of a grid are told apart by their values
             return self.name
         name = self.simple_loss
@@ -162,11 +154,7 @@ def load_table(name: str) -> PublishedTable:
 
 
 def _grid_rows(grids: dict[str, dict[str, Any]]) -> tuple[TableRow, ...]:
-    """Return a row for every combination of the values in a grid. A row that several grids share is there once.
-
-    >>> [row.name for row in _grid_rows({"a": {"loss": "sgce", "q": [0.5, 1], "weight_decay": [0]}})]
-    ['sgce q=0.5 weight_decay=0', 'sgce q=1 weight_decay=0']
-    """
+    """Return a row for every combination of the values in a grid. A row that several grids share is there once."""
     settings = {each.name for each in dataclasses.fields(Settings)}
     rows: dict[str, TableRow] = {}
     for grid in grids.values():
