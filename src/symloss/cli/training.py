@@ -21,6 +21,7 @@ from symloss.data.source import KNOWN, DataSource, warn
 from symloss.data.tables import check_source
 from symloss.experiments.layers import resolve
 from symloss.experiments.report import duration
+from symloss.experiments.sections import measured_on
 from symloss.fit.folder import holds_fit
 from symloss.training.progress import ProgressLines
 from symloss.training.results import EpochRow, Result, Spread, summarize
@@ -252,10 +253,12 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     rate = first.noise_rate
     wrong = "label noise unknown" if rate is None else f"{100 * rate:.1f} % of the labels are wrong"
     runs = f"mean(standard deviation) of {len(results[0])} runs" if len(results[0]) > 1 else "one run"
+    smoothed = "" if first.smoothed is None else ", smoothed over up to five epochs; predict uses it"
+    choice = f"best epoch by {first.validation_labels} validation labels{smoothed}"
     table = new_table(
-        f"{settings.data}, noise {noise} ({wrong}): accuracy in % {_measured_on(first)}",
+        f"{settings.data}, noise {noise} ({wrong}): accuracy in % on {measured_on(first)}",
         f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; {runs}; "
-        f"{_choice_of_epoch(first)}",
+        f"{choice if first.validation else 'no validation'}",
     )
     epochs = ("best", "last") if first.best_first else ("last", "best")
     lines = []
@@ -269,22 +272,6 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     for line in lines:
         table.add_row(*line)
     return table
-
-
-def _choice_of_epoch(result: Result) -> str:
-    """How the best epoch was chosen, in words."""
-    if not result.validation:
-        return "no validation"
-    smoothed = "" if result.smoothed is None else ", smoothed over up to five epochs; predict uses it"
-    return f"best epoch by {result.validation_labels} validation labels{smoothed}"
-
-
-def _measured_on(result: Result) -> str:
-    if result.test:
-        return "on the clean test set" if result.settings.data in KNOWN else "on the test data"
-    if result.validation:
-        return f"on {result.validation_labels} validation labels"
-    return "on no data, since nothing was held out"
 
 
 def percent(share: Spread | None) -> str:

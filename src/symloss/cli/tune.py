@@ -130,18 +130,13 @@ def _spaces(losses: list[str], vary: list[str], data: str) -> dict[str, Space]:
     from symloss.experiments.spaces import space_of, variations
     from symloss.losses.spec import parse
 
-    lists = {name: text for name, equals, text in (each.partition("=") for each in vary) if equals and name in GRIDS}
+    parts = [each.partition("=") for each in vary]
+    lists = {f"{name}s": _numbers(name, text) for name, equals, text in parts if equals and name in GRIDS}
     varied = variations([each for each in vary if each.partition("=")[0] not in GRIDS], losses)
-    lrs, weight_decays = (_numbers(name, lists.get(name)) for name in GRIDS)
-    return {
-        loss: space_of(data, loss, varied=varied.get(parse(loss)[0]), lrs=lrs, weight_decays=weight_decays)
-        for loss in losses
-    }
+    return {loss: space_of(data, loss, varied=varied.get(parse(loss)[0]), **lists) for loss in losses}
 
 
-def _numbers(argument: str, text: str | None) -> list[float] | None:
-    if text is None:
-        return None
+def _numbers(argument: str, text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -152,9 +147,8 @@ def _say(progress: Progress) -> None:
     """Print one line about a trial."""
     loss = progress.loss + {"first": "", "beyond": ", beyond the grid", "finals": ", finalists"}[progress.kind]
     best = "" if progress.best is None else f"; best so far {100 * progress.best:.2f} %"
-    outcome = (
-        f"validation {percent(progress.validation)} %" if progress.reason is None else f"diverged ({progress.reason})"
-    )
+    validation, reason = percent(progress.validation), progress.reason
+    outcome = f"validation {validation} %" if reason is None else f"diverged ({reason})"
     where = _where(progress.settings.to_dict())
     say(f"{loss}, trial {progress.number} of {progress.total}: {where}: {outcome}{best}", err=True)
 

@@ -97,9 +97,8 @@ def _markdown_table(table: ReportTable, section: Section) -> Iterator[str]:
 
 
 def _markdown_figure(figure: Figure) -> str:
-    best = "best " if figure.kind == "best epoch" and figure.text != "-" else ""
-    text = f"**{figure.text}**" if figure.bold else best + figure.text
-    return text if figure.n is None else f"{text} n={figure.n}"
+    best = "best " * (figure.kind == "best epoch" and figure.text != "-")
+    return best + (f"**{figure.text}**" if figure.bold else figure.text) + (f" n={figure.n}" if figure.n else "")
 
 
 def _markdown_map(shown: SensitivityMap) -> Iterator[str]:
@@ -229,8 +228,7 @@ def _latex_rows(line: LossRow, section: Section) -> Iterator[list[str]]:
 
 
 def _latex_figure(figure: Figure) -> str:
-    text = rf"\textbf{{{figure.text}}}" if figure.bold else figure.text
-    return text if figure.n is None else rf"{text} $n={figure.n}$"
+    return (rf"\textbf{{{figure.text}}}" if figure.bold else figure.text) + (f" $n={figure.n}$" if figure.n else "")
 
 
 def _latex_difference(cell: ReportCell) -> str:

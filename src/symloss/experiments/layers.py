@@ -147,7 +147,7 @@ class Resolved:
         return {f"loss.{name}": value for name, value in _parameters(describe(self.loss), self.layers).items()}
 
     def history(self, setting: str) -> list[dict[str, Any]]:
-        """Return the layers that set a setting, or a parameter of the loss, with value and source. The first one holds."""
+        """Return the layers that set a setting or a parameter of the loss, with value and source; the first holds."""
         from symloss.losses.spec import write  # noqa: PLC0415 (with the losses comes torch)
 
         found = []
@@ -283,7 +283,7 @@ def explain(
 ) -> Resolved:
     """Resolve the settings for a data set and a loss, with the source of each and the layers that they were made of.
 
-    A setting that is not given is what the recipes say for the loss, or for all losses.
+    A setting that is not given, or is None, is what the recipes say for the loss, or for all losses.
 
     Args:
         data: a known data set by its name, or the path of the user's own. That is opened: its kind decides the
@@ -292,7 +292,7 @@ def explain(
         root: where known data sets are. Files that are not the publisher's are part of the settings too.
         skip_bad: skip unreadable images instead of refusing them.
         opened: the data set, if it is open already.
-        given: settings by name, see :class:`Settings`; None counts as not given.
+        given: settings by name, see :class:`Settings`.
     """
     from symloss.data.opening import open_data  # noqa: PLC0415
     from symloss.training.task import augmentation, fingerprint  # noqa: PLC0415

@@ -21,13 +21,16 @@ from symloss.training.reading import Run
 from symloss.training.settings import displayed_noise
 
 LINES = 14  # the most lines in a chart. More could not be distinguished.
+BAND = "a band from the least to the largest run"
 SENSITIVITIES = 12  # the most charts of an accuracy by a parameter, for one table
 
 
 def render(report: Report) -> str:
     """Return the report as the text of an HTML file."""
     sections = [_section(section, alone=len(report.sections) == 1) for section in report.sections]
-    body = "\n".join([*_header(report), *sections, *_missing(report)])
+    items = "".join(f"<li>{escape(line)}</li>" for line in report.missing)
+    missing = f'<section class="missing" id="missing"><h2>Runs without a figure</h2><ul>{items}</ul></section>'
+    body = "\n".join([*_header(report), *sections, *([missing] if items else [])])
     return html_page(_title(report), body, packaged(PAGE_STYLE), packaged("experiments/page.js"))
 
 
@@ -103,7 +106,7 @@ def _curves(table: ReportTable) -> Block | None:
     by_metric = {what: columns for what, columns in drawn if columns}
     if not by_metric:
         return None
-    note = "Mean over the seeds, in %, with a band from the least to the largest run."
+    note = f"Mean over the seeds, in %, with {BAND}."
     if len(lines) < len(table.rows):
         note += f" Drawn are the {len(lines)} best of {len(table.rows)} rows."
     parts = [legend([(i, table.rows[i].title + _differing_settings(table, i)) for i in lines])]
@@ -199,14 +202,9 @@ def _sensitivity(table: ReportTable, section: Section) -> Block | None:
         return None
     shown = charts[:SENSITIVITIES]
     entries = {curve.series: curve.title for chart in shown for curve in chart.curves}
-    note = (
-        f"Accuracy in % after the last epoch on {section.measure}; other settings the same; "
-        "a band from the least to the largest run."
-    )
+    note = f"Accuracy in % after the last epoch on {section.measure}; other settings the same; {BAND}."
     if len(shown) < len(charts):
-        note += (
-            f" Shown are {len(shown)} of {len(charts)} combinations of the other settings, those with the most values."
-        )
+        note += f" Shown are {len(shown)} of {len(charts)} combinations of other settings, those with the most values."
     figures = []
     for chart in shown:
         xs = sorted({point.x for curve in chart.curves for point in curve.points})
@@ -219,12 +217,6 @@ def _sensitivity(table: ReportTable, section: Section) -> Block | None:
     return Block("charts", "Sensitivity", note, legend(sorted(entries.items())) + _multiples([figures]))
 
 
-def _missing(report: Report) -> Iterator[str]:
-    if report.missing:
-        items = "".join(f"<li>{escape(line)}</li>" for line in report.missing)
-        yield f'<section class="missing" id="missing"><h2>Runs without a figure</h2><ul>{items}</ul></section>'
-
-
 def main_table(table: ReportTable, section: Section) -> str:
     """Return the table of figures: losses as rows, data sets and noises as columns. A click on a heading sorts it."""
     extra = list(table.rows[0].settings)
@@ -233,9 +225,7 @@ def main_table(table: ReportTable, section: Section) -> str:
     heads += [_sortable(head.noise_text, above=head.dataset if several else "", number=True) for head in table.heads]
     rows = []
     for line in table.rows:
-        settings = [
-            f'<td data-value="{escape(value)}" class="setting">{escape(value)}</td>' for value in line.settings.values()
-        ]
+        settings = [_td(value, "setting") for value in line.settings.values()]
         cells = [_row_head(line), *settings, *(_cell(cell, section) for cell in line.cells)]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     return _scrolling(f"Accuracy on {table.title}", "figures", _key(section), heads, rows)
@@ -276,14 +266,14 @@ def _key(section: Section) -> str:
         parts.append(f"difference in standard deviations (▲▼ where p is below {RARE:g}; without a p, beyond {FAR:g})")
     if section.has_best:
         parts.append("best epoch")
-    if _shows_memorised(section) and any(cell.memorised for cell in section.cells()):
+    if not section.has_published and any(cell.memorised for cell in section.cells()):
         parts.append(MEMORISED)
     return " · ".join(parts)
 
 
 def _cell(cell: ReportCell, section: Section) -> str:
     lines = [_line(figure, cell) for figure in section.figures(cell)]
-    if cell.memorised is not None and _shows_memorised(section):
+    if cell.memorised is not None and not section.has_published:  # beside published figures there is no room for it
         lines.append(f'<div class="aside" title="{MEMORISED}">memorised {cell.memorised.mean:.1f}</div>')
     value = "" if cell.last is None else f"{cell.last.mean:.6f}"
     return f'<td data-value="{value}">{"".join(lines)}</td>'
@@ -309,11 +299,6 @@ def _line(figure: Figure, cell: ReportCell) -> str:
     return f'<div class="aside" title="best epoch">best {spread}</div>'
 
 
-def _shows_memorised(section: Section) -> bool:
-    """Return whether cells show the memorised share. Beside published figures there is no room for it."""
-    return not section.has_published
-
-
 def runs_table(section: Section) -> str:
     """Return the settings that all runs of a section share, and a table of the others, run by run."""
     runs = section.runs
@@ -322,14 +307,14 @@ def runs_table(section: Section) -> str:
     differing = [name for name in settings[0] if name not in shared]
     made = [f"{reports.software(run)}; {reports.hardware(run)}" for run in runs]
     several = len(set(made)) > 1
-    facts = "".join(
-        f"<dt>{escape(_words(name))}</dt><dd>{escape(_displayed(value))}</dd>" for name, value in shared.items()
-    )
-    if not several:
-        facts += f"<dt>versions</dt><dd>{escape(made[0])}</dd>"
-    results = ("last", "best", "memorised", "seconds")
-    heads = [_sortable("run"), *(_sortable(_words(name), number=_is_number(settings, name)) for name in differing)]
-    heads += [_sortable(name, number=True) for name in results]
+    told = {name.replace("_", " "): _displayed(value) for name, value in shared.items()}
+    told |= {} if several else {"versions": made[0]}
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in told.items())
+    heads = [_sortable("run")]
+    for name in differing:
+        numbers = all(type(values[name]) in (int, float) for values in settings)
+        heads.append(_sortable(name.replace("_", " "), number=numbers))
+    heads += [_sortable(name, number=True) for name in ("last", "best", "memorised", "seconds")]
     heads += [_sortable("versions")] if several else []
     rows = [_run_row(run, differing, versions if several else None) for run, versions in zip(runs, made, strict=True)]
     reduced = f" - {section.reduced}" if section.reduced else ""
@@ -347,29 +332,19 @@ def _settings(run: Run) -> dict[str, Any]:
 def _run_row(run: Run, differing: list[str], versions: str | None) -> str:
     settings = _settings(run)
     result, measure = run.result, run.result.measure
-    figures = [
-        _percent(None if measure is None else getattr(result.last, measure)),
-        _percent(getattr(result.best, measure)) if measure is not None and result.validation else "",
-        _percent(result.last.memorised),
-        f"{result.seconds:.1f}",
-    ]
+    last = None if measure is None else getattr(result.last, measure)
+    best = getattr(result.best, measure) if measure is not None and result.validation else None
+    shares = ["" if share is None else f"{100 * share:.2f}" for share in (last, best, result.last.memorised)]
     values = [settings[name] for name in differing]
-    cells = [_td(_displayed(value), isinstance(value, str)) for value in values] + [_td(text) for text in figures]
-    cells += [] if versions is None else [_td(versions, text=True)]
+    cells = [_td(_displayed(value), "text" * isinstance(value, str)) for value in values]
+    cells += [_td(text) for text in (*shares, f"{result.seconds:.1f}")]
+    cells += [] if versions is None else [_td(versions, "text")]
     return f'<tr><th scope="row">{breakable(run.name)}</th>{"".join(cells)}</tr>'
 
 
-def _td(content: str, text: bool = False) -> str:
-    kind = ' class="text"' if text else ""
+def _td(content: str, css_class: str = "") -> str:
+    kind = f' class="{css_class}"' if css_class else ""
     return f'<td data-value="{escape(content)}"{kind}>{escape(content)}</td>'
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.2f}"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _displayed(value: Any) -> str:
@@ -378,7 +353,3 @@ def _displayed(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _is_number(settings: list[dict[str, Any]], name: str) -> bool:
-    return all(isinstance(values[name], (int, float)) and not isinstance(values[name], bool) for values in settings)

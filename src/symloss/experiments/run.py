@@ -114,15 +114,11 @@ class Survey:
 
 def with_fingerprints(cells: Iterable[Cell], root: Path | None) -> list[Cell]:
     """Return the same cells, with a fingerprint in their settings where data files are not the publisher's."""
-    marks: dict[tuple[str, str], str | None] = {}
+    mark = functools.cache(fingerprint)  # many cells share their data
     marked = []
     for cell in cells:
-        settings = cell.settings
-        what = settings.data, settings.noise
-        if what not in marks:
-            marks[what] = fingerprint(settings.data, None, settings.noise, root)
-        resolved = replace(cell.resolved, settings=replace(settings, fingerprint=marks[what]))
-        marked.append(replace(cell, resolved=resolved))
+        settings = replace(cell.settings, fingerprint=mark(cell.settings.data, None, cell.settings.noise, root))
+        marked.append(replace(cell, resolved=replace(cell.resolved, settings=settings)))
     return marked
 
 
@@ -138,10 +134,10 @@ def survey(
     ``kept`` has the keys of runs whose results were kept in a file. They need no folder.
     """
     surveyed = Survey()
-    needs: dict[tuple[str, ...], str | None] = {}
     same_run: dict[str, list[Cell]] = {}
     for cell in cells:
         same_run.setdefault(cell.settings.key, []).append(cell)
+    needed = functools.cache(_missing)  # many runs share their data
     for group in same_run.values():
         work = Work.of(group, runs, root, where or {})
         if work.result() is not None:
@@ -151,10 +147,7 @@ def survey(
             surveyed.kept += 1
             continue
         human = work.settings.noise if noise.parse(work.settings.noise).kind == "human" else ""
-        need = (human, work.settings.data, *work.evaluate)
-        if need not in needs:
-            needs[need] = _missing(need[1:], human, data_root() if root is None else root)
-        sentence = needs[need]
+        sentence = needed((work.settings.data, *work.evaluate), human, data_root() if root is None else root)
         if sentence is None:
             surveyed.todo.append(work)
         else:
@@ -162,7 +155,7 @@ def survey(
     return surveyed
 
 
-def _missing(data: Iterable[str], human: str, root: Path) -> str | None:
+def _missing(data: tuple[str, ...], human: str, root: Path) -> str | None:
     """Return the sentence that says what to download; None if nothing is missing."""
     try:
         for name in data:

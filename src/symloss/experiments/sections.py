@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ from symloss.experiments.report import ColumnHead, LossRow, Report, ReportCell, 
 from symloss.experiments.tables import LOSS_NAME, SPREADS, PublishedTable, TableColumn, list_tables, load_table
 from symloss.noise.spec import KINDS, parse as parse_noise
 from symloss.training.reading import Run, Runs
-from symloss.training.results import in_percent
+from symloss.training.results import Result, in_percent
 from symloss.training.run_folder import SETTINGS
 from symloss.training.settings import FULL, Settings, displayed_noise
 
@@ -164,7 +165,7 @@ class TableRuns:
     def _heads(self, columns: list[TableColumn], stacked: bool) -> tuple[ColumnHead, ...]:
         """Return the columns that have a figure. Stacked tables share their columns: those that any of them needs."""
         used = {(position.dataset, position.noise) for position in self.runs}
-        noises = {noise for _, noise in used}
+        noises = {position.noise for position in self.runs}
         return tuple(
             ColumnHead(column.name, noise, displayed_noise(column.data, noise))
             for column in columns
@@ -173,15 +174,13 @@ class TableRuns:
         )
 
     def _report_table(self, columns: list[TableColumn], heads: tuple[ColumnHead, ...]) -> ReportTable:
-        names = {column.name for column in columns}
+        names = [column.name for column in columns]
         used = {position.row for position in self.runs if position.dataset in names}
         rows = []
         for row in (row for row in self.table.rows if row.name in used):
             cells = tuple(self._cell(Position(head.dataset, row.name, head.noise)) for head in heads)
-            title = next(
-                title for (dataset, name), title in self.titles.items() if name == row.name and dataset in names
-            )
-            rows.append(LossRow(title, row.loss, {}, cells))
+            titles = [self.titles[name, row.name] for name in names if (name, row.name) in self.titles]
+            rows.append(LossRow(titles[0], row.loss, {}, cells))
         return ReportTable(", ".join(column.name for column in columns), heads, tuple(rows))
 
     def _cell(self, position: Position) -> ReportCell:
@@ -221,26 +220,18 @@ def own_sections(runs: Iterable[Run]) -> list[Section]:
         same_data = [dict(other) for other in groups if dict(other)["data"] == shared["data"]]
         differing = [name for name in shared if len({str(other[name]) for other in same_data}) > 1]
         told_apart = [f"{name.replace('_', ' ')} {shared[name]}" for name in differing if name != "profile"]
-        sections.append(
-            Section(
-                name=f"runs-{number}",
-                title=", ".join([first.settings.data, *told_apart]),
-                profile=first.settings.profile,
-                measure=measured_on(first),
-                facts=_own_facts(first),
-                tables=(_own_table(groups[common]),),
-            )
-        )
+        title, measure = ", ".join([first.settings.data, *told_apart]), measured_on(first.result)
+        about = f"runs-{number}", title, first.settings.profile, measure, _own_facts(first)
+        sections.append(Section(*about, tables=(_own_table(groups[common]),)))
     return sections
 
 
-def measured_on(run: Run) -> str:
+def measured_on(result: Result) -> str:
     """Return the data that the accuracy of a run is measured on, in words."""
-    result = run.result
     if result.measure == "test_accuracy":
-        return "the clean test set" if run.settings.data_is_published else "the test data"
+        return "the clean test set" if result.settings.data_is_published else "the test data"
     if result.measure is None:
-        return "nothing (no data was held out)"
+        return "no data, since nothing was held out"
     return f"held-out examples with {result.validation_labels} labels"
 
 
@@ -324,10 +315,8 @@ def loss_parts(text: str) -> tuple[str, dict[str, Any]]:
 
 def _number_or_text(text: str) -> float | str:
     for number in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return number(text)
-        except ValueError:
-            pass
     return text
 
 
@@ -335,7 +324,6 @@ def loss_key(text: str) -> tuple[int, str, tuple[tuple[str, float, str], ...]]:
     """Return a key to sort losses: in the order of the paper's first table, then by name, then by parameters."""
     name, parameters = loss_parts(text)
     names = [row.loss for row in load_table("table1").rows]
-    values = tuple(
-        (key, float(value) if isinstance(value, (int, float)) else 0.0, str(value)) for key, value in parameters.items()
-    )
+    numbers = {key: 0.0 if isinstance(value, str) else float(value) for key, value in parameters.items()}
+    values = tuple((key, numbers[key], str(value)) for key, value in parameters.items())
     return names.index(name) if name in names else len(names), name, values

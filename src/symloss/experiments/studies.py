@@ -92,7 +92,7 @@ class SeededByTrial(BaseSampler):
 
 
 def distribution(dimension: Dimension) -> BaseDistribution:
-    """Return a dimension as an Optuna distribution: all numbers between its smallest and largest, or a list of values."""
+    """Return a dimension as an Optuna distribution: all numbers between its ends, or a list of values."""
     ends = dimension.between()
     if ends is None:
         return CategoricalDistribution(dimension.values)

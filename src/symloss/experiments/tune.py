@@ -26,13 +26,11 @@ from optuna.trial import TrialState
 
 from symloss.experiments.spaces import Question
 from symloss.experiments.storage import Claim, LockFolder, open_storage, readable_storage_errors, sqlite_url
-from symloss.experiments.studies import Method, Search
+from symloss.experiments.studies import Method as Method, Search  # noqa: PLC0414 (for the command)
 from symloss.training.loop import Diverged
 from symloss.training.results import Result, Spread, spread
 from symloss.training.run_folder import Busy, run_path
 from symloss.training.settings import Settings, with_seeds
-
-__all__ = ["Method", "Progress", "Train", "tune"]
 
 Train = Callable[[Settings, Path, str], Result]
 """A function that trains in a folder and returns the result. The text says which trial it is."""
@@ -70,15 +68,8 @@ def tune(
 ) -> list[dict[str, Any]]:
     """Search for the answers to questions, together with all processes that run the same search.
 
-    Args:
-        questions: one for each loss.
-        method: sampler, number of trials, finalists.
-        runs: folder of all runs, and of the locks by which processes see each other.
-        train: trains one run.
-        storage: a URL for :func:`symloss.experiments.storage.open_storage`; by default a SQLite file in ``runs``.
-        study: the beginning of the names of the studies; by default it is made from the question.
-        on_trial: called after each trial of this process.
-        on_wait: called when other processes train all trials that are left.
+    ``runs`` is the folder of all runs and of the locks by which processes see each other. ``study`` begins the names of
+    the studies. ``on_wait`` is called when other processes train all trials that are left.
 
     Returns:
         A dictionary for each question, with the trials of all processes: ``loss``, ``study``, ``tried`` (the best
