@@ -16,7 +16,7 @@ from symloss.experiments.tables import FOLDER, LOSS_NAME, SPREADS
 from symloss.losses.catalogue import RECORDS
 from symloss.noise.spec import parse
 
-# Of all cells in printed order (loss, then its row), read from the LaTeX of the paper by tex_tables.py.
+# Of all cells in printed order (loss, then its row), read from the LaTeX of the paper.
 DIGESTS = {
     ("table1", "cifar10"): "96dade727baaa416",
     ("table1", "cifar100"): "5298cd402ff035ac",

@@ -204,23 +204,14 @@ def test_the_papers_search(asked):
     assert found["gce"].base.loss == "gce:q=0.7"
 
 
-def test_without_the_switch_it_is_another_search(asked):
+def test_what_the_papers_search_fixes_may_be_said_but_not_changed(asked):
     settings = asked("--losses", "gce")["gce"].base
-    assert (settings.noise, settings.counts, settings.clean_validation) == ("sym:0.8", "exact", False)
-
-
-@in_turn(
-    "arguments, said",
-    [
-        (["--settings", "counts=exact"], "`counts` is fixed by `--paper` and must be left out; got exact"),
-        (["--noise", "sym:0.4"], "`noise` is fixed by"),
-        (["--vary", "weight_decay=0.1"], "`--vary` must be left out"),
-    ],
-)
-def test_what_the_papers_search_fixes_is_refused(asked, arguments, said):
-    assert str(asked("--paper", "--losses", "gce", *arguments)).startswith(said)
-
-
-def test_what_agrees_with_the_papers_search_may_be_said(asked):
+    assert (settings.noise, settings.counts, settings.clean_validation) == ("sym:0.8", "exact", False), "another search"
     same = ("--settings", "counts=floor", "--noise", "sym:0.8", "--settings", "clean_validation=true")
     assert asked("--paper", "--losses", "gce", *same) == asked("--paper", "--losses", "gce")
+    for option, value, said in (
+        ("--settings", "counts=exact", "`counts` is fixed by `--paper` and must be left out; got exact"),
+        ("--noise", "sym:0.4", "`noise` is fixed by"),
+        ("--vary", "weight_decay=0.1", "`--vary` must be left out"),
+    ):
+        assert str(asked("--paper", "--losses", "gce", option, value)).startswith(said)

@@ -7,8 +7,7 @@ import time
 
 import optuna
 import pytest
-from training.training_helpers import metrics as metrics_of, same_weights, without_time
-from tuning_helpers import MODEL, ended, start_search
+from training.training_helpers import ended, metrics as metrics_of, same_weights, start_command, without_time
 
 from symloss.experiments.storage import sqlite_url
 from symloss.training import Settings, train
@@ -19,10 +18,15 @@ STEPS = 6
 """Batches of an epoch: 360 training examples by 64."""
 SEARCH = (
     "tune", "--losses", "sgce", "--vary", "sgce:q=0.2,0.5,0.8", "--vary", "weight_decay=0.001,0.01", "--vary", "lr=0.1",
-    "--model", MODEL, "--epochs", "2", "--settings", "subset=400", "--batch", "64", "--accelerator", "cpu",
+    "--model", "fatal_model:logged", "--epochs", "2", "-s", "subset=400", "--batch", "64", "--accelerator", "cpu",
 )  # fmt: skip
 POINTS = 6
-HELD = {"HOLD_STEP": str(STEPS + 1)}
+
+
+def search(folder, name, *more, hold_run=0):
+    """The search in a process of its own; the run of this number stands still in its second epoch."""
+    held = {"HOLD_RUN": str(hold_run), "HOLD_STEP": str(STEPS + 1)}
+    return start_command(folder, *SEARCH, *more, name=name, **held)
 
 
 def wait_for(path, text=""):
@@ -70,11 +74,11 @@ def held_run(folder):
 
 def test_processes_share_a_search_and_finish_what_a_killed_one_left(tmp_path):
     """The first is held in the middle of its second run; the others do the rest, wait for it, and it is killed."""
-    first = start_search(tmp_path, "first", *SEARCH, HOLD_RUN="2", **HELD)
+    first = search(tmp_path, "first", hold_run=2)
     wait_for(tmp_path / "held")
-    others = [start_search(tmp_path, name, *SEARCH) for name in ("second", "third")]
+    others = [search(tmp_path, name) for name in ("second", "third")]
     for name in ("second", "third"):
-        wait_for(tmp_path / f"{name}.stderr", "waiting for the trials of other processes")
+        wait_for(tmp_path / f".{name}stderr", "waiting for the trials of other processes")
     assert states(tmp_path) == {"COMPLETE": POINTS - 1, "RUNNING": 1}
     assert all(process.is_alive() for process in others)
     cut_off = held_run(tmp_path)
@@ -84,19 +88,19 @@ def test_processes_share_a_search_and_finish_what_a_killed_one_left(tmp_path):
     assert_whole(tmp_path)
     # One model for each point, and one more for the run that was gone on with.
     assert built(tmp_path).total() == POINTS + 1
-    second, third = ((tmp_path / f"{name}.stdout").read_text() for name in ("second", "third"))
+    second, third = ((tmp_path / f".{name}stdout").read_text() for name in ("second", "third"))
     assert second == third != ""
     assert_as_in_one_go(cut_off, tmp_path)
 
 
 def test_the_same_command_after_a_kill_finishes_the_rest_and_repeats_nothing(tmp_path):
-    first = start_search(tmp_path, "first", *SEARCH, HOLD_RUN="3", **HELD)
+    first = search(tmp_path, "first", hold_run=3)
     wait_for(tmp_path / "held")
     first.kill()
     assert ended(first) == -9
     cut_off = held_run(tmp_path)
     written = {path: path.stat().st_mtime_ns for run in runs(tmp_path) if run != cut_off for path in run.iterdir()}
-    assert ended(start_search(tmp_path, "again", *SEARCH)) == 0
+    assert ended(search(tmp_path, "again")) == 0
     assert_whole(tmp_path)
     assert {path: path.stat().st_mtime_ns for path in written} == written != {}
     assert built(tmp_path).total() == POINTS + 1
@@ -105,17 +109,17 @@ def test_the_same_command_after_a_kill_finishes_the_rest_and_repeats_nothing(tmp
 
 def test_processes_that_start_at_once_do_not_stumble(tmp_path):
     """Nothing is there yet: no database, no study, no folder."""
-    processes = [start_search(tmp_path, str(number), *SEARCH) for number in range(4)]
+    processes = [search(tmp_path, str(number)) for number in range(4)]
     assert [ended(process) for process in processes] == [0] * 4
     assert_whole(tmp_path)
     assert built(tmp_path).total() == POINTS
-    assert len({(tmp_path / f"{number}.stdout").read_text() for number in range(4)}) == 1
-    assert all("Traceback" not in (tmp_path / f"{number}.stderr").read_text() for number in range(4))
+    assert len({(tmp_path / f".{number}stdout").read_text() for number in range(4)}) == 1
+    assert all("Traceback" not in (tmp_path / f".{number}stderr").read_text() for number in range(4))
 
 
 def test_samplers_share_their_trials_too(tmp_path):
-    arguments = (*SEARCH, "--sampler", "random", "--trials", str(POINTS))
-    processes = [start_search(tmp_path, str(number), *arguments) for number in range(2)]
+    sampler = ("--sampler", "random", "--trials", str(POINTS))
+    processes = [search(tmp_path, str(number), *sampler) for number in range(2)]
     assert [ended(process) for process in processes] == [0, 0]
     assert_whole(tmp_path)
     assert built(tmp_path).total() == POINTS
