@@ -47,6 +47,11 @@ def texts(rows=4, length=12, seed=0):
     return tokens, labels
 
 
+def rows_of(ids, labels):
+    """A data set for a Trainer."""
+    return [{"input_ids": row, "labels": label} for row, label in zip(ids, labels, strict=True)]
+
+
 def gradients(model):
     """All gradients of a model in one vector."""
     return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])

@@ -10,7 +10,6 @@ pytest.importorskip("lightning", reason="lightning is not installed")
 import lightning
 import torch
 from conftest import assert_close
-from in_turn import in_turn
 from refusals import all_refused, refused
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -198,22 +197,21 @@ def batch(**changed):
     return step | changed
 
 
-@in_turn(
-    ("outputs", "exception", "ingredients"),
-    [
-        (torch.tensor(1.0), ValueError, ["training_step must return a dictionary with loss, index, scores, labels"]),
-        ({"loss": 1, "scores": 2}, ValueError, ["got the keys ['loss', 'scores']"]),
-        (batch(index=torch.tensor([0, 3])), IndexError, ["index must be 0 to 2 for 3 examples", "[0, 3]"]),
-        (batch(index=torch.tensor([-1, 0])), IndexError, ["index must be 0 to 2 for 3 examples", "[-1, 0]"]),
-        (batch(index=torch.tensor([1])), ValueError, ["index and labels (M,)", "index (1,) of torch.int64"]),
-        (batch(labels=torch.eye(2)), ValueError, ["index and labels (M,)", "labels (2, 2) of torch.float32"]),
-        (batch(labels=torch.ones(2)), ValueError, ["(M,) whole numbers", "labels (2,) of torch.float32"]),
-        (batch(scores=torch.eye(2)[0]), ValueError, ["scores must be (M, C)", "scores (2,)"]),
-    ],
-)
-def test_what_training_step_must_return(outputs, exception, ingredients):
-    with refused(exception, *ingredients):
-        MarginCallback(3).on_train_batch_end(None, None, outputs, None, 0)
+def test_what_training_step_must_return():
+    def step(outputs):
+        return lambda: MarginCallback(3).on_train_batch_end(None, None, outputs, None, 0)
+
+    far, below, alone = (torch.tensor(each) for each in ([0, 3], [-1, 0], [1]))
+    all_refused(
+        (ValueError, "must return a dictionary with loss, index, scores, labels", step(torch.tensor(1.0))),
+        (ValueError, "got the keys ['loss', 'scores']", step({"loss": 1, "scores": 2})),
+        (IndexError, "index must be 0 to 2 for 3 examples ... [0, 3]", step(batch(index=far))),
+        (IndexError, "index must be 0 to 2 for 3 examples ... [-1, 0]", step(batch(index=below))),
+        (ValueError, "index and labels (M,) ... index (1,) of torch.int64", step(batch(index=alone))),
+        (ValueError, "index and labels (M,) ... labels (2, 2) of torch.float32", step(batch(labels=torch.eye(2)))),
+        (ValueError, "(M,) whole numbers ... labels (2,) of torch.float32", step(batch(labels=torch.ones(2)))),
+        (ValueError, "scores must be (M, C) ... scores (2,)", step(batch(scores=torch.eye(2)[0]))),
+    )
 
 
 def test_the_audit_has_the_examples_that_were_seen():

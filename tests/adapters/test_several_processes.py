@@ -18,7 +18,7 @@ TRAINERS = ("Trainer", "CausalTrainer", "SFTTrainer")
 def step(name, folder, batch):
     """How far an update of all rows moves the weights."""
     import transformers  # noqa: PLC0415
-    from language_models import arguments, causal, moved_by, texts  # noqa: PLC0415
+    from language_models import arguments, causal, moved_by, rows_of, texts  # noqa: PLC0415
     from test_trl import trainer  # noqa: PLC0415
 
     from symloss.adapters import hf, hf_causal  # noqa: PLC0415
@@ -28,8 +28,7 @@ def step(name, folder, batch):
         return moved_by(trainer(folder, options=options, loss="gce", kl_anchor=0.1))
     ids, labels = texts(ROWS)
     labels[: ROWS // 2, 2:-1] = -100  # so that a mean of means is not the mean
-    rows = [{"input_ids": row, "labels": label} for row, label in zip(ids, labels, strict=True)]
-    options = arguments(folder, batch=batch)
+    options, rows = arguments(folder, batch=batch), rows_of(ids, labels)
     if name == "Trainer":
         return moved_by(transformers.Trainer(causal(), options, train_dataset=rows, compute_loss_func=hf.loss("gce")))
     return moved_by(hf_causal.CausalTrainer(causal(), options, train_dataset=rows, loss="gce"))

@@ -115,25 +115,19 @@ def test_a_network_stops_where_the_folds_say(wine, monkeypatch):
     assert (made.loss, made.rate, made.epochs) == ("gce", 3e-3, best.epoch)
 
 
-@pytest.fixture(scope="module")
-def images():
+def test_rivals_see_images_as_robust_classifier_does(monkeypatch):
     """Images in which a bright row or column tells the class."""
-    rng = np.random.default_rng(0)
     labels = np.arange(60) % 2
-    features = rng.normal(size=(60, 1, 12, 12)).astype(np.float32)
+    features = np.random.default_rng(0).normal(size=(60, 1, 12, 12)).astype(np.float32)
     features[labels == 0, :, 5] += 3
     features[labels == 1, :, :, 5] += 3
-    return NoisyCell(features, labels, labels, features, labels, "raw", 0)
-
-
-def test_rivals_see_images_as_robust_classifier_does(images, monkeypatch):
     monkeypatch.setattr(fit_rivals, "SETTINGS", ((3e-3, 0.1),))
     monkeypatch.setattr(fit_rivals, "LARGE", 100)
-    tuning = Tuning(images)
+    tuning = Tuning(NoisyCell(features, labels, labels, features, labels, "raw", 0))
     chosen = tuning.choose("ce")
     made = tuning.estimator("ce", chosen.setting)
     assert (made.model, made.input_shape) == ("cnn4:width=0.5", (1, 12, 12))
-    fitted = made.fit(tuning.features("ce"), images.noisy)
+    fitted = made.fit(tuning.features("ce"), labels)
     assert fitted.predict_proba(tuning.test("ce")).shape == (60, 2)
     assert fitted.margins_.shape == (60,)
     assert tuning.features("k-nn").shape == (60, 144)

@@ -20,12 +20,9 @@ def rows_of(method, *accuracies, **more):
 CELL = ("digits", "sym:0.6")
 
 
-def test_means_with_their_spread_and_number():
+def test_means_with_their_spread_and_number_and_the_best_on_the_same_seeds_in_bold():
     lines = markdown([*rows_of("symloss", 0.94, 0.96), *rows_of("svc", 0.92, 0.93), *rows_of("ce", 0.99)]).splitlines()
     assert "| digits sym:0.6 | 95.0 ± 1.4 (2) | 92.5 ± 0.7 (2) | **99.0 (1)** |" in lines
-
-
-def test_bold_is_the_best_on_the_same_seeds():
     more = [*rows_of("symloss", 0.90, 0.99), *rows_of("svc", 0.92), *rows_of("ce", 0.92)]
     assert Results(more).best_on_shared_seeds(CELL, "accuracy") == ["svc", "ce"]
     apart = [row("symloss", 0, 0.9), row("svc", 1, 0.8)]

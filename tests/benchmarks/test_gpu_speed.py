@@ -1,6 +1,7 @@
 """Measurements on a GPU: the same code on the CPU with tiny sizes, and with a GPU that is played."""
 
 import sys
+from types import SimpleNamespace
 
 import gpu_speed
 import pytest
@@ -68,22 +69,10 @@ def test_what_does_not_fit_is_halved_or_left_out(monkeypatch):
         measured("losses")
 
 
-class Event:
-    """An event of a GPU that needs 3 milliseconds for everything."""
-
-    def __init__(self, order):
-        self.order = order
-
-    def record(self):
-        self.order.append("record")
-
-    def elapsed_time(self, end):
-        return 3.0
-
-
 def test_a_gpu_is_asked_in_the_right_order(monkeypatch):
     order, memory = [], {"now": 100, "peak": 900}
-    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: Event(order))
+    event = SimpleNamespace(record=lambda: order.append("record"), elapsed_time=lambda end: 3.0)  # milliseconds
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: order.append("wait"))
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: memory["now"])
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: memory["peak"])
@@ -99,11 +88,6 @@ def test_a_gpu_is_asked_in_the_right_order(monkeypatch):
     assert GpuGauge().extra_bytes(prepare) == 7
 
 
-def run_script(monkeypatch, *words):
-    monkeypatch.setattr(sys, "argv", ["gpu_speed.py", *words])
-    gpu_speed.main()
-
-
 def test_the_script_shows_what_was_measured(monkeypatch, capsys):
     row = {"n": 6, "c": 5, "dtype": "float32", "seconds": {"base": 0.002}, "ratios": {"base": 1.0}}
     row |= {"extra_bytes": {"base": 3_000_000}, "left_out": ["Liger is left out: it is not installed"]}
@@ -113,12 +97,13 @@ def test_the_script_shows_what_was_measured(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a played GPU")
     rows = iter([row, other])
     monkeypatch.setattr(gpu_speed, "measure_on", lambda device, size, repeats, gauge, compiler: next(rows))
-    run_script(monkeypatch, "--heads")
+    monkeypatch.setattr(sys, "argv", ["gpu_speed.py", "--heads"])
+    gpu_speed.main()
     shown = capsys.readouterr()
     assert "a played GPU" in shown.out
     assert "| base | 1.00, 2 ms, 3 MB | 1.00, 2 ms, 0 MB |\n| b | - | 1.50, 3 ms, 0 MB |" in shown.out
     assert "6 x 5 float32: Liger is left out: it is not installed" in shown.err
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit):
-        run_script(monkeypatch)
+        gpu_speed.main()
     assert "torch sees no CUDA or ROCm device on this machine" in capsys.readouterr().err

@@ -17,15 +17,11 @@ def at_once(work, *arguments, variables=None):
     return work(*arguments)
 
 
-def test_losses_are_timed_against_cross_entropy():
-    # Smaller batches are repeated thousands of times.
-    result = loss_speed.time_losses(200, 100, repeats=2)
+def test_losses_are_timed_against_cross_entropy_and_with_options(monkeypatch, capsys):
+    result = loss_speed.time_losses(200, 100, repeats=2)  # smaller batches are repeated thousands of times
     assert list(result["ratios"]) == ["torch cross_entropy", *loss_speed.LOSSES]
     assert result["ratios"]["torch cross_entropy"] == 1
     assert all(ratio > 0 for ratio in result["ratios"].values())
-
-
-def test_losses_are_timed_with_options(monkeypatch, capsys):
     monkeypatch.setattr(measure, "in_own_process", at_once)
     loss_speed.print_kinds(loss_speed.OPTIONS, [(200, 100)], repeats=1)
     lines = capsys.readouterr().out.splitlines()
@@ -58,9 +54,6 @@ def test_targets_are_met_or_named():
     assert loss_speed.loss_failures([row]) == []
     row["ratios"] |= {"gce": 0.6, "unhinged/l2": 0.69}
     assert loss_speed.loss_failures([row]) == ["gce at 4096 x 1000: 0.60, target 0.50"]
-
-
-def test_targets_of_heads():
     ratios = {BASE: 1.0, "linear + unit unhinged": 2.0, "unhinged head": 0.1}
     ratios |= {"alpha-mae head": 0.9, "sgce head": 1.2}
     alone = [
@@ -83,10 +76,7 @@ def test_heads_are_shown_by_the_number_of_classes(monkeypatch, capsys):
     assert all(f"| {way} |" in shown.out for way in head_speed.HEADS)
     total = 2 * len(head_speed.HEADS)
     assert shown.err.startswith(f"1/{total} linear + cross_entropy, C 20 (")
-
-
-def test_heads_of_a_language_model_are_shown_with_their_errors(monkeypatch, capsys):
-    monkeypatch.setattr(measure, "in_own_process", at_once)
+    # Those of a language model are shown with their errors.
     head_speed.compare_token_heads(1, SMALL[:3], SMALL)
     shown = capsys.readouterr().out
     for dtype in ("float32", "bfloat16"):

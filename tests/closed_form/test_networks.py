@@ -115,6 +115,10 @@ def test_what_cannot_be_right():
     x, y = data()
     model = network()
     before = model[-1].weight.clone()
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        refit_head(model, loader(x * torch.nan, y))
+    with refused(ValueError, "centroid", "zero"):
+        refit_head(model, [(torch.cat([x[:1], x[:1]]), torch.tensor([0, 1]))] * 2, prior=[0.5, 0.5, 0])
     all_refused(
         (ValueError, "model ... linear layer ... ReLU", lambda: refit_head(nn.ReLU(), loader(x, y))),
         (ValueError, "layer ... none", lambda: refit_head(nn.ReLU(), loader(x, y), layer="fc")),
@@ -123,15 +127,9 @@ def test_what_cannot_be_right():
         (ValueError, "labels ... at least 2 classes", lambda: refit_head(model, loader(x, 0 * y))),
         (TypeError, "labels ... integers ... float32", lambda: refit_head(model, [(x, y.float())])),
         (ValueError, "labels ... 0 to 2 ... 3", lambda: refit_head(model, loader(x, y + 1))),
+        (ValueError, "radius ... (0, inf)", lambda: refit_head(model, loader(x, y), radius=0)),
+        (ValueError, "(N, d) ... (200, 1, 4)", lambda: refit_head(nn.Linear(4, 3), [(x[:, None], y)])),
     )
-    with pytest.raises(ValueError, match="Input X contains NaN"):
-        refit_head(model, loader(x * torch.nan, y))
-    with refused(ValueError, "radius", "(0, inf)"):
-        refit_head(model, loader(x, y), radius=0)
-    with refused(ValueError, "centroid", "zero"):
-        refit_head(model, [(torch.cat([x[:1], x[:1]]), torch.tensor([0, 1]))] * 2, prior=[0.5, 0.5, 0])
-    with refused(ValueError, "(N, d)", "(200, 1, 4)"):
-        refit_head(nn.Linear(4, 3), [(x[:, None], y)])
     assert torch.equal(model[-1].weight, before)
     assert not any(module._forward_pre_hooks for module in model.modules())
     assert np.isfinite(before.detach().numpy()).all()

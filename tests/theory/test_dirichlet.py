@@ -146,16 +146,14 @@ def test_shapes_masks_precision_and_reductions():
 
 
 def test_bad_input():
+    for alpha in (0, -1.0, math.inf):
+        with refused(ValueError, "alpha", "(0, inf)"):
+            DirichletPenalty(alpha)
     all_refused(
         (ValueError, "classes ... [2, inf) ... 1", lambda: symmetrizing_prior(1)),
         (ValueError, "prior ... sum to 1 ... 0.9", lambda: symmetrizing_prior(2, [0.5, 0.4])),
         (ValueError, "prior ... (3,) ... (2,)", lambda: symmetrizing_prior(3, [0.5, 0.5])),
         (ValueError, "prior ... one class", lambda: symmetrizing_prior(2, [1.0, 0.0])),
-    )
-    for alpha in (0, -1.0, math.inf):
-        with refused(ValueError, "alpha", "(0, inf)"):
-            DirichletPenalty(alpha)
-    all_refused(
         (ValueError, "alpha ... above 0 ... -1", lambda: DirichletPenalty(torch.tensor([1.0, -1.0]))),
         (ValueError, "alpha ... above 0 ... inf", lambda: DirichletPenalty(torch.tensor([1.0, math.inf]))),
         (ValueError, "alpha ... (4,) ... (2,)", lambda: DirichletPenalty(torch.ones(2))(Z)),

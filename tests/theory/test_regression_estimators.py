@@ -7,7 +7,7 @@ import pytest
 import torch
 from estimator_checks import assert_is_an_estimator
 from in_turn import in_turn
-from refusals import refused
+from refusals import all_refused, refused
 from scipy import optimize, sparse
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
@@ -156,10 +156,6 @@ def test_bad_input(data):
     for decay in (0, -1.0, np.inf, np.nan):
         with refused(ValueError, "decay", "(0, inf)"):
             UnhingedRegressor(decay).fit(x, y)
-    with refused(TypeError, "decay", "'1'"):
-        UnhingedRegressor("1").fit(x, y)
-    with refused(ValueError, "delta", "(0, inf)", "-1"):
-        UnhingedRegressor(delta=-1.0).fit(x, y)
     for text in ("mode", "a number"):
         with refused(ValueError, "corruption_mean must be 'mean', 'median' or a number", repr(text)):
             UnhingedRegressor(corruption_mean=text).fit(x, y)
@@ -169,22 +165,22 @@ def test_bad_input(data):
     with refused(ValueError, "sample_weight", "at least 0", "-1"):
         UnhingedRegressor().fit(x, y, sample_weight=-np.ones(80))
     with refused(ValueError, "overflows", "scale"):
-        UnhingedRegressor().fit(x * 1e300, y * 1e300)
-    with refused(ValueError, "overflows", "scale"):
         UnhingedRegressor(1e-3).fit((x * 1e37).astype(np.float32), y * 100)
-    with refused(ValueError, "overflows", "scale"):
-        UnhingedRegressor(corruption_mean=-1.7e308).fit(x, 1e307 * y)
     with refused(ValueError, "X", "predictions are finite in float32", "too large"):
         UnhingedRegressor(1e-3).fit(x.astype(np.float32), y).predict(np.float32(1e37) * x.astype(np.float32))
     with pytest.raises(ValueError, match="NaN"):
         UnhingedRegressor().fit(x, np.where(y > 3, np.nan, y))
-    with refused(TypeError, "f must be a function", "3"):
-        LinearFamilyRegressor(3).fit(x, y)
     with refused(ValueError, "f must return one finite number", "shape (80, 1)", "shape ()"):
         LinearFamilyRegressor(lambda y: y.sum()).fit(x, y)
     with refused(ValueError, "f must return one finite number", "NaN or infinity"):
         LinearFamilyRegressor(lambda y: np.full_like(y, np.nan)).fit(x, y)
     with refused(ValueError, "one distribution", "(2,)"):
         LinearFamilyRegressor(corruption=D.Normal(torch.zeros(2), 1.0)).fit(x, y)
-    with refused(TypeError, "corruption must be", "'normal'"):
-        LinearFamilyRegressor(corruption="normal").fit(x, y)
+    all_refused(
+        (TypeError, "decay ... '1'", lambda: UnhingedRegressor("1").fit(x, y)),
+        (ValueError, "delta ... (0, inf) ... -1", lambda: UnhingedRegressor(delta=-1.0).fit(x, y)),
+        (ValueError, "overflows ... scale", lambda: UnhingedRegressor().fit(x * 1e300, y * 1e300)),
+        (ValueError, "overflows ... scale", lambda: UnhingedRegressor(corruption_mean=-1.7e308).fit(x, 1e307 * y)),
+        (TypeError, "f must be a function ... 3", lambda: LinearFamilyRegressor(3).fit(x, y)),
+        (TypeError, "corruption must be ... 'normal'", lambda: LinearFamilyRegressor(corruption="normal").fit(x, y)),
+    )
