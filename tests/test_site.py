@@ -1,10 +1,11 @@
 """The site, built from the repository with warnings as errors, as ``make docs`` does, and then looked at.
 
-All checks are one test, so that the site is built once, and not by each process of the tests.
+All checks of its pages are one test, so that the site is built once, and not by each process of the tests.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -13,7 +14,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import symloss
 from symloss.lazy_names import stub_names
@@ -159,3 +162,29 @@ def what_is_forgotten_fails_the_build(folder: Path) -> None:
     assert len([line for line in said if "WARNING" in line]) == 2, done.stderr
     assert any("the API pages must document symloss.closed_form.refit_head; it is missing" in line for line in said)
     assert any("forgotten.md" in line and "isn't included in any toctree" in line for line in said)
+
+
+CHART = (
+    "<svg xmlns='http://www.w3.org/2000/svg' width='40' height='40'><rect width='40' height='40' fill='white'/></svg>"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("theme", "system", "dark"),
+    [("auto", "light", False), ("auto", "dark", True), ("light", "dark", False), ("dark", "light", True)],
+)
+def test_the_paper_of_charts_is_as_dark_as_the_page(browser, tmp_path, theme, system, dark):
+    (tmp_path / "chart.svg").write_text(CHART)
+    style = (ROOT / "docs" / "style" / "site.css").as_uri()
+    page = tmp_path / "page.html"
+    page.write_text(
+        f'<!doctype html><link rel="stylesheet" href="{style}"><body data-theme="{theme}">'
+        '<article><p><img src="chart.svg"></p></article>'
+    )
+    media = {"features": [{"name": "prefers-color-scheme", "value": system}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.get(page.as_uri())
+    picture = Image.open(io.BytesIO(browser.find_element("css selector", "img").screenshot_as_png)).convert("L")
+    middle = np.asarray(picture)[10:30, 10:30]
+    assert middle.max() < 30 if dark else middle.min() > 225

@@ -128,6 +128,8 @@ def test_the_page_reads_the_numbers_of_the_library(opened):
 
 
 def test_the_numbers_under_the_curves_are_those_at_p(opened):
+    from selenium.webdriver import ActionChains  # noqa: PLC0415
+
     browser = opened("#loss=ce&with=mae&classes=10&p=0.25")
     # The page interpolates in p, so the third digit may differ.
     for row, value, weight, total in zip(
@@ -142,6 +144,20 @@ def test_the_numbers_under_the_curves_are_those_at_p(opened):
     press(browser, "#classes", RIGHT)
     assert browser.find_element("css selector", "#classes").get_attribute("aria-valuetext") == "100"
     assert path_of(browser, "value-margin", "second") != line
+    browser = opened("#loss=ce&with=mae&p=0.9")
+    chart = browser.find_element("id", "value-p")
+    ActionChains(browser).move_to_element(chart).perform()
+    drawn(browser)
+    assert 0.4 < float(text(browser, "output[for=probe]")) < 0.5
+    assert float(text(browser, "#readout thead span")) == float(text(browser, "output[for=probe]"))
+    # The same slope at equal scores.
+    browser = opened("#loss=sgce&with=ce&classes=10&p=0.1&scale=ce")
+    for row in rows(browser):
+        assert float(row[1].replace("−", "-")) == pytest.approx(0, abs=0.01)  # noqa: RUF001
+        assert float(row[2]) == pytest.approx(0.9, rel=0.01)
+    choose(browser, "first", "cosine")
+    note = browser.execute_script("return document.getElementById('scaled-note').dataset.without")
+    assert note == "cosine"
 
 
 def test_a_slider_moves_by_key(opened):
@@ -160,6 +176,16 @@ def test_a_slider_moves_by_key(opened):
     assert text(browser, "#first .facts .yes") == "symmetric"
     press(browser, "#first-q", LEFT)
     assert text(browser, "#first .facts .no") == "not symmetric"
+    # Several parameters move one at a time.
+    browser = opened("#loss=nce+agce:q=0.9&with=sce:alpha=5,beta=0.1")
+    shown = "return [...document.querySelectorAll(`#${arguments[0]} output`)].map(o => Number(o.textContent))"
+    assert browser.execute_script(shown, "first") == [1, 1, 0.6, 0.9]
+    press(browser, "#first-a", RIGHT)
+    assert browser.execute_script(shown, "first") == [1, 1, 1, 0.6]
+    assert "One of these moves at a time" in text(browser, "#first .note")
+    assert browser.execute_script(shown, "second") == [5, 0.1]  # two move together
+    press(browser, "#second-alpha", LEFT)
+    assert browser.execute_script(shown, "second")[1] == 0.1
 
 
 def test_one_sees_symmetry(opened):
@@ -219,9 +245,7 @@ def test_noise_moves_the_minimum_of_cross_entropy_and_not_of_a_symmetric_loss(op
     assert "The minimum stays at θ = 0.2" in text(browser, "figure:has(#noise-second) .reading")
     titles = [text(browser, f"figure:has(#noise-{side}) figcaption") for side in ("first", "second")]
     assert titles == ["ce not symmetric with 10 classes", "sgce symmetric with 10 classes"]
-
-
-def test_stretched_all_curves_of_a_symmetric_loss_are_one(opened):
+    # Stretched, all curves of a symmetric loss are one.
     browser = opened("#loss=ce&with=sgce&noise=80")
     curves = (
         "return [...document.querySelectorAll(`#noise-${arguments[0]} .line`)].map(line =>"
@@ -266,18 +290,6 @@ def test_an_address_that_makes_no_sense_is_answered_in_words(opened):
     assert browser.execute_script("return window.hacked === undefined && document.images.length === 0")
 
 
-def test_several_parameters_move_one_at_a_time(opened):
-    browser = opened("#loss=nce+agce:q=0.9&with=sce:alpha=5,beta=0.1")
-    shown = "return [...document.querySelectorAll(`#${arguments[0]} output`)].map(o => Number(o.textContent))"
-    assert browser.execute_script(shown, "first") == [1, 1, 0.6, 0.9]
-    press(browser, "#first-a", RIGHT)
-    assert browser.execute_script(shown, "first") == [1, 1, 1, 0.6]
-    assert "One of these moves at a time" in text(browser, "#first .note")
-    assert browser.execute_script(shown, "second") == [5, 0.1]  # two move together
-    press(browser, "#second-alpha", LEFT)
-    assert browser.execute_script(shown, "second")[1] == 0.1
-
-
 def test_the_maps_obey_arrow_keys_and_the_label(opened):
     browser = opened("#loss=ce&with=none")
     reading = "figure:has(#map-first) .reading"
@@ -292,27 +304,6 @@ def test_the_maps_obey_arrow_keys_and_the_label(opened):
     for _ in range(40):
         press(browser, "#map-first", LEFT)
     assert text(browser, reading).startswith("at p = (0.38, 0.6")  # the edge
-
-
-def test_pointing_reads_the_numbers(opened):
-    from selenium.webdriver import ActionChains  # noqa: PLC0415
-
-    browser = opened("#loss=ce&with=mae&p=0.9")
-    chart = browser.find_element("id", "value-p")
-    ActionChains(browser).move_to_element(chart).perform()
-    drawn(browser)
-    assert 0.4 < float(text(browser, "output[for=probe]")) < 0.5
-    assert float(text(browser, "#readout thead span")) == float(text(browser, "output[for=probe]"))
-
-
-def test_the_same_slope_at_equal_scores(opened):
-    browser = opened("#loss=sgce&with=ce&classes=10&p=0.1&scale=ce")
-    for row in rows(browser):
-        assert float(row[1].replace("−", "-")) == pytest.approx(0, abs=0.01)  # noqa: RUF001
-        assert float(row[2]) == pytest.approx(0.9, rel=0.01)
-    choose(browser, "first", "cosine")
-    note = browser.execute_script("return document.getElementById('scaled-note').dataset.without")
-    assert note == "cosine"
 
 
 def test_every_control_is_reached_by_tab_and_has_a_name(opened):

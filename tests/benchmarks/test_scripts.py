@@ -40,9 +40,7 @@ def test_missed_targets_are_named(capsys):
     with pytest.raises(SystemExit, match="1"):
         measure.judge(["too slow"])
     assert capsys.readouterr().err == "missed: too slow\n1 targets missed\n"
-
-
-def test_an_error_in_a_process_of_its_own_is_raised_here():
+    # An error in a process of its own is raised here.
     with pytest.raises(ValueError, match="invalid literal"):
         measure.in_own_process(int, "one")
 

@@ -67,20 +67,6 @@ def test_w_is_r_mu_over_the_norm_of_mu(options):
     np.testing.assert_allclose(w, found.x.reshape(shape), atol=1e-6)
 
 
-def test_the_closed_form_is_where_gradient_descent_with_weight_decay_ends():
-    """The Lagrangian's stationary point W = mu / (2 lambda), rescaled."""
-    x, y = blobs()
-    features, labels = torch.from_numpy(x), torch.from_numpy(y)
-    w = torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.SGD([w], lr=0.5, weight_decay=1.0)
-    for _ in range(40):
-        optimizer.zero_grad()
-        symloss.Unhinged(normalize=None)(features @ w.T, labels).backward()
-        optimizer.step()
-    model = UnhingedClassifier(fit_intercept=False, center=False).fit(x, y)
-    np.testing.assert_allclose(model.coef_, (w / w.norm()).detach(), atol=1e-6)
-
-
 def test_a_zero_centroid_is_degenerate_all_weights_have_the_same_loss():
     x = np.array([[1.0, 2.0], [-1.0, 0.5], [1.0, 2.0], [-1.0, 0.5]])
     y = np.array([0, 0, 1, 1])

@@ -156,29 +156,19 @@ def fits(rank, answers, meeting, cases):
 @pytest.mark.slow
 def test_two_processes_find_what_one_finds(tmp_path):
     x, y = blobs(300)
-    names = np.array(["ant", "bee", "crow"])
-    single = x.astype(np.float32)
-    weights = np.linspace(0.1, 2, 300)
+    names, single, weights = np.array(["ant", "bee", "crow"]), x.astype(np.float32), np.linspace(0.1, 2, 300)
+    halves, shares = (slice(200), slice(200, None)), {"center": False, "prior": "frequencies"}
+    mixed = [(scipy.sparse.csr_array(x[:90]), y[:90]), (torch.from_numpy(x[90:]), torch.from_numpy(y[90:]))]
+    whole, named = UnhingedClassifier().fit(x, y), UnhingedClassifier().fit(x, names[y])
+    weighted = UnhingedClassifier(**shares).fit(x, y, weights)
     bad = x[200:].copy()
     bad[5, 0] = np.inf
     cases = {
-        "plain": ({}, [(x[:200], y[:200]), (x[200:], y[200:])], UnhingedClassifier().fit(x, y)),
-        "weights": (
-            {"center": False, "prior": "frequencies"},
-            [(x[:100], y[:100], weights[:100]), (x[100:], y[100:], weights[100:])],
-            UnhingedClassifier(center=False, prior="frequencies").fit(x, y, weights),
-        ),
-        "classes apart, names": (
-            {},
-            [(x[y < 1], names[y[y < 1]]), (x[y >= 1], names[y[y >= 1]])],
-            UnhingedClassifier().fit(x, names[y]),
-        ),
+        "plain": ({}, [(x[half], y[half]) for half in halves], whole),
+        "weights": (shares, [(x[half], y[half], weights[half]) for half in halves], weighted),
+        "classes apart, names": ({}, [(x[part], names[y[part]]) for part in (y < 1, y >= 1)], named),
         "float32, one empty": ({}, [(single, y), (single[:0], y[:0])], UnhingedClassifier().fit(single, y)),
-        "sparse and tensor": (
-            {},
-            [(scipy.sparse.csr_array(x[:90]), y[:90]), (torch.from_numpy(x[90:]), torch.from_numpy(y[90:]))],
-            UnhingedClassifier().fit(x, y),
-        ),
+        "sparse and tensor": ({}, mixed, whole),
         "bad": ({}, [(x[:200], y[:200]), (bad, y[200:])], "process 1 were refused: Input X contains infinity"),
         "widths": ({}, [(x, y), (x[:, :2], y)], "same number of features in every process; got [4, 2]"),
         "one class": ({}, [(x[y == 1], y[y == 1])] * 2, "at least 2 classes"),

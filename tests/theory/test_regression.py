@@ -189,26 +189,19 @@ def test_corruption_with_a_batch_and_outputs_of_several_numbers():
             assert float(off.max()) < 1e-3
 
 
-def test_reductions_and_precision():
+def test_reductions_precision_copies_and_pickles():
     q = D.Normal(0.0, 1.0)
     none, mean, total = (symmetrize_regression(nn.HuberLoss(), q, reduction=r) for r in ("none", "mean", "sum"))
     assert_close(mean(Z, Y), none(Z, Y).mean())
     assert_close(total(Z, Y), none(Z, Y).sum())
-    for dtype, result in (
-        (torch.float32, torch.float32),
-        (torch.float16, torch.float32),
-        (torch.bfloat16, torch.float32),
-    ):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
         z, y = Z[1:8].to(dtype), Y[1:8].to(dtype)
-        assert none(z, y).dtype == result
+        assert none(z, y).dtype == torch.float32
         assert_close(none(z, y).double(), none(z.double(), y.double()), 1e-6)
     # The reduction a loss came with is set aside, and the loss itself is left alone.
     inner = nn.HuberLoss(reduction="sum")
     assert_close(symmetrize_regression(inner, q, reduction="none")(Z, Y), none(Z, Y))
     assert inner.reduction == "sum"
-
-
-def test_copies_and_pickles():
     robust = symmetrize_regression(nn.HuberLoss(), D.Normal(0.0, 1.0))
     for twin in (copy.deepcopy(robust), pickle.loads(pickle.dumps(robust))):
         assert_close(twin(Z, Y), robust(Z, Y))
@@ -284,9 +277,7 @@ def test_bounded_output():
         assert float(loss(1e9 * LINE, TARGETS).abs().max()) <= 3 * 8
     with refused(ValueError, "bound", "(0, inf)", 0):
         BoundedOutput(0)
-
-
-def test_a_bound_keeps_the_symmetry():
+    # A bound keeps the symmetry.
     q = D.Normal(1.0, 2.0)
     for bound in (None, 0.5, 5.0):
         assert certify_regression(UnhingedRegressionLoss(None, 1.0, bound=bound), q).symmetric
@@ -387,10 +378,7 @@ def test_counter_examples_hold_up():
     assert welsch.convex.counter_example is not None
     assert "no   symmetric" in str(welsch)
     assert "predictions from -5 to 5" in str(welsch)
-
-
-def test_certificates_do_not_trust_closed_forms():
-    """The mean is taken by quadrature, which feels a kink, though the loss itself has a closed form."""
+    # The mean is taken by quadrature, which feels a kink, though the loss itself has a closed form.
     q = D.Normal(0.0, 1.0)
     loss = symmetrize_regression(nn.L1Loss(), q)
     assert loss.method() == "closed form"
