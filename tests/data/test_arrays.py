@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 import zipfile
 
 import numpy as np
 import torch
 from data_helpers import random_bytes
+from hostile_pickle import Bomb
 from in_turn import in_turn
 from refusals import refused
 
@@ -73,14 +73,6 @@ def test_labels(tmp_path, y, classes, labels):
     assert (data.class_names, data.train.labels.tolist()) == (classes, labels)
 
 
-class Hostile:
-    def __init__(self, path) -> None:
-        self.path = str(path)
-
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
-
-
 @in_turn(
     "y", [np.array([1.0, np.nan, 2.0, np.nan]), np.array(["a", "nan", "b", ""]), np.array([b"a", b"NaN", b"b", b""])]
 )
@@ -98,7 +90,7 @@ def test_a_missing_label_is_no_class(tmp_path, y):
 
 @in_turn("name", ["x", "y"])
 def test_objects_are_never_loaded(tmp_path, name):
-    arrays = {"x": X, "y": Y} | {name: np.array([Hostile(tmp_path / "trace")] * 3, dtype=object)}
+    arrays = {"x": X, "y": Y} | {name: np.array([Bomb(tmp_path / "trace")] * 3, dtype=object)}
     path = save(tmp_path, **arrays)
     with refused(ValueError, f"{name} of {path}", "Python objects", "never loaded"):
         open_data(path)
@@ -118,8 +110,6 @@ def test_objects_are_never_loaded(tmp_path, name):
         ({"x": X[:0], "y": Y[:0]}, ("and some", "got 0 inputs and 0 labels")),
         ({"x": X, "y": Y[:, None]}, ("y of", "one row", "shape (3, 1)")),
         ({"x": X, "y": Y > 0}, ("y of", "numbers or names", "got bool")),
-        ({"x": X, "y": np.array([0, 1, np.nan])}, ("y of", "a label for each", "got 'nan' in row 2")),
-        ({"x": X, "y": np.array([0.5, 1, 2])}, ("names or whole numbers", "got 0.5")),
         ({"x": X, "y": np.zeros(3)}, ("at least two classes", "got only '0.0'")),
         ({"x": X[:, 0], "y": Y}, ("x of", "(N, d)", "shape (3,)")),
         ({"x": np.array(["a", "b", "c"]), "y": Y}, ("x of", "numbers", "got <U1")),
@@ -144,39 +134,30 @@ def npy() -> bytes:
     return file.getvalue()
 
 
-@in_turn("content", [b"", b"hello", b"PK\x03\x04 cut", npy()])
-def test_no_npz(tmp_path, content):
-    (tmp_path / "x.npz").write_bytes(content)
-    with refused(ValueError, tmp_path / "x.npz", "must be an .npz file"):
-        open_data(str(tmp_path / "x.npz"))
-
-
-@in_turn(
-    "old, new, ingredients",
-    [
-        (b"\x93NUMPY", b"nothing", ("an array of numbers or text", "damaged")),
-        (b"(3, 2)", b"(3, 2", ("an array of numbers or text", "damaged")),
-        (b"(3, 2), }" + b" " * 15, b"(3000000000000000, 2), }", ("fits into memory", "damaged")),
-    ],
-)
-def test_a_damaged_array(tmp_path, old, new, ingredients):
-    """In an archive whose checksums are right."""
-    path = save(tmp_path, y=Y)
-    with zipfile.ZipFile(path, "a") as file:
-        file.writestr("x.npy", npy().replace(old, new))
-    with refused(ValueError, f"x of {path}", *ingredients):
-        open_data(path)
-
-
-def test_damaged_compression(tmp_path):
+def test_damaged_arrays(tmp_path):
+    """In an archive whose checksums are right, and in one whose compression is not."""
     path = tmp_path / "x.npz"
+    for old, new, wanted in (
+        (b"\x93NUMPY", b"nothing", "of numbers or text"),
+        (b"(3, 2)", b"(3, 2", "of numbers or text"),
+        (b"(3, 2), }" + b" " * 15, b"(3000000000000000, 2), }", "that fits into memory"),
+    ):
+        save(tmp_path, y=Y)
+        with zipfile.ZipFile(path, "a") as file:
+            file.writestr("x.npy", npy().replace(old, new))
+        with refused(ValueError, f"x of {path} must be an array {wanted}; got a damaged one"):
+            open_data(str(path))
     np.savez_compressed(path, x=np.tile(X, (100, 1)), y=np.tile(Y, 100))
     content = bytearray(path.read_bytes())
     name, extra = struct.unpack("<HH", content[26:30])
     content[30 + name + extra] = 0xFF  # no kind of block that there is
-    path.write_bytes(content)
-    with refused(ValueError, f"x of {path}", "an array of numbers or text", "damaged"):
-        open_data(str(path))
+    for damaged, message in (
+        (content, f"x of {path} must be an array of numbers or text; got a damaged one"),
+        *((other, f"{path} must be an .npz file") for other in (b"", b"hello", b"PK\x03\x04 cut", npy())),
+    ):
+        path.write_bytes(damaged)
+        with refused(ValueError, message):
+            open_data(str(path))
 
 
 @in_turn("arrays, expected", [({"x": X}, X), ({"inputs": X, "y": Y}, X), ({"x_train": X, "x_test": X[1:]}, X[1:])])

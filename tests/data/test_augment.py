@@ -10,7 +10,7 @@ import torch
 from conftest import generator
 from in_turn import in_turn
 from PIL import Image
-from refusals import refused
+from refusals import all_refused, refused
 from torch import Tensor
 
 from symloss.data.augment import Augmentation, Jitter, ResizedCrop, fit, pixels
@@ -74,8 +74,21 @@ def test_the_steps_follow_one_another():
     step_by_step = images
     for name, part in zip(names, (drawn[:, :2], drawn[:, 2:3], drawn[:, 3:]), strict=True):
         step_by_step = Augmentation.parse([name]).apply(step_by_step, part)
-    assert torch.equal(Augmentation.parse(names).apply(images, drawn), step_by_step)
+    every, nothing = Augmentation.parse(names), Augmentation.parse([])
+    assert torch.equal(every.apply(images, drawn), step_by_step)
     assert not torch.equal(step_by_step, images)
+    assert torch.equal(nothing.apply(images, nothing.draw(16, generator(0))), images)
+    assert every.apply(images[:0], every.draw(0, generator(0))).shape == (0, 3, 8, 8)
+    # Draws cover what they should and come from the generator alone.
+    state, drawn = torch.get_rng_state(), every.draw(20_000, generator(3))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(drawn, every.draw(20_000, generator(3)))
+    assert drawn.shape == (20_000, 4)
+    images = torch.zeros(20_000, 1, 9, 9, dtype=torch.uint8)
+    images[:, :, 4, 4] = 1  # one white pixel shows where the window lay
+    seen = Augmentation.parse(["crop:4"]).apply(images, drawn[:, :2]).sum(0)[0]
+    assert seen.sum() == 20_000
+    assert 180 < seen.min() <= seen.max() < 320  # 247 each
 
 
 @in_turn("name", ["crop:4", "flip", "rotate:20", "resized-crop:6", "jitter:0.4,0.4,0.4,0.2"])
@@ -88,29 +101,6 @@ def test_an_example_depends_on_its_own_row_only(name: str):
     some = torch.tensor([5, 0, 3])
     assert torch.equal(augmentation.apply(images[some], drawn[some]), whole[some])
     assert torch.equal(images, before)
-
-
-def test_draws_cover_what_they_should_and_come_from_the_generator_alone():
-    augmentation = Augmentation.parse(["crop:4", "flip", "rotate:20"])
-    state = torch.get_rng_state()
-    drawn = augmentation.draw(20_000, generator(3))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(drawn, augmentation.draw(20_000, generator(3)))
-    assert drawn.shape == (20_000, 4)
-    # One white pixel shows where the window lay.
-    images = torch.zeros(20_000, 1, 9, 9, dtype=torch.uint8)
-    images[:, :, 4, 4] = 1
-    seen = Augmentation.parse(["crop:4"]).apply(images, drawn[:, :2]).sum(0)[0]
-    assert seen.sum() == 20_000
-    assert 180 < seen.min() <= seen.max() < 320  # 247 each
-
-
-def test_no_steps_and_no_images_change_nothing():
-    images = random_images(3, 3, 8, 8)
-    nothing = Augmentation.parse([])
-    assert torch.equal(nothing.apply(images, nothing.draw(3, generator(0))), images)
-    every = Augmentation.parse(["crop:4", "flip", "rotate:20"])
-    assert every.apply(images[:0], every.draw(0, generator(0))).shape == (0, 3, 8, 8)
 
 
 def test_resized_crops_have_allowed_areas_and_shapes():
@@ -147,7 +137,7 @@ def jittered(image: Tensor, *amounts: float, uniform: list[float] = HIGH) -> Ten
     return Jitter(*amounts).apply(image, torch.tensor([uniform], dtype=torch.float64))[0].double()
 
 
-def test_jitter_of_brightness_contrast_and_saturation():
+def test_jitter_of_brightness_contrast_saturation_and_hue_in_the_order_that_was_drawn():
     image = random_images(1, 3, 6, 7)
     x = image[0].double()
     grey = (0.299 * x[0] + 0.587 * x[1] + 0.114 * x[2]).round()
@@ -157,25 +147,17 @@ def test_jitter_of_brightness_contrast_and_saturation():
         ((0, 0, 0.4, 0), 1.3 * x - 0.3 * grey),
     ):
         assert (jittered(image, *amounts) - expected.clamp(0, 255)).abs().max() <= 1.5
-
-
-def test_jitter_of_hue():
-    strong = [(200, 40, 30), (20, 180, 60), (10, 60, 220), (240, 220, 20)]
-    image = torch.tensor(strong, dtype=torch.uint8).T.reshape(1, 3, 1, 4)
-    turned = jittered(image, 0, 0, 0, 0.2)  # by 0.15
-    for place, colour in enumerate(strong):
-        hue, saturation, value = colorsys.rgb_to_hsv(*(level / 255 for level in colour))
-        expected = torch.tensor(colorsys.hsv_to_rgb((hue + 0.15) % 1, saturation, value)).double() * 255
-        assert (turned[:, 0, place] - expected).abs().max() <= 6  # of 255: hue has 8 bits
-
-
-def test_jitter_follows_the_order_that_was_drawn():
-    image = random_images(1, 3, 6, 7)
     bright_first = jittered(image, 1.0, 1.0, 0, 0)
     contrast_first = jittered(image, 1.0, 1.0, 0, 0, uniform=[*HIGH[:4], 0.2, 0.1, 0.3, 0.4])
     one_then_other = jittered(jittered(image, 0, 1.0, 0, 0)[None].to(torch.uint8), 1.0, 0, 0, 0)
     assert torch.equal(contrast_first, one_then_other)
     assert not torch.equal(bright_first, contrast_first)
+    strong = [(200, 40, 30), (20, 180, 60), (10, 60, 220), (240, 220, 20)]
+    turned = jittered(torch.tensor(strong, dtype=torch.uint8).T.reshape(1, 3, 1, 4), 0, 0, 0, 0.2)  # by 0.15
+    for place, colour in enumerate(strong):
+        hue, saturation, value = colorsys.rgb_to_hsv(*(level / 255 for level in colour))
+        expected = torch.tensor(colorsys.hsv_to_rgb((hue + 0.15) % 1, saturation, value)).double() * 255
+        assert (turned[:, 0, place] - expected).abs().max() <= 6  # of 255: hue has 8 bits
 
 
 def test_fit_resizes_the_short_side_and_cuts_out_the_middle():
@@ -207,15 +189,13 @@ def test_names_that_are_refused(name: str, message: str):
         Augmentation.parse([name])
 
 
-@in_turn(
-    "name, images, rows, message",
-    [
-        ("flip", torch.zeros(3, 4), 3, "must have shape (N, C, H, W) with a row drawn for each; got (3, 4)"),
-        ("flip", torch.zeros(3, 3, 4, 4), 2, "and 2 rows"),
-        ("resized-crop:4", torch.zeros(1, 3, 4, 4), 1, "need uint8 images with 3 channels; got torch.float32"),
-    ],
-)
-def test_images_that_are_refused(name: str, images: Tensor, rows: int, message: str):
-    step = Augmentation.parse([name])
-    with refused(ValueError, message):
-        step.apply(images, step.draw(rows, generator(0)))
+def test_images_that_are_refused():
+    def apply(name: str, images: Tensor, rows: int) -> Tensor:
+        step = Augmentation.parse([name])
+        return step.apply(images, step.draw(rows, generator(0)))
+
+    all_refused(
+        (ValueError, "with a row drawn for each; got (3, 4)", lambda: apply("flip", torch.zeros(3, 4), 3)),
+        (ValueError, "and 2 rows", lambda: apply("flip", torch.zeros(3, 3, 4, 4), 2)),
+        (ValueError, "uint8 images with 3 channels", lambda: apply("resized-crop:4", torch.zeros(1, 3, 4, 4), 1)),
+    )

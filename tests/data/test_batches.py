@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from conftest import assert_close, generator
 from in_turn import in_turn
 from PIL import Image
-from refusals import refused
+from refusals import all_refused, refused
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -47,35 +48,36 @@ def assert_same(one: list[Batch], other: list[Batch]):
         assert a.total == b.total
 
 
-def test_evaluation_keeps_the_order_and_every_pixel():
-    batches = list(resident(shuffle=False).epoch(0))
-    assert torch.cat([batch.index for batch in batches]).tolist() == list(range(COUNT))
-    inputs = torch.cat([batch.inputs for batch in batches])
-    assert inputs.dtype == torch.float32
-    assert_close(inputs, normalised(images().inputs), 1e-5)
-
-
 def test_an_epoch_holds_every_example_once_and_the_smaller_last_batch():
     batches, examples = resident(), images()
-    seen = list(batches.epoch(2))
+    seen, in_order = list(batches.epoch(2)), list(resident(shuffle=False).epoch(0))
     assert [len(batch.index) for batch in seen] == [5, 5, 5, 5, 3]
     assert (len(batches), len(resident(batch=COUNT)), len(resident(images(20)))) == (5, 1, 4)
     assert sorted(torch.cat([batch.index for batch in seen]).tolist()) == list(range(COUNT))
-    for batch in seen:
-        assert batch.index.dtype == torch.int64
+    assert torch.cat([batch.index for batch in in_order]).tolist() == list(range(COUNT))
+    for batch in seen + in_order:
+        assert (batch.index.dtype, batch.inputs.dtype) == (torch.int64, torch.float32)
         assert_close(batch.inputs, normalised(examples.inputs[batch.index]), 1e-5)
 
 
-def order(**options: Any) -> list[int]:
-    epoch = options.pop("epoch", 0)
-    return torch.cat([batch.index for batch in resident(**options).epoch(epoch)]).tolist()
+def test_epochs_and_seeds_have_orders_and_augmentations_of_their_own():
+    def order(epoch: int = 0, **options: Any) -> tuple[int, ...]:
+        return tuple(torch.cat([batch.index for batch in resident(**options).epoch(epoch)]).tolist())
 
-
-def test_each_epoch_and_each_seed_has_an_order_of_its_own():
-    orders = [order(epoch=epoch, seed=seed) for epoch in range(3) for seed in (0, 1, 2, 2**40)]
-    assert len({tuple(o) for o in orders}) == len(orders)
-    assert order() != sorted(order())
+    orders = [order(epoch, seed=seed) for epoch in range(3) for seed in (0, 1, 2, 2**40)]
+    assert len({*orders, tuple(range(COUNT))}) == len(orders) + 1
     assert order(batch=7) == order()
+    first, *others = (
+        next(resident(shuffle=False, augmentation=AUGMENTATION, seed=seed, batch=COUNT).epoch(epoch)).inputs
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    )
+    assert not any(torch.equal(first, other) for other in others)
+    # Augmentation comes before normalisation.
+    white = Examples(torch.full((40, 3, 8, 8), 255, dtype=torch.uint8), torch.zeros(40, dtype=torch.int64))
+    (batch,) = resident(white, batch=40, augmentation=("crop:4",)).epoch(0)
+    mean, std = torch.tensor(COLOURS.mean), torch.tensor(COLOURS.std)
+    assert_close(batch.inputs.amin((0, 2, 3)), (0 - mean) / std, 1e-5)
+    assert_close(batch.inputs.amax((0, 2, 3)), (1 - mean) / std, 1e-5)
 
 
 def test_an_epoch_can_be_replayed_also_beside_another_one():
@@ -87,29 +89,8 @@ def test_an_epoch_can_be_replayed_also_beside_another_one():
     assert_same([pair[1] for pair in pairs], third)
 
 
-def test_augmentation_differs_between_epochs_and_between_seeds():
-    inputs = [
-        next(resident(shuffle=False, augmentation=AUGMENTATION, seed=seed, batch=COUNT).epoch(epoch)).inputs
-        for seed, epoch in ((0, 0), (0, 1), (1, 0))
-    ]
-    assert not torch.equal(inputs[0], inputs[1])
-    assert not torch.equal(inputs[0], inputs[2])
-
-
-def test_augmentation_comes_before_normalisation():
-    white = Examples(torch.full((40, 3, 8, 8), 255, dtype=torch.uint8), torch.zeros(40, dtype=torch.int64))
-    (batch,) = resident(white, batch=40, augmentation=("crop:4",)).epoch(0)
-    black = (0 - torch.tensor(COLOURS.mean)) / torch.tensor(COLOURS.std)
-    assert_close(batch.inputs.amin((0, 2, 3)), black, 1e-5)
-    assert_close(batch.inputs.amax((0, 2, 3)), (1 - torch.tensor(COLOURS.mean)) / torch.tensor(COLOURS.std), 1e-5)
-
-
-@in_turn("world", [2, 3, 5])
-@in_turn("batch", [5, 11, 22])
-def test_the_shares_of_all_ranks_make_up_the_batches_of_one_process(world: int, batch: int):
-    options: dict[str, Any] = {"augmentation": AUGMENTATION, "batch": batch}
-    alone = list(resident(**options).epoch(1))
-    ranks = [list(resident(rank=rank, world=world, **options).epoch(1)) for rank in range(world)]
+def assert_shared(alone: list[Batch], ranks: list[list[Batch]]):
+    """The shares of all ranks make up the batches of one process."""
     together = []
     for shares in zip(*ranks, strict=True):
         sizes = [len(share.index) for share in shares]
@@ -121,18 +102,18 @@ def test_the_shares_of_all_ranks_make_up_the_batches_of_one_process(world: int, 
     assert_same(together, alone)
 
 
-def test_a_share_of_the_last_batch_may_be_empty():
+def test_the_shares_of_all_ranks_make_up_the_batches_of_one_process(files: ImageFiles):
+    for world, batch in itertools.product((2, 3, 5), (5, 11, 22)):
+        options: dict[str, Any] = {"augmentation": AUGMENTATION, "batch": batch}
+        ranks = [list(resident(rank=rank, world=world, **options).epoch(1)) for rank in range(world)]
+        assert_shared(list(resident(**options).epoch(1)), ranks)
+    # A share of the last batch may be empty.
     last = [list(resident(images(9), batch=4, rank=rank, world=2).epoch(0))[-1] for rank in range(2)]
     assert [tuple(share.inputs.shape) for share in last] == [(1, 3, 8, 8), (0, 3, 8, 8)]
     assert [share.total for share in last] == [1, 1]
-
-
-def test_the_global_random_state_is_left_alone(files: ImageFiles):
-    state, legacy = torch.get_rng_state(), np.random.get_state()[1].copy()
-    list(resident(augmentation=AUGMENTATION).epoch(0))
-    list(streamed(files, augmentation=STREAMED).epoch(0))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert np.array_equal(np.random.get_state()[1], legacy)
+    ranks = [list(streamed(files, augmentation=STREAMED, rank=rank, world=2).epoch(1)) for rank in range(2)]
+    assert_shared(list(streamed(files, augmentation=STREAMED).epoch(1)), ranks)
+    assert tuple(ranks[1][-1].inputs.shape) == (0, 3, 16, 16)
 
 
 class Largest(TorchDispatchMode):
@@ -228,6 +209,13 @@ def test_files_are_augmented_example_by_example(files: ImageFiles):
     assert all(torch.equal(one[index], other[index]) for index in one)
     (later,) = streamed(files, augmentation=STREAMED, batch=7, shuffle=False).epoch(5)
     assert not any(torch.equal(one[index], later.inputs[index]) for index in one)
+    # The augmentation of small images is taken too.
+    (plain,) = streamed(files, batch=7, shuffle=False).epoch(0)
+    (flipped,) = streamed(files, batch=7, shuffle=False, augmentation=("flip",)).epoch(0)
+    pairs = list(zip(flipped.inputs, plain.inputs, strict=True))
+    mirrored, same = [torch.equal(a, b.flip(2)) for a, b in pairs], [torch.equal(a, b) for a, b in pairs]
+    assert mirrored == [not each for each in same]
+    assert any(mirrored) and any(same)  # noqa: PT018
 
 
 def test_a_resized_crop_is_taken_from_the_whole_picture(tmp_path: Path):
@@ -240,34 +228,15 @@ def test_a_resized_crop_is_taken_from_the_whole_picture(tmp_path: Path):
     assert 0 < white.sum() < 20
 
 
-def test_files_take_the_augmentation_of_small_images_too(files: ImageFiles):
-    (plain,) = streamed(files, batch=7, shuffle=False).epoch(0)
-    (flipped,) = streamed(files, batch=7, shuffle=False, augmentation=("flip",)).epoch(0)
-    mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(flipped.inputs, plain.inputs, strict=True)]
-    same = [torch.equal(a, b) for a, b in zip(flipped.inputs, plain.inputs, strict=True)]
-    assert [a != b for a, b in zip(mirrored, same, strict=True)] == [True] * 7
-    assert any(mirrored)
-    assert any(same)
-
-
-def test_files_are_shared_out_to_ranks_as_tensors_are(files: ImageFiles):
-    alone = list(streamed(files, augmentation=STREAMED).epoch(1))
-    ranks = [list(streamed(files, augmentation=STREAMED, rank=rank, world=2).epoch(1)) for rank in range(2)]
-    together = [
-        Batch(torch.cat([a.inputs, b.inputs]), torch.cat([a.index, b.index]), a.total)
-        for a, b in zip(*ranks, strict=True)
-    ]
-    assert_same(together, alone)
-    assert tuple(ranks[1][-1].inputs.shape) == (0, 3, 16, 16)
-
-
-def test_workers_change_nothing(files: ImageFiles):
-    state = torch.get_rng_state()
+def test_workers_change_nothing_nor_is_the_global_random_state_touched(files: ImageFiles):
+    state, legacy = torch.get_rng_state(), np.random.get_state()[1].copy()
+    list(resident(augmentation=AUGMENTATION).epoch(0))
     alone = list(streamed(files, augmentation=STREAMED).epoch(2))
     helped = streamed(files, augmentation=STREAMED, workers=2)
     assert_same(list(helped.epoch(2)), alone)
     assert_same(list(helped.epoch(2)), alone)
     assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(np.random.get_state()[1], legacy)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -302,7 +271,8 @@ def test_a_streamed_picture_is_read_as_one_in_memory_is(tmp_path: Path):
     assert raw().unique().tolist() == [0x40]
 
 
-LABELS = torch.zeros(4, dtype=torch.int64)
+def table(dtype: torch.dtype = torch.float32) -> Examples:
+    return Examples(torch.zeros(4, 3, dtype=dtype), torch.zeros(4, dtype=torch.int64))
 
 
 @in_turn(
@@ -315,16 +285,8 @@ LABELS = torch.zeros(4, dtype=torch.int64)
         ({"scaling": Scaling((0.5,), (0.5,))}, ValueError, "a std for each of 3 channels or features; got 1 and 1"),
         ({"scaling": Scaling((0.5,) * 3, (0.5, 0.0, 0.5))}, ValueError, "every std above 0; got (0.5, 0.0, 0.5)"),
         ({"augmentation": ("crops:4",)}, ValueError, "'crops:4' does not exist"),
-        (
-            {"examples": Examples(torch.zeros(4, 3, dtype=torch.int64), LABELS)},
-            TypeError,
-            "must be uint8 images or floating-point features; got torch.int64",
-        ),
-        (
-            {"examples": Examples(torch.zeros(4, 3), LABELS), "augmentation": ("flip",)},
-            ValueError,
-            "inputs must have shape (N, C, H, W), to be augmented; got (4, 3)",
-        ),
+        ({"examples": table(torch.int64)}, TypeError, "uint8 images or floating-point features; got torch.int64"),
+        ({"examples": table(), "augmentation": ("flip",)}, ValueError, "(N, C, H, W), to be augmented; got (4, 3)"),
     ],
 )
 def test_options_that_are_refused(options: dict[str, Any], exception: type[Exception], message: str):
@@ -333,9 +295,8 @@ def test_options_that_are_refused(options: dict[str, Any], exception: type[Excep
 
 
 def test_epochs_and_sizes_that_are_refused(files: ImageFiles):
-    with refused(ValueError, "epoch must be a whole number in [0, inf); got -1"):
-        list(resident().epoch(-1))
-    with refused(ValueError, "size must be given for images in files"):
-        streamed(files, size=None)
-    with refused(ValueError, "size must be that of the resized-crop, 16; got 32"):
-        streamed(files, size=32, augmentation=STREAMED)
+    all_refused(
+        (ValueError, "epoch must be a whole number in [0, inf); got -1", lambda: list(resident().epoch(-1))),
+        (ValueError, "size must be given for images in files", lambda: streamed(files, size=None)),
+        (ValueError, "that of the resized-crop, 16; got 32", lambda: streamed(files, size=32, augmentation=STREAMED)),
+    )

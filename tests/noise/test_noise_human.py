@@ -8,9 +8,10 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from hostile_pickle import Bomb
 from in_turn import in_turn
 from noise_helpers import some_labels
-from refusals import refused
+from refusals import all_refused, refused
 
 from symloss.noise import corrupt, human_labels
 from symloss.noise.transition import cifar100_coarse
@@ -54,12 +55,9 @@ def test_every_set_of_labels(root):
         assert corruption.labels.dtype == np.int64
         assert corruption.manifest.method == "given"
         assert corruption.manifest.rate == (np.array(content[noisy]) != content[clean]).mean()
-
-
-def test_a_path_in_the_noise(root):
-    content, text = cifar10n(), f"human:worst@{root / 'CIFAR-10_human.pt'}"
-    by_path = corrupt(torch.from_numpy(content["clean_label"]), text, num_classes=10, seed=3)
-    np.testing.assert_array_equal(by_path.labels, content["worse_label"])
+    text = f"human:worst@{root / 'CIFAR-10_human.pt'}"
+    by_path = corrupt(torch.from_numpy(fine["clean_label"]), text, num_classes=10, seed=3)
+    np.testing.assert_array_equal(by_path.labels, fine["worse_label"])
     assert by_path.manifest.spec == text
 
 
@@ -87,52 +85,39 @@ def test_a_file_written_by_numpy_1_and_nothing_stays_allowed(tmp_path):
 # --- Refused -------------------------------------------------------------------------------------------------------
 
 
-def test_clean_labels_that_differ(root):
-    path, clean = root / "CIFAR-10_human.pt", cifar10n()["clean_label"]
-    wrong = clean.copy()
-    wrong[:3] = (wrong[:3] + 1) % 10
-    for given, ending in ((wrong, "got 3 that differ"), (clean[:150], "got 150")):
-        with refused(ValueError, "clean labels must be those of", path, "200 in the publisher's order", ending):
-            human_labels(path, "worst", given)
-
-
-def test_unknown_names_and_places(root):
-    clean = cifar10n()["clean_label"]
-    with refused(ValueError, "must be one of aggregate, random1, random2, random3, worst", "got 'worse_label'"):
-        human_labels(root / "CIFAR-10_human.pt", "worse_label", clean)
-    with refused(ValueError, "must hold 'noisy_label'", "'worse_label'"):
-        human_labels(root / "CIFAR-10_human.pt", "fine", clean)
-    with refused(FileNotFoundError, "path of human labels must be a file", "elsewhere", "not there", "cifar-10-100n"):
-        corrupt(clean, "human:worst", num_classes=10, seed=0, root=root / "elsewhere")
-
-
-def test_labels_that_are_no_classes(tmp_path):
-    content, labels = cifar10n(), cifar10n()["worse_label"]
-    labels[5] = 10
-    for wrong, ingredients in (
-        (labels, ("must be 0 to 9 with 10 classes", "CIFAR-10_human.pt", "got 10")),
-        (labels[:100], ("must hold as many 'worse_label' as 'clean_label'", "got 100 and 200")),
+def test_labels_and_names_that_do_not_belong_to_the_file(root):
+    path, content = root / "CIFAR-10_human.pt", cifar10n()
+    clean, noisy = content["clean_label"], content["worse_label"]
+    wrong = np.append((clean[:3] + 1) % 10, clean[3:])
+    differ, elsewhere = f"clean labels must be those of {str(path)!r}, 200 in the publisher's order; got", root / "else"
+    all_refused(
+        (ValueError, f"{differ} 3 that differ", lambda: human_labels(path, "worst", wrong)),
+        (ValueError, f"{differ} 150", lambda: human_labels(path, "worst", clean[:150])),
+        (ValueError, "must be one of aggregate, random1 ... 'worse_l", lambda: human_labels(path, "worse_l", clean)),
+        (ValueError, "must hold 'noisy_label' ... 'worse_label'", lambda: human_labels(path, "fine", clean)),
+        (FileNotFoundError, "must be a file ... else ... not there ... cifar-10-100n", lambda: worst(clean, elsewhere)),
+    )
+    for bad, ingredients in (
+        (np.append(noisy[1:], 10), ("must be 0 to 9 with 10 classes", "CIFAR-10_human.pt", "got 10")),
+        (noisy[:100], ("must hold as many 'worse_label' as 'clean_label'", "got 100 and 200")),
     ):
-        torch.save(content | {"worse_label": wrong}, tmp_path / "CIFAR-10_human.pt")
+        torch.save(content | {"worse_label": bad}, path)
         with refused(ValueError, *ingredients):
-            corrupt(content["clean_label"], "human:worst", num_classes=10, seed=0, root=tmp_path)
+            worst(clean, root)
 
 
-class Bomb:
-    """Unpickling it would create a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
+def worst(clean, root):
+    return corrupt(clean, "human:worst", num_classes=10, seed=0, root=root)
 
 
-def hidden_in_an_array(bomb: Bomb) -> dict[str, object]:
-    return cifar10n() | {"worse_label": np.array([bomb], dtype=object)}
+HIDDEN = (
+    lambda bomb: bomb,
+    lambda bomb: {"clean_label": bomb},
+    lambda bomb: cifar10n() | {"worse_label": np.array([bomb], dtype=object)},
+)
 
 
-@in_turn("hide", [lambda bomb: bomb, lambda bomb: {"clean_label": bomb}, hidden_in_an_array])
+@in_turn("hide", HIDDEN)
 @in_turn("layout", ["torch", "legacy torch", "zip", "pickle"])
 def test_a_malicious_file_runs_nothing(tmp_path, hide, layout):
     path, trace = tmp_path / "CIFAR-10_human.pt", tmp_path / "trace"
@@ -148,7 +133,7 @@ def test_a_malicious_file_runs_nothing(tmp_path, hide, layout):
     with refused(ValueError, "file of human labels must hold arrays of labels and nothing else", str(path)):
         human_labels(path, "worst", cifar10n()["clean_label"])
     assert not trace.exists()
-    pickle.loads(pickle.dumps(Bomb(trace))).close()  # or this would prove nothing
+    pickle.loads(pickle.dumps(Bomb(trace)))  # or this would prove nothing
     assert trace.exists()
 
 

@@ -60,16 +60,11 @@ def test_saved_and_loaded(tmp_path, split):
     names = ["noise.json", "noise.npz"]
     assert sorted(file.name for file in folder.iterdir()) == names
     assert [(folder / name).read_bytes() for name in names] == [(again / name).read_bytes() for name in names]
-
-
-def test_the_json_for_people(tmp_path):
-    manifest = example().manifest
-    example().save(tmp_path)
-    document = json.loads((tmp_path / "noise.json").read_text())
+    # The document is for people, too.
+    document, manifest = json.loads((folder / "noise.json").read_text()), corruption.manifest
     assert document["rate"] == manifest.rate
-    for name in ("rates", "class_counts"):
-        assert document[name] == getattr(manifest, name).tolist()
-    with np.load(tmp_path / "noise.npz", allow_pickle=False) as arrays:
+    assert all(document[name] == getattr(manifest, name).tolist() for name in ("rates", "class_counts"))
+    with np.load(folder / "noise.npz", allow_pickle=False) as arrays:
         assert document["transitions"] == arrays["counts"].tolist() == manifest.counts.tolist()
 
 
@@ -100,55 +95,32 @@ def test_an_edited_document(tmp_path, name):
         load_corruption(tmp_path)
 
 
-def swapped(labels):
-    return labels[::-1]
-
-
-def edited(labels):
-    return np.where(np.arange(len(labels)) == 7, (labels + 1) % CLASSES, labels)
-
-
-@in_turn(
-    "change, differ",
-    [
-        ({"labels": edited}, "noisy_sha256"),
-        ({"clean": edited}, "clean_sha256"),
-        ({"labels": swapped, "clean": swapped}, "clean_sha256, noisy_sha256"),  # with the same counts
-    ],
-)
-def test_edited_labels(tmp_path, change, differ):
-    corruption = example()
+def test_edited_labels_and_those_of_another_corruption(tmp_path):
+    corruption, other = example(), example(seed=2)
     corruption.save(tmp_path)
-    arrays = {name: getattr(corruption, name) for name in ("labels", "clean")}
-    np.savez(tmp_path / "noise.npz", **arrays | {name: edit(arrays[name]) for name, edit in change.items()})
-    with refused(ValueError, "noise.json and noise.npz", "must belong together", "differ in", differ):
-        load_corruption(tmp_path)
+    labels, clean = corruption.labels, corruption.clean
+    one_more = np.eye(1, len(labels), 7, dtype=np.int64)[0]
+    for found, true, differ in (
+        ((labels + one_more) % CLASSES, clean, "noisy_sha256"),
+        (labels, (clean + one_more) % CLASSES, "clean_sha256"),
+        (labels[::-1], clean[::-1], "clean_sha256, noisy_sha256"),  # with the same counts
+        (other.labels, clean, "noisy_sha256"),
+    ):
+        np.savez(tmp_path / "noise.npz", labels=found, clean=true)
+        with refused(ValueError, "noise.json and noise.npz", "must belong together", "differ in", differ):
+            load_corruption(tmp_path)
 
 
-def test_files_of_two_corruptions(tmp_path):
-    example(seed=1).save(tmp_path)
-    old = (tmp_path / "noise.json").read_bytes()
-    example(seed=2).save(tmp_path)
-    (tmp_path / "noise.json").write_bytes(old)
-    with refused(ValueError, "must belong together", "noisy_sha256"):
-        load_corruption(tmp_path)
-
-
-@in_turn("name", ["noise.json", "noise.npz"])
-@in_turn("share", [0, 0.01, 0.5, 0.9, 0.99])
-def test_truncated_files(tmp_path, name, share):
+def test_truncated_files_and_a_flipped_bit_anywhere_in_the_labels(tmp_path):
+    for name in ("noise.json", "noise.npz"):
+        example().save(tmp_path)
+        path = tmp_path / name
+        whole = path.read_bytes()
+        for share in (0, 0.01, 0.5, 0.9, 0.99):
+            path.write_bytes(whole[: int(share * len(whole))])
+            with refused(ValueError, str(path), "damaged"):
+                load_corruption(tmp_path)
     example().save(tmp_path)
-    path = tmp_path / name
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(share * len(whole))])
-    with refused(ValueError, str(path), "damaged"):
-        load_corruption(tmp_path)
-
-
-def test_a_flipped_bit_anywhere_in_the_labels(tmp_path):
-    example().save(tmp_path)
-    path = tmp_path / "noise.npz"
-    whole = path.read_bytes()
     for position in range(60, len(whole) // 3, 23):
         damaged = bytearray(whole)
         damaged[position] ^= 4

@@ -7,11 +7,12 @@ import pickle
 
 import numpy as np
 import pytest
+from hostile_pickle import Bomb
 from in_turn import in_turn
 from refusals import refused
 
 from symloss.noise import parse, transition_matrix
-from symloss.noise.transition import SUPERCLASSES, cifar100_coarse, prior_weighted, rotation, symmetric
+from symloss.noise.transition import SUPERCLASSES, cifar100_coarse, prior_weighted, symmetric
 
 # The publisher's numbering, as found in the training labels: the superclass of fine class 0, 1, 2, ...
 COARSE = """
@@ -67,14 +68,7 @@ def test_which_class_is_mistaken_for_which(text, classes, dataset, expected):
         assert matrix[label, label] == (0.6 if label in expected else 1)
 
 
-def test_blocks_of_cifar100():
-    blocks = moves(transition_matrix(parse("asym-blocks:0.4"), 100))
-    for label in range(100):
-        assert blocks[label] == label // 5 * 5 + (label + 1) % 5
-    assert blocks == moves(transition_matrix(parse("asym:0.4"), 100, dataset="cifar100"))
-
-
-def test_superclasses_of_cifar100():
+def test_superclasses_and_blocks_of_cifar100():
     coarse = cifar100_coarse()
     assert coarse == [int(number) for number in COARSE.split()]
     assert [coarse.count(number) for number in range(20)] == [5] * 20
@@ -86,7 +80,9 @@ def test_superclasses_of_cifar100():
         between = range(label + 1, target) if target > label else [*range(label + 1, 100), *range(target)]
         assert all(coarse[skipped] != coarse[label] for skipped in between)
     # The blocks of published tables are something else.
-    blocks = rotation([label // 5 for label in range(100)])
+    blocks = moves(transition_matrix(parse("asym-blocks:0.4"), 100))
+    assert blocks == {label: label // 5 * 5 + (label + 1) % 5 for label in range(100)}
+    assert blocks == moves(transition_matrix(parse("asym:0.4"), 100, dataset="cifar100"))
     assert sum(coarse[label] == coarse[target] for label, target in blocks.items()) < 10
 
 
@@ -133,16 +129,6 @@ def test_bad_matrices(tmp_path, matrix, ingredients):
         transition_matrix(parse(f"matrix:{path}"), 3)
 
 
-class Bomb:
-    """Unpickling it would create a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (str(self.path), "w")
-
-
 @in_turn("suffix", ["npy", "npz"])
 def test_a_pickle_in_a_matrix_is_not_run(tmp_path, suffix):
     path, trace = tmp_path / f"T.{suffix}", tmp_path / "trace"
@@ -163,21 +149,20 @@ def test_a_pickle_in_a_matrix_is_not_run(tmp_path, suffix):
         *(("T.json", text) for text in ("{", '{"a": 1}')),
         ("T.npy", ""),
         ("T.npz", "PK"),
+        ("T.pkl", ""),
+        ("T.npy", None),
     ],
 )
-def test_damaged_files(tmp_path, name, content):
-    path = tmp_path / name
-    path.write_text(content)
-    with refused(ValueError, "file of a transition matrix must hold one array of numbers", str(path)):
+def test_damaged_files_and_none(tmp_path, name, content):
+    path, expected = tmp_path / name, (ValueError, "file of a transition matrix must hold one array of numbers")
+    if content is None:
+        expected = FileNotFoundError, "path of a transition matrix must be a file", "not there"
+    else:
+        path.write_text(content)
+    if name == "T.pkl":
+        expected = ValueError, "must end in .npy, .npz, .csv, .json"
+    with refused(*expected, str(path)):
         transition_matrix(parse(f"matrix:{path}"), 2)
-
-
-def test_files_that_are_none(tmp_path):
-    with refused(FileNotFoundError, "path of a transition matrix must be a file", "T.npy", "not there"):
-        transition_matrix(parse(f"matrix:{tmp_path / 'T.npy'}"), 2)
-    (tmp_path / "T.pkl").write_text("")
-    with refused(ValueError, "must end in .npy, .npz, .csv, .json", "T.pkl"):
-        transition_matrix(parse(f"matrix:{tmp_path / 'T.pkl'}"), 2)
 
 
 @in_turn(
