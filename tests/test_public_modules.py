@@ -30,7 +30,7 @@ for name in {MODULES}:
 
 def test_the_top_level_is_small_and_every_name_exists():
     assert len(dir(symloss)) <= 60
-    for package in (symloss, symloss.losses, symloss.theory):
+    for package in (symloss, symloss.losses, symloss.theory, symloss.data):
         assert all(getattr(package, name) is not None for name in dir(package))
 
 

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from data_helpers import cut, random_bytes, save_image, write_idx
 from in_turn import in_turn
-from refusals import refused
+from refusals import all_refused, refused
 
-import symloss.data
 from symloss.data import KNOWN, data_root, open_data, opening
 from symloss.data.dataset import UNKNOWN, ImageFiles
 from symloss.data.source import DataDescription, DataSource
@@ -45,6 +44,7 @@ TABLE = "a,label\n1,x\n2,y\n"
         ("x.csv", "", ValueError, ("test must be an existing folder or file; got an empty text",)),
         ("x.csv", "nowhere.csv", FileNotFoundError, ("test must be an existing", "got 'nowhere.csv'")),
         ("x.csv", ".", ValueError, ("test must be of the same kind", "a table", "got a folder")),
+        ("./digits", None, ValueError, ("digits", "a folder of images for each class")),  # a name goes before a path
         ("digits", "x.csv", ValueError, ("test must be left out for digits", "got x.csv")),
     ],
 )
@@ -52,23 +52,9 @@ def test_data_that_is_refused(tmp_path, monkeypatch, data, test, exception, ingr
     monkeypatch.chdir(tmp_path)
     for name in ("x.csv", "x.xlsx"):
         (tmp_path / name).write_text(TABLE)
+    (tmp_path / "digits").mkdir()
     with refused(exception, *ingredients):
         open_data(data, test=test)
-
-
-def test_a_name_goes_before_a_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "digits").mkdir()
-    assert len(open_data("digits").train) == 1437
-    with refused(ValueError, "digits", "a folder of images for each class"):
-        open_data("./digits")
-
-
-def test_every_public_name_is_there():
-    for name in symloss.data.__all__:
-        assert getattr(symloss.data, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = symloss.data.nonsense
 
 
 def test_fetching_does_not_import_torch():
@@ -141,16 +127,6 @@ def write(path, text):
     return str(path)
 
 
-def test_a_table_in_another_order_of_columns(tmp_path):
-    encoder = TableEncoder().fit({"a": [0.5, 1.5], "b": [0.5, 2.5]})
-    found = open_inputs(write(tmp_path / "t.csv", "b,note,a\n2,x,1\n4,y,3\n"), like((2,)), encoder)
-    assert found.labels.tolist() == [UNKNOWN] * 2
-    assert found.inputs.tolist() == [[1, 2], [3, 4]]
-    assert names(found) == ["2", "3"]  # as a spreadsheet counts them
-    with refused(ValueError, "feature column 'a'"):
-        open_inputs(write(tmp_path / "t.csv", "b\n2\n"), like((2,)), encoder)
-
-
 def test_a_table_of_image_files(pictures):
     """In the usual column, or in the one that the run had."""
     folder, pixels = pictures
@@ -164,25 +140,32 @@ def test_a_table_of_image_files(pictures):
     assert names(open_inputs(write(folder / "list.csv", "path\nb.png\n"), wanted)) == ["b.png"]
 
 
-def test_inputs_of_another_kind(tmp_path):
-    path, photo = write(tmp_path / "t.csv", "a,b\n2,3\n"), like((3, 4, 5), image="photo")
-    with refused(
-        ValueError, path, "trained on images", "photo or image or path or file", "`image` names", "columns a, b"
-    ):
-        open_inputs(path, photo)
-    with refused(ValueError, "an .npz of 2 features", "without column names", f"got a table, {path}"):
-        open_inputs(path, like((2,)))
-    with refused(ValueError, "data must be a folder, a table or an .npz file", "t.txt"):
-        open_inputs(write(tmp_path / "t.txt", ""), like((2,)))
-
-
-def test_arrays_and_known_sets(tmp_path):
-    x = np.arange(24, dtype=np.float32).reshape(4, 6)
-    np.savez(tmp_path / "x.npz", x=x)
-    assert np.array_equal(open_inputs(str(tmp_path / "x.npz"), like((6,))).inputs.numpy(), x)
-    with refused(ValueError, "of shape (7,); got (6,)"):
-        open_inputs(str(tmp_path / "x.npz"), like((7,)))
+def test_tables_and_arrays_of_features_and_known_sets(tmp_path):
+    encoder = TableEncoder().fit({"a": [0.5, 1.5], "b": [0.5, 2.5]})
+    path = write(tmp_path / "t.csv", "b,note,a\n2,x,1\n4,y,3\n")
+    found = open_inputs(path, like((2,)), encoder)
+    assert (found.labels.tolist(), found.inputs.tolist()) == ([UNKNOWN] * 2, [[1, 2], [3, 4]])
+    assert names(found) == ["2", "3"]  # as a spreadsheet counts them
+    x, arrays = np.arange(24, dtype=np.float32).reshape(4, 6), str(tmp_path / "x.npz")
+    np.savez(arrays, x=x)
+    assert np.array_equal(open_inputs(arrays, like((6,))).inputs.numpy(), x)
     assert len(open_inputs("digits", like((1, 8, 8)))) == 360
+    columns, photo = "photo or image or path or file ... `image` names ... columns b", like((3, 4, 5), image="photo")
+    all_refused(
+        (ValueError, "of shape (7,); got (6,)", lambda: open_inputs(arrays, like((7,)))),
+        (ValueError, f"{path} ... trained on images ... {columns}", lambda: open_inputs(path, photo)),
+        (ValueError, f"an .npz of 2 features ... got a table, {path}", lambda: open_inputs(path, like((2,)))),
+        (
+            ValueError,
+            "data must be a folder, a table or an .npz file ... t.txt",
+            lambda: open_inputs(write(tmp_path / "t.txt", ""), like((2,))),
+        ),
+        (
+            ValueError,
+            "feature column 'a'",
+            lambda: open_inputs(write(tmp_path / "t.csv", "b\n2\n"), like((2,)), encoder),
+        ),
+    )
 
 
 def test_known_files_go_by_their_names(tmp_path):

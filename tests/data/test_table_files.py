@@ -15,6 +15,7 @@ from in_turn import in_turn
 from refusals import refused
 
 from symloss.data import ImageFiles, open_data, tables
+from symloss.data.dataset import Part, find_class_names
 from symloss.data.opening import open_inputs
 from symloss.data.source import DataSource
 from symloss.data.table_encoder import TableEncoder
@@ -49,30 +50,12 @@ def test_a_table_is_read_as_written(tmp_path):
     np.testing.assert_allclose(data.scaling.std, expected.double().numpy().std(0), rtol=1e-12)
     # Another fingerprint than this would make every run of before a stranger.
     assert open_data(write(tmp_path / "f.csv", FLOWERS + "3,tulip,5\n")).fingerprint == "37f645e75b6e"
-
-
-def test_labels_come_back_from_any_column(tmp_path):
-    names = ["weiß", "rouge, foncé", 'said "blue"', "weiß", "a b"]
-    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
-    rows = "".join(f"{k},{name}\n" for k, name in enumerate(quoted))
-    data = open_data(write(tmp_path / "x.csv", "a,target\n" + rows), label="target")
-    assert [data.class_names[label] for label in data.train.labels] == names
-
-
-def test_forms_of_csv(tmp_path):
-    """A byte-order mark, Windows line ends, spaces, empty lines, no last line end: all from spreadsheets."""
-    plain = open_data(write(tmp_path / "x.csv", "label,a\nx,1\ny,2\n"))
-    path = tmp_path / "y.csv"
-    path.write_bytes("\ufefflabel, a\r\n x , 1\r\n\r\ny,2".encode())
-    odd = open_data(str(path))
-    assert torch.equal(plain.train.inputs, odd.train.inputs)
-    assert torch.equal(plain.train.labels, odd.train.labels)
-    assert plain.class_names == odd.class_names
-
-
-def test_a_constant_feature_is_not_divided_by_zero(tmp_path):
-    scaling = open_data(write(tmp_path / "x.csv", "a,b,label\n3,1,x\n3,2,y\n")).scaling
-    assert (scaling.mean, scaling.std) == ((3.0, 1.5), (1.0, 0.5))
+    # Byte-order mark, Windows line ends, spaces, empty lines, no last line end, quotes: all from spreadsheets.
+    (tmp_path / "f.csv").write_bytes('\ufeffkind, a,b\r\n weiß , 1,3\r\n\r\n"say ""no"", no",2,3'.encode())
+    odd = open_data(str(tmp_path / "f.csv"), label="kind")
+    assert (odd.train.inputs.tolist(), odd.train.labels.tolist()) == ([[1, 3], [2, 3]], [1, 0])
+    assert odd.class_names == ('say "no", no', "weiß")
+    assert (odd.scaling.mean, odd.scaling.std) == ((1.5, 3.0), (0.5, 1.0))  # a constant is not divided by zero
 
 
 # --- Gaps, categories, ids; delimiters; Parquet ------------------------------------------------------------------
@@ -220,17 +203,14 @@ def test_damaged_parquet(tmp_path):
         ("label\nx\ny\n", ("a column of features beside 'label'",)),
         ("a,a,label\n1,2,x\n", ("different names", "'a' twice")),
         ('a,label\n1,"x\n', ("comma-separated text",)),
+        ("a,label\n1,weiß\n2,y\n", ("UTF-8",)),
+        (",".join(map(str, range(1000))) + "\n", ("label column 'label'", "columns 0, 1, ", "19 and 980 more")),
         ("id,label\n" + "1,x\n2,y\n", ("a column of features", "'id' (whole numbers, all different", "keep=COLUMN")),
     ],
 )
 def test_bad_csv(tmp_path, text, ingredients):
+    (tmp_path / "x.csv").write_bytes(text.encode("latin1"))
     with refused(ValueError, tmp_path / "x.csv", *ingredients):
-        open_data(write(tmp_path / "x.csv", text))
-
-
-def test_another_encoding(tmp_path):
-    (tmp_path / "x.csv").write_bytes("a,label\n1,weiß\n2,y\n".encode("latin1"))
-    with refused(ValueError, tmp_path / "x.csv", "UTF-8"):
         open_data(str(tmp_path / "x.csv"))
 
 
@@ -286,27 +266,21 @@ def test_a_test_table_and_a_table_to_predict_on(tmp_path, name):
     np.testing.assert_array_equal(predicted(str(tmp_path / name), data).numpy(), expected)
 
 
-@in_turn(
-    "text, ingredients",
-    [
-        ("a,label\n1,x\n", ("feature column 'b'", "got the columns a, label")),
-        ("a,b\n1,red\n", ("label column 'label'", "got the columns a, b")),
-        ("a,b,label\n1,red,z\n", ("classes of the training data", "got 'z'")),
-        ("a,b,label\nred,1,x\n", ("'a'", "a finite number", "'red' in line 2")),
-        ("a,b,label\ninf,1,x\n", ("'a'", "a finite number", "'inf' in line 2")),
-    ],
-)
-def test_bad_test_tables(tmp_path, text, ingredients):
-    train = write(tmp_path / "x.csv", "a,b,label\n1,red,x\n2,blue,y\n")
-    with refused(ValueError, tmp_path / "t.csv", *ingredients):
-        open_data(train, test=write(tmp_path / "t.csv", text))
-
-
-@in_turn("cell, given", [("red", "'red'"), (1e300, "1e+300"), (float("inf"), "inf")])
-def test_a_later_parquet_must_have_numbers_where_the_first_table_had_them(tmp_path, cell, given):
-    data = open_data(write(tmp_path / "x.csv", "a,label\n1.5,x\n2.5,y\n"))
-    with refused(ValueError, "'a'", "a finite number", f"got {given} in row 1"):
-        predicted(parquet(tmp_path / "t.parquet", a=[cell]), data)
+def test_bad_test_tables(tmp_path):
+    train, later = write(tmp_path / "x.csv", "a,b,label\n1.5,red,1\n2.5,blue,2\n"), tmp_path / "t.csv"
+    for text, *ingredients in (
+        ("a,label\n1,1\n", "feature column 'b'", "got the columns a, label"),
+        ("a,b\n1,red\n", "label column 'label'", "got the columns a, b"),
+        ("a,b,label\n1,red,z\n", "2 classes of the training data", "'1'", "got 'z'"),
+        ("a,b,label\n1,red,1.0\n", "got '1.0', which is the number of '1', written in another way"),
+        ("a,b,label\nred,1,1\n", "'a'", "a finite number", "'red' in line 2"),
+        ("a,b,label\ninf,1,1\n", "'a'", "a finite number", "'inf' in line 2"),
+    ):
+        with refused(ValueError, later, *ingredients):
+            open_data(train, test=write(later, text))
+    for cell, given in (("red", "'red'"), (1e300, "1e+300"), (float("inf"), "inf")):
+        with refused(ValueError, "'a'", "a finite number", f"got {given} in row 1"):
+            predicted(parquet(tmp_path / "t.parquet", a=[cell], b=["red"]), open_data(train))
 
 
 # --- Wide tables -------------------------------------------------------------------------------------------------
@@ -369,12 +343,6 @@ def test_a_parquet_file_is_opened_as_often_whatever_its_width(tmp_path, monkeypa
     assert read[2:] == [128, 128, 128, 116]
 
 
-def test_a_message_does_not_name_a_thousand_columns(tmp_path):
-    path = write_wide(tmp_path / "x.csv", 1000)
-    with refused(ValueError, "label column 'target'", "got the columns c0, c1, ", "c19 and 981 more"):
-        open_data(path, label="target")
-
-
 # --- Labels that are missing, or written in two ways -------------------------------------------------------------
 
 
@@ -391,41 +359,50 @@ def test_a_missing_label_is_no_class(tmp_path, missing):
     assert told == [(tmp_path / "x.csv", "no label in line 3 and 1 more lines")]
 
 
-@in_turn("labels", [[1.0, float("nan"), None, 2.0], ["1.0", "nan", None, "2.0"]])
-def test_a_missing_label_in_parquet(tmp_path, labels):
-    """Nor are the features of such a row looked at."""
-    path = parquet(tmp_path / "x.parquet", a=[0.0, 1e300, 2.0, 3.0], label=labels)
-    with refused(ValueError, "'label'", path, "'nan' in row 2", "--skip-bad"):
-        open_data(path)
-    data = open_data(path, skip_bad=True)
-    assert (data.class_names, data.train.inputs.tolist()) == (("1.0", "2.0"), [[0], [3]])
-
-
-def test_rows_without_a_label_teach_nothing(tmp_path):
+def test_a_row_without_a_label_is_not_looked_at(tmp_path):
+    for labels in ([1.0, float("nan"), None, 2.0], ["1.0", "nan", None, "2.0"]):
+        columns = {"a": [0.0, 1e300, None, 3.0], "b": ["red", "green", "green", "blue"], "label": labels}
+        path = parquet(tmp_path / "x.parquet", **columns)
+        with refused(ValueError, "'label'", path, "'nan' in row 2", "--skip-bad"):
+            open_data(path)
+        data = open_data(path, skip_bad=True)
+        assert (data.class_names, data.columns) == (("1.0", "2.0"), ("a", "b=blue", "b=red"))
+        assert data.train.inputs.tolist() == [[0, 0, 1], [3, 1, 0]]
     path = write(tmp_path / "x.csv", "a,b,label\n1,red,x\n,green,\n3,blue,y\n")
     data = open_data(path, skip_bad=True, test=path)
     assert torch.equal(data.test.inputs, data.train.inputs)
-    columns = {"a": [1.0, None, 3.0], "b": ["red", "green", "blue"], "label": ["x", None, "y"]}
-    same = open_data(parquet(tmp_path / "x.parquet", **columns), skip_bad=True)
-    assert same.columns == data.columns == ("a", "b=blue", "b=red")
+    assert data.columns == ("a", "b=blue", "b=red")
 
 
-@in_turn("labels", [("1", "1.0", "2"), ("1", "+1", "x"), ("1e1", "10", "2")])
-def test_a_number_that_is_written_in_two_ways(tmp_path, labels):
-    path = write(tmp_path / "x.csv", "a,label\n" + "".join(f"{k},{label}\n" for k, label in enumerate(labels)))
-    with refused(ValueError, "'label'", path, "in one way", repr(labels[0]), repr(labels[1]), "the same number"):
-        open_data(path)
-
-
-def test_codes_with_zeros_in_front_are_classes_of_their_own(tmp_path):
+def test_a_number_that_is_written_in_two_ways(tmp_path):
+    """But codes with zeros in front are classes of their own, and so are large numbers that differ in a digit."""
+    for labels in (("1", "1.0", "2"), ("1", "+1", "x"), ("1e1", "10", "2")):
+        path = write(tmp_path / "x.csv", "a,label\n" + "".join(f"{k},{label}\n" for k, label in enumerate(labels)))
+        with refused(ValueError, "'label'", path, "in one way", repr(labels[0]), repr(labels[1]), "the same number"):
+            open_data(path)
     path = write(tmp_path / "x.csv", "a,label\n1,007\n2,7\n3,-9007199254740993\n4,-9007199254740992\n")
     assert len(open_data(path).class_names) == 4
 
 
-def test_a_test_label_that_is_written_in_another_way(tmp_path):
-    train = write(tmp_path / "x.csv", "a,label\n1,1\n2,2\n")
-    with refused(ValueError, "got '1.0', which is the number of '1', written in another way"):
-        open_data(train, test=write(tmp_path / "t.csv", "a,label\n1,1.0\n"))
+@in_turn(
+    "labels, classes",
+    [
+        (["dog", "cat", "dog", "ant"], ("ant", "cat", "dog")),
+        (["10", "9", "2", "10"], ("2", "9", "10")),
+        (["-1", "1"], ("-1", "1")),
+        (["1.0", "0.0", "1.0"], ("0.0", "1.0")),
+        (["10", "9", "x"], ("10", "9", "x")),
+        (["007", "7", "3"], ("3", "007", "7")),
+        (["nan", "inf"], ("inf", "nan")),
+        (["ä", "z", "Z"], ("Z", "z", "ä")),
+    ],
+)
+def test_classes_are_ordered_and_labels_come_back(labels, classes):
+    assert find_class_names(labels, "here") == classes
+    numbers = Part(torch.zeros(len(labels), 1), labels, "here").examples(classes).labels
+    assert [classes[number] for number in numbers.tolist()] == labels
+    with refused(ValueError, "labels of x.csv", "at least two classes", "got none"):
+        find_class_names([], "x.csv")
 
 
 def test_digits_of_other_scripts_are_text(tmp_path):
@@ -483,13 +460,7 @@ def test_listed_files_of_several_sizes_or_missing_ones(tmp_path):
     data = open_data(path, skip_bad=True, on_bad=lambda *bad: told.append(bad))
     assert data.train.inputs == ImageFiles((tmp_path / "big.png", tmp_path / "pictures" / "1.png"))
     assert told == [(tmp_path / "none.png", "no such file")]
-
-
-def test_no_such_image_column(tmp_path):
-    write_images(tmp_path)
-    train = write(tmp_path / "x.csv", "image,label\npictures/0.png,x\npictures/1.png,y\n")
     other = write(tmp_path / "t.csv", "a,label\n1,x\n2,y\n")
-    with refused(ValueError, other, "image column 'photo'", "got the columns a, label"):
-        open_data(other, image="photo")
-    with refused(ValueError, other, "image column 'image'", "got the columns a, label"):
-        open_data(train, test=other)
+    for column, options in (("photo", {"data": other, "image": "photo"}), ("image", {"data": path, "test": other})):
+        with refused(ValueError, other, f"image column '{column}'", "got the columns a, label"):
+            open_data(options.pop("data"), **options)
