@@ -44,46 +44,46 @@ def skipping(path) -> tuple:
 
 
 @in_turn("shape", [(6, 5, 3), (6, 5)])
-def test_images_of_one_size_live_in_one_tensor(tmp_path, shape):
+def test_images_of_one_size_live_in_one_tensor_if_they_fit(tmp_path, monkeypatch, shape):
     written = write_classes(tmp_path / "pets", shape=shape)
+    for litter in ("cat/.DS_Store", "cat/Thumbs.db", "README.txt"):
+        (tmp_path / "pets" / litter).write_text("litter")
+    (tmp_path / "pets" / ".git").mkdir()
+    monkeypatch.setattr(images, "RESIDENT_BYTES", written.size)
     data = open_data(str(tmp_path / "pets"))
     np.testing.assert_array_equal(pixels(data), written)
     assert data.train.labels.tolist() == [0, 0, 1, 1]
     assert (data.name, data.class_names, data.test, data.size) == ("pets", ("cat", "dog"), None, None)
     np.testing.assert_allclose(data.scaling.mean, (written / 255).mean((0, 2, 3)), rtol=1e-12)
     np.testing.assert_allclose(data.scaling.std, (written / 255).std((0, 2, 3)), rtol=1e-12)
-
-
-def test_one_coloured_image_makes_three_channels(tmp_path):
-    write_classes(tmp_path, shape=(6, 5))
-    save_image(tmp_path / "cat" / "0.png", random_bytes(6, 5, 3))
-    found = pixels(open_data(str(tmp_path)))
+    # A damaged file that is skipped changes nothing, though it is in colour and of another size.
+    cut(save_image(tmp_path / "pets" / "cat" / "0bad.png", random_bytes(50, 50, 3)))
+    np.testing.assert_array_equal(pixels(skipping(tmp_path / "pets")[0]), written)
+    (tmp_path / "pets" / "cat" / "0bad.png").unlink()
+    monkeypatch.setattr(images, "RESIDENT_BYTES", written.size - 1)
+    assert open_data(str(tmp_path / "pets")).streamed
+    save_image(tmp_path / "pets" / "cat" / "0.png", random_bytes(6, 5, 3))  # one of them coloured: three channels
+    monkeypatch.undo()
+    found = pixels(open_data(str(tmp_path / "pets")))
     assert found.shape == (4, 3, 6, 5)
-    np.testing.assert_array_equal(found[1, 0], found[1, 2])
+    assert np.array_equal(found[1, 0], found[1, 2]) == (len(shape) == 2)
 
 
-def test_a_constant_channel_is_not_divided_by_zero(tmp_path):
-    for name in ("a", "b"):
-        save_image(tmp_path / name / "0.png", np.full((2, 2), 51, dtype=np.uint8))
-    scaling = open_data(str(tmp_path)).scaling
-    assert (scaling.mean, scaling.std) == (pytest.approx((0.2,)), (1.0,))
+def test_constant_channels_sixteen_bits_and_palettes_with_transparency(tmp_path):
+    def opened(image: Image.Image, **options: object):
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir(exist_ok=True)
+            image.save(tmp_path / name / "0.png", **options)
+        return open_data(str(tmp_path))
 
-
-def test_sixteen_bits_are_not_clipped(tmp_path):
-    values = np.array([[0, 255, 256, 300, 65535]], dtype=np.uint16)
-    for name in ("a", "b"):
-        save_image(tmp_path / name / "0.png", values)
-    assert pixels(open_data(str(tmp_path)))[0].tolist() == [[[0, 0, 1, 1, 255]]]
-
-
-def test_palettes_with_transparency(tmp_path):
-    """Pillow warns of the direct conversion, and warnings are errors here."""
-    for name in ("a", "b"):
-        palette = Image.new("P", (3, 2), color=1)
-        palette.putpalette([0, 0, 0, 200, 100, 50])
-        (tmp_path / name).mkdir()
-        palette.save(tmp_path / name / "0.png", transparency=b"\x20\x80")
-    assert pixels(open_data(str(tmp_path)))[0, :, 1, 2].tolist() == [200, 100, 50]
+    scaling = opened(Image.new("L", (2, 2), 51)).scaling
+    assert (scaling.mean, scaling.std) == (pytest.approx((0.2,)), (1.0,))  # not divided by zero
+    sixteen_bits = Image.fromarray(np.array([[0, 255, 256, 300, 65535]], dtype=np.uint16))
+    assert pixels(opened(sixteen_bits))[0].tolist() == [[[0, 0, 1, 1, 255]]]  # not clipped
+    palette = Image.new("P", (3, 2), color=1)
+    palette.putpalette([0, 0, 0, 200, 100, 50])
+    # Pillow warns of the direct conversion, and warnings are errors here.
+    assert pixels(opened(palette, transparency=b"\x20\x80"))[0, :, 1, 2].tolist() == [200, 100, 50]
 
 
 @in_turn("suffix", ["png", "jpg"])
@@ -114,7 +114,7 @@ def test_formats_of_pixels(tmp_path, format):
 # --- Folders -----------------------------------------------------------------------------------------------------
 
 
-def test_data_to_test_on(tmp_path):
+def test_data_to_test_on_and_names_of_folders(tmp_path):
     """In test, else in val; or in a folder that is named."""
     train = write_classes(tmp_path / "train", each=3)
     assert open_data(str(tmp_path)).test is None
@@ -128,24 +128,13 @@ def test_data_to_test_on(tmp_path):
     data = open_data(str(tmp_path), test=tmp_path / "clean")
     np.testing.assert_array_equal(data.test.inputs.numpy(), clean)
     assert data.test.labels.tolist() == [1]
-
-
-def test_names_of_folders(tmp_path):
-    write_classes(tmp_path / "vehicles", names=("bus", "train"))  # of locomotives
+    # Names of classes: "train" of locomotives, and numbers in their order.
+    write_classes(tmp_path / "vehicles", names=("bus", "train"))
     assert open_data(str(tmp_path / "vehicles")).class_names == ("bus", "train")
     write_classes(tmp_path / "numbers", names=("0", "1", "2", "10"), each=1)
     data = open_data(str(tmp_path / "numbers"))
     assert data.class_names == ("0", "1", "2", "10")
     assert [data.class_names[label] for label in data.train.labels] == ["0", "1", "10", "2"]
-
-
-def test_litter_is_left_out_and_folders_in_a_class_are_not(tmp_path):
-    write_classes(tmp_path)
-    for litter in ("cat/.DS_Store", "cat/Thumbs.db", "README.txt"):
-        (tmp_path / litter).write_text("litter")
-    (tmp_path / ".git").mkdir()
-    save_image(tmp_path / "cat" / "more" / "a.png", random_bytes(6, 5, 3))
-    assert open_data(str(tmp_path)).train.labels.tolist() == [0, 0, 0, 1, 1]
 
 
 def test_images_of_several_sizes_stay_on_disk(tmp_path):
@@ -158,13 +147,6 @@ def test_images_of_several_sizes_stay_on_disk(tmp_path):
     assert [path.name for path in data.train.inputs.paths] == ["0.png", "1.png", "0.png", "1.png"]
     assert data.train.labels.tolist() == [0, 0, 1, 1]
     assert (data.size, data.input_shape, data.scaling.mean) == (5, (3, 5, 5), (0.485, 0.456, 0.406))
-
-
-@in_turn("room, streamed", [(4 * 6 * 5 * 3, False), (4 * 6 * 5 * 3 - 1, True)])
-def test_images_that_do_not_fit_stay_on_disk(tmp_path, monkeypatch, room, streamed):
-    write_classes(tmp_path)
-    monkeypatch.setattr(images, "RESIDENT_BYTES", room)
-    assert open_data(str(tmp_path)).streamed is streamed
 
 
 # --- Bad files ---------------------------------------------------------------------------------------------------
@@ -196,7 +178,7 @@ def saved(pixels: np.ndarray, format: str) -> bytes:
         (saved(np.zeros((6, 5), dtype=np.float32), "TIFF"), "mode F"),
     ],
 )
-def test_a_bad_file_is_named_or_skipped(tmp_path, content, reason):
+def test_a_bad_file_is_named_or_skipped(tmp_path, monkeypatch, content, reason):
     written = write_classes(tmp_path)
     path = tmp_path / "cat" / "0bad.png"  # between two good ones
     path.write_bytes(content)
@@ -208,6 +190,10 @@ def test_a_bad_file_is_named_or_skipped(tmp_path, content, reason):
     assert list(data.train.origin.files) == ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"]
     assert [bad[0] for bad in told] == [path]
     assert reason in told[0][1]
+    path.unlink()
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)  # of 30: Pillow only warns up to 40
+    with refused(ValueError, tmp_path / "cat" / "0.png", "more than the allowed 20 pixels"):
+        open_data(str(tmp_path))
 
 
 def test_skipping_decodes_streamed_files_too(tmp_path):
@@ -223,20 +209,6 @@ def test_skipping_decodes_streamed_files_too(tmp_path):
         assert part.labels.tolist() == [0, 0, 1, 1]
     assert [path for path, _ in told] == bad
     assert all("a damaged image" in reason for _, reason in told)
-
-
-def test_what_is_skipped_changes_nothing(tmp_path):
-    """The bad file is of another size and in colour: the good ones are grey and fit into memory."""
-    written = write_classes(tmp_path, shape=(6, 5))
-    cut(save_image(tmp_path / "cat" / "0bad.png", random_bytes(50, 50, 3)))
-    np.testing.assert_array_equal(pixels(skipping(tmp_path)[0]), written)
-
-
-def test_a_bomb_that_pillow_only_warns_of(tmp_path, monkeypatch):
-    write_classes(tmp_path)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)  # of 30; refused by Pillow above 40
-    with refused(ValueError, tmp_path / "cat" / "0.png", "more than the allowed 20 pixels"):
-        open_data(str(tmp_path))
 
 
 @in_turn("name", ["0bad.png", "0bad.jpg", "0bad.eps"])
@@ -366,15 +338,11 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
-def test_photos_of_several_sizes_are_resized(photos):
+def test_photos_of_several_sizes_are_resized_and_other_data_is_not(tmp_path, photos):
     found = {size: open_data(str(photos), size=size) for size in (None, 40, 26)}
     assert {size: data.size for size, data in found.items()} == {None: 26, 40: 40, 26: 26}
-    assert found[None].input_shape == (3, 26, 26)
-    assert found[None].augmentation == ("crop:3", "flip")
+    assert (found[None].input_shape, found[None].augmentation) == ((3, 26, 26), ("crop:3", "flip"))
     assert found[26].fingerprint == found[None].fingerprint != found[40].fingerprint
-
-
-def test_a_size_is_for_image_files_alone(tmp_path, photos):
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=[0, 1, 0, 1])
     (tmp_path / "t.csv").write_text("a,label\n1,x\n2,y\n")
     rows = "".join(f"{path},{path.parent.name}\n" for path in sorted(photos.rglob("*.png")))
@@ -386,10 +354,8 @@ def test_a_size_is_for_image_files_alone(tmp_path, photos):
 
 
 def epochs(data):
-    made = Batches(
-        data.train, batch=4, scaling=data.scaling, augmentation=data.augmentation, shuffle=True, seed=0, device="cpu",
-        size=data.size,
-    )  # fmt: skip
+    options = {"scaling": data.scaling, "augmentation": data.augmentation, "size": data.size}
+    made = Batches(data.train, batch=4, shuffle=True, seed=0, device="cpu", **options)
     return [torch.cat([batch.inputs for batch in made.epoch(number)]) for number in (0, 1, 0)]
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 from data_helpers import cut, idx_bytes, random_bytes, save_image
-from in_turn import in_turn
-from refusals import refused
+from refusals import all_refused, refused
 from sklearn.datasets import load_digits
 
 from symloss.data import ImageFiles, open_data, open_webvision, published
@@ -59,17 +58,13 @@ def test_a_pixel_of_a_shrunk_image_is_the_rounded_mean_of_its_square():
     assert shrunk(digits, 4).augmentation == ("crop:2", "flip", "rotate:20")
     assert shrunk(digits, 1).augmentation == ("flip", "rotate:20"), "a frame of half a pixel is none"
     assert shrunk(digits, 8) is digits
-
-
-def test_other_sizes_and_other_data_are_not_shrunk():
-    digits = open_data("digits")
-    with refused(ValueError, "size must divide the 8 pixels of digits, as 1, 2, 4, 8 do", "got 3"):
-        shrunk(digits, 3)
-    with refused(TypeError, "size must be a whole number in [1, 4096]; got True"):
-        open_data("digits", size=True)
     rows = dataclasses.replace(digits.train, inputs=digits.train.inputs.flatten(1))
-    with refused(ValueError, "size must be left out for digits, which has no square images in memory", "got 2"):
-        shrunk(dataclasses.replace(digits, train=rows), 2)
+    flat = dataclasses.replace(digits, train=rows)
+    all_refused(
+        (ValueError, "must divide the 8 pixels of digits, as 1, 2, 4, 8 do ... got 3", lambda: shrunk(digits, 3)),
+        (ValueError, "size must be left out for digits, which has no square ... got 2", lambda: shrunk(flat, 2)),
+        (TypeError, "a whole number in [1, 4096]; got True", lambda: open_data("digits", size=True)),
+    )
 
 
 # --- Files of a known data set: the publisher's, or others -------------------------------------------------------
@@ -110,52 +105,46 @@ def test_files_that_are_not_the_publishers_have_a_fingerprint(tmp_path, as_if_pu
     # A file that changes is looked at again.
     (as_if_published / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(idx_bytes((LABELS + 1) % 10))
     assert deviation("mnist", as_if_published) == deviation("mnist", as_if_published) is not None
-
-
-def test_missing_and_damaged_files_are_left_to_whoever_opens_them(tmp_path):
+    # Missing and damaged files are left to whoever opens them.
     assert [deviation(name, tmp_path) for name in ("digits", "cifar10", "webvision-mini", "mnist")] == [None] * 4
-    root = write(tmp_path / "root", packed=True)
-    path = root / "mnist" / "train-images-idx3-ubyte.gz"
-    path.write_bytes(path.read_bytes()[:100])
-    assert deviation("mnist", root) is None
-
-
-def test_keys_are_those_of_version_01(tmp_path, as_if_published):
-    """Written down before fingerprints of known data came: another key would make every run of before a stranger."""
-    keys = {
-        "digits": "fdd3388181c8", "mnist": "174d22ff910b", "fashion-mnist": "7ed132807483", "cifar10": "263adfba0e9b",
-        "cifar100": "8ec6271767a7", "webvision-mini": "3c9e61af4413",
-    }  # fmt: skip
-    assert {data: resolve(data, "sgce", noise="sym:0.4", root=tmp_path).key for data in keys} == keys
-    assert resolve("mnist", "sgce", noise="sym:0.4", root=as_if_published).key == keys["mnist"]
+    damaged = tmp_path / "packed" / "mnist" / "train-images-idx3-ubyte.gz"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert deviation("mnist", tmp_path / "packed") is None
 
 
 def test_two_data_folders_are_two_runs(tmp_path, as_if_published):
-    other = write(tmp_path / "other", images=IMAGES ^ 1)
-    small = {"model": "mlp:hidden=4", "epochs": 1, "validation": 0.0, "optimizer": "sgd"}
+    keys = {
+        "digits": "fdd3388181c8",
+        "mnist": "174d22ff910b",
+        "fashion-mnist": "7ed132807483",
+        "cifar10": "263adfba0e9b",
+        "cifar100": "8ec6271767a7",
+        "webvision-mini": "3c9e61af4413",
+    }
+    # Written down before fingerprints of known data came: another key would make every run of before a stranger.
+    assert {data: resolve(data, "sgce", noise="sym:0.4", root=tmp_path).key for data in keys} == keys
+    assert resolve("mnist", "sgce", noise="sym:0.4", root=as_if_published).key == keys["mnist"]
+    other, run = write(tmp_path / "other", labels=(LABELS + 1) % 10), tmp_path / "run"
+    small = {"model": "mlp:hidden=4", "epochs": 2, "validation": 0.0, "optimizer": "sgd"}
     ours, theirs = (resolve("mnist", "ce", root=root, **small) for root in (as_if_published, other))
     assert ours.key != theirs.key
-    train(theirs, tmp_path / "run", root=other, accelerator="cpu")
-    with refused(ValueError, "holds a run with other settings (fingerprint)"):
-        train(ours, tmp_path / "run", root=as_if_published, accelerator="cpu")
     with refused(ValueError, "mnist with noise clean has changed since these settings were made"):
         prepare(theirs, as_if_published)
     assert prepare(ours, as_if_published).data.name == "mnist"
 
-
-def test_a_run_without_a_fingerprint_goes_on_with_its_labels_alone(tmp_path):
-    """Settings made by hand, or by version 0.1."""
-    settings = Settings("mnist", model="mlp:hidden=4", epochs=2, validation=0.0)
-    roots = write(tmp_path / "one"), write(tmp_path / "two", labels=(LABELS + 1) % 10)
-
     def stops(row):
         raise KeyboardInterrupt
 
+    # Settings made by hand, or by version 0.1, have no fingerprint: the labels alone tell.
+    settings = Settings("mnist", model="mlp:hidden=4", epochs=2, validation=0.0)
     with pytest.raises(KeyboardInterrupt):
-        train(settings, tmp_path / "run", root=roots[0], accelerator="cpu", on_epoch=stops)
-    with refused(ValueError, tmp_path / "run", "The labels of mnist have changed since"):
-        train(settings, tmp_path / "run", root=roots[1], accelerator="cpu")
-    assert train(settings, tmp_path / "run", root=roots[0], accelerator="cpu").last.epoch == 2
+        train(settings, run, root=other, accelerator="cpu", on_epoch=stops)
+    with refused(ValueError, run, "The labels of mnist have changed since"):
+        train(settings, run, root=as_if_published, accelerator="cpu")
+    assert train(settings, run, root=other, accelerator="cpu").last.epoch == 2
+    train(theirs, tmp_path / "theirs", root=other, accelerator="cpu")
+    with refused(ValueError, "holds a run with other settings (fingerprint)"):
+        train(ours, tmp_path / "theirs", root=as_if_published, accelerator="cpu")
 
 
 # --- Mini WebVision and ILSVRC12 validation ----------------------------------------------------------------------
@@ -196,18 +185,8 @@ def test_the_first_50_classes_in_the_order_of_the_list(root):
     assert open_webvision(root).class_names == tuple(f"name {k}" for k in range(50))
 
 
-def test_ilsvrc12_by_list(root):
-    entries = [("ILSVRC2012_val_00000001.JPEG", 65), ("ILSVRC2012_val_00000002.JPEG", 3)]
-    write_list(root / "ilsvrc12" / "val.txt", root / "ilsvrc12" / "val", entries)
-    data = open_data("webvision-mini-imagenet", root=root)
-    assert data.test.inputs == ImageFiles((root / "ilsvrc12" / "val" / entries[1][0],))
-    assert data.test.labels.tolist() == [3]
-    assert data.train.inputs == open_data("webvision-mini", root=root).train.inputs
-    assert data.name == "webvision-mini-imagenet"
-
-
-def test_ilsvrc12_by_folder(root):
-    """50 or 1000 of them; other numbers cannot be told apart."""
+def test_ilsvrc12_by_folder_and_by_list(root):
+    """50 or 1000 folders; other numbers cannot be told apart."""
     with refused(FileNotFoundError, root / "ilsvrc12" / "val.txt", "https://image-net.org", f"{root}/ilsvrc12/val"):
         open_data("webvision-mini-imagenet", root=root)
     made = 0
@@ -225,47 +204,48 @@ def test_ilsvrc12_by_folder(root):
             continue
         with refused(FileNotFoundError, "folders of all 1000 classes or of the first 50", f"and {folders} folders"):
             open_data("webvision-mini-imagenet", root=root)
+    entries = [("ILSVRC2012_val_00000001.JPEG", 65), ("ILSVRC2012_val_00000002.JPEG", 3)]
+    write_list(root / "ilsvrc12" / "val.txt", root / "ilsvrc12" / "val", entries)
+    data = open_data("webvision-mini-imagenet", root=root)
+    assert data.test.inputs == ImageFiles((root / "ilsvrc12" / "val" / entries[1][0],))
+    assert (data.name, data.test.labels.tolist()) == ("webvision-mini-imagenet", [3])
+    assert data.train.inputs == open_data("webvision-mini", root=root).train.inputs
 
 
-@pytest.mark.parametrize("missing", ["train_filelist_google.txt", "val_filelist.txt"])
-def test_a_missing_list(root, missing):
-    (root / "webvision" / "info" / missing).unlink()
-    with refused(FileNotFoundError, missing, "data.vision.ee.ethz.ch", f"into {root}/webvision"):
-        open_data("webvision-mini", root=root)
-
-
-def test_missing_images(root):
-    paths = [root / "webvision" / name for name, _ in TRAIN]
+def test_missing_and_damaged_images(root):
+    told, paths = [], [root / "webvision" / name for name, _ in TRAIN]
+    bad = [cut(paths[1]), cut(root / "webvision" / "val_images_256" / VAL[0][0])]
+    assert len(open_data("webvision-mini", root=root).train) == 3  # skipping decodes every image
+    data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    assert data.train.inputs == ImageFiles((paths[0], paths[3]))
+    assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([49, 0], [0])
+    assert [path for path, _ in told] == bad
     paths[1].unlink()
     with refused(FileNotFoundError, paths[1], "no such file"):
         open_data("webvision-mini", root=root)
-    told = []
+    told.clear()
     data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
-    assert data.train.labels.tolist() == [49, 0]
-    assert told == [(paths[1], "no such file")]
+    assert (data.train.labels.tolist(), told[0]) == ([49, 0], (paths[1], "no such file"))
+    for path in (paths[0], paths[3]):
+        cut(path)
+    with refused(ValueError, "train_filelist_google.txt", "at least one image that can be read", "got none"):
+        open_data("webvision-mini", root=root, skip_bad=True)
     for path in paths:
         path.unlink(missing_ok=True)
     with refused(FileNotFoundError, "train_filelist_google.txt", "got none of 3", "data.vision.ee.ethz.ch"):
         open_data("webvision-mini", root=root)
 
 
-def test_skipping_decodes_every_image(root):
-    bad = [cut(root / "webvision" / TRAIN[1][0]), cut(root / "webvision" / "val_images_256" / VAL[0][0])]
-    assert len(open_data("webvision-mini", root=root).train) == 3
-    told = []
-    data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
-    assert data.train.inputs == ImageFiles(tuple(root / "webvision" / TRAIN[k][0] for k in (0, 3)))
-    assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([49, 0], [0])
-    assert [path for path, _ in told] == bad
-    for name, _ in TRAIN:
-        cut(root / "webvision" / name)
-    with refused(ValueError, "train_filelist_google.txt", "at least one image that can be read", "got none"):
-        open_data("webvision-mini", root=root, skip_bad=True)
-
-
-@in_turn("line", ["google/a.jpg", "google/a.jpg -1", "google/a.jpg cat", "7"])
-def test_a_line_that_is_none(root, line):
-    listing = root / "webvision" / "info" / "train_filelist_google.txt"
-    listing.write_text(f"{TRAIN[0][0]} 49\n{line}\n")
-    with refused(ValueError, f"line 2 of {listing}", "`path label`", f"got {line!r}"):
-        open_data("webvision-mini", root=root)
+def test_bad_and_missing_lists(root):
+    info = root / "webvision" / "info"
+    listing = info / "train_filelist_google.txt"
+    good = listing.read_text()
+    for line in ("google/a.jpg", "google/a.jpg -1", "google/a.jpg cat", "7"):
+        listing.write_text(f"{TRAIN[0][0]} 49\n{line}\n")
+        with refused(ValueError, f"line 2 of {listing}", "`path label`", f"got {line!r}"):
+            open_data("webvision-mini", root=root)
+    listing.write_text(good)
+    for missing in (info / "val_filelist.txt", listing):
+        missing.unlink()
+        with refused(FileNotFoundError, missing, "data.vision.ee.ethz.ch", f"into {root}/webvision"):
+            open_data("webvision-mini", root=root)
