@@ -128,14 +128,26 @@ def _symmetrize(loss: op.Symmetrize, classes: int) -> Form | None:
     if bare.symmetric:  # its mean is constant, but the gradient of a computed sum would not be 0
         mean = _at_equal_scores(bare, classes)
         return Form(lambda at: Partials(at.read(bare) - at.mass * mean(at), {bare: 1.0}), (bare,))
+    return _with_total(bare, 1.0, lambda at: -at.mass / at.classes)
+
+
+def _with_total(potential: Potential, own: float, factor: Callable[[Reading], Number]) -> Form:
+    """Return the form of own * L + factor * sum_k L_k."""
 
     def partials(at: Reading) -> Partials:
-        inner, share = at.read(bare), at.mass / at.classes
-        every = inner + at.rest[bare]
-        value = inner - share * every if isinstance(share, Tensor) else torch.sub(inner, every, alpha=share)
-        return Partials(value, {bare: 1 - share}, {bare: -share})
+        inner, every = at.read(potential), factor(at)
+        total = inner + at.rest[potential]
+        value = add_multiple(inner, every, total) if own else total * every
+        return Partials(value, {potential: own + every}, {potential: every})
 
-    return Form(partials, (bare,), (bare,))
+    return Form(partials, (potential,), (potential,))
+
+
+def add_multiple(x: Tensor, factor: Number, y: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return x + factor * y. A factor that is a Python number saves an operation."""
+    if isinstance(factor, Tensor):
+        return torch.add(x, factor * y, out=out)
+    return torch.add(x, y, alpha=factor, out=out)
 
 
 @form_of.register
@@ -145,12 +157,7 @@ def _insensitive(loss: op.Insensitive, classes: int) -> Form | None:
         return None
     if potential == CEPotential():  # its mean is the value at the target minus the unhinged loss, and needs no sum
         return Form(lambda at: Partials(at.read(potential), {potential: 1.0}, linear=-1.0), (potential,))
-
-    def partials(at: Reading) -> Partials:
-        share = at.mass / at.classes
-        return Partials((at.read(potential) + at.rest[potential]) * share, {potential: share}, {potential: share})
-
-    return Form(partials, (potential,), (potential,))
+    return _with_total(potential, 0.0, lambda at: at.mass / at.classes)
 
 
 @form_of.register
@@ -207,16 +214,14 @@ def _dirichlet(loss: op.Dirichlet, classes: int) -> Form | None:
     if isinstance(loss.alpha, Tensor) or not isinstance(potential, Potential):
         return None
     excess = loss.alpha - 1
+    if potential != CEPotential():
+        return _with_total(potential, 1.0, lambda at: excess * at.mass)
 
-    def of_ce(at: Reading) -> Partials:
+    def partials(at: Reading) -> Partials:
         total = excess * at.classes
         return Partials(at.read(potential) * (1 + total), {potential: 1 + total}, {}, -total, remainder=-1.0)
 
-    def partials(at: Reading) -> Partials:
-        inner, more = at.read(potential), excess * at.mass
-        return Partials(inner * (1 + more) + at.rest[potential] * more, {potential: 1 + more}, {potential: more})
-
-    return Form(of_ce, (potential,)) if potential == CEPotential() else Form(partials, (potential,), (potential,))
+    return Form(partials, (potential,))
 
 
 @form_of.register

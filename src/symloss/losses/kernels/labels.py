@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from symloss.losses.kernels.batch import Job, Kernel, class_mean, constant
-from symloss.losses.kernels.forms import Form, Number, Partials, Reading, Room
+from symloss.losses.kernels.forms import Form, Number, Partials, Reading, Room, add_multiple
 from symloss.losses.logits import Scores
 from symloss.losses.potentials import SMALL, CEPotential, FocalPotential, Potential, Power, Probability
 from symloss.losses.validation import can_look
@@ -67,13 +67,6 @@ class AtLabel(Probability, Reading):
             part = slope if not isinstance(factor, Tensor) and factor == 1 else slope * factor
             total = part if not isinstance(total, Tensor) and total == 0 else total + part
         return total * share
-
-
-def add_multiple(x: Tensor, factor: float | Tensor, y: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return x + factor * y. A factor that is a Python number saves an operation."""
-    if isinstance(factor, Tensor):
-        return torch.add(x, factor * y, out=out)
-    return torch.add(x, y, alpha=factor, out=out)
 
 
 class LabelKernel(Kernel):

@@ -52,17 +52,14 @@ class BlockHead(NamedTuple):
         """Return the value of each example; and the gradients, unless they depend on what comes from above."""
         # float16 cannot hold small gradients before they are multiplied by what comes from above.
         if self.examples.reduction == "none" or head.weight.dtype == torch.float16 or not any(wanted):
-            return self._values(head, [None] * 3), None
-        gradients = self._zeros(head, wanted)
-        return self._values(head, gradients), _typed(gradients, head)
+            return self._computed(head, [False] * 3)[0], None
+        return self._computed(head, wanted)
 
     def backward(self, head: Head, wanted: Sequence[bool], incoming: Tensor, kept: Gradients | None) -> Gradients:
         """Return the gradients, times what comes from above."""
         if kept is not None:
             return [None if part is None else batch.times(part, incoming) for part in kept]
-        gradients = self._zeros(head, wanted)
-        self._values(head, gradients, incoming)
-        return _typed(gradients, head)
+        return self._computed(head, wanted, incoming)[1]
 
     def rows(self, head: Head) -> int:
         """Return the number of examples whose scores are in memory at a time."""
@@ -72,21 +69,27 @@ class BlockHead(NamedTuple):
         return min(most, len(head.features))
 
     @torch.no_grad()
-    def _values(self, head: Head, gradients: Gradients, upstream: Tensor | None = None) -> Tensor:
-        """Return the value of each example. Add the gradients of the loss, times ``upstream``, to ``gradients``."""
-        (h, weight, bias), (d_h, d_weight, d_bias) = head, gradients
+    def _computed(self, head: Head, wanted: Sequence[bool], upstream: Tensor | None = None) -> tuple[Tensor, Gradients]:
+        """Return the value of each example, and the gradients of the loss, times ``upstream``, that are wanted."""
+        h, weight, bias = head
+        kinds = (h.dtype, self.allowance.accumulate or weight.dtype, working_type(weight))
+        gradients = [
+            torch.zeros_like(part, dtype=kind) if part is not None and want else None
+            for part, want, kind in zip(head, wanted, kinds, strict=True)
+        ]
+        d_h, d_weight, d_bias = gradients
         kind, rows, labels = working_type(weight), self.rows(head), self.examples.labels
         share = self.examples.share(kind, upstream)
         z = torch.empty(rows, len(weight), dtype=kind, device=weight.device)
         scratch = batch.new_scratch(self.kernel, z[: batch.block_rows(z)])
-        wanted, ignores = any(part is not None for part in gradients), self.examples.kept is not None
+        ignores = self.examples.kept is not None
         values = []
         for start in range(0, len(h), rows):
             part = slice(start, start + rows)
             block = z[: len(h[part])]
             write_scores(h[part], weight, bias, block)
             shares = share[part] if share.dim() else share
-            out = block if wanted else None
+            out = block if any(wanted) else None
             values.append(batch.by_blocks(self.kernel, block, labels[part], shares, out, ignores, scratch))
             if d_h is not None:
                 write_feature_gradient(block, weight, d_h[part])
@@ -94,20 +97,9 @@ class BlockHead(NamedTuple):
                 add_weight_gradient(block, h[part], d_weight)
             if d_bias is not None:
                 d_bias += block.sum(0)
-        return torch.cat(values)
-
-    def _zeros(self, head: Head, wanted: Sequence[bool]) -> Gradients:
-        kinds = (head.features.dtype, self.allowance.accumulate or head.weight.dtype, working_type(head.weight))
-        return [
-            torch.zeros_like(part, dtype=kind) if part is not None and want else None
-            for part, want, kind in zip(head, wanted, kinds, strict=True)
-        ]
-
-
-def _typed(gradients: Gradients, head: Head) -> Gradients:
-    """Return the gradients in the types of what they belong to."""
-    pairs = zip(gradients, head, strict=True)
-    return [None if part is None or of is None else part.to(of.dtype) for part, of in pairs]
+        pairs = zip(gradients, head, strict=True)
+        typed = [None if part is None or of is None else part.to(of.dtype) for part, of in pairs]
+        return torch.cat(values), typed
 
 
 def loss_of(way: BlockHead | UnhingedHead, head: Head) -> Tensor:
