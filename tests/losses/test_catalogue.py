@@ -13,16 +13,19 @@ from conftest import CLASSES, assert_close, every_loss, random_labels, random_sc
 from doors import class_of, function_of
 from in_turn import in_turn
 from loss_batches import ROUND_TRIPS, WEIGHT, other_parameters
+from refusals import refused
 from representatives import REPRESENTATIVES, WITHOUT_SLOPE, every_path
 from torch import nn
 
 import symloss
 from symloss import functional
+from symloss.experiments.layers import resolve_layers
 from symloss.loss_names import LossName
 from symloss.losses.catalogue import LOSSES, RECORDS, SOURCES
 from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.kernels.dispatch import Unit, kernel_for
 from symloss.losses.published import FILE, PAPER
+from symloss.losses.spec import parse, write
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -259,3 +262,56 @@ def test_weight_moves_and_is_no_part_of_a_checkpoint(name):
     assert loss.weight.dtype == torch.float64
     scores, labels = random_scores(5, CLASSES), random_labels(5)
     assert_close(loss(scores, labels), symloss.create_loss(name, weight=WEIGHT)(scores, labels))
+
+
+# --- alpha-MAE by ``kappa``: against alpha, and at every door. The reference has its formula --------------------------
+
+
+@in_turn("classes", [2, 10, 151_936])
+def test_alpha_and_kappa_give_each_other(classes):
+    """At alpha = kappa / (kappa + C) the loss is 1 - alpha times that of kappa."""
+    scores, labels = random_scores(2, classes, spread=3.0), random_labels(2, classes=classes)
+    for alpha, kappa in ((2 / (2 + classes), 2.0), (0.25, classes / 3)):
+        expected = value_and_grad(symloss.AlphaMAE(kappa=kappa, normalize=None), scores, labels)
+        found = value_and_grad(symloss.AlphaMAE(alpha, normalize=None), scores, labels)
+        assert_close(found, tuple((1 - alpha) * each for each in expected), tolerance=1e-11)
+
+
+def test_alpha_and_kappa_together():
+    for alpha, door in (
+        (2.0, lambda: symloss.AlphaMAE(2.0, 3.0)),
+        (0.5, lambda: symloss.create_loss("alpha-mae:alpha=0.5,kappa=3.0")),
+        (0.5, lambda: functional.alpha_mae(torch.zeros(2, 4), torch.tensor([0, 3]), 0.5, kappa=3.0)),
+    ):
+        with refused(ValueError, "alpha-mae takes alpha or kappa, not both", f"got alpha={alpha} and kappa=3.0"):
+            door()
+    with refused(ValueError, "kappa must", "[0, 1e6]", "got -1"):
+        symloss.AlphaMAE(kappa=-1)
+
+
+def test_kappa_as_text():
+    for text in ("alpha-mae:kappa=2", "alpha-mae:kappa=0.5,scale=ce"):
+        assert write(*parse(text)) == text
+    assert parse("symmetrize(alpha-mae:kappa=2)")[0] == "symmetrize(alpha-mae:kappa=2)"
+    assert symloss.create_loss("alpha-mae:kappa=2").loss == symloss.AlphaMAE(kappa=2).loss
+    assert repr(symloss.AlphaMAE(kappa=2).loss) == "symmetrize(CE()) + 2 * MAE()"
+    assert symloss.AlphaMAE().loss == symloss.AlphaMAE(2.0).loss == symloss.AlphaMAE(alpha=None, kappa=None).loss
+
+
+def test_kappa_overrides_the_alpha_of_a_preset():
+    assert symloss.create_loss("alpha-mae:preset=cifar10,kappa=3").loss == symloss.AlphaMAE(kappa=3).loss
+    resolved = resolve_layers("cifar10", "cifar10", "alpha-mae:kappa=3")
+    assert resolved.settings.loss == "alpha-mae:kappa=3"
+    assert resolved.parameters == {"loss.kappa": 3}
+    assert resolve_layers("cifar10", "cifar10", "alpha-mae").parameters == {"loss.alpha": 2.0}
+
+
+@in_turn("kappa", [0.0, 3.0])
+def test_the_certificate_of_kappa(kappa):
+    record = RECORDS["alpha-mae"]
+    certificate = symloss.certify(f"alpha-mae:kappa={kappa}", num_classes=3)
+    measured = {fact: bool(finding) for fact, finding in certificate.findings.items()}
+    assert measured == record.facts.at(3, alpha=2.0, kappa=kappa)
+    known = record.constants.at(3, alpha=2.0, kappa=kappa)["smoothness"]
+    assert certificate.smoothness == pytest.approx(known, rel=1e-4)
+    assert certificate.slope == pytest.approx(1 + kappa / 3, rel=1e-9)  # against cross-entropy at equal scores

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 import torch
-from conftest import every_loss, random_probabilities
+from conftest import every_loss, random_probabilities, value_and_grad
 from in_turn import in_turn
 from representatives import every_path
 from torch import Tensor
@@ -38,15 +38,9 @@ def batch(shape, dtype, spread=4.0):
     return z, torch.randint(shape[1], (shape[0], *shape[2:]), generator=generator)
 
 
-def value_and_gradient(loss, z, y, **options):
-    value = loss(z, y, **options)
-    upstream = torch.linspace(0.5, 2, value.numel(), dtype=value.dtype).reshape(value.shape)
-    return value.detach(), torch.autograd.grad(value, z, upstream)[0]
-
-
 def plainly(loss, z, y, **options):
     with symloss.losses.plain():
-        return value_and_gradient(loss, z, y, **options)
+        return value_and_grad(loss, z, y, **options)
 
 
 def agree(fast, slow):
@@ -57,7 +51,7 @@ def agree(fast, slow):
 
 
 def agrees_with_plain(loss, z, y, **options):
-    agree(value_and_gradient(loss, z, y, **options), plainly(loss, z, y, **options))
+    agree(value_and_grad(loss, z, y, **options), plainly(loss, z, y, **options))
 
 
 def leaves(loss):
@@ -99,10 +93,8 @@ def test_large_leads(name):
     z = torch.linspace(-1, 1, 5, dtype=torch.float64).repeat(8, 1)
     z[:4, 2] += lead
     z[4:, 3] += lead
-    given = (RECORDS[name].loss(), z.requires_grad_(), torch.full((8,), 2))
-    for ours, theirs in zip(
-        value_and_gradient(*given, reduction="none"), plainly(*given, reduction="none"), strict=True
-    ):
+    given = (RECORDS[name].loss(), z, torch.full((8,), 2))
+    for ours, theirs in zip(value_and_grad(*given, reduction="none"), plainly(*given, reduction="none"), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-13 * float(theirs.abs().max()))
 
 
@@ -118,9 +110,9 @@ def test_block_by_block(name, monkeypatch):
     z, y = batch((50, 11), torch.float64)
     y[::4] = -100
     loss = RECORDS[name].loss()
-    whole = value_and_gradient(loss, z, y)
+    whole = value_and_grad(loss, z, y)
     monkeypatch.setattr(batches, "BLOCK", 7 * 11)
-    agree(value_and_gradient(loss, z, y), whole)
+    agree(value_and_grad(loss, z, y), whole)
     agree(whole, plainly(loss, z, y))
 
 
@@ -133,7 +125,7 @@ def test_layouts(name, layout):
         "expanded": base[:, :, :1, :1].expand(8, 6, 4, 4),
         "channels-last": base.contiguous(memory_format=torch.channels_last),
         "strided": base[::2],
-    }[layout].requires_grad_()
+    }[layout]
     y = torch.randint(6, (len(z), 4, 4), generator=torch.Generator().manual_seed(1)).transpose(1, 2)
     agrees_with_plain(RECORDS[name].loss(), z, y)
 
@@ -156,7 +148,7 @@ def test_masked_classes(name, monkeypatch):
 @in_turn("name", LOSSES)
 def test_nan_in_nan_out(name, by_kernel):
     """The value and all of its row's gradient; other rows are not touched, and an ignored one touches nothing."""
-    run, unit = value_and_gradient if by_kernel else plainly, symloss.losses.UnitScores()
+    run, unit = value_and_grad if by_kernel else plainly, symloss.losses.UnitScores()
     for classes, scores in ((1, None), (2, unit), (5, None), (5, unit)):
         z, y = batch((3, classes), torch.float32)
         z.data[1, classes - 1] = torch.nan
@@ -273,8 +265,8 @@ CASES["masked probabilities"][1][-1] = torch.tensor([0.5, 0, 0, 0, 0.5, 0])
 def test_kernels_agree_with_the_plain_formulas(name):
     for scores, target, options in CASES.values():
         loss = symloss.create_loss(name, **{"normalize": None} | options)
-        given = (loss, scores.clone().requires_grad_(), target)
-        torch.testing.assert_close(value_and_gradient(*given), plainly(*given), rtol=1e-9, atol=1e-11)
+        given = (loss, scores, target)
+        torch.testing.assert_close(value_and_grad(*given), plainly(*given), rtol=1e-9, atol=1e-11)
 
 
 @in_turn("case", CASES)
@@ -282,7 +274,7 @@ def test_a_kernel_is_used(case, monkeypatch):
     scores, target, options = CASES[case]
     loss = symloss.create_loss("sgce", **{"normalize": None} | options)
     monkeypatch.setattr(criterion, "_plain", None)
-    value_and_gradient(loss, scores.clone().requires_grad_(), target)
+    value_and_grad(loss, scores, target)
 
 
 @in_turn("name", ["ce", "gce", "sgce", "alpha-mae", "nce", "focal", "anl-ce"])
@@ -292,11 +284,10 @@ def test_one_hot_probabilities_are_labels(name):
     scores = torch.zeros(12, 5)
     scores[:6, 2], scores[6:, 4] = lead, lead
     scores[:, 1] = -3.0
-    scores.requires_grad_()
     labels = torch.full((12,), 2)
     hot = torch.nn.functional.one_hot(labels, 5).float()
     loss = symloss.create_loss(name, normalize=None, reduction="none")
-    by_label, by_weight = (value_and_gradient(loss, scores, target)[1] for target in (labels, hot))
+    by_label, by_weight = (value_and_grad(loss, scores, target)[1] for target in (labels, hot))
     entries = by_label.gather(1, labels[:, None])[:6]
     torch.testing.assert_close(by_weight.gather(1, labels[:, None])[:6], entries, rtol=2e-5, atol=1e-44)
     assert (entries[5] != 0).all()

@@ -17,6 +17,7 @@ import torch
 from conftest import every_loss
 from in_turn import in_turn
 from interesting_parameters import interesting_specs
+from loss_batches import NORMALIZED
 from torch import Tensor
 
 import symloss
@@ -26,7 +27,6 @@ from symloss.losses.spec import parse
 
 LEADS = (0.0, 1e-3, 1.0, 5.0, 8.0, 15.0, 30.0, 50.0, 80.0, 100.0, 1000.0, 2e4)
 MANY = 100  # classes at which every third lead must do: the reference takes its time
-UNIT = ("unhinged", "sgce", "alpha-mae")
 
 
 @pytest.fixture(params=[nullcontext, symloss.losses.plain], ids=["kernel", "plain"])
@@ -175,7 +175,7 @@ def test_float32_gradient_at_the_other_classes(name: str) -> None:
 
 
 @in_turn("classes", [2, 3, 10, MANY])
-@in_turn("name", UNIT)
+@in_turn("name", NORMALIZED)
 def test_float32_gradient_of_unit_scores(name: str, classes: int) -> None:
     """Within 1e-4 of the length of the gradient; of many classes the label, its rival and one more are looked at.
 
@@ -244,7 +244,7 @@ SIZES = {
 
 @kernel_or_plain
 @in_turn("dtype", SIZES)
-@in_turn("name", [*UNIT, "nce", "symmetrized-cosine"])
+@in_turn("name", [*NORMALIZED, "nce", "symmetrized-cosine"])
 def test_unit_scores_of_any_size(name: str, dtype: torch.dtype) -> None:
     """Squares that overflow or vanish, in one batch with others: values and gradients of every row are right."""
     normalize = None if "cosine" in name else "l2"
@@ -298,7 +298,7 @@ def test_any_temperature(name: str, size: float, temperature: float) -> None:
 
 
 @in_turn("dtype", [torch.float16, torch.bfloat16])
-@in_turn("name", UNIT)
+@in_turn("name", NORMALIZED)
 def test_half_precision_unit_scores_of_any_size(name: str, dtype: torch.dtype) -> None:
     """A zero vector has no direction, and the squares of 60,000 no place in half precision."""
     vectors = [[0.0, 0.0, 0.0], [6e4, -6e4, 6e4], [6e4, 0.0, 0.0], [1e-7, -1e-7, 0.0]]

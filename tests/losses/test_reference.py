@@ -13,6 +13,7 @@ import torch
 from conftest import every_loss
 from in_turn import in_turn
 from interesting_parameters import interesting_specs
+from loss_batches import NORMALIZED
 from torch import Tensor
 
 import symloss
@@ -20,7 +21,6 @@ from symloss.losses.catalogue import RECORDS
 from symloss.losses.spec import parse
 
 CLASSES = (2, 3, 10)
-PAPER = ("unhinged", "sgce", "alpha-mae")
 
 
 def numbers_of_classes(spec: str) -> tuple[int, ...]:
@@ -75,7 +75,7 @@ def test_value_and_gradient(name: str) -> None:
     for spec in interesting_specs(name):
         for classes in numbers_of_classes(spec):
             check(spec, *rows(classes))
-            if spec in PAPER:
+            if spec in NORMALIZED:
                 check(spec, *rows(classes), normalize="l2")
 
 
@@ -83,7 +83,7 @@ def test_value_and_gradient(name: str) -> None:
 def test_masked_class_is_as_good_as_dropped(name: str) -> None:
     for classes in (3, 10):
         check(name, *masked_rows(classes))
-        if name in PAPER:
+        if name in NORMALIZED:
             check(name, *masked_rows(classes), normalize="l2")
 
 
