@@ -73,13 +73,6 @@ def test_targets(case, exception, ingredients, loss):
         loss(SCORES, case)
 
 
-def test_labels_of_one_score_vector_and_of_images():
-    with refused(ValueError, "target", "got (1,)", "shape ()"):
-        symloss.CE()(SCORES[0], LABELS[:1])
-    with refused(ValueError, "target", "got (2,)", "(2, 4, 5)"):
-        symloss.CE()(torch.zeros(2, 3, 4, 5), LABELS)
-
-
 @every_path
 def test_a_masked_label_through_every_path(name):
     """One sentence from kernels and plain formulas alike; a row that is ignored may say what it will."""
@@ -93,12 +86,6 @@ def test_a_masked_label_through_every_path(name):
         assert loss(scores, labels).isfinite()
     with refused(ValueError, "target", "-inf", "must be 0 there"):
         symloss.create_loss(name)(MASKED, torch.tensor([[0.5, 0.5, 0], [0, 0, 1.0]]))
-
-
-def test_an_index_to_ignore_among_probabilities():
-    """torch refuses it too: it would be ignored in silence."""
-    with refused(ValueError, "ignore_index", "0", "probabilities"):
-        functional.ce(SCORES, torch.full((2, 3), 1 / 3), ignore_index=0)
 
 
 @in_turn("scores, target", [(SCORES[:, :1], LABELS), (SCORES[:, 0], LABELS), (SCORES[:, :1], SCORES[:, :1].abs())])
@@ -189,15 +176,6 @@ def test_a_shape_of_weights_that_never_fits(shape):
     with refused(ValueError, "weight", f"got {shape}", "one entry for each class") as caught:
         symloss.CE(weight=torch.ones(shape))
     assert f"({math.prod(shape)},)" not in str(caught.value)
-
-
-@rows(
-    (lambda z: z[:, :2], ValueError, "normalize", "(2, 2)", "shape (2, 3)"),
-    (lambda z: None, TypeError, "normalize", "NoneType", "tensor"),
-)
-def test_a_map_that_returns_no_scores(case, exception, ingredients):
-    with refused(exception, *ingredients):
-        symloss.CE(normalize=case)(SCORES, LABELS)
 
 
 # --- Names, spec strings, presets, deviations ------------------------------------------------------------------------
@@ -385,6 +363,11 @@ def test_losses_that_do_not_return_one_value_for_each_example(case, exception, i
 
 
 @rows(
+    (lambda: symloss.CE()(SCORES[0], LABELS[:1]), ValueError, "target", "got (1,)", "shape ()"),
+    (lambda: symloss.CE()(torch.zeros(2, 3, 4, 5), LABELS), ValueError, "target", "got (2,)", "(2, 4, 5)"),
+    (lambda: functional.ce(SCORES, SCORES.softmax(1), ignore_index=0), ValueError, "ignore_index=0", "probabilities"),
+    (lambda: symloss.CE(normalize=lambda z: z[:, :2])(SCORES, LABELS), ValueError, "normalize", "(2, 2)", "(2, 3)"),
+    (lambda: symloss.CE(normalize=lambda z: None)(SCORES, LABELS), TypeError, "normalize", "NoneType", "tensor"),
     (lambda: losses.UnitScores(0), ValueError, "temperature", "got 0", ABOVE_ZERO),
     (lambda: losses.UnitScores(1.0, eps=-1.0), ValueError, "eps", "got -1.0", ABOVE_ZERO),
     (lambda: losses.EpsSoftmax(-1), ValueError, "m must", "got -1", "a number in [0, inf)"),
@@ -397,7 +380,7 @@ def test_losses_that_do_not_return_one_value_for_each_example(case, exception, i
     (lambda: losses.l1_penalty(nn.ReLU(), 1.0), ValueError, "parameters", "got none", "at least one tensor"),
     (lambda: losses.l1_penalty(["x"], 1.0), TypeError, "parameters", "str", "tensor"),
 )
-def test_maps_and_penalty(case, exception, ingredients):
+def test_shapes_maps_and_penalty(case, exception, ingredients):
     with refused(exception, *ingredients):
         case()
 

@@ -190,15 +190,17 @@ def test_backward_hands_its_gradient_over(monkeypatch):
     assert written == [z.grad.data_ptr()]
 
 
-def test_a_loss_of_one_batch_is_not_kept_alive():
+def test_a_loss_that_holds_tensors_is_not_kept_alive():
     """dirichlet with alpha_k(x) is made anew for every batch; no cache may hold on to the last hundreds of them."""
     z, y = batch((8, 5), torch.float64)
-    alpha = torch.full((8, 5), 0.5, dtype=torch.float64)
-    gone = weakref.ref(alpha)
-    symloss.losses.dirichlet(phi.CEPotential(), alpha)(z, y).backward()
-    del alpha
+    by_example, by_class = (torch.full(shape, 0.5, dtype=torch.float64) for shape in ((8, 5), (5,)))
+    gone = [weakref.ref(by_example), weakref.ref(by_class)]
+    symloss.losses.dirichlet(phi.CEPotential(), by_example)(z, y).backward()
+    smoothed = symloss.losses.relative(symloss.losses.dirichlet("ce", by_class), label_smoothing=0.1)
+    smoothed(z, y).backward()  # its mean over labels is needed
+    del by_example, by_class, smoothed
     gc.collect()
-    assert gone() is None
+    assert [each() for each in gone] == [None, None]
 
 
 RAW = 3 * torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
@@ -206,6 +208,7 @@ RAW_LABELS = torch.tensor([0, 6, -100, 3, 3])
 
 
 def test_overwrite_gives_the_gradient_the_memory_of_the_scores():
+    """So a second use of the scores is an error."""
     leaf = RAW.clone().requires_grad_()
     expected = symloss.GCE()(leaf, RAW_LABELS)
     (expected_gradient,) = torch.autograd.grad(expected, leaf, torch.tensor(0.5))
@@ -216,12 +219,7 @@ def test_overwrite_gives_the_gradient_the_memory_of_the_scores():
     (gradient,) = torch.autograd.grad(value, scores, torch.tensor(0.5))
     assert gradient.data_ptr() == memory
     torch.testing.assert_close(gradient, expected_gradient)
-
-
-def test_a_second_use_of_overwritten_scores_is_an_error():
-    leaf = RAW.clone().requires_grad_()
-    loss = symloss.GCE(overwrite=True)
-    scores = leaf * 1.0
+    loss, scores = symloss.GCE(overwrite=True), leaf * 1.0
     value = loss(scores, RAW_LABELS)
     torch.autograd.grad(value, scores, retain_graph=True)
     with pytest.raises(RuntimeError, match="overwrite=True keeps no scores"):
@@ -293,17 +291,6 @@ def test_one_hot_probabilities_are_labels(name):
     assert (entries[5] != 0).all()
     largest = by_label.abs().amax(1, keepdim=True)
     torch.testing.assert_close(by_weight / largest, by_label / largest, rtol=0, atol=2e-5)
-
-
-def test_smoothing_of_a_symmetric_loss_that_holds_tensors():
-    """Its mean over labels is needed, and no cache may keep such a loss alive."""
-    alpha = torch.full((C,), 0.5, dtype=torch.float64)
-    gone = weakref.ref(alpha)
-    loss = symloss.losses.relative(symloss.losses.dirichlet("ce", alpha), label_smoothing=0.1)
-    assert loss(SCORES, LABELS).item() == pytest.approx(loss(PICTURES, LABELS[None]).item())
-    del alpha, loss
-    gc.collect()
-    assert gone() is None
 
 
 # --- Scores whose sums overflow --------------------------------------------------------------------------------------

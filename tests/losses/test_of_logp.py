@@ -95,7 +95,10 @@ def test_ways_to_name_a_loss():
         (symloss.GCE(q=0.5, reduction="sum", ignore_index=3), {}),
     ):
         torch.testing.assert_close(of_logp(given, **options)(logp), expected)
-    torch.testing.assert_close(of_logp(0.1 * CEPotential() + MAEPotential())(logp), 1 - logp.exp() - 0.1 * logp)
+    loss = of_logp("0.1*ce + mae")
+    torch.testing.assert_close(loss(logp), 1 - logp.exp() - 0.1 * logp)
+    assert pickle.loads(pickle.dumps(loss)) == loss == of_logp(0.1 * CEPotential() + MAEPotential())
+    assert repr(loss) == "of_logp(0.1 * CE() + MAE())"
 
 
 def test_scale_ce_takes_the_number_of_classes():
@@ -157,9 +160,3 @@ def test_torch_compile():
     compiled = torch.compile(loss.__call__, backend="eager", fullgraph=True)
     logp = torch.tensor([1e-7, -0.02, -0.7, -math.inf])
     torch.testing.assert_close(value_and_grad(compiled, logp), value_and_grad(loss, logp))
-
-
-def test_it_can_be_pickled_and_compared():
-    loss = of_logp("0.1*ce + mae")
-    assert pickle.loads(pickle.dumps(loss)) == loss == of_logp(0.1 * CEPotential() + MAEPotential())
-    assert repr(loss) == "of_logp(0.1 * CE() + MAE())"

@@ -49,13 +49,6 @@ def test_spec_strings_are_read(spec):
     assert repr(symloss.create_loss(spec)) == repr(symloss.create_loss(name, **values))
 
 
-def test_keywords_join_the_spec():
-    weight = torch.ones(4)
-    loss = symloss.create_loss("sgce:q=0.5", normalize=None, weight=weight)
-    assert repr(loss) == repr(symloss.SGCE(0.5, normalize=None, weight=[1, 1, 1, 1]))
-    assert loss.weight is weight
-
-
 FOCAL, FOCAL_Y = (-((1 - p) ** 2) * p.log() for p in (P, P_Y))
 REFERENCE = {
     "symmetrize(focal:gamma=2)": (FOCAL_Y - FOCAL.mean(1)).mean(),
@@ -96,8 +89,12 @@ def test_one_loss_has_one_text():
     assert parse("(gce:q=0.5)") == parse("gce:q=0.5")
 
 
-def test_keywords_of_a_composed_loss():
-    """It acts on raw scores, also where a loss inside it would take them divided by their norm."""
+def test_keywords_join_the_spec():
+    """A composed loss acts on raw scores, also where a loss inside it would take them divided by their norm."""
+    weight = torch.ones(4)
+    loss = symloss.create_loss("sgce:q=0.5", normalize=None, weight=weight)
+    assert repr(loss) == repr(symloss.SGCE(0.5, normalize=None, weight=[1, 1, 1, 1]))
+    assert loss.weight is weight
     assert_close(symloss.create_loss("2*unhinged")(SCORES, LABELS), 2 * UNHINGED)
     assert symloss.create_loss("2*unhinged", normalize="l2").normalize == "l2"
     loss = symloss.create_loss("symmetrize(ce)", reduction="none", label_smoothing=0.2)
@@ -176,6 +173,8 @@ def own_losses(tmp_path, monkeypatch):
 
 
 def test_a_loss_of_ones_own(own_losses):
+    assert describe(parse("symmetrize(losses_of_mine:linear)")[0]).name == "symmetrize(losses_of_mine:linear)"
+    assert "losses_of_mine" not in sys.modules, "reading a spec imports nothing"
     at_label = SCORES.gather(1, LABELS[:, None]).squeeze(1)
     assert_close(symloss.create_loss("losses_of_mine:linear")(SCORES, LABELS), -at_label.mean())
     assert_close(symloss.create_loss("symmetrize(losses_of_mine:linear)")(SCORES, LABELS), UNHINGED)
@@ -183,11 +182,6 @@ def test_a_loss_of_ones_own(own_losses):
     assert_close(symloss.create_loss("2*losses_of_mine:module")(SCORES, LABELS), 2 * cross_entropy(SCORES, LABELS))
     assert symloss.certify("symmetrize(losses_of_mine:linear)", 3).symmetric.holds
     assert not symloss.certify("losses_of_mine:linear", 3).symmetric.holds
-
-
-def test_reading_a_spec_imports_nothing(own_losses):
-    assert describe(parse("symmetrize(losses_of_mine:linear)")[0]).name == "symmetrize(losses_of_mine:linear)"
-    assert "losses_of_mine" not in sys.modules
 
 
 def test_a_loss_at_its_labels_is_called_once_for_each_row():
