@@ -173,35 +173,21 @@ def test_weights_that_somebody_removed_are_missed(tmp_path):
         fit(Scripted(CURVES["a lucky epoch"]), RunFolder(tmp_path), remove)
 
 
-@pytest.fixture(scope="module")
-def own_run(tmp_path_factory):
-    """A run on a table of one's own: its folder, and its result as the file holds it."""
-    folder = tmp_path_factory.mktemp("own")
+def test_a_result_on_ones_own_data_states_the_smoothed_accuracy(tmp_path):
     rows = "".join(f"{number % 7},{number % 5},{'ab'[number % 2]}\n" for number in range(60))
-    (folder / "mine.csv").write_text("x,y,label\n" + rows)
-    settings = resolve(folder / "mine.csv", "ce", model="mlp:hidden=4", epochs=7, validation=0.2)
-    return folder / "run", run(settings, folder / "run")
-
-
-def test_a_result_on_ones_own_data_states_the_smoothed_accuracy(own_run):
-    folder, result = own_run
-    accuracies = [row["validation_accuracy"] for row in metrics(folder)]
-    epoch, accuracy = reference(accuracies)
-    assert (result["best"]["epoch"], load_best(RunFolder(folder))["epoch"]) == (epoch, epoch)
-    assert result["smoothed"] == pytest.approx(accuracy)
-    read = RunFolder(folder).result()
-    assert read.best_first
-    assert read.judged == result["smoothed"]
-
-
-def test_the_accuracy_that_counts(own_run, tmp_path):
-    """The last epoch's on published data, the best epoch's on one's own: smoothed where it was smoothed."""
-    _, document = own_run
-    own = Result.from_json(document, tmp_path)
-    published = dataclasses.replace(own, settings=small())
-    assert not published.best_first
-    assert published.judged == own.last.validation_accuracy
+    (tmp_path / "mine.csv").write_text("x,y,label\n" + rows)
+    folder = tmp_path / "run"
+    document = run(resolve(tmp_path / "mine.csv", "ce", model="mlp:hidden=4", epochs=7, validation=0.2), folder)
+    epoch, accuracy = reference([row["validation_accuracy"] for row in metrics(folder)])
+    assert (document["best"]["epoch"], load_best(RunFolder(folder))["epoch"]) == (epoch, epoch)
+    assert document["smoothed"] == pytest.approx(accuracy)
+    own = RunFolder(folder).result()
+    assert own.best_first
+    assert own.judged == document["smoothed"]
     assert dataclasses.replace(own, smoothed=None).judged == own.best.validation_accuracy
     assert not dataclasses.replace(own, validation=0).best_first
+    published = dataclasses.replace(own, settings=small())
+    assert not published.best_first
+    assert published.judged == own.last.validation_accuracy, "the last epoch counts on published data"
     with refused(ValueError, "must hold smoothed as a number or nothing; got 'high'"):
         Result.from_json(document | {"smoothed": "high"}, tmp_path)

@@ -47,7 +47,7 @@ def test_results_come_back_as_they_were_and_are_not_replaced(kept):
     assert read_kept(kept.parent / "none.jsonl") == {}
 
 
-def test_a_table_goes_on_from_what_was_kept(kept, tmp_path):
+def test_a_table_goes_on_from_what_was_kept_and_a_report_reads_it_in_every_format(kept, tmp_path):
     found = read_kept(kept)
     surveyed = survey(CELLS, tmp_path / "runs", None, kept=found)
     assert (surveyed.kept, len(surveyed.done), [work.name for work in surveyed.todo]) == (
@@ -55,9 +55,6 @@ def test_a_table_goes_on_from_what_was_kept(kept, tmp_path):
     )  # fmt: skip
     rows = {row["loss"]: row for row in outcome(CELLS, tmp_path / "runs", found)}
     assert (rows["CE"]["mean"], rows["CE"]["runs"], rows["MAE"]["runs"]) == (pytest.approx(0.55), 2, 1)
-
-
-def test_a_report_reads_a_file_in_every_format(kept):
     report = compose(read_runs(kept))
     (section,) = report.sections
     assert (section.name, len(report.runs.finished)) == ("digits", 3)
@@ -85,11 +82,20 @@ def test_a_damaged_line_is_named(kept, line, said):
         read_kept(kept)
 
 
-def test_a_loss_that_cannot_be_read_is_named_with_the_file(kept):
+def test_other_files_are_refused(kept, tmp_path):
     first = json.loads(kept.read_text().splitlines()[0])
     kept.write_text(json.dumps(first | {"settings": {"loss": "(("}}) + "\n")
     with refused(ValueError, kept, "holds a result whose loss cannot be read"):
         read_runs(kept)
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
+    with refused(ValueError, "must hold results as JSON, a line each"):
+        read_kept(tmp_path / "bytes.jsonl")
+    (tmp_path / "rows.json").write_text("{}")
+    with refused(FileNotFoundError, "RUNS must be a folder of runs, or a file of results that ends in .jsonl"):
+        read_runs(tmp_path / "rows.json")
+    (tmp_path / "empty.jsonl").write_text("")
+    with refused(FileNotFoundError, "without any run in it"):
+        read_runs(tmp_path / "empty.jsonl")
 
 
 def keep_one(path, number):
@@ -104,18 +110,6 @@ def test_two_processes_may_add_at_once(tmp_path):
     for worker in workers:
         worker.join()
     assert len(read_kept(path)) == 4
-
-
-def test_other_files_are_refused(tmp_path):
-    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
-    with refused(ValueError, "must hold results as JSON, a line each"):
-        read_kept(tmp_path / "bytes.jsonl")
-    (tmp_path / "rows.json").write_text("{}")
-    with refused(FileNotFoundError, "RUNS must be a folder of runs, or a file of results that ends in .jsonl"):
-        read_runs(tmp_path / "rows.json")
-    (tmp_path / "empty.jsonl").write_text("")
-    with refused(FileNotFoundError, "without any run in it"):
-        read_runs(tmp_path / "empty.jsonl")
 
 
 @pytest.mark.slow

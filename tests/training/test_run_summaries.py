@@ -3,11 +3,10 @@
 import math
 
 import pytest
-from in_turn import in_turn
 from training_helpers import small
 
 from symloss.training.results import EpochRow, Result, summarize
-from symloss.training.run_folder import folder_name, run_path
+from symloss.training.run_folder import folder_name
 from symloss.training.settings import with_seeds
 
 
@@ -38,19 +37,3 @@ def test_no_two_settings_share_a_folder_and_names_are_plain():
     assert len(set(names)) == len(several)
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.+-_") for name in names)
     assert names[0].startswith("digits-sym_0.4-alpha-mae-seed0-")
-
-
-@in_turn(
-    "data, noise, noise_text",
-    [
-        ("digits", "clean", "clean"),
-        ("webvision-mini", "clean", "as-given"),
-        ("photos", "clean", "as-given"),
-        ("photos", "sym:0.4", "sym_0.4"),
-    ],
-)
-def test_only_labels_that_somebody_vouches_for_are_called_clean(tmp_path, data, noise, noise_text):
-    settings = small("ce", data=data, noise=noise)
-    name = f"{data}-{noise_text}-ce-seed0-{settings.key}"
-    assert folder_name(settings) == name
-    assert run_path(tmp_path, settings) == tmp_path / name

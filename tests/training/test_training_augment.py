@@ -10,9 +10,7 @@ from lightning_fabric import Fabric
 from PIL import Image
 from refusals import refused
 from training_helpers import metrics, run, same_weights, without_time
-from typer.testing import CliRunner
 
-from symloss.cli import app
 from symloss.experiments import resolve
 from symloss.training import Settings
 from symloss.training.loop import Trainer
@@ -108,9 +106,6 @@ def test_a_table_cannot_be_cropped(tmp_path):
     (tmp_path / "mine.csv").write_text("a,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20)))
     with refused(ValueError, "augment must be all or none", "'crop'", "(1,)"):
         settings(str(tmp_path / "mine.csv"), augment="crop")
-    done = CliRunner().invoke(app, ["train", "--data", str(tmp_path / "mine.csv"), "--settings", "augment=crop"])
-    assert isinstance(done.exception, ValueError)
-    assert not (tmp_path / "runs").exists()
 
 
 def test_true_and_false_have_the_keys_they_always_had():
@@ -122,18 +117,6 @@ def test_true_and_false_have_the_keys_they_always_had():
     assert len({Settings(augment=value).key for value in (True, False, "crop")}) == 3
     with refused(ValueError, "augment must be one of 'all', 'crop', 'none'", "got 'flip'"):
         Settings(augment="flip")
-
-
-@in_turn(
-    "words, expected",
-    [("", True), ("--settings augment=all", True), ("--settings augment=none", False), ("-s augment=crop", "crop")],
-)
-def test_the_option_with_a_word(tmp_path, monkeypatch, words, expected):
-    found = []
-    monkeypatch.setattr("symloss.cli.training.train_shown", lambda settings, *_, **__: found.append(settings) or 1 / 0)
-    done = CliRunner().invoke(app, ["train", "--epochs", "1", *words.split()])
-    assert isinstance(done.exception, ZeroDivisionError), done.output
-    assert found[0].augment == expected
 
 
 class _Stopped(Exception):  # noqa: N818

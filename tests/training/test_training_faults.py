@@ -2,7 +2,6 @@
 
 import json
 import multiprocessing
-import os
 import shutil
 
 import pytest
@@ -10,30 +9,21 @@ import torch
 from in_turn import in_turn
 from refusals import refused
 from training_helpers import (
+    assert_same,
     command,
     exit_code as in_a_process,
     killed_at,
     metrics,
     one_sentence,
     run,
-    same_weights,
     small,
-    without_time,
 )
 
 from symloss.experiments import resolve
 from symloss.training import train
-from symloss.training.checkpoint import save_checkpoint
+from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, save_checkpoint
 from symloss.training.prediction import predict
 from symloss.training.run_folder import Busy, RunFolder
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run that nobody interrupted."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    run(small(), folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +45,6 @@ def flip(path):
     data = bytearray(path.read_bytes())
     data[data.index(weight.numpy().tobytes()) + 10] ^= 4
     path.write_bytes(data)
-
-
-def assert_same(folder, whole):
-    assert same_weights(folder, whole)
-    assert without_time(metrics(folder)) == without_time(metrics(whole))
 
 
 def test_a_flipped_bit_costs_an_epoch_and_changes_nothing(begun, whole):
@@ -89,15 +74,6 @@ def test_predictions_are_those_of_weights_as_they_were_written(whole, tmp_path):
         found(best=True)
 
 
-def test_metrics_that_were_emptied_after_the_last_epoch(whole, tmp_path):
-    folder = shutil.copytree(whole, tmp_path / "run")
-    expected = json.loads((folder / "result.json").read_text())
-    (folder / "result.json").unlink()
-    os.truncate(folder / "metrics.jsonl", 0)
-    with pytest.warns(UserWarning, match="has lost"):
-        assert run(small(), folder)["last"] == expected["last"]
-
-
 def test_another_number_of_threads_is_a_warning(begun):
     torch.set_num_threads(2)
     try:
@@ -122,40 +98,41 @@ def test_a_run_whose_lock_is_removed_stops_and_is_gone_on_with(tmp_path, whole):
     assert_same(folder, whole)
 
 
-def test_a_state_that_does_not_fit_is_one_sentence(begun):
+def with_state(begun, change):
+    """A run whose checkpoint was changed, as another version of symloss or of a model could leave it."""
     state = torch.load(begun / "checkpoint.pt", weights_only=True)
-    state["model"]["1.weight"] = torch.zeros(3, 3)
+    change(state)
     save_checkpoint(RunFolder(begun), state)
-    refusals = (
-        lambda: run(small(), begun),
-        lambda: list(predict(begun, "digits", model=small().model, best=False).rows),
-    )
-    for use in refusals:
-        with refused(ValueError, begun, "must fit the model 'training_helpers:drops'", "1.weight", "[3, 3]"):
+    return begun
+
+
+@in_turn(
+    "change, ingredients",
+    [
+        (lambda state: state["model"].update({"1.weight": torch.zeros(3, 3)}), ("1.weight", "[3, 3]")),
+        (
+            lambda state: state["optimizer"]["state"][0].update(momentum_buffer=torch.zeros(3, 3)),
+            ("momentum_buffer of shape (3, 3) for one of (16, 64)",),
+        ),
+        (lambda state: state.update(optimizer={"state": {}}), ("param_groups",)),
+        (lambda state: state["margins"].update(sums=torch.zeros(2, 361)), ("margins of shape (2, 361) for (2, 360)",)),
+    ],
+)
+def test_a_state_that_does_not_fit_is_one_sentence(cut, tmp_path, change, ingredients):
+    begun = with_state(shutil.copytree(cut, tmp_path / "run"), change)
+    uses = [lambda: run(small(), begun)]
+    if "1.weight" in ingredients:
+        uses.append(lambda: list(predict(begun, "digits", model=small().model, best=False).rows))
+    for use in uses:
+        with refused(ValueError, begun, "must fit the model 'training_helpers:drops'", *ingredients):
             use()
 
 
-def test_an_optimizer_that_does_not_fit_is_one_sentence(begun):
-    state = torch.load(begun / "checkpoint.pt", weights_only=True)
-    state["optimizer"]["state"][0]["momentum_buffer"] = torch.zeros(3, 3)
-    save_checkpoint(RunFolder(begun), state)
-    with refused(ValueError, begun, "must fit the model", "momentum_buffer of shape (3, 3) for one of (16, 64)"):
-        run(small(), begun)
-    state["optimizer"] = {"state": {}}
-    save_checkpoint(RunFolder(begun), state)
-    with refused(ValueError, begun, "must fit the model", "param_groups"):
-        run(small(), begun)
-
-
 @in_turn("key", ["optimizer", "seconds", "best", "epoch", "last"])
-def test_a_checkpoint_without_a_key_is_no_whole_one(cut, whole, tmp_path, key):
-    begun = shutil.copytree(cut, tmp_path / "run")
-    state = torch.load(begun / "checkpoint.pt", weights_only=True)
-    (begun / "checkpoint.pt").unlink()
-    save_checkpoint(RunFolder(begun), {name: value for name, value in state.items() if name != key})
-    with pytest.warns(UserWarning, match=rf"it must hold {key} as .*\); going back to the previous one, of epoch 1"):
-        run(small(), begun)
-    assert_same(begun, whole)
+def test_a_checkpoint_without_a_key_is_no_whole_one(cut, tmp_path, key):
+    begun = with_state(shutil.copytree(cut, tmp_path / "run"), lambda state: state.pop(key))
+    with pytest.warns(UserWarning, match=rf"it must hold {key} as .*\); going back to the previous one, of epoch 2"):
+        assert load_checkpoint(RunFolder(begun), needs=TO_GO_ON)["epoch"] == 2
 
 
 @in_turn(

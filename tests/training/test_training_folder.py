@@ -13,7 +13,7 @@ from refusals import refused
 from training_helpers import exit_code, start
 
 from symloss.training import Settings
-from symloss.training.checkpoint import load_best, load_checkpoint, save_checkpoint, save_state
+from symloss.training.checkpoint import load_checkpoint, save_checkpoint, save_state
 from symloss.training.results import EpochRow
 from symloss.training.run_folder import Busy, RunFolder
 from symloss.writing import DiskFull, write_whole
@@ -104,14 +104,6 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(folder):
         assert torch.equal(found["model"]["w"], state(1)["model"]["w"])
 
 
-def test_a_flipped_bit_in_the_best_weights_is_one_sentence(folder):
-    save_state(folder, "best.pt", state(1))
-    path = folder.path / "best.pt"
-    path.write_bytes(flipped(path.read_bytes(), 500))
-    with refused(ValueError, path, "is not a complete checkpoint (its bytes are not those that were written)"):
-        load_best(folder)
-
-
 def test_a_checkpoint_that_was_replaced_halfway_is_the_one_before_it(folder, monkeypatch):
     save_checkpoint(folder, state(1))
     replace, seen = os.replace, []
@@ -190,13 +182,10 @@ def _hold(path, ready):
         ready.recv()
 
 
-def test_two_processes_cannot_hold_a_folder(folder):
+def test_two_processes_cannot_hold_a_folder_and_the_lock_goes_with_one_that_is_killed(folder):
     with folder.alone():
         assert exit_code(_enter, folder.path) == 17
     assert exit_code(_enter, folder.path) == 0
-
-
-def test_the_lock_goes_with_a_process_that_is_killed(folder):
     ours, theirs = multiprocessing.Pipe()
     process = start(_hold, folder.path, theirs)
     assert ours.recv() == "held"

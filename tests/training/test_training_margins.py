@@ -1,22 +1,16 @@
 """The margins that training keeps of its examples: against plain Python, and through everything a run goes through."""
 
-import signal
-
 import numpy as np
 import torch
 from in_turn import in_turn
 from lightning_fabric import Fabric
 from refusals import refused
-from training_helpers import exit_code, killed_at, run, small
+from training_helpers import run, small
 
 from symloss.data.batches import Batches
 from symloss.noise.margins import margins
 from symloss.training import task as training_task
-from symloss.training.checkpoint import packed
 from symloss.training.margins import MarginSums, read_margins
-
-SIZE = 360
-"""Training examples of ``small``."""
 
 
 def by_hand(scores, labels):
@@ -78,33 +72,6 @@ def test_a_run_keeps_the_margins_of_the_raw_scores_of_its_batches(tmp_path):
     expected = by_hand(scores, data.train.labels)
     np.testing.assert_allclose([kept.margin, kept.unit_margin], expected, rtol=1e-4, atol=1e-5)
     assert not np.allclose(kept.margin, kept.unit_margin)
-
-
-def test_wrong_labels_have_the_smaller_margins(tmp_path):
-    settings = small("alpha-mae", model="mlp", epochs=8, lr=0.2)
-    run(settings, tmp_path)
-    data, kept = training_task.prepare(settings), read_margins(tmp_path)
-    wrong = (data.train.labels != data.clean).numpy()
-    for margin in (kept.margin, kept.unit_margin):
-        assert np.mean(margin[wrong][:, None] < margin[~wrong]) > 0.9
-
-
-def test_a_run_that_was_killed_has_the_same_margins(tmp_path):
-    run(small(), tmp_path / "whole")
-    for moment in (("checkpoint.pt.new", 2), ("margins.npz", 1), ("result.json", 1)):
-        folder = tmp_path / moment[0]
-        assert exit_code(killed_at, *moment, small(), folder) == -signal.SIGKILL
-        run(small(), folder)
-        assert (folder / "margins.npz").read_bytes() == (tmp_path / "whole" / "margins.npz").read_bytes()
-
-
-def test_sums_of_other_examples_do_not_fit(tmp_path):
-    assert exit_code(killed_at, "checkpoint.pt.new", 3, small(), tmp_path) == -signal.SIGKILL
-    state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    state["margins"]["sums"] = torch.zeros(2, SIZE + 1)
-    (tmp_path / "checkpoint.pt").write_bytes(packed(state))
-    with refused(ValueError, "must fit the model", f"margins of shape (2, {SIZE + 1}) for (2, {SIZE})"):
-        run(small(), tmp_path)
 
 
 @in_turn(

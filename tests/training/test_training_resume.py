@@ -11,6 +11,7 @@ from in_turn import in_turn
 from refusals import refused
 from training_helpers import (
     STEPS,
+    assert_same,
     command,
     ended,
     exit_code,
@@ -18,11 +19,9 @@ from training_helpers import (
     metrics,
     one_sentence,
     run,
-    same_weights,
     small,
     start_command,
     weights,
-    without_time,
 )
 
 from symloss.training.loop import Diverged
@@ -39,26 +38,9 @@ MOMENTS = {
     "before the last checkpoint is put aside": ("checkpoint-previous.pt", 1),
     "between the two replacements": ("checkpoint.pt", 2),
     "between the two replacements of the last epoch": ("checkpoint.pt", 3),
+    "before the margins": ("margins.npz", 1),
     "before the result": ("result.json", 1),
 }
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """A run that nobody interrupted."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    run(small(), folder)
-    return folder
-
-
-def visible(folder):
-    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
-
-
-def assert_same(folder, whole):
-    assert same_weights(folder, whole)
-    assert without_time(metrics(folder)) == without_time(metrics(whole))
-    assert visible(folder) == visible(whole)
 
 
 @in_turn("moment", MOMENTS)

@@ -1,5 +1,6 @@
 """Real runs on digits: what they write, and that each setting does what it says."""
 
+import json
 import math
 import os
 import random
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from in_turn import in_turn
-from training_helpers import exit_code, metrics, run, same_weights, small, weights, without_time
+from training_helpers import assert_same, exit_code, metrics, run, same_weights, small, weights
 
 import symloss
 from symloss.noise import load_corruption
@@ -41,44 +42,46 @@ def one_step(folder, **given):
     return torch.cat([part.flatten() for part in before.values()]), torch.cat([after[n].flatten() for n in before])
 
 
-def test_the_settings_alone_decide_the_weights_bit_for_bit(tmp_path):
+def test_the_settings_alone_decide_the_weights_bit_for_bit(whole, tmp_path):
     """Whatever was drawn before; and the global random states stay as they are."""
-    one = run(small(), tmp_path / "one")
     torch.rand(7)
     before = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
-    two = run(small(), tmp_path / "two")
-    assert same_weights(tmp_path / "one", tmp_path / "two")
-    assert without_time([one["last"], one["best"]]) == without_time([two["last"], two["best"]])
+    seen = []
+    result = run(small(), tmp_path / "two", on_epoch=seen.append)
+    assert_same(tmp_path / "two", whole)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.array_equal(np.random.get_state()[1], before[1])
     assert random.getstate() == before[2]
-    run(small(seed=1), tmp_path / "other")
-    one, other = weights(tmp_path / "one"), weights(tmp_path / "other")
-    assert not any(torch.equal(one[name], other[name]) for name in one if name.endswith("weight"))
-
-
-def test_every_epoch_has_every_metric(tmp_path):
-    seen = []
-    result = run(small(), tmp_path, on_epoch=seen.append)
-    rows = metrics(tmp_path)
-    assert [row["epoch"] for row in rows] == [1, 2, 3]
+    rows = metrics(tmp_path / "two")
     assert [row.to_json() for row in seen] == rows
-    assert result["last"] == rows[-1]
+    assert [row["epoch"] for row in rows] == [1, 2, 3]
     for row in rows:
         assert set(row) == FIELDS
         assert all(math.isfinite(value) for value in row.values())
         assert all(0 <= row[name] <= 1 for name in FIELDS if name.endswith(("accuracy", "memorised")))
+    assert result["last"] == rows[-1]
+    for name in ("checkpoint.pt", "checkpoint-previous.pt"):
+        (tmp_path / "two" / name).unlink()
+    assert run(small(), tmp_path / "two", on_epoch=pytest.fail) == result, "a run that is done is not trained again"
+    run(small(seed=1), tmp_path / "other")
+    one, other = weights(whole), weights(tmp_path / "other")
+    assert not any(torch.equal(one[name], other[name]) for name in one if name.endswith("weight"))
 
 
-def test_the_result_says_what_was_trained_on(tmp_path):
+def test_the_result_says_what_was_trained_on_and_what_the_saved_weights_are_worth(whole):
     settings = small()
-    result, task = run(settings, tmp_path), prepare(settings)
+    result, task = json.loads((whole / "result.json").read_text()), prepare(settings)
     assert Settings.from_dict(result["settings"]) == settings
     assert (result["train"], result["validation"], result["test"]) == (360, 40, 360)
-    assert result["validation_labels"] == "noisy"
     assert result["noise_rate"] == pytest.approx(float((task.train.labels != task.clean).double().mean()))
     assert result["versions"]["symloss"] == symloss.__version__
-    assert np.array_equal(load_corruption(tmp_path).labels, task.corruption.labels)
+    assert np.array_equal(load_corruption(whole).labels, task.corruption.labels)
+    model = build_model(settings, (1, 8, 8), 10).eval()
+    model.load_state_dict(torch.load(whole / "checkpoint.pt", weights_only=True)["model"])
+    for name, part in (("validation_accuracy", task.validation), ("test_accuracy", task.test)):
+        with torch.no_grad():
+            hits = model(inputs(part, task.data)).argmax(1) == part.labels
+        assert result["last"][name] == pytest.approx(float(hits.double().mean()))
 
 
 @in_turn("given, labels", [({"clean_validation": True}, "clean"), ({"validation": 0.0}, "none"), ({}, "noisy")])
@@ -106,24 +109,6 @@ def test_metrics_of_the_training_data_are_those_of_the_model(tmp_path):
     assert {name: row[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
-def test_validation_and_test_are_those_of_the_weights_that_are_saved(tmp_path):
-    settings = small()
-    row, task = run(settings, tmp_path)["last"], prepare(settings)
-    model = build_model(settings, (1, 8, 8), 10).eval()
-    model.load_state_dict(torch.load(tmp_path / "checkpoint.pt", weights_only=True)["model"])
-    for name, part in (("validation_accuracy", task.validation), ("test_accuracy", task.test)):
-        with torch.no_grad():
-            hits = model(inputs(part, task.data)).argmax(1) == part.labels
-        assert row[name] == pytest.approx(float(hits.double().mean()))
-
-
-def test_a_run_that_is_done_is_not_trained_again(tmp_path):
-    first = run(small(), tmp_path)
-    for name in ("checkpoint.pt", "checkpoint-previous.pt"):
-        (tmp_path / name).unlink()
-    assert run(small(), tmp_path, on_epoch=pytest.fail) == first
-
-
 def test_data_of_ones_own_with_and_without_test_data(tmp_path):
     rows = "".join(f"{i % 9},{math.sin(i):.4f},{'cat' if i % 9 < 4 else 'dog'}\n" for i in range(60))
     (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
@@ -138,18 +123,14 @@ def test_data_of_ones_own_with_and_without_test_data(tmp_path):
     assert None not in (result["last"]["test_accuracy"], result["last"]["clean_accuracy"])
 
 
-def test_the_penalty_pulls_every_weight_towards_zero(tmp_path):
+def test_the_penalty_pulls_every_weight_towards_zero_and_the_gradient_is_clipped_to_its_norm(tmp_path):
     before, plain = one_step(tmp_path / "plain")
     _, penalised = one_step(tmp_path / "penalised", penalty=0.1)
     assert torch.allclose(plain - penalised, 0.05 * 0.1 * before.sign(), atol=1e-6)
-
-
-def test_the_gradient_is_clipped_to_its_norm(tmp_path):
-    before, free = one_step(tmp_path / "free")
     _, clipped = one_step(tmp_path / "clipped", clip=0.01)
-    assert (free - before).norm() > 0.05 * 0.02
+    assert (plain - before).norm() > 0.05 * 0.02
     assert float((clipped - before).norm()) == pytest.approx(0.05 * 0.01, rel=1e-3)
-    cosine = torch.nn.functional.cosine_similarity(free - before, clipped - before, dim=0)
+    cosine = torch.nn.functional.cosine_similarity(plain - before, clipped - before, dim=0)
     assert float(cosine) == pytest.approx(1, abs=1e-3)
 
 
@@ -159,11 +140,8 @@ def test_the_learning_rate_follows_the_schedule(tmp_path):
     run(small(schedule="exponential:0.1/6"), tmp_path / "exponential")
     last = [0.05 * 0.1 ** (step / 6) for step in (5, 11, 17)]
     assert [row["lr"] for row in metrics(tmp_path / "exponential")] == pytest.approx(last)
-
-
-def test_the_learning_rate_of_an_epoch_is_the_one_that_is_used(tmp_path):
-    run(small(model=PLAIN, schedule="step:2,1e-30", momentum=0.0, weight_decay=0.0), tmp_path)
-    before, after = weights(tmp_path, "checkpoint-previous.pt"), weights(tmp_path)
+    run(small(model=PLAIN, schedule="step:2,1e-30", momentum=0.0, weight_decay=0.0), tmp_path / "used")
+    before, after = weights(tmp_path / "used", "checkpoint-previous.pt"), weights(tmp_path / "used")
     assert all(torch.equal(before[name], after[name]) for name in after if name.startswith("/model/"))
     start_of_all = create_model(PLAIN, input_shape=(1, 8, 8), num_classes=10, seed=0).state_dict()
     assert not torch.equal(after["/model/1.weight"], start_of_all["1.weight"])
@@ -210,13 +188,12 @@ def _in_bf16(settings, folder):
     run(settings, folder)
 
 
-def test_bf16_keeps_weights_in_full_precision(tmp_path):
+def test_bf16_keeps_weights_in_full_precision(whole, tmp_path):
     assert exit_code(_in_bf16, small(precision="bf16-mixed"), tmp_path / "bf16") == 0
-    run(small(), tmp_path / "32")
-    half, full = weights(tmp_path / "bf16"), weights(tmp_path / "32")
+    half, full = weights(tmp_path / "bf16"), weights(whole)
     assert all(half[name].dtype == full[name].dtype for name in full)
-    assert not same_weights(tmp_path / "bf16", tmp_path / "32")
-    assert metrics(tmp_path / "bf16")[-1]["loss"] == pytest.approx(metrics(tmp_path / "32")[-1]["loss"], rel=0.02)
+    assert not same_weights(tmp_path / "bf16", whole)
+    assert metrics(tmp_path / "bf16")[-1]["loss"] == pytest.approx(metrics(whole)[-1]["loss"], rel=0.02)
 
 
 @pytest.mark.slow

@@ -120,6 +120,18 @@ def without_time(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
+def assert_same(folder: Path, whole: Path) -> None:
+    """The weights, the margins, the metrics but for the time, and the names of the files."""
+    assert same_weights(folder, whole)
+    assert without_time(metrics(folder)) == without_time(metrics(whole))
+    assert (folder / "margins.npz").read_bytes() == (whole / "margins.npz").read_bytes()
+    assert _visible(folder) == _visible(whole)
+
+
+def _visible(folder: Path) -> list[str]:
+    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+
+
 def start(work: Callable[..., None], *arguments: Any) -> multiprocessing.process.BaseProcess:
     """A process of its own; its exit code is as that of a command, -9 if it was killed."""
     process = forked_processes().Process(target=_alone, args=(work, arguments))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
-from symloss.fit import audit_labels, corrections, write_audit
+from symloss.fit import audit_labels, write_audit
 
 TEXTS = ["The bin is full", "A <b>hole</b> in the road", "Where do I park?", "x" * 2000]
 PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8], [0.2, 0.7, 0.1]])
@@ -51,13 +51,6 @@ def test_without_probabilities_there_is_no_file_of_them(tmp_path):
     assert "1 labels really are wrong: average precision 1.000, precision 0.500" in page
     with refused(ValueError, "columns must have 4 values each; got 1 in 'message'"):
         write_audit(audit(), tmp_path, columns={"message": ["one"]})
-
-
-def test_every_suggestion_or_only_what_was_accepted(tmp_path):
-    assert corrections(audit()) == {6: "waste", 8: "streets"}
-    decided = tmp_path / "corrected.csv"
-    decided.write_text("index,corrected_label,decision\n8,streets,accepted\n6,parking,rejected\n")
-    assert corrections(audit(), decided) == corrections(audit(), str(decided)) == {8: "streets"}
 
 
 @pytest.mark.slow

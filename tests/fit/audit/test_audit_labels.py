@@ -8,7 +8,7 @@ import pytest
 from in_turn import in_turn
 from refusals import refused
 
-from symloss.checks import brief, shown_score
+from symloss.checks import brief
 from symloss.fit import audit_labels
 
 SIZE, CLASSES = 60, 4
@@ -131,17 +131,6 @@ def test_what_may_be_margins_is_counted(shift, count):
     assert found.flagged.tolist() == (scores < 0).tolist()
     low, high = found.n_wrong_interval
     assert low <= count < high
-
-
-@in_turn(
-    "score, shown",
-    [
-        (0.123456, "0.123"), (0.98765, "0.988"), (1.0, "1"), (0.0, "0"), (0.001, "0.001"), (0.00099, "<0.001"),
-        (5e-324, "<0.001"), (-0.70001, "-0.7"), (-1e-5, "-1e-05"), (12.345, "12.3"), (np.float64(0.25), "0.25"),
-    ],
-)  # fmt: skip
-def test_scores_are_short(score, shown):
-    assert shown_score(score) == shown
 
 
 def test_the_text_of_an_audit_is_a_summary(drawn):

@@ -1,7 +1,7 @@
 """How many labels are wrong: against SciPy's interval, and both ways in which the number is found."""
 
 import numpy as np
-import pytest
+from in_turn import in_turn
 from refusals import refused
 from scipy.stats import binomtest
 
@@ -23,31 +23,25 @@ def wilson(hits, size, level=0.95):
     return interval.low, interval.high
 
 
-@pytest.mark.parametrize("level", [0.5, 0.95])
-def test_negative_margins_count_where_nothing_was_held_out(level):
-    found = count_wrong(MARGINS, level=level)
-    assert (found.n_wrong, found.method) == (30, "negative margins")
-    low, high = wilson(30, 100, level)
+@in_turn(
+    "held, level, expected, method",
+    [
+        (None, 0.5, 30, "negative margins"),
+        (None, 0.95, 30, "negative margins"),
+        (18, 0.95, 30, "negative margins"),  # held-out labels agree
+        (40, 0.95, 80, "held-out labels"),  # the network has learnt wrong labels by heart
+        (2, 0.95, 4, "held-out labels"),  # it has hardly learnt
+    ],
+)
+def test_negative_margins_count_unless_held_out_labels_contradict_them(held, level, expected, method):
+    found = count_wrong(MARGINS, *(() if held is None else held_out(50, held)), level=level)
+    assert (found.n_wrong, found.method) == (expected, method)
+    low, high = wilson(30, 100, level) if held is None else wilson(held, 50)
+    assert (low < 0.3 < high) == (method == "negative margins")
     assert found.interval == (np.floor(100 * low), np.ceil(100 * high))
 
 
-def test_negative_margins_count_where_held_out_labels_agree():
-    found = count_wrong(MARGINS, *held_out(50, 18))
-    assert (found.n_wrong, found.method) == (30, "negative margins")
-    low, high = wilson(18, 50)
-    assert low < 0.3 < high
-    assert found.interval == (np.floor(100 * low), np.ceil(100 * high))
-
-
-@pytest.mark.parametrize(("other", "expected"), [(40, 80), (2, 4)])
-def test_held_out_labels_count_where_they_contradict_the_margins(other, expected):
-    """Too few negative margins: the network has learnt wrong labels by heart. Too many: it has hardly learnt."""
-    found = count_wrong(MARGINS, *held_out(50, other))
-    assert (found.n_wrong, found.method) == (expected, "held-out labels")
-    assert found.interval[0] <= expected <= found.interval[1]
-
-
-@pytest.mark.parametrize("hits", [0, 7])
+@in_turn("hits", [0, 7])
 def test_the_ends_stay_within_the_labels(hits):
     found = count_wrong(np.where(np.arange(7) < hits, -1.0, 1.0))
     assert found.n_wrong == hits
