@@ -30,18 +30,10 @@ OF_AUDITS = (DATA, SOURCE, LABELS)
 WORK = "unfinished"
 """The folder, inside that of the fit, for intermediate results. The same command resumes from it after a kill."""
 FORMAT = 2
-_ARRAYS = {
-    "given": np.int64,
-    "suggested": np.int64,
-    "label_scores": np.float64,
-    "flagged": np.bool_,
-    "given_probs": np.float64,
-    "suggested_probs": np.float64,
-}
-_STORED = {"given": "iu", "suggested": "iu", "flagged": "b"} | dict.fromkeys(
-    ("label_scores", "given_probs", "suggested_probs"), "f"
-)
-"""The kinds of numbers that the file may hold."""
+_SHARES = ("label_scores", "given_probs", "suggested_probs")
+_ARRAYS = {"given": "iu", "suggested": "iu", "flagged": "b"} | dict.fromkeys(_SHARES, "f")
+"""The arrays of an audit, and the kinds of numbers that the file may hold."""
+_TYPES = {"iu": np.int64, "b": np.bool_, "f": np.float64}
 
 
 def is_saved_fit(folder: Path | str) -> bool:
@@ -115,11 +107,7 @@ def open_fit(folder: Path, needed: Collection[str]) -> dict[str, Any]:
 
 def _document(folder: Path) -> dict[str, Any]:
     path = folder / FIT
-    try:
-        found = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        raise ValueError(f"{folder} is damaged: {FIT} must be JSON; fit again") from None
-    version = found.get("format") if isinstance(found, dict) else None
+    version = checks.json_object(path, path.read_bytes()).get("format")
     if version != FORMAT:
         raise ValueError(
             f"{folder} must hold a model of format {FORMAT}; got format {checks.brief(version)}, of another version of "
@@ -175,13 +163,13 @@ def load_audit(path: Path) -> Audit:
             raise ValueError(f"no {DATA}")
         classes = tuple(description.class_names)
         with np.load(path / LABELS, allow_pickle=False) as file:
-            if not all(file[name].dtype.kind in kinds for name, kinds in _STORED.items()):
+            if not all(file[name].dtype.kind in kinds for name, kinds in _ARRAYS.items()):
                 raise ValueError("numbers of other kinds")
-            arrays: dict[str, Any] = {name: file[name].astype(kind) for name, kind in _ARRAYS.items()}
+            arrays: dict[str, Any] = {name: file[name].astype(_TYPES[kinds]) for name, kinds in _ARRAYS.items()}
             low, high = map(int, file["interval"])
         if len({each.shape for each in arrays.values()}) > 1 or arrays["given"].ndim != 1:
             raise ValueError("arrays of different shapes")
-        shares = np.stack([arrays["label_scores"], arrays["given_probs"], arrays["suggested_probs"]])
+        shares = np.stack([arrays[name] for name in _SHARES])
         if not ((shares >= 0) & (shares <= 1)).all() or not 0 <= low <= high <= len(arrays["given"]):
             raise ValueError("scores or an interval that cannot be")
         numbers = np.concatenate([arrays["given"], arrays["suggested"]])

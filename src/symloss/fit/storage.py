@@ -132,10 +132,8 @@ def save_predictor(predictor: Ensemble, folder: Path) -> dict[str, Any]:
             for member in predictor.members
         ],
     }
-    parts = {
-        "scaler": predictor.scaler,
-        "estimators": [member.estimator for member in predictor.members if not member.networks],
-    }
+    estimators = [member.estimator for member in predictor.members if not member.networks]
+    parts = {"scaler": predictor.scaler, "estimators": estimators}
     write_whole(folder / LEARNERS, skops.io.dumps(parts, compression=zipfile.ZIP_DEFLATED))
     states = io.BytesIO()
     torch.save([net.state_dict() for member in predictor.members for net in member.networks], states)

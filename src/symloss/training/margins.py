@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,13 +43,7 @@ class MeanMargins:
 
     def save(self, folder: Path) -> None:
         """Write ``margins.npz``, wholly or not at all."""
-        write_arrays(
-            folder / MARGINS,
-            positions=self.positions,
-            margin=self.margin,
-            unit_margin=self.unit_margin,
-            epochs=np.array(self.epochs),
-        )
+        write_arrays(folder / MARGINS, **{name: np.asarray(value) for name, value in vars(self).items()})
 
 
 def read_margins(folder: Path) -> MeanMargins | None:
@@ -57,8 +51,8 @@ def read_margins(folder: Path) -> MeanMargins | None:
     path = folder / MARGINS
     if not path.exists():
         return None
-    positions, margin, unit_margin, epochs = read_arrays(path, "positions", "margin", "unit_margin", "epochs")
-    arrays = (positions, margin, unit_margin, epochs)
+    arrays = read_arrays(path, *(field.name for field in fields(MeanMargins)))
+    positions, margin, unit_margin, epochs = arrays
     shapes_fit = positions.ndim == 1 and positions.shape == margin.shape == unit_margin.shape and epochs.ndim == 0
     if not shapes_fit or [array.dtype.kind for array in arrays] != list("iffi"):
         shapes = ", ".join(f"{array.dtype} of shape {array.shape}" for array in arrays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -38,19 +39,18 @@ class Schedule:
     def parse(cls, text: str) -> Schedule:
         """Read a schedule such as "cosine", "step:190,0.1", "exponential:0.1/10000" or "epochs:0.97"."""
         kind, _, rest = text.partition(":")
-        try:
-            if kind in ("constant", "cosine") and not rest:
-                return cls(kind)
-            if kind == "step":
-                epoch, _, gamma = rest.partition(",")
-                return cls(kind, _positive(gamma or "0.1"), _positive(epoch))
-            if kind == "exponential":
-                gamma, _, every = rest.partition("/")
-                return cls(kind, _positive(gamma), _positive(every))
-            if kind == "epochs":
-                return cls(kind, _positive(rest))
-        except ValueError:
-            pass
+        every, _, gamma = rest.partition(",")
+        numbers: dict[str, tuple[str, ...]] = {
+            "constant": (),
+            "cosine": (),
+            "step": (gamma or "0.1", every),
+            "exponential": rest.partition("/")[::2],
+            "epochs": (rest,),
+        }
+        with contextlib.suppress(ValueError, KeyError):
+            values = [float(number) for number in numbers[kind]]
+            if bool(values) == bool(rest) and all(0 < value < math.inf for value in values):
+                return cls(kind, *values)
         raise ValueError(f"schedule must be {SCHEDULES}; got {checks.brief(text)}")
 
     def factor(self, *, epoch: int, epochs: int, step: int) -> float:
@@ -62,13 +62,6 @@ class Schedule:
         if self.kind == "exponential":
             return math.pow(self.gamma, step / self.every)
         return math.pow(self.gamma, epoch) if self.kind == "epochs" else 1.0
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise ValueError(text)
-    return value
 
 
 OPTIMIZERS = ("sgd", "nesterov", "adam", "adamw")
@@ -164,23 +157,19 @@ class Settings:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            wanted = None if field.name in _WHOLE | _NUMBERS else checks.kind(str(field.type), value)
-            if wanted is not None:
-                raise TypeError(f"{field.name} must be {wanted}; got {checks.brief(value)}")
-        checks.choice("optimizer", self.optimizer, OPTIMIZERS)
-        checks.choice("precision", self.precision, PRECISIONS)
-        checks.choice("counts", self.counts, METHODS)
-        checks.choice("scores", self.scores, SCORES)
+            name, kind, value = field.name, str(field.type), getattr(self, field.name)
+            if name in _INTERVALS and not (value is None and "None" in kind):
+                # 1 and 1.0 are the same, and must have the same key.
+                number = checks.number(name, value, _INTERVALS[name], whole=kind.startswith("int"))
+                object.__setattr__(self, name, number)
+            elif name not in _INTERVALS and (wanted := checks.kind(kind, value)) is not None:
+                raise TypeError(f"{name} must be {wanted}; got {checks.brief(value)}")
+        choices = {"optimizer": OPTIMIZERS, "precision": PRECISIONS, "counts": METHODS, "scores": SCORES}
+        for name, allowed in choices.items():
+            checks.choice(name, getattr(self, name), allowed)
         if isinstance(self.augment, str):
             checks.choice("augment", self.augment, AUGMENT)
             object.__setattr__(self, "augment", AUGMENT[self.augment])
-        for name, interval in (_WHOLE | _NUMBERS).items():
-            value = getattr(self, name)
-            if value is None and name in _OPTIONAL:
-                continue
-            # 1 and 1.0 are the same, and must have the same key.
-            object.__setattr__(self, name, checks.number(name, value, interval, whole=name in _WHOLE))
         object.__setattr__(self, "clip", self.clip or None)
         object.__setattr__(self, "noise", str(parse(self.noise)))
         Schedule.parse(self.schedule)
@@ -248,16 +237,13 @@ def displayed_profile(profile: str) -> str:
 
 _RARE = ("noise_seed", "fingerprint", "profile", "drop", "categorical", "keep", "size")
 """Settings that count only where they are used."""
-_OPTIONAL = ("clip", "subset", "noise_seed", "size")
-_WHOLE = {
+_INTERVALS = {
     "epochs": "[1, inf)",
     "batch": "[1, inf)",
     "seed": "[0, 4294967296)",
     "noise_seed": "[0, 4294967296)",
     "subset": "[2, inf)",
     "size": "[1, 4096]",
-}
-_NUMBERS = {
     "lr": "(0, inf)",
     "momentum": "[0, 1)",
     "weight_decay": "[0, inf)",

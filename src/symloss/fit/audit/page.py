@@ -99,10 +99,8 @@ def _tools(document: AuditDocument) -> str:
 
 
 def _select(name: str, title: str, everything: str, options: str) -> str:
-    return (
-        f'<label>{escape(title)} <select name="{name}"><option value="">{escape(everything)}</option>{options}'
-        "</select></label>"
-    )
+    select = f'<select name="{name}">{_option("", everything)}{options}</select>'
+    return f"<label>{escape(title)} {select}</label>"
 
 
 def _option(value: object, text: str) -> str:
@@ -120,22 +118,19 @@ def _suspect(document: AuditDocument, suspect: Suspect) -> str:
         data["row"] = document.rows[place]
     if document.files is not None:
         data["file"] = document.files[place]
+    picture = ""
+    if suspect.picture is not None:
+        source = f"data:image/png;base64,{base64.b64encode(suspect.picture).decode()}"
+        picture = f'<img alt="{escape(name)}" src="{source}">'
     attributes = "".join(f' data-{key}="{escape(str(value))}"' for key, value in data.items())
     return (
-        f'<article class="suspect" tabindex="-1"{attributes}>{_picture(suspect, name)}<div class="about">'
+        f'<article class="suspect" tabindex="-1"{attributes}>{picture}<div class="about">'
         f'<p class="labels"><span>{escape(names[given])}</span> → <b>{escape(names[suggested])}</b></p>'
         f'<p class="which"><span>{escape(name)}</span> <span>score {score}</span></p>'
         f"{_cells(document, suspect)}"
         '</div><div class="decide"><button type="button" data-decide="accepted" aria-pressed="false">Accept</button>'
         '<button type="button" data-decide="rejected" aria-pressed="false">Reject</button></div></article>'
     )
-
-
-def _picture(suspect: Suspect, name: str) -> str:
-    if suspect.picture is None:
-        return ""
-    data = base64.b64encode(suspect.picture).decode()
-    return f'<img alt="{escape(name)}" src="data:image/png;base64,{data}">'
 
 
 def _cells(document: AuditDocument, suspect: Suspect) -> str:
