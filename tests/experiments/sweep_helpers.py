@@ -1,4 +1,4 @@
-"""Small pieces of work for sweeps."""
+"""Small pieces of work for sweeps and searches."""
 
 import json
 
@@ -13,6 +13,14 @@ def small(loss="ce", **changes):
 def work(folder, loss="ce", evaluate=(), **changes):
     settings = small(loss, **changes)
     return Work(f"{loss} seed {settings.seed}", settings, folder / settings.key, evaluate)
+
+
+def small_cifar10(root, images=10):
+    """CIFAR-10 of a few black images, in its binary layout."""
+    folder = root / "cifar-10-batches-bin"
+    folder.mkdir()
+    for name in (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"):
+        (folder / f"{name}.bin").write_bytes(b"".join(bytes([k % 10]) + bytes(3072) for k in range(images)))
 
 
 def kinds(events):

@@ -65,6 +65,7 @@ def test_data_of_ones_own_is_opened_to_find_its_protocol(tmp_path):
 def test_what_cannot_be_meant_is_refused():
     for words, said in (
         (("sgce",), "No table 'sgce'"),
+        (("table1/cifar10/sgce",), "must read table/data set/loss/noise"),
         (("--data", "cifar10"), "`--data` requires a loss"),
         (("sgec", "--data", "cifar10"), "did you mean 'sgce'?"),
         (("sgce", "--data", "cifar10", "--profile", "mini"), "`--profile mini` applies to tables only"),
