@@ -180,20 +180,10 @@ def _cell(table: PublishedTable, column: TableColumn, row: TableRow, noise: str,
     kind = parse(noise).kind
     in_blocks = kind == "asym" and plain_kind(kind, column.data) == "asym-blocks"
     note = "; flips inside blocks of five label numbers, which are not the superclasses" if in_blocks else ""
-    recipe = Layer(
-        f"recipe {table.name}",
-        {"noise": noise, "seed": seed} | table.settings | row.changes,
-        f"recipe {table.name}",
-        sources={"noise": f"recipe {table.name}{note}"},
-        file=f"{FOLDER}/{table.name}.toml",
-    )
-    shrunk = Layer(
-        f"profile {profile}",
-        {"profile": profile, **(changes(profile, column.protocol) or {})},
-        f"profile {profile}",
-        sources={"profile": table.source},
-        file=PROFILES_FILE,
-    )
+    name, values = f"recipe {table.name}", {"noise": noise, "seed": seed} | table.settings | row.changes
+    recipe = Layer(name, values, name, sources={"noise": name + note}, file=f"{FOLDER}/{table.name}.toml")
+    name, values = f"profile {profile}", {"profile": profile, **(changes(profile, column.protocol) or {})}
+    shrunk = Layer(name, values, name, sources={"profile": table.source}, file=PROFILES_FILE)
     resolved = resolve_layers(column.protocol, column.data, row.loss, recipe, shrunk, source=table.source)
     batch_norm = resolved.settings.scores == "batch-norm" and "scores" not in row.changes
     title, published = row.title + (" (BN)" if batch_norm else ""), table.published(column.name, row.name, noise)

@@ -34,7 +34,12 @@ def run_on_ray(works: Iterable[Work], address: str, cpus: float = 1, gpus: float
         while pending:
             done, _ = ray.wait(list(pending), timeout=1.0)
             for reference in done:
-                event = _event(ray, reference, pending.pop(reference))
+                work = pending.pop(reference)
+                try:
+                    event: Event = ray.get(reference)
+                except ray.exceptions.RayError as error:
+                    reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+                    event = Event("failed", work, reason=reason)
                 yield event
                 if event.disk_full:
                     for other in pending:
@@ -130,11 +135,3 @@ def _knock(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()
-
-
-def _event(ray: Any, reference: Any, work: Work) -> Event:
-    try:
-        event: Event = ray.get(reference)
-        return event
-    except ray.exceptions.RayError as error:
-        return Event("failed", work, reason=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")

@@ -141,19 +141,12 @@ def load_table(name: str) -> PublishedTable:
     variants = fields.get("variants", {})
     rows = [TableRow(row, variants.get(row, {}).pop("loss", row), variants.get(row, {})) for row in fields["rows"]]
     datasets = [_column(key, value, fields.get("noise", [])) for key, value in fields["datasets"].items()]
-    return PublishedTable(
-        name,
-        fields["title"],
-        fields["source"],
-        (*rows, *_grid_rows(fields.get("grids", {}))),
-        tuple(datasets),
-        fields["seeds"],
-        fields["spread"],
-        fields.get("settings", {}),
-    )
+    rows += _grid_rows(fields.get("grids", {}))
+    title, source, seeds, spread = (fields[key] for key in ("title", "source", "seeds", "spread"))
+    return PublishedTable(name, title, source, tuple(rows), tuple(datasets), seeds, spread, fields.get("settings", {}))
 
 
-def _grid_rows(grids: dict[str, dict[str, Any]]) -> tuple[TableRow, ...]:
+def _grid_rows(grids: dict[str, dict[str, Any]]) -> list[TableRow]:
     """Return a row for every combination of the values in a grid. A row that several grids share is there once."""
     settings = {each.name for each in dataclasses.fields(Settings)}
     rows: dict[str, TableRow] = {}
@@ -165,7 +158,7 @@ def _grid_rows(grids: dict[str, dict[str, Any]]) -> tuple[TableRow, ...]:
             of_the_loss = ",".join(f"{key}={value:g}" for key, value in point.items() if key not in settings)
             changes = {key: value for key, value in point.items() if key in settings}
             rows[title] = TableRow(title, f"{grid['loss']}:{of_the_loss}".rstrip(":"), changes)
-    return tuple(rows.values())
+    return list(rows.values())
 
 
 def _column(name: str, fields: dict[str, Any], usual: list[str]) -> TableColumn:
