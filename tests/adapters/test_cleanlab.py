@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from in_turn import in_turn
-from refusals import refused
+from refusals import all_refused, refused
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
@@ -152,22 +151,20 @@ def test_names_without_a_list_are_sorted():
     assert (numbered.class_names, numbered.suggested.tolist()) == (("0", "1", "2", "3", "4"), [4, 2])
 
 
-@in_turn(
-    ("changes", "message"),
-    [
-        ({"label_quality": None}, "got a table without 'label_quality'"),
-        ({"given_label": None}, "got a table without 'given_label'"),
-        ({"given_label": ["a", "x"]}, "given_label must be one of ['a', 'b']; got 'x'"),
-        ({"predicted_label": [0, 2]}, "predicted_label must be one of [0, 1]; got 2"),
-        ({"given_label": [0.5, 1.0]}, "given_label must be classes; got float64, as of a regression"),
-    ],
-)
-def test_a_table_that_is_none_of_cleanlabs_is_refused(changes, message):
-    columns = {"is_label_issue": [True, False], "label_quality": [0.1, 0.9], "given_label": ["a", "b"]}
-    columns = columns | {"predicted_label": ["b", "b"]} | changes
-    frame = pd.DataFrame({name: values for name, values in columns.items() if values is not None})
-    with refused(ValueError, message):
-        ours.audit_from_issues(frame, class_names=["a", "b"])
+def test_a_table_that_is_none_of_cleanlabs_is_refused():
+    def read(**changes):
+        columns = {"is_label_issue": [True, False], "label_quality": [0.1, 0.9], "given_label": ["a", "b"]}
+        columns |= {"predicted_label": ["b", "b"]} | changes
+        frame = pd.DataFrame({name: values for name, values in columns.items() if values is not None})
+        return lambda: ours.audit_from_issues(frame, class_names=["a", "b"])
+
+    all_refused(
+        (ValueError, "got a table without 'label_quality'", read(label_quality=None)),
+        (ValueError, "got a table without 'given_label'", read(given_label=None)),
+        (ValueError, "given_label must be one of ['a', 'b']; got 'x'", read(given_label=["a", "x"])),
+        (ValueError, "predicted_label must be one of [0, 1]; got 2", read(predicted_label=[0, 2])),
+        (ValueError, "given_label must be classes; got float64, as of a regression", read(given_label=[0.5, 1.0])),
+    )
 
 
 def test_flags_must_be_a_mask_or_numbers(audit):

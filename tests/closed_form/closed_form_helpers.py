@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 
 
@@ -46,3 +48,12 @@ def unhinged(scores, labels):
 def relative(actual, expected):
     """The largest difference, as a share of the largest entry."""
     return np.abs(np.asarray(actual, float) - expected).max() / np.abs(expected).max()
+
+
+def peak_bytes(work):
+    """The most memory that a call allocates at a time."""
+    tracemalloc.start()
+    work()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
