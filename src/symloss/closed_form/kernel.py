@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import pairwise_kernels  # type: ignore[import-unt
 from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 
 from symloss import checks
-from symloss.closed_form.sums import ZERO, Codes, Floats, Prior, constant_column, precision, prior_vector
+from symloss.closed_form.sums import ZERO, Floats, Prior, constant_column, precision, prior_vector
 from symloss.closed_form.unhinged import ByScores, checked_labels, checked_weights, refuse_infinite_scores, two_classes
 from symloss.fitting import all_or_nothing, magnitude
 
@@ -87,14 +87,15 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         classes, codes = np.unique(labels, return_inverse=True)
         two_classes(classes)
         given = np.ones(len(codes)) if weights is None else weights
+        share = given / given.sum()
         shares = np.bincount(codes, given, minlength=len(classes)) / given.sum()
         two_classes(classes[shares > 0], "the part of y with positive sample_weight")
         prior = prior_vector(self.prior, shares)
         # Centring in the feature space changes only the weights of the examples.
-        alpha = _signed_shares(codes, given, shares if self.center else prior)
+        alpha = (np.eye(len(classes))[codes] - (shares if self.center else prior)) * share[:, None]
         constant = constant_column(shares, prior, self.fit_intercept)
         unit = self._unit(features, constant)
-        square, offset, largest = self._all_pairs(features, unit, alpha, given / given.sum())
+        square, offset, largest = self._all_pairs(features, unit, alpha, share)
         dtype = precision(features)
         if largest < float(np.finfo(dtype).tiny) and not constant.any():
             raise ValueError(f"kernel must be above 0 in {dtype} for some pair of examples; got features too small")
@@ -173,14 +174,6 @@ class KernelUnhingedClassifier(ByScores, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = self.kernel != "precomputed" and not callable(self.kernel)
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
-
-
-def _signed_shares(codes: Codes, weights: Floats, prior: Floats) -> Floats:
-    """Return w_i c_{y_i} / sum w in row i, with c_y = e_y - prior."""
-    found: Floats = np.tile(-prior, (len(codes), 1))
-    found[np.arange(len(codes)), codes] += 1
-    found *= (weights / weights.sum())[:, None]
-    return found
 
 
 def _divided(features: Any, unit: float) -> Any:

@@ -262,25 +262,17 @@ def _stretched(x: Tensor, length: Tensor, scale: Tensor) -> tuple[Tensor, Tensor
     )
 
 
-class ResidualHinge(NamedTuple):
-    """factor * (u - knot)_+^power on the right, factor * (-u - knot)_+^power on the left."""
-
-    factor: float
-    knot: float
-    power: int
-    right: bool
-
-
 @dataclass(frozen=True)
 class Residual:
-    """The loss square * u^2 + hinges, of u = z - t.
+    """The loss square * u^2 + factor * ((u - knot)_+^power + (-u - knot)_+^power), of u = z - t.
 
-    The absolute error is two hinges of power 1 at 0. Huber's loss is u^2/2 minus the halves of two hinges of power 2 at
-    delta.
+    The absolute error has hinges of power 1 at 0. Huber's loss is u^2/2 minus half the hinges of power 2 at delta.
     """
 
     square: float
-    hinges: tuple[ResidualHinge, ...] = ()
+    factor: float = 0.0
+    knot: float = 0.0
+    power: int = 2
 
     def mean(self, z: Tensor, q: TargetDistribution) -> Tensor | None:
         """Return the mean of the loss at z under the corruption, or None where no formula is known."""
@@ -291,26 +283,21 @@ class Residual:
                 return None
             mean, variance = (part.to(z.device) for part in found)
             total = total + self.square * ((z - mean).square() + variance)
-        for factor, knot, power, right in self.hinges:
+        for side in (1, -1) if self.factor else ():
             # u - knot = (z - knot) - t, and -u - knot = t - (z + knot).
-            part = partial_moment(q, z - knot if right else z + knot, power, 1 if right else -1)
+            part = partial_moment(q, z - side * self.knot, self.power, side)
             if part is None:
                 return None
-            total = total + factor * part
+            total = total + self.factor * part
         return total
-
-
-def _both(factor: float, knot: float, power: int) -> tuple[ResidualHinge, ResidualHinge]:
-    return ResidualHinge(factor, knot, power, True), ResidualHinge(factor, knot, power, False)
 
 
 def huber(delta: float, factor: float = 1.0) -> Residual:
     """Return Huber's loss times a factor: u^2/2 up to delta, and linear beyond."""
-    return Residual(factor / 2, _both(-factor / 2, delta, 2))
+    return Residual(factor / 2, -factor / 2, delta)
 
 
-ABSOLUTE = Residual(0.0, _both(1.0, 0.0, 1))
-SQUARED = Residual(1.0)
+SQUARED, ABSOLUTE = Residual(1.0), Residual(0.0, 1.0, power=1)
 
 _FUNCTIONS: dict[Callable[..., Tensor], Residual] = {
     functional.mse_loss: SQUARED,
