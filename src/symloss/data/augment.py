@@ -155,22 +155,18 @@ class Jitter(Step):
         amounts = [limit * (2 * u - 1) for limit, u in zip(limits, uniform[:4], strict=True)]
         for kind in sorted(range(4), key=uniform[4:].__getitem__):
             if limits[kind] > 0:
-                image = _CHANGES[kind](image, amounts[kind])
+                hue, amount = kind == len(_ENHANCED), amounts[kind]
+                image = _turn_hue(image, amount) if hue else _ENHANCED[kind](image).enhance(1 + amount)
         return image
+
+
+_ENHANCED = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 
 
 def _turn_hue(image: Image.Image, turns: float) -> Image.Image:
     hue, saturation, value = image.convert("HSV").split()
     turned = hue.point([(level + int(turns * 255)) % 256 for level in range(256)])
     return Image.merge("HSV", (turned, saturation, value)).convert("RGB")
-
-
-_CHANGES: tuple[Callable[[Image.Image, float], Image.Image], ...] = (
-    lambda image, amount: ImageEnhance.Brightness(image).enhance(1 + amount),
-    lambda image, amount: ImageEnhance.Contrast(image).enhance(1 + amount),
-    lambda image, amount: ImageEnhance.Color(image).enhance(1 + amount),
-    _turn_hue,
-)
 
 
 def _one_by_one(images: Tensor, uniform: Tensor, change: Callable[[Image.Image, list[float]], Image.Image]) -> Tensor:

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from symloss import __version__, checks
-from symloss.noise.manifest import Corruption, describe, label_array, whole
+from symloss.noise.manifest import Corruption, describe, label_array
 from symloss.noise.spec import HUMAN, HUMAN_LABELS, Spec, known_human, parse
-from symloss.noise.transition import METHODS, Labels, by_class, checked_matrix, flip_rate, relabel, transition_matrix
+from symloss.noise.transition import METHODS, Labels, by_class, distributions, flip_rate, relabel, transition_matrix
 
 
 def corrupt(
@@ -58,14 +58,15 @@ def corrupt(
     array([[3, 1],
            [1, 3]])
     """
-    num_classes, seed = whole("num_classes", num_classes, "[2, inf)"), whole("seed", seed, "[0, inf)")
+    num_classes = int(checks.number("num_classes", num_classes, "[2, inf)", whole=True))
+    seed = int(checks.number("seed", seed, "[0, inf)", whole=True))
     checks.choice("counts", counts, METHODS)
     checks.choice("split", split, (None, "before", "after"))
     clean = label_array("labels", labels, num_classes)
     rng = np.random.Generator(np.random.PCG64(seed))
     spec = parse(noise) if isinstance(noise, str) else noise
     if not isinstance(spec, Spec):
-        noisy = relabel(clean, checked_matrix(spec, num_classes), counts, rng)
+        noisy = relabel(clean, distributions("transition matrix", spec, (num_classes, num_classes)), counts, rng)
     elif spec.kind == "human":
         assert spec.name is not None
         path, counts = human_file(spec, root), "given"

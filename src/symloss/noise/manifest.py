@@ -154,11 +154,6 @@ def label_array(argument: str, value: Any, num_classes: int | None = None) -> La
     return array.astype(np.int64)
 
 
-def whole(argument: str, value: object, interval: str) -> int:
-    """Check a whole number, of Python or of NumPy."""
-    return int(checks.number(argument, int(value) if isinstance(value, np.integer) else value, interval, whole=True))
-
-
 def sha256(values: NDArray[Any]) -> str:
     """Return the SHA-256 of an array with little-endian numbers, the same on every machine.
 

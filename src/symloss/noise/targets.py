@@ -118,7 +118,7 @@ def corrupt_targets(
     (array([False,  True,  True,  True]), True)
     """
     rate = checks.number("rate", rate, "[0, 1)")
-    seed = files.whole("seed", seed, "[0, inf)")
+    seed = int(checks.number("seed", seed, "[0, inf)", whole=True))
     clean = _target_array("y", y)
     argument, of_x = "distribution", ""
     if callable(distribution) and not isinstance(distribution, Distribution):

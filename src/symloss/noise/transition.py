@@ -45,7 +45,7 @@ def transition_matrix(
     checks.number("num_classes", num_classes, "[2, inf)", whole=True)
     if spec.kind == "matrix":
         assert spec.path is not None
-        return checked_matrix(load_matrix(spec.path), num_classes)
+        return distributions("transition matrix", load_matrix(spec.path), (num_classes, num_classes))
     if spec.kind == "clean":
         return np.eye(num_classes)
     if spec.rate is None or spec.kind == "instance":
@@ -57,7 +57,7 @@ def transition_matrix(
     if spec.kind == "prior":
         if prior is None:
             raise ValueError("prior must be given for prior noise; got None")
-        return prior_weighted(_distributions("prior", prior, (num_classes,)), spec.rate)
+        return prior_weighted(distributions("prior", prior, (num_classes,)), spec.rate)
     matrix, rate = np.eye(num_classes), flip_rate(spec.rate, num_classes)
     for label, target in mistakes(spec.kind, num_classes, dataset).items():
         matrix[label, [label, target]] = 1 - rate, rate
@@ -93,12 +93,7 @@ def prior_weighted(prior: Matrix, weight: float) -> Matrix:
     return (1 - weight) * np.eye(len(prior)) + weight * prior
 
 
-def checked_matrix(value: ArrayLike, num_classes: int) -> Matrix:
-    """Check a transition matrix (C, C), and divide each row by its sum to remove rounding."""
-    return _distributions("transition matrix", value, (num_classes, num_classes))
-
-
-def _distributions(argument: str, value: ArrayLike, shape: tuple[int, ...]) -> Matrix:
+def distributions(argument: str, value: ArrayLike, shape: tuple[int, ...]) -> Matrix:
     """Check class probabilities along the last axis, and divide them by their sum to remove rounding."""
     try:
         values = np.array(value, dtype=np.float64)
