@@ -151,19 +151,16 @@ def test_tables_are_scaled_feature_by_feature():
     assert torch.equal(table, before)
 
 
-def test_float_images_are_taken_as_they_are():
+def test_channels_last_changes_the_memory_only_and_float_images_are_taken_as_they_are():
     examples = images()
     unit = Examples(examples.inputs.double() / 255, examples.labels)
-    for one, other in zip(resident(unit).epoch(0), resident(examples).epoch(0), strict=True):
-        assert one.inputs.dtype == torch.float32
-        assert_close(one.inputs, other.inputs, 1e-5)
-
-
-def test_channels_last_changes_the_memory_only():
-    for one, other in zip(resident(channels_last=True).epoch(0), resident().epoch(0), strict=True):
-        assert one.inputs.is_contiguous(memory_format=torch.channels_last)
-        assert other.inputs.is_contiguous()
-        assert torch.equal(one.inputs, other.inputs)
+    epochs = (resident(**options).epoch(0) for options in ({}, {"channels_last": True}, {"examples": unit}))
+    for plain, last, floating in zip(*epochs, strict=True):
+        assert last.inputs.is_contiguous(memory_format=torch.channels_last)
+        assert plain.inputs.is_contiguous()
+        assert torch.equal(plain.inputs, last.inputs)
+        assert floating.inputs.dtype == torch.float32
+        assert_close(floating.inputs, plain.inputs, 1e-5)
 
 
 @pytest.fixture

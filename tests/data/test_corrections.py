@@ -34,14 +34,11 @@ def test_only_the_label_of_a_row_changes(tmp_path, mark):
     assert after == rows
     assert path.read_bytes() == mark + TEXT.encode()
     assert open_table(path).rows(["note", "id"], [1, 2]) == {1: ("two\nlines", "2"), 2: ('say "no"', "3")}
-
-
-@in_turn("delimiter", [";", "\t"])
-def test_delimiter_and_line_ends_stay(tmp_path, delimiter):
-    path, text = tmp_path / "table.csv", "a|label\n1,5|x\n2,5|y\n"
-    path.write_text(text.replace("|", delimiter))
-    assert open_table(path).relabelled("label", {1: "x"}).decode() == text.replace("y", "x").replace("|", delimiter)
-    assert open_table(path).rows(["a"], [1]) == {1: ("2,5",)}
+    for delimiter in ";\t":  # delimiters and line ends stay, too
+        text = "a|label\n1,5|x\n2,5|y\n".replace("|", delimiter)
+        path.write_text(text)
+        assert open_table(path).relabelled("label", {1: "x"}).decode() == text.replace("y", "x")
+        assert open_table(path).rows(["a"], [1]) == {1: ("2,5",)}
 
 
 def test_a_parquet_table_keeps_its_types(tmp_path):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from data_helpers import IDX_NAMES, idx_bytes, largest_file, python2_pickle, random_bytes
+from data_helpers import largest_file, python2_pickle, random_bytes, write_idx
 from in_turn import in_turn
 from refusals import refused
 
@@ -101,17 +101,6 @@ def shop():
         yield open_shop
 
 
-@pytest.fixture
-def mnist(shop, monkeypatch):
-    """A small MNIST, published on loopback."""
-    for seed, (images, labels) in enumerate(IDX_NAMES):
-        shop.files[f"{images}.gz"] = gzip.compress(idx_bytes(random_bytes(6, 28, 28, seed=seed)))
-        shop.files[f"{labels}.gz"] = gzip.compress(idx_bytes(random_bytes(6, seed=seed, high=10)))
-    files = {name: md5(content) for name, content in shop.files.items()}
-    monkeypatch.setitem(SOURCES, "mnist", SOURCES["mnist"]._replace(url=shop.url, files=files))
-    return shop
-
-
 CONTENT = random_bytes(1_000_000).tobytes()
 
 
@@ -144,18 +133,22 @@ def there(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (root / "blob").iterdir()}
 
 
-def test_files_are_fetched_verified_and_not_fetched_again(tmp_path, mnist, monkeypatch):
+def test_files_are_fetched_verified_and_not_fetched_again(tmp_path, shop, monkeypatch):
+    write_idx(tmp_path / "published", packed=True)
+    shop.files = {path.name: path.read_bytes() for path in (tmp_path / "published").iterdir()}
+    files = {name: md5(content) for name, content in shop.files.items()}
+    monkeypatch.setitem(SOURCES, "mnist", SOURCES["mnist"]._replace(url=shop.url, files=files))
     monkeypatch.setenv("SYMLOSS_DATA", str(tmp_path))
     assert get("mnist") == tmp_path / "mnist"
-    assert {path.name: path.read_bytes() for path in (tmp_path / "mnist").iterdir()} == mnist.files
-    assert len(open_data("mnist", root=tmp_path).train) == 6
+    assert {path.name: path.read_bytes() for path in (tmp_path / "mnist").iterdir()} == shop.files
+    assert len(open_data("mnist", root=tmp_path).train) == 12
     damaged = tmp_path / "mnist" / "train-labels-idx1-ubyte.gz"
     damaged.write_bytes(b"damaged")
-    mnist.asked.clear()
+    shop.asked.clear()
     for _ in range(2):
         get("mnist", tmp_path)
-        assert [path for path, _ in mnist.asked] == ["/data/train-labels-idx1-ubyte.gz"]
-    assert damaged.read_bytes() == mnist.files[damaged.name]
+        assert [path for path, _ in shop.asked] == ["/data/train-labels-idx1-ubyte.gz"]
+    assert damaged.read_bytes() == shop.files[damaged.name]
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
@@ -269,9 +262,7 @@ def publish_cifar(shop: Shop, monkeypatch: pytest.MonkeyPatch, extra: dict[str, 
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, content in (files | (extra or {})).items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
+            tar.addfile(member(name, size=len(content)), io.BytesIO(content))
     shop.files["cifar-10-python.tar.gz"] = packed.getvalue()
     archive = {"cifar-10-python.tar.gz": md5(packed.getvalue())}
     monkeypatch.setitem(SOURCES, "cifar10", SOURCES["cifar10"]._replace(url=shop.url, files=archive))

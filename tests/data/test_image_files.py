@@ -137,18 +137,6 @@ def test_data_to_test_on_and_names_of_folders(tmp_path):
     assert [data.class_names[label] for label in data.train.labels] == ["0", "1", "10", "2"]
 
 
-def test_images_of_several_sizes_stay_on_disk(tmp_path):
-    write_classes(tmp_path / "train")
-    write_classes(tmp_path / "test", shape=(5, 6, 3))
-    data = open_data(str(tmp_path))
-    assert data.streamed
-    assert isinstance(data.train.inputs, ImageFiles)
-    assert isinstance(data.test.inputs, ImageFiles)
-    assert [path.name for path in data.train.inputs.paths] == ["0.png", "1.png", "0.png", "1.png"]
-    assert data.train.labels.tolist() == [0, 0, 1, 1]
-    assert (data.size, data.input_shape, data.scaling.mean) == (5, (3, 5, 5), (0.485, 0.456, 0.406))
-
-
 # --- Bad files ---------------------------------------------------------------------------------------------------
 
 
@@ -196,17 +184,21 @@ def test_a_bad_file_is_named_or_skipped(tmp_path, monkeypatch, content, reason):
         open_data(str(tmp_path))
 
 
-def test_skipping_decodes_streamed_files_too(tmp_path):
+def test_images_of_several_sizes_stay_on_disk_and_skipping_decodes_them(tmp_path):
     """One that is cut off has a good head; only its pixels tell."""
     write_classes(tmp_path / "train")
-    write_classes(tmp_path / "test", shape=(50, 40, 3))
+    write_classes(tmp_path / "test", shape=(5, 6, 3))
+    data = open_data(str(tmp_path))
+    assert (data.size, data.input_shape, data.scaling.mean) == (5, (3, 5, 5), (0.485, 0.456, 0.406))
     bad = [cut(save_image(tmp_path / part / "cat" / "0bad.png", random_bytes(50, 50, 3))) for part in ("train", "test")]
     assert len(open_data(str(tmp_path)).train) == 5  # without skipping they are not decoded
-    data, told = skipping(tmp_path)
-    assert data.streamed
-    for part in (data.train, data.test):
-        assert [path.name for path in part.inputs.paths] == ["0.png", "1.png", "0.png", "1.png"]
-        assert part.labels.tolist() == [0, 0, 1, 1]
+    skipped, told = skipping(tmp_path)
+    for found in (data, skipped):
+        assert found.streamed
+        for part in (found.train, found.test):
+            assert isinstance(part.inputs, ImageFiles)
+            assert [path.name for path in part.inputs.paths] == ["0.png", "1.png", "0.png", "1.png"]
+            assert part.labels.tolist() == [0, 0, 1, 1]
     assert [path for path, _ in told] == bad
     assert all("a damaged image" in reason for _, reason in told)
 

@@ -166,20 +166,3 @@ def test_tables_and_arrays_of_features_and_known_sets(tmp_path):
             lambda: open_inputs(write(tmp_path / "t.csv", "b\n2\n"), like((2,)), encoder),
         ),
     )
-
-
-def test_known_files_go_by_their_names(tmp_path):
-    folder = tmp_path / "webvision"
-    (folder / "info").mkdir(parents=True)
-    (folder / "info" / "train_filelist_google.txt").write_text("google/a.png 0\n")
-    (folder / "info" / "val_filelist.txt").write_text("a.png 0\nb.png 1\nc.png 1\n")
-    for name in ("google/a.png", *(f"val_images_256/{letter}.png" for letter in "abc")):
-        save_image(folder / name, random_bytes(40, 40, 3))
-    assert names(open_inputs("webvision-mini", STREAMED, root=tmp_path)) == ["a.png", "b.png", "c.png"]
-    cut(folder / "val_images_256" / "b.png")
-    found = open_inputs("webvision-mini", STREAMED, root=tmp_path, skip_bad=True)
-    assert names(found) == [path.name for path in found.inputs.paths] == ["a.png", "c.png"]
-    with refused(ValueError, "images of 8 x 9 pixels, as in the run", "got webvision-mini", "several sizes"):
-        open_inputs("webvision-mini", like((1, 8, 9)), root=tmp_path)
-    with refused(ValueError, "6 features, as in the run", "got images"):
-        open_inputs("webvision-mini", like((6,)), root=tmp_path)

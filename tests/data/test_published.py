@@ -15,7 +15,9 @@ from refusals import all_refused, refused
 from sklearn.datasets import load_digits
 
 from symloss.data import ImageFiles, open_data, open_webvision, published
+from symloss.data.opening import open_inputs
 from symloss.data.published import deviation, shrunk
+from symloss.data.source import DataDescription, DataSource
 from symloss.experiments import resolve
 from symloss.training import Settings, train
 from symloss.training.task import prepare
@@ -234,6 +236,22 @@ def test_missing_and_damaged_images(root):
         path.unlink(missing_ok=True)
     with refused(FileNotFoundError, "train_filelist_google.txt", "got none of 3", "data.vision.ee.ethz.ch"):
         open_data("webvision-mini", root=root)
+
+
+def test_inputs_to_predict_on_go_by_their_names(root):
+    def inputs(shape, size=None, **options):
+        like = DataDescription("d", ("a", "b"), shape, size, columns=(), mean=(), std=())
+        found = open_inputs(DataSource("webvision-mini", **options), like, None, root=root)
+        assert [path.name for path in found.inputs.paths] == list(found.origin.names(len(found)))
+        return list(found.origin.names(len(found)))
+
+    assert inputs((3, 224, 224), 224) == [VAL[0][0], VAL[2][0]]
+    cut(root / "webvision" / "val_images_256" / VAL[0][0])
+    assert inputs((3, 224, 224), 224, skip_bad=True) == [VAL[2][0]]
+    with refused(ValueError, "images of 8 x 9 pixels, as in the run", "got webvision-mini", "several sizes"):
+        inputs((1, 8, 9))
+    with refused(ValueError, "6 features, as in the run", "got images"):
+        inputs((6,))
 
 
 def test_bad_and_missing_lists(root):

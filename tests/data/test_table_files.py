@@ -126,13 +126,6 @@ def test_labels_in_parquet(tmp_path, labels):
     assert data.input_shape == (1,)
 
 
-def test_without_pyarrow(tmp_path, monkeypatch):
-    path = parquet(tmp_path / "x.parquet", a=[1.0, 2.0], label=["x", "y"])
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with refused(ValueError, "needs pyarrow, which is not installed", "symloss[fit]"):
-        open_data(path)
-
-
 def test_large_whole_numbers_and_the_largest_of_float32(tmp_path):
     """Ids with many digits are told apart, though float32 does not."""
     ids = [9_000_000_000_000_000_000 + k for k in range(30)]
@@ -170,7 +163,7 @@ def test_bad_parquet(tmp_path, columns, ingredients):
         open_data(path)
 
 
-def test_damaged_parquet(tmp_path):
+def test_damaged_parquet_and_no_pyarrow(tmp_path, monkeypatch):
     path = tmp_path / "x.parquet"
     for invalid in (b"\xff\xff\xff\xff", None):
         parquet(path, a=np.arange(500.0), label=["xxxx", "yyyy"] * 250)
@@ -181,6 +174,9 @@ def test_damaged_parquet(tmp_path):
             open_data(str(path))
     with refused(ValueError, path, "must be a Parquet file"):
         open_data(write(path, "a,label\n1,x\n"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with refused(ValueError, "needs pyarrow, which is not installed", "symloss[fit]"):
+        open_data(str(path))
 
 
 @in_turn(
@@ -438,10 +434,7 @@ def test_a_table_of_image_files(tmp_path, column):
     np.testing.assert_array_equal(data.train.inputs.numpy(), written[[2, 0, 1]])
     assert data.train.labels.tolist() == [1, 0, 1]
     assert (data.name, data.class_names) == ("list", ("cat", "dog"))
-
-
-def test_image_files_in_parquet_and_a_column_of_ones_own(tmp_path):
-    written = write_images(tmp_path)
+    # In Parquet, with other columns.
     path = parquet(tmp_path / "list.parquet", photo=["pictures/0.png", "pictures/1.png"], kind=[3, 1])
     test = write(tmp_path / "t.csv", "photo,kind\npictures/2.png,3\n")
     data = open_data(path, image="photo", label="kind", test=test)
