@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from symloss.data import DataSet, open_data
 from symloss.data.cells import FrameTable
 from symloss.data.table_encoder import describe_cells
 
@@ -31,18 +32,17 @@ IDX_NAMES = (
 )
 
 
-def write_idx(folder: Path, *, packed: bool = False, sizes: tuple[int, int] = (12, 5)) -> list[np.ndarray]:
+def write_idx(
+    folder: Path, *, packed: bool = False, sizes: tuple[int, int] = (12, 5), first: int = 0
+) -> list[np.ndarray]:
     """Images and labels of a small MNIST: training images, training labels, test images, test labels."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for seed, (names, size) in enumerate(zip(IDX_NAMES, sizes, strict=True)):
+    for seed, (names, size) in enumerate(zip(IDX_NAMES, sizes, strict=True), first):
         parts = random_bytes(size, 28, 28, seed=seed), random_bytes(size, seed=seed, high=10)
         for name, part in zip(names, parts, strict=True):
-            content = idx_bytes(part)
-            if packed:
-                (folder / f"{name}.gz").write_bytes(gzip.compress(content))
-            else:
-                (folder / name).write_bytes(content)
+            path = folder / (f"{name}.gz" if packed else name)
+            path.write_bytes(gzip.compress(idx_bytes(part)) if packed else idx_bytes(part))
             written.append(part)
     return written
 
@@ -99,3 +99,14 @@ def describe_columns(frame, drop=(), categorical=(), keep=()):
     table = FrameTable(frame)
     cells = table.cells([name for name in table.columns if name not in drop], categorical)
     return describe_cells(cells, drop, categorical, keep)
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def skipping(path: Path | str, **options: object) -> tuple[DataSet, list[tuple[Path, str]]]:
+    """Open a data set without its bad files, and return what was said of these."""
+    told: list[tuple[Path, str]] = []
+    return open_data(str(path), skip_bad=True, on_bad=lambda *bad: told.append(bad), **options), told

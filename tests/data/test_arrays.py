@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 import torch
-from data_helpers import random_bytes
+from data_helpers import random_bytes, skipping
 from hostile_pickle import Bomb
 from in_turn import in_turn
 from refusals import refused
@@ -81,8 +81,7 @@ def test_a_missing_label_is_no_class(tmp_path, y):
     np.savez(tmp_path / "x.npz", x=x, y=y)
     with refused(ValueError, "y of", tmp_path / "x.npz", "a label for each", "in row 1", "--skip-bad"):
         open_data(str(tmp_path / "x.npz"))
-    told = []
-    data = open_data(str(tmp_path / "x.npz"), skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    data, told = skipping(tmp_path / "x.npz")
     assert data.train.inputs.tolist() == x[[0, 2]].tolist()
     assert data.train.labels.tolist() == [0, 1]
     assert told == [(tmp_path / "x.npz", "no label in row 1 and 1 more rows of y")]

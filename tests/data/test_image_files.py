@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from data_helpers import cut, random_bytes, save_image
+from data_helpers import cut, random_bytes, save_image, skipping
 from in_turn import in_turn
 from PIL import EpsImagePlugin, Image
 from refusals import refused
@@ -35,12 +35,6 @@ def write_classes(folder: Path, *, shape=(6, 5, 3), each: int = 2, names=("cat",
 def pixels(data) -> np.ndarray:
     assert data.train.inputs.dtype == torch.uint8
     return data.train.inputs.numpy()
-
-
-def skipping(path) -> tuple:
-    """The data set without its bad files, and what was said of these."""
-    told = []
-    return open_data(str(path), skip_bad=True, on_bad=lambda *bad: told.append(bad)), told
 
 
 @in_turn("shape", [(6, 5, 3), (6, 5)])

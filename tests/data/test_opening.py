@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_helpers import cut, random_bytes, save_image, write_idx
+from data_helpers import cut, random_bytes, save_image, write, write_idx
 from in_turn import in_turn
 from refusals import all_refused, refused
 
@@ -120,11 +120,6 @@ def test_names_and_images_stay_in_step_where_one_is_cut_off(pictures, wanted):
     assert np.array_equal(found.inputs[1].numpy().transpose(1, 2, 0), pixels["b.png"])
     with refused(ValueError, bad, "must be an image", "damaged", "--skip-bad"):
         open_inputs(str(folder), wanted)
-
-
-def write(path, text):
-    path.write_text(text)
-    return str(path)
 
 
 def test_a_table_of_image_files(pictures):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from data_helpers import cut, idx_bytes, random_bytes, save_image
+from data_helpers import cut, random_bytes, save_image, skipping, write_idx
 from refusals import all_refused, refused
 from sklearn.datasets import load_digits
 
@@ -71,24 +70,16 @@ def test_a_pixel_of_a_shrunk_image_is_the_rounded_mean_of_its_square():
 
 # --- Files of a known data set: the publisher's, or others -------------------------------------------------------
 
-IMAGES = random_bytes(40, 28, 28)
-LABELS = np.arange(40, dtype=np.uint8) % 10
 
-
-def write(root, images=IMAGES, labels=LABELS, packed=False):
-    folder = root / "mnist"
-    folder.mkdir(parents=True)
-    for part in ("train", "t10k"):
-        for stem, array in ((f"{part}-images-idx3-ubyte", images), (f"{part}-labels-idx1-ubyte", labels)):
-            data = idx_bytes(array)
-            (folder / f"{stem}.gz" if packed else folder / stem).write_bytes(gzip.compress(data) if packed else data)
+def write_mnist(root, **options):
+    write_idx(root / "mnist", **options)
     return root
 
 
 @pytest.fixture
 def as_if_published(tmp_path, monkeypatch):
     """As if these were what the publisher's checksums are of."""
-    root = write(tmp_path / "published")
+    root = write_mnist(tmp_path / "published")
     source = published.SOURCES["mnist"]
     sums = {name: hashlib.md5((root / "mnist" / name).read_bytes()).hexdigest() for name in source.unpacked}
     monkeypatch.setitem(published.SOURCES, "mnist", source._replace(unpacked=sums))
@@ -97,16 +88,14 @@ def as_if_published(tmp_path, monkeypatch):
 
 def test_files_that_are_not_the_publishers_have_a_fingerprint(tmp_path, as_if_published):
     assert deviation("mnist", as_if_published) is None
-    assert deviation("mnist", write(tmp_path / "packed", packed=True)) is None
-    one = deviation("mnist", write(tmp_path / "one", images=IMAGES ^ 1))
-    two = deviation("mnist", write(tmp_path / "two", labels=(LABELS + 1) % 10))
-    again = deviation("mnist", write(tmp_path / "again", images=IMAGES ^ 1, packed=True))
-    assert None not in (one, two)
-    assert one != two
-    assert again == one
-    # A file that changes is looked at again.
-    (as_if_published / "mnist" / "t10k-labels-idx1-ubyte").write_bytes(idx_bytes((LABELS + 1) % 10))
-    assert deviation("mnist", as_if_published) == deviation("mnist", as_if_published) is not None
+    assert deviation("mnist", write_mnist(tmp_path / "packed", packed=True)) is None
+    found = [deviation("mnist", write_mnist(tmp_path / "one", first=5))]
+    assert found == [deviation("mnist", write_mnist(tmp_path / "again", first=5, packed=True))]
+    for name in ("t10k-labels-idx1-ubyte", "train-images-idx3-ubyte"):  # a file that changes is looked at again
+        (as_if_published / "mnist" / name).write_bytes((tmp_path / "one" / "mnist" / name).read_bytes())
+        found.append(deviation("mnist", as_if_published))
+    assert None not in found
+    assert len(set(found)) == 3
     # Missing and damaged files are left to whoever opens them.
     assert [deviation(name, tmp_path) for name in ("digits", "cifar10", "webvision-mini", "mnist")] == [None] * 4
     damaged = tmp_path / "packed" / "mnist" / "train-images-idx3-ubyte.gz"
@@ -126,7 +115,7 @@ def test_two_data_folders_are_two_runs(tmp_path, as_if_published):
     # Written down before fingerprints of known data came: another key would make every run of before a stranger.
     assert {data: resolve(data, "sgce", noise="sym:0.4", root=tmp_path).key for data in keys} == keys
     assert resolve("mnist", "sgce", noise="sym:0.4", root=as_if_published).key == keys["mnist"]
-    other, run = write(tmp_path / "other", labels=(LABELS + 1) % 10), tmp_path / "run"
+    other, run = write_mnist(tmp_path / "other", first=5), tmp_path / "run"
     small = {"model": "mlp:hidden=4", "epochs": 2, "validation": 0.0, "optimizer": "sgd"}
     ours, theirs = (resolve("mnist", "ce", root=root, **small) for root in (as_if_published, other))
     assert ours.key != theirs.key
@@ -215,18 +204,17 @@ def test_ilsvrc12_by_folder_and_by_list(root):
 
 
 def test_missing_and_damaged_images(root):
-    told, paths = [], [root / "webvision" / name for name, _ in TRAIN]
+    paths = [root / "webvision" / name for name, _ in TRAIN]
     bad = [cut(paths[1]), cut(root / "webvision" / "val_images_256" / VAL[0][0])]
     assert len(open_data("webvision-mini", root=root).train) == 3  # skipping decodes every image
-    data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    data, told = skipping("webvision-mini", root=root)
     assert data.train.inputs == ImageFiles((paths[0], paths[3]))
     assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([49, 0], [0])
     assert [path for path, _ in told] == bad
     paths[1].unlink()
     with refused(FileNotFoundError, paths[1], "no such file"):
         open_data("webvision-mini", root=root)
-    told.clear()
-    data = open_data("webvision-mini", root=root, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    data, told = skipping("webvision-mini", root=root)
     assert (data.train.labels.tolist(), told[0]) == ([49, 0], (paths[1], "no such file"))
     for path in (paths[0], paths[3]):
         cut(path)

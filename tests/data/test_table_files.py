@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from data_helpers import random_bytes, save_image
+from data_helpers import random_bytes, save_image, skipping, write
 from in_turn import in_turn
 from refusals import refused
 
@@ -22,11 +22,6 @@ from symloss.data.table_encoder import TableEncoder
 from symloss.data.tables import CsvTable
 
 FLOWERS = "width,label,height\n1.5,rose,2\n-0.1,tulip,3e2\n7,rose,0.30000000000000004\n"
-
-
-def write(path: Path, text: str) -> str:
-    path.write_text(text, encoding="utf-8")
-    return str(path)
 
 
 def parquet(path: Path, **columns: object) -> str:
@@ -348,8 +343,7 @@ def test_a_missing_label_is_no_class(tmp_path, missing):
     given = repr(missing) if missing else "an empty cell"
     with refused(ValueError, "'label'", path, "a label", f"got {given} in line 3", "--skip-bad", "skip_bad=True"):
         open_data(path)
-    told = []
-    data = open_data(path, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    data, told = skipping(path)
     assert (data.class_names, data.train.labels.tolist()) == (("x", "y"), [0, 1, 0])
     assert data.train.inputs.tolist() == [[0], [2], [4]]
     assert told == [(tmp_path / "x.csv", "no label in line 3 and 1 more lines")]
@@ -449,8 +443,7 @@ def test_listed_files_of_several_sizes_or_missing_ones(tmp_path):
     path = write(tmp_path / "list.csv", "image,label\nbig.png,x\nnone.png,y\npictures/1.png,y\n")
     with refused(FileNotFoundError, tmp_path / "none.png", "no such file"):
         open_data(path)
-    told = []
-    data = open_data(path, skip_bad=True, on_bad=lambda *bad: told.append(bad))
+    data, told = skipping(path)
     assert data.train.inputs == ImageFiles((tmp_path / "big.png", tmp_path / "pictures" / "1.png"))
     assert told == [(tmp_path / "none.png", "no such file")]
     other = write(tmp_path / "t.csv", "a,label\n1,x\n2,y\n")
