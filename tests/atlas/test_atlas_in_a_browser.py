@@ -224,11 +224,7 @@ def test_a_prior_makes_cross_entropy_symmetric_at_one_alpha(opened):
 
 def minimum(browser, side):
     """Where the dot of the chosen rate is, from left to right."""
-    return float(
-        browser.execute_script(
-            "return document.querySelector(`#noise-${arguments[0]} .dot.bold`).getAttribute('cx')", side
-        )
-    )
+    return float(browser.find_element("css selector", f"#noise-{side} .dot.bold").get_attribute("cx"))
 
 
 def test_noise_moves_the_minimum_of_cross_entropy_and_not_of_a_symmetric_loss(opened):

@@ -98,13 +98,6 @@ def test_eager_ways_are_counted():
     json.dumps(rows)
 
 
-def needs_compiler(test):
-    """Mark a test that compiles with inductor, which uses torch's own deprecated jit."""
-    found = any(map(shutil.which, ("c++", "g++", "clang++")))
-    test = pytest.mark.skipif(not found, reason="torch.compile needs a C++ compiler")(test)
-    return pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")(test)
-
-
 def compiled(step):
     """Bytes, as a multiple of the scores', and launches."""
     scores = meta(64, 1000)
@@ -115,7 +108,10 @@ def compiled(step):
 
 
 @pytest.mark.slow
-@needs_compiler
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="torch.compile needs a C++ compiler")
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"
+)  # by inductor itself
 @in_turn("name", ["gce", "sgce", "alpha-mae", "nce", "sgce/l2", "alpha-mae/l2"])
 def test_a_compiled_loss_needs_no_more_than_cross_entropy(name):
     """Of which forward reads the scores; backward reads them again and writes the gradient."""

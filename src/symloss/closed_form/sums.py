@@ -58,10 +58,11 @@ def class_sums(features: Any, codes: Codes, num_classes: int, weights: Floats | 
     """Sum the features (N, d) of each class, in one pass. Infinite and missing features are refused."""
     counts = np.bincount(codes, weights, minlength=num_classes).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        sums, rounding = _summed(features, codes, counts, weights)
+        single = weights is None and str(features.dtype) in ("float32", "torch.float32")
+        sums, rounding = _summed(features, codes, counts, weights, single)
         if not np.isfinite(sums).all():
             refuse_what_is_not_finite(features)
-            sums, rounding = _in_float64(features, codes, counts, weights)
+            sums, rounding = _summed(features, codes, counts, weights, single=False)
     if not np.isfinite(sums).all():
         raise ValueError(TOO_LARGE)
     return ClassSums(sums, counts, rounding, precision(features))
@@ -76,28 +77,22 @@ def precision(features: Any) -> np.dtype[Any]:
     return SINGLE if single else DOUBLE
 
 
-def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
+def _summed(features: Any, codes: Codes, counts: Floats, weights: Floats | None, single: bool) -> tuple[Floats, float]:
     """Return the sums of the features of each class, and the rounding error of their means."""
-    single = str(features.dtype) in ("float32", "torch.float32")
-    if scipy.sparse.issparse(features) or not single or weights is not None:
-        return _in_float64(features, codes, counts, weights)
-    first = _array(features[: 4 * SAMPLED]).astype(np.float64)
-    is_far = bool((np.abs(first.mean(0)) > FAR * first.std(0)).any())
-    shift = first.mean(0).astype(np.float32) if is_far else None
-    sums, largest = _block_by_block(features, codes, len(counts), None, SINGLE, shift)
-    rounding = ROUNDING[SINGLE] * largest
+    if scipy.sparse.issparse(features):
+        sums = (_indicator(codes, len(counts), weights, DOUBLE) @ features).toarray()
+        return sums, ROUNDING[DOUBLE] * float(np.abs(features.data).max(initial=0.0))
+    wide, shift = SINGLE if single else DOUBLE, None
+    if single:
+        first = _array(features[: 4 * SAMPLED]).astype(np.float64)
+        is_far = bool((np.abs(first.mean(0)) > FAR * first.std(0)).any())
+        shift = first.mean(0).astype(np.float32) if is_far else None
+    sums, largest = _block_by_block(features, codes, len(counts), weights, wide, shift)
+    rounding = ROUNDING[wide] * largest
     if shift is not None:
         sums += counts[:, None] * shift
         rounding += ROUNDING[DOUBLE] * float(np.abs(shift).max())
     return sums, rounding
-
-
-def _in_float64(features: Any, codes: Codes, counts: Floats, weights: Floats | None) -> tuple[Floats, float]:
-    if scipy.sparse.issparse(features):
-        sums, largest = (_indicator(codes, len(counts), weights, DOUBLE) @ features).toarray(), features.data
-        return sums, ROUNDING[DOUBLE] * float(np.abs(largest).max(initial=0.0))
-    sums, largest = _block_by_block(features, codes, len(counts), weights, DOUBLE, None)
-    return sums, ROUNDING[DOUBLE] * largest
 
 
 def _array(features: Any) -> NDArray[Any]:
