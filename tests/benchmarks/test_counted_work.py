@@ -109,9 +109,7 @@ def compiled(step):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="torch.compile needs a C++ compiler")
-@pytest.mark.filterwarnings(
-    "ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"
-)  # by inductor itself
+@pytest.mark.filterwarnings("ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")  # by inductor
 @in_turn("name", ["gce", "sgce", "alpha-mae", "nce", "sgce/l2", "alpha-mae/l2"])
 def test_a_compiled_loss_needs_no_more_than_cross_entropy(name):
     """Of which forward reads the scores; backward reads them again and writes the gradient."""
