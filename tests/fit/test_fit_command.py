@@ -41,7 +41,7 @@ def fitted(tmp_path_factory, warm_python):
     return folder, warm_python.run(command, cwd=folder)
 
 
-def test_it_says_what_it_found(fitted):
+def test_it_says_what_it_found_and_audit_lists_the_same(fitted, run_command):
     folder, done = fitted
     assert done.returncode == 0, done.stderr
     assert "leads with" in done.stderr
@@ -65,18 +65,12 @@ def test_it_says_what_it_found(fitted):
     printed = [line.split() for line in lines[start + 2 : start + 12]]
     assert [int(words[1]) for words in printed] == [int(row["row"]) for row in flagged[:10]]
     assert [words[2:4] for words in printed] == [[row["given_label"], row["predicted_label"]] for row in flagged[:10]]
-
-
-def test_audit_lists_the_labels_of_a_fit(fitted, run_command):
-    folder, done = fitted
     page = (folder / "model" / "audit.html").read_bytes()
     listed = run_command("audit", "model", "--top", "10", cwd=folder)
     assert listed.returncode == 0, listed.stderr
-    printed = done.stdout.splitlines()
-    start = printed.index("The 10 most suspicious labels; all are in audit.csv:")
     headline, *ranking = listed.stdout.splitlines()
     assert "of 180 labels look wrong" in headline
-    assert [line.split() for line in ranking[:11]] == [line.split() for line in printed[start + 1 : start + 12]]
+    assert [line.split() for line in ranking[:11]] == [line.split() for line in lines[start + 1 : start + 12]]
     assert (folder / "model" / "audit.html").read_bytes() == page  # the browser knows decisions by it
 
 
@@ -299,7 +293,7 @@ def near(rows=400):
     return true[:, None] + rng.normal(size=(rows, 2)), [CLASSES[label] for label in labels]
 
 
-def test_the_same_command_prints_its_result_again(fitted, tmp_path, run_command):
+def test_the_same_command_prints_its_result_again_and_one_folder_has_one_model(fitted, tmp_path, run_command):
     """Unless the data or a setting is another one. With --overwrite it fits again."""
     shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
     command = ["fit", "--data", "bugs.csv", "--budget", "1", "--out", "model"]
@@ -317,11 +311,7 @@ def test_the_same_command_prints_its_result_again(fitted, tmp_path, run_command)
     assert run_command(*command, "--overwrite", "--settings", "simple=true", cwd=tmp_path).returncode == 0
     assert len(json.loads((tmp_path / "model" / "model.json").read_text())["model"]["members"]) == 1
     assert (tmp_path / "model" / "notes.txt").read_text() == "mine"
-
-
-def test_one_folder_has_one_model(fitted, tmp_path, run_command):
-    """A fit refuses the folder of a run, and a run that of a fit."""
-    shutil.copytree(fitted[0], tmp_path, dirs_exist_ok=True)
+    # A fit refuses the folder of a run, and a run that of a fit.
     trained = run_command("train", "--data", "bugs.csv", "--epochs", "1", "--out", "model", cwd=tmp_path)
     assert trained.returncode == 2
     assert "model holds a model of `symloss fit`. Train into another folder" in trained.stderr

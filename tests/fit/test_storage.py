@@ -333,7 +333,13 @@ def test_one_that_another_scikit_learn_wrote_and_this_one_cannot_read_says_so(sa
         open_predictor(saved)
 
 
-def test_data_of_another_model_is_refused(saved):
+def test_data_of_another_model_is_refused(saved, tmp_path):
+    (tmp_path / "other").mkdir()  # a folder that is no fit is not repaired
+    repair_folder(tmp_path / "other")
+    assert not is_saved_fit(tmp_path / "other")
+    assert not is_saved_fit(tmp_path / "nothing")
+    with pytest.raises(FileNotFoundError):
+        open_fit(tmp_path / "nothing", [])
     description = json.loads((saved / "data.json").read_text())
     (saved / "data.json").write_text(json.dumps(description | {"class_names": ["ant", "bee"]}))
     resign(saved)
@@ -355,15 +361,6 @@ def test_what_was_found_so_far_is_forgotten_if_it_is_damaged(tmp_path):
         assert found is None or np.array_equal(found.get("predictions", np.arange(50.0)), np.arange(50.0))
     memory.keep("svc", {"predictions": np.arange(3.0)})
     assert memory.recall("svc")["predictions"].tolist() == [0, 1, 2]
-
-
-def test_a_folder_that_is_no_fit_is_not_repaired(tmp_path):
-    (tmp_path / "model").mkdir()
-    repair_folder(tmp_path / "model")
-    assert not is_saved_fit(tmp_path / "model")
-    assert not is_saved_fit(tmp_path / "nothing")
-    with pytest.raises(FileNotFoundError):
-        open_fit(tmp_path / "nothing", [])
 
 
 def test_two_processes_that_write_one_folder_do_not_mix_their_models(fits, tmp_path):

@@ -91,17 +91,14 @@ def test_constant_columns_are_zero(value):
     assert np.abs(found[:, 1]).tolist() == [1.0] * len(features)
 
 
-def test_columns_that_differ_by_rounding_only_are_constant():
+def test_columns_that_differ_by_rounding_only_are_constant_and_small_columns_count():
     features = np.where(np.arange(ROWS) % 2 == 0, 0.3, 0.1 + 0.2)[:, None]
     for power in (0, *FAR[1:]):
         column = np.ldexp(features, power)
         assert np.abs(Scaler(column)(column, "standard")).max() < 1e-6
-
-
-@in_turn("size", [1e-13, 1e-300])
-def test_small_columns_count(size):
-    features = np.where(np.arange(ROWS) % 2 == 0, size, 2 * size)[:, None]
-    np.testing.assert_allclose(np.abs(Scaler(features)(features, "standard")), 1.0, rtol=1e-6)
+    for size in (1e-13, 1e-300):
+        column = np.where(np.arange(ROWS) % 2 == 0, size, 2 * size)[:, None]
+        np.testing.assert_allclose(np.abs(Scaler(column)(column, "standard")), 1.0, rtol=1e-6)
 
 
 def test_kernel_widths_do_not_depend_on_the_size():

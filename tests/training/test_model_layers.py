@@ -81,7 +81,7 @@ def test_the_map_before_the_average(name: str, shape: tuple[int, ...], last_map:
 @in_turn(
     "name, shape",
     [("cnn4", (1, 8, 8)), ("cnn4", (3, 30, 21)), ("cnn8:width=0.1", (1, 28, 28)), ("lenet5", (3, 32, 20)),
-     ("resnet34", (1, 8, 8)), ("resnet50", (1, 40, 33)), ("mlp", (3, 8, 8)), ("mlp", (30,))],
+     ("resnet18", (3, 33, 32)), ("resnet34", (1, 8, 8)), ("resnet50", (1, 40, 33)), ("mlp", (3, 8, 8)), ("mlp", (30,))],
 )  # fmt: skip
 def test_one_score_a_class_for_other_shapes_too(name: str, shape: tuple[int, ...]) -> None:
     model = create_model(name, input_shape=shape, num_classes=7, seed=0)

@@ -101,13 +101,10 @@ def test_an_architecture_that_cannot_take_the_images(timm):
         build("timm:tiny_net", (7,))
 
 
-def test_without_the_package(monkeypatch):
+def test_without_the_package_or_what_it_needs(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "timm", None)
     with refused(ValueError, "needs the package timm, which cannot be imported: pip install 'symloss[timm]'"):
         build("timm:resnet18")
-
-
-def test_without_what_the_package_needs(monkeypatch, tmp_path):
     (tmp_path / "timm").mkdir()
     (tmp_path / "timm" / "__init__.py").write_text("import torchvision_of_nobody\n")
     monkeypatch.syspath_prepend(tmp_path)

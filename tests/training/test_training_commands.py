@@ -12,8 +12,11 @@ import pytest
 from in_turn import in_turn
 from rich.console import Console
 from training_helpers import command, finished, metrics, one_sentence, start_command
+from typer.testing import CliRunner
 
+from symloss.cli import app
 from symloss.cli.training import _table
+from symloss.data import opening
 from symloss.experiments import resolve
 from symloss.training.results import EpochRow, Result
 
@@ -205,3 +208,18 @@ def test_bad_input_is_one_sentence_and_exit_code_2(tmp_path, arguments, ingredie
     (tmp_path / "one.csv").write_text("a,label\n1,x\n2,x\n3,x\n")
     one_sentence(command(tmp_path, "train", "--epochs", "1", *arguments), *ingredients)
     assert not (tmp_path / "runs").exists()
+
+
+@in_turn(
+    "words",
+    ["train --loss ce", "compare --losses ce,mae --seeds 2", "tune --losses ce --vary lr=0.1,0.2 --seeds 1"],
+)
+def test_a_command_opens_the_users_data_once(tmp_path, monkeypatch, words):
+    rows = "".join(f"{number % 7},{number % 5},{'ab'[number % 2]}\n" for number in range(40))
+    (tmp_path / "mine.csv").write_text("x,y,label\n" + rows)
+    times, open_own = [], opening._open_own
+    monkeypatch.setattr(opening, "_open_own", lambda *arguments: times.append(arguments) or open_own(*arguments))
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [*words.split(), "--data", "mine.csv", "--epochs", "1"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert len(times) == 1

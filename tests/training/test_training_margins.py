@@ -3,14 +3,13 @@
 import numpy as np
 import torch
 from in_turn import in_turn
-from lightning_fabric import Fabric
 from refusals import refused
 from training_helpers import run, small
 
 from symloss.data.batches import Batches
 from symloss.noise.margins import margins
 from symloss.training import task as training_task
-from symloss.training.margins import MarginSums, read_margins
+from symloss.training.margins import read_margins
 
 
 def by_hand(scores, labels):
@@ -23,34 +22,15 @@ def by_hand(scores, labels):
     return np.array(rows).T
 
 
-def drawn(seed, size=30, classes=4):
-    random = torch.Generator().manual_seed(seed)
-    return torch.randn(size, classes, generator=random), torch.randint(classes, (size,), generator=random)
-
-
 def test_margins_are_as_by_hand():
-    scores, labels = drawn(0)
+    random = torch.Generator().manual_seed(0)
+    scores, labels = torch.randn(30, 4, generator=random), torch.randint(4, (30,), generator=random)
     scores[3] = 0.0
     scores[4, labels[4]] = scores[4].max()  # a tie, or the largest
     for given in (scores, scores.bfloat16()):  # half precision is widened first
         found = margins(given, labels)
         assert found.dtype == torch.float32
         np.testing.assert_allclose(found.numpy(), by_hand(given.float(), labels), rtol=1e-6, atol=1e-7)
-
-
-def test_sums_are_of_epochs_in_any_order_of_examples():
-    sums, expected = MarginSums(30, Fabric(accelerator="cpu", devices=1)), np.zeros((2, 30))
-    for epoch in range(3):
-        scores, labels = drawn(epoch)
-        order = torch.randperm(30, generator=torch.Generator().manual_seed(epoch))
-        for index in (order[:20], order[20:], order[:0]):
-            sums.add(index, scores[index], labels[index])
-        sums.end_epoch()
-        expected += by_hand(scores, labels)
-    means = sums.means(None)
-    assert means.epochs == 3
-    assert means.positions.tolist() == list(range(30))
-    np.testing.assert_allclose([means.margin, means.unit_margin], expected / 3, rtol=1e-5, atol=1e-6)
 
 
 def linear(input_shape, num_classes):

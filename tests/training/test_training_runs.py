@@ -168,6 +168,7 @@ def test_every_optimizer_learns_in_its_own_way(tmp_path):
         result = run(small("ce", optimizer=optimizer, lr=lr, **given), tmp_path / optimizer)
         assert result["train"] % 64 == 1
         assert result["last"]["test_accuracy"] > 0.5, optimizer
+        assert result["last"]["memorised"] is None, "no label is wrong"
         found.add(float(weights(tmp_path / optimizer)["/model/1.weight"].sum()))
     assert len(found) == 4
 

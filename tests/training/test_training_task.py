@@ -70,16 +70,6 @@ def test_the_subset_is_the_same_for_every_seed():
     assert not np.array_equal(one.corruption.labels, two.corruption.labels)
 
 
-def test_of_data_of_ones_own_the_true_labels_are_known_if_we_corrupt_them(tmp_path):
-    rows = "".join(f"{i},{i * i % 7},{'even' if i % 2 else 'odd'}\n" for i in range(40))
-    (tmp_path / "mine.csv").write_text("a,b,label\n" + rows)
-    own = {"data": str(tmp_path / "mine.csv"), "subset": None}
-    task = prepare(small(noise="clean", **own))
-    assert (task.clean, task.test) == (None, None)
-    task = prepare(small(noise="sym:0.25", validation=0.0, **own))
-    assert int((task.train.labels != task.clean).sum()) == 10
-
-
 def test_noise_that_needs_inputs_is_refused_for_images_that_stay_in_files(tmp_path):
     for place, name in enumerate(("cats", "dogs")):
         (tmp_path / name).mkdir()

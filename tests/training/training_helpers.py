@@ -50,46 +50,32 @@ def eleven(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return drops(input_shape, num_classes + 1)
 
 
-class _Breaks(nn.Module):
-    """Goes wrong at the fifth step of the third epoch: its scores, or with ``late`` its gradient at the last step."""
+class _At(nn.Module):
+    """A model that does something to its scores at one step of training."""
 
-    def __init__(self, inner: nn.Module, late: bool):
+    def __init__(self, shape: tuple[int, ...], num_classes: int, step: int, act: Callable[[Tensor], Tensor]):
         super().__init__()
-        self.inner, self.late, self.steps = inner, late, 0
+        self.inner, self.steps, self.step, self.act = drops(shape, num_classes), 0, step, act
 
     def forward(self, inputs: Tensor) -> Tensor:
         scores: Tensor = self.inner(inputs)
         self.steps += self.training
-        if self.late and self.steps == 3 * STEPS:
-            return scores + 0 * (scores - scores.detach()).sqrt()
-        return scores * torch.nan if self.steps == 2 * STEPS + 5 and not self.late else scores
+        return self.act(scores) if self.training and self.steps == self.step else scores
 
 
 def breaks(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    return _Breaks(drops(input_shape, num_classes), late=False)
+    """Its scores go wrong at the fifth step of the third epoch."""
+    return _At(input_shape, num_classes, 2 * STEPS + 5, lambda scores: scores * torch.nan)
 
 
 def breaks_late(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    return _Breaks(drops(input_shape, num_classes), late=True)
-
-
-class _Holds(nn.Module):
-    """Stands still at the step that the environment names, until somebody kills it."""
-
-    def __init__(self, inner: nn.Module):
-        super().__init__()
-        self.inner, self.steps, self.last = inner, 0, int(os.environ.get("HOLD", "0"))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        self.steps += self.training
-        if self.training and self.steps == self.last:
-            signal.pause()
-        scores: Tensor = self.inner(inputs)
-        return scores
+    """Its gradient goes wrong at the last step of the third epoch."""
+    return _At(input_shape, num_classes, 3 * STEPS, lambda scores: scores + 0 * (scores - scores.detach()).sqrt())
 
 
 def holds(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    return _Holds(drops(input_shape, num_classes))
+    """Stands still at the step that the environment names, until somebody kills it."""
+    return _At(input_shape, num_classes, int(os.environ.get("HOLD", "0")), lambda scores: signal.pause() or scores)
 
 
 def tensors(state: Any, name: str = "") -> dict[str, Tensor]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.own_code import load, own_code, working_folder
-from symloss.training.networks import cnn4, cnn8, image_shape, lenet5, mlp, resnet18, resnet34, resnet50
+from symloss.training.networks import cnn, image_shape, lenet5, mlp, resnet
 
 Builder = Callable[..., nn.Module]
 """Called with ``input_shape`` and ``num_classes``, and for ours with the options."""
@@ -40,18 +40,23 @@ def _number(text: str) -> object:
 
 
 _WIDTH = {"width": _number}
+_CNN4 = partial(cnn, "cnn4", stages=((32,), (64,)), hidden=128)
+_CNN8 = partial(cnn, "cnn8", stages=((64, 64), (128, 128), (196, 196)), hidden=256)
+_RESNET18 = partial(resnet, "resnet18", stages=(2, 2, 2, 2))
+_RESNET34 = partial(resnet, "resnet34", stages=(3, 4, 6, 3), small_images=True)
+_RESNET50 = partial(resnet, "resnet50", stages=(3, 4, 6, 3), bottleneck=True)
 MODELS = {
-    "cnn4": ModelEntry(cnn4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", _WIDTH),
-    "cnn8": ModelEntry(cnn8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", _WIDTH),
+    "cnn4": ModelEntry(_CNN4, "2 convolutions, 2 linear layers (MNIST); options: width=0.25", _WIDTH),
+    "cnn8": ModelEntry(_CNN8, "6 convolutions, 2 linear layers (CIFAR-10); options: width=0.25", _WIDTH),
     "lenet5": ModelEntry(lenet5, "LeNet-5 with ReLU and average pools (MNIST)"),
     "mlp": ModelEntry(
         mlp,
         "linear layers, for tables and small images; options: hidden=256-256, norm=batch|none",
         {"hidden": lambda text: tuple(map(_number, text.split("-"))), "norm": str},
     ),
-    "resnet18": ModelEntry(resnet18, "residual network for photos of 100 pixels and more; half of resnet34"),
-    "resnet34": ModelEntry(resnet34, "residual network for small images (CIFAR-100)"),
-    "resnet50": ModelEntry(resnet50, "residual network for large images (ImageNet, WebVision)"),
+    "resnet18": ModelEntry(_RESNET18, "residual network for photos of 100 pixels and more; half of resnet34"),
+    "resnet34": ModelEntry(_RESNET34, "residual network for small images (CIFAR-100)"),
+    "resnet50": ModelEntry(_RESNET50, "residual network for large images (ImageNet, WebVision)"),
 }
 
 
@@ -145,7 +150,7 @@ def _find(name: str) -> tuple[Builder, dict[str, Any]]:
         raise TypeError(f"model must be a name such as 'cnn8', or module:function; got {checks.brief(name)}")
     head, colon, rest = name.partition(":")
     if is_timm(name):
-        return functools.partial(timm_model, name), {}
+        return partial(timm_model, name), {}
     if head in MODELS:
         return MODELS[head].build, _options(head, rest)
     if not colon:

@@ -65,24 +65,21 @@ class AveragePool(nn.Module):
         return (rows[..., 0::2] + rows[..., 1::2]) * 0.25
 
 
-def cnn4(input_shape: tuple[int, ...], num_classes: int, width: float = 1.0) -> nn.Module:
-    """Build two convolutions, each followed by a pool, and two linear layers (for MNIST)."""
-    shape = image_shape("cnn4", input_shape, smallest=4)
-    return _cnn(shape, num_classes, stages=((32,), (64,)), hidden=128, width=width)
-
-
-def cnn8(input_shape: tuple[int, ...], num_classes: int, width: float = 1.0) -> nn.Module:
-    """Build six convolutions with a pool after every second, and two linear layers (for CIFAR-10)."""
-    shape = image_shape("cnn8", input_shape, smallest=8)
-    return _cnn(shape, num_classes, stages=((64, 64), (128, 128), (196, 196)), hidden=256, width=width)
-
-
-def _cnn(
-    shape: tuple[int, int, int], num_classes: int, *, stages: Sequence[Sequence[int]], hidden: int, width: float
+def cnn(
+    name: str,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    width: float = 1.0,
+    *,
+    stages: Sequence[Sequence[int]],
+    hidden: int,
 ) -> nn.Module:
-    """Build a network in which a pool ends each stage. ``width`` scales the channels and the hidden linear layer."""
+    """Build convolutions in stages, with a pool at the end of each, and two linear layers.
+
+    ``stages`` are the channels, ``hidden`` is the size of the first linear layer. ``width`` scales both.
+    """
     width = checks.number("width", width, "(0, 8]")
-    channels, height, across = shape
+    channels, height, across = image_shape(name, input_shape, smallest=2 ** len(stages))
     layers: list[nn.Module] = []
     for stage in stages:
         for size in stage:
@@ -142,37 +139,24 @@ class ResidualBlock(nn.Module):
         return y
 
 
-def resnet34(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """Build a ResNet-34 for small images: a 3x3 stem with stride 1, no max-pool, the mean of the last map."""
-    channels, _, _ = image_shape("resnet34", input_shape)
-    stem = nn.Sequential(*_conv_norm(channels, 64, 3), nn.ReLU(inplace=True))
-    return initialise(_resnet(stem, num_classes, (3, 4, 6, 3)))
-
-
-def resnet18(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """Build a ResNet-18 for large images: a 7x7 stem with stride 2, then a max-pool."""
-    return _for_large_images("resnet18", input_shape, num_classes, (2, 2, 2, 2))
-
-
-def resnet50(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    """Build a ResNet-50 for large images: a 7x7 stem with stride 2, then a max-pool."""
-    return _for_large_images("resnet50", input_shape, num_classes, (3, 4, 6, 3), bottleneck=True)
-
-
-def _for_large_images(
-    name: str, input_shape: tuple[int, ...], num_classes: int, stages: tuple[int, ...], bottleneck: bool = False
+def resnet(
+    name: str,
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    *,
+    stages: tuple[int, ...],
+    bottleneck: bool = False,
+    small_images: bool = False,
 ) -> nn.Module:
+    """Build a ResNet of blocks with 64, 128, 256 and 512 channels, as many as each stage has, and the mean of the map.
+
+    For large images, the stem is 7x7 with stride 2, then a max-pool. For small ones, it is 3x3 with stride 1.
+    """
     channels, _, _ = image_shape(name, input_shape)
-    stem = nn.Sequential(*_conv_norm(channels, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1))
-    model = _resnet(stem, num_classes, stages, bottleneck)
-    for layer in model.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-    return model
-
-
-def _resnet(stem: nn.Sequential, num_classes: int, stages: tuple[int, ...], bottleneck: bool = False) -> nn.Module:
-    """Build blocks with 64, 128, 256 and 512 channels, as many as each stage has."""
+    if small_images:
+        stem = nn.Sequential(*_conv_norm(channels, 64, 3), nn.ReLU(inplace=True))
+    else:
+        stem = nn.Sequential(*_conv_norm(channels, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1))
     blocks: list[nn.Module] = []
     channels = 64
     for stage, count in enumerate(stages):
@@ -181,7 +165,13 @@ def _resnet(stem: nn.Sequential, num_classes: int, stages: tuple[int, ...], bott
             stride = 2 if stage > 0 and position == 0 else 1
             blocks.append(ResidualBlock(channels, inner, stride, bottleneck))
             channels = 4 * inner if bottleneck else inner
-    return nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
+    model = nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, num_classes))
+    if small_images:
+        return initialise(model)
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return model
 
 
 def _conv_norm(channels: int, out: int, kernel: int, stride: int = 1) -> list[nn.Module]:

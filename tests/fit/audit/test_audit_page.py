@@ -203,11 +203,9 @@ def downloaded(browser, folder):
 
 def test_the_csv_holds_what_was_decided(opened, tmp_path):
     browser = opened(document())
-    press(browser, "jaar")
-    press(browser, "j")
-    press(browser, "a")
+    press(browser, "jaarr")
     found = list(csv.DictReader(io.StringIO(downloaded(browser, tmp_path / "download"))))
-    expected = [(3, 3, "accepted"), (0, 1, "accepted"), (1, 0, "rejected"), (2, 2, "accepted")]
+    expected = [(3, 3, "accepted"), (0, 1, "accepted"), (1, 0, "rejected"), (4, 4, "rejected")]
     quoted = [f"'{name}" if name == FORMULA else name for name in CLASSES]
     assert found == [
         {
@@ -217,15 +215,7 @@ def test_the_csv_holds_what_was_decided(opened, tmp_path):
         for place, corrected, decision in expected
     ]  # fmt: skip
     assert browser.get_log("browser") == []
-
-
-def test_formulas_are_quoted_as_in_the_table(opened, tmp_path):
-    shown = document(suspects=(Suspect(4),), files=None, rows=range(8))
-    browser = opened(shown)
-    press(browser, "jr")
-    found = downloaded(browser, tmp_path / "download")
-    assert found == "index,row,given_label,corrected_label,decision\n104,4,'=1+1,'=1+1,rejected\n"
-    assert "104,4,True,0.285714,'=1+1,cat\n" in csv_text(shown)
+    assert "104,4,True,0.285714,'=1+1,cat\n" in csv_text(document(files=None, rows=range(8)))
 
 
 @pytest.mark.parametrize("columns", [(), ("a column with a very long name and no end " * 3, HOSTILE)])
