@@ -32,7 +32,7 @@ from symloss.fit.held_out import network_predictions, probabilities
 from symloss.fit.learners import Candidate
 from symloss.fit.networks import NetworkMember, NetworkModel, Networks, NetworkSchedule, chosen_model
 from symloss.fit.training_data import Floats, Rows, Split, TrainingData, folds, number_of_folds, rows_held_out
-from symloss.noise.margins import margins
+from symloss.training.margins import margins
 
 Setting = dict[str, float]
 NETWORKS = ("ce", "gce")

@@ -212,7 +212,7 @@ def test_files_are_augmented_example_by_example(files: ImageFiles):
     pairs = list(zip(flipped.inputs, plain.inputs, strict=True))
     mirrored, same = [torch.equal(a, b.flip(2)) for a, b in pairs], [torch.equal(a, b) for a, b in pairs]
     assert mirrored == [not each for each in same]
-    assert any(mirrored) and any(same)  # noqa: PT018
+    assert 0 < sum(mirrored) < 7
 
 
 def test_a_resized_crop_is_taken_from_the_whole_picture(tmp_path: Path):
@@ -236,14 +236,11 @@ def test_workers_change_nothing_nor_is_the_global_random_state_touched(files: Im
     assert np.array_equal(np.random.get_state()[1], legacy)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_file_that_is_no_image_is_named(files: ImageFiles, workers: int):
+def test_a_file_that_is_no_image_is_named(files: ImageFiles):
     bad = files.paths[4]
-    content = bad.read_bytes()
-    for broken in (b"this is no image", b"", content[: len(content) // 2], None) if not workers else (b"no image",):
-        bad.unlink()
-        if broken is not None:
-            bad.write_bytes(broken)
+    half = bad.read_bytes()[: bad.stat().st_size // 2]
+    for workers, broken in ((0, b"this is no image"), (0, b""), (0, half), (2, b"no image"), (0, None)):
+        bad.unlink() if broken is None else bad.write_bytes(broken)
         with refused(ValueError, f"{bad} cannot be decoded as an image: ", "(--skip-bad, or skip_"):
             list(streamed(files, workers=workers).epoch(0))
 

@@ -7,9 +7,8 @@ from refusals import refused
 from training_helpers import run, small
 
 from symloss.data.batches import Batches
-from symloss.noise.margins import margins
 from symloss.training import task as training_task
-from symloss.training.margins import read_margins
+from symloss.training.margins import margins, read_margins
 
 
 def by_hand(scores, labels):

@@ -15,8 +15,7 @@ from torch.utils.data import Dataset
 from symloss import checks
 from symloss.fit.audit.scores import Audit, audit_labels, count_wrong
 from symloss.losses import validation
-from symloss.noise.margins import margins
-from symloss.training.margins import MeanMargins
+from symloss.training.margins import MeanMargins, margins
 
 KEYS = ("index", "scores", "labels")  # what ``training_step`` returns besides the loss
 

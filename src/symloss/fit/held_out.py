@@ -17,7 +17,7 @@ from symloss.fit.choice import Judged
 from symloss.fit.learners import CLASSICAL, Candidate
 from symloss.fit.networks import NetworkMember, NetworkModel, Networks, NetworkSchedule
 from symloss.fit.training_data import Floats, Probabilities, Rows, Split, TrainingData
-from symloss.noise.margins import RunningMargins
+from symloss.training.margins import RunningMargins
 from symloss.training.progress import ProgressLines
 
 Modules = dict[int, list[torch.nn.Module]]

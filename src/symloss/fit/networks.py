@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from symloss import checks
 from symloss.losses.spec import create_loss
-from symloss.noise.margins import RunningMargins, margins
+from symloss.training.margins import RunningMargins, margins
 from symloss.training.models import create_model, has_pretrained_weights, require_scores_of_two, seeded
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
