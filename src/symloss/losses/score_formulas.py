@@ -9,6 +9,7 @@ from torch import Tensor
 from symloss.losses.base import FirstOrder, Loss, NoSlopeError
 from symloss.losses.logits import Scores, log_softmax, unit
 from symloss.losses.potentials import PowerPotential, one_minus_exp
+from symloss.losses.validation import can_look
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,8 +125,8 @@ class LDRKLFormula(Loss):
 
     def values(self, s: Scores, labels: Tensor | None = None) -> Tensor:
         # Large scores that nearly agree would lose the digits of their difference in a division.
-        behind = s.shifted / self.lam
-        logq = s.select(log_softmax(torch.where(s.present, behind, -torch.inf), s.dim), labels)
+        behind = torch.where(s.present, s.z - s.z.detach().amax(s.dim, keepdim=True), -torch.inf) / self.lam
+        logq = s.select(log_softmax(behind, s.dim), labels)
         # Near q = 1 both 1 / q - 1 and its gradient keep their digits. For a small q, 1 / q may overflow.
         near = logq > -1
         lift = self.margin / self.lam
@@ -134,8 +135,10 @@ class LDRKLFormula(Loss):
         far = lift - distant + one_minus_exp(distant).log()
         cost = torch.where(near, close, torch.logaddexp(far, torch.zeros_like(far))) - s.count.log()
         # Where scores / lam nearly agree, log C cancels. There 1 / (q C) is 1 and a sum of small terms.
-        agree = behind.amin(s.dim, keepdim=True) > -1
-        step = torch.where(agree, behind, 0.0)
+        agree = torch.where(s.present, behind.detach(), 0.0).amin(s.dim, keepdim=True) > -1
+        if can_look(s.z) and not bool(agree.any()):
+            return self.lam * cost
+        step = torch.where(agree & s.present, behind, 0.0)
         excess = (s.mean(step.expm1()).log1p() - s.select(step, labels)).expm1()
         even = (excess + math.expm1(lift) * (excess + (1 - 1 / s.count))).log1p()
         return self.lam * torch.where(agree, even, cost)
