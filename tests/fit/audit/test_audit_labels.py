@@ -150,9 +150,6 @@ def test_the_text_of_an_audit_is_a_summary(drawn):
     assert len(lines) == 7
     assert max(map(len, lines)) < 300
     assert "array" not in str(found)
-
-
-def test_the_text_of_an_audit_without_wrong_labels():
     found = audit_labels([0, 1], [0.0, 1e-9], np.full((2, 2), 0.5), n_wrong=0)
     assert repr(found) == "Audit of 2 labels: 0 look wrong"
     one = audit_labels([0, 1], [0.1, 1e-9], np.full((2, 2), 0.5), n_wrong=1, class_names=["ham", "spam"])
