@@ -18,44 +18,25 @@ class AuthenticationError(Exception):
     """As Ray raises it where token mode is on and no token is found."""
 
 
-def fake_ray(monkeypatch, init):
-    errors = SimpleNamespace(RayError=AuthenticationError)
-    ray = SimpleNamespace(is_initialized=lambda: False, init=init, exceptions=errors, shutdown=lambda: None)
-    monkeypatch.setattr(on_ray, "_ray", lambda: ray)
-
-
-def test_a_refused_token_is_one_sentence(monkeypatch, capfd):
-    def init(**_):
-        for _ in range(20):
-            os.write(2, LINE)
-        os.write(2, b"something else\n")
-        raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379")
-
-    fake_ray(monkeypatch, init)
-    with refused(ValueError, *SENTENCE), on_ray._connected("auto"):
-        pass
-    assert capfd.readouterr().err == "something else\n"
-    os.write(2, LINE)
-    assert capfd.readouterr().err.encode() == LINE, "standard error is as before"
-
-
-def test_no_token_is_the_same_sentence_and_other_outcomes_are_as_before(monkeypatch, capfd):
-    for error, *said in (
-        (AuthenticationError("Token authentication is enabled but no token was found"), *SENTENCE),
-        (
-            ConnectionError("Failed to connect\nand more"),
-            "`ray` must be the address of a running",
-            "(Failed to connect)",
-        ),
-        (None,),
+def test_a_missing_or_refused_token_is_one_sentence_and_other_outcomes_are_as_before(monkeypatch, capfd):
+    no_token = AuthenticationError("Token authentication is enabled but no token was found")
+    for error, lines, *said in (
+        (ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379"), 20, *SENTENCE),
+        (no_token, 0, *SENTENCE),
+        (ConnectionError("Failed\nand more"), 0, "`ray` must be the address of a running cluster", "(Failed)"),
+        (None, 0),
     ):
 
-        def init(error=error, **_):
-            os.write(2, b"hello\n")
+        def init(error=error, lines=lines, **_):
+            os.write(2, lines * LINE + b"hello\n")
             if error:
                 raise error
 
-        fake_ray(monkeypatch, init)
+        errors = SimpleNamespace(RayError=AuthenticationError)
+        ray = SimpleNamespace(is_initialized=lambda: False, init=init, exceptions=errors, shutdown=lambda: None)
+        monkeypatch.setattr(on_ray, "_ray", lambda ray=ray: ray)
         with refused(ValueError, *said) if error else contextlib.nullcontext(), on_ray._connected("auto"):
             pass
         assert capfd.readouterr().err == "hello\n"
+        os.write(2, LINE)
+        assert capfd.readouterr().err.encode() == LINE, "standard error is as before"

@@ -100,6 +100,13 @@ def test_curves_are_mean_least_and_largest_of_each_epoch(tmp_path):
     np.testing.assert_allclose([point.low for point in points], values.min(0))
     np.testing.assert_allclose([point.high for point in points], values.max(0))
     assert learning_curve(runs, "validation_accuracy") == ()
+    metrics = runs[0].folder / "metrics.jsonl"
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for row, value in zip(rows, (10**400, -1, 1e308, float("nan"), None), strict=False):
+        row["test_accuracy"] = value
+    metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    damaged = learning_curve([read_run(runs[0].folder)], "test_accuracy")
+    assert [point.x for point in damaged] == [6, 7], "what is no share has no place on a chart"
 
 
 def test_long_curves_are_thinned_but_keep_both_ends():
@@ -125,16 +132,6 @@ def test_a_draw_of_the_noise_counts_once(tmp_path):
     true, label, rate = found.largest(1)[0]
     off = found.rates - np.diag(np.diag(found.rates))
     assert rate == off.max() == off[int(true), int(label)]
-
-
-def test_a_curve_has_shares_only(tmp_path):
-    """Whatever else a file holds would be no place on a chart."""
-    folder = write_run(tmp_path / "run", Settings(epochs=6, validation=0.0), 0.8)
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    for row, value in zip(rows, (10**400, -1, 1e308, float("nan"), None), strict=False):
-        row["test_accuracy"] = value
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert [point.x for point in learning_curve([read_run(folder)], "test_accuracy")] == [6]
 
 
 QS, DECAYS = (0.1, 0.5, 0.9), (0.001, 0.01, 0.1)

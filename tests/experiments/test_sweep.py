@@ -206,6 +206,9 @@ def test_a_survey_tells_what_is_done_begun_and_missing(tmp_path):
     folder.write("result.json", a_result(cells[0].settings, 1.0).to_json())
     found = survey(cells, tmp_path, None)
     assert (len(found.done), len(found.todo), found.begun) == (1, 1, 0)
+    (folder.path / "settings.json").write_text(json.dumps({"format": 99}))
+    with refused(ValueError, folder.path, "written by a newer version of symloss"):
+        survey(cells, tmp_path, None)
 
 
 @in_turn(
@@ -216,6 +219,8 @@ def test_cells_without_data_say_what_to_fetch(tmp_path, table, fetch):
     assert not found.todo
     assert any(fetch in sentence for sentence in found.missing)
     assert all("\n" not in sentence for sentence in found.missing)
+    evaluate = {work.evaluate for works in found.missing.values() for work in works}
+    assert evaluate == {("webvision-mini-imagenet",) if table == "table3" else ()}, "two columns are one piece of work"
 
 
 def test_cells_on_files_that_are_not_the_publishers_are_other_runs(tmp_path):
@@ -227,21 +232,6 @@ def test_cells_on_files_that_are_not_the_publishers_are_other_runs(tmp_path):
     assert run_path(tmp_path, found.settings) != run_path(tmp_path, cells[0].settings)
     survey([found], tmp_path / "runs", tmp_path)
     assert prepare(found.settings, tmp_path).data.name == "cifar10"
-
-
-def test_two_columns_of_one_training_are_one_piece_of_work(tmp_path):
-    found = survey(plan("table3", losses=["ce"]), tmp_path, tmp_path)
-    ((only,),) = found.missing.values()
-    assert only.evaluate == ("webvision-mini-imagenet",)
-
-
-def test_what_a_newer_version_wrote_is_refused(tmp_path):
-    cells = plan("digits", profile="mini", losses=["ce"], noise=["clean"], seeds=1)
-    folder = run_path(tmp_path, cells[0].settings)
-    folder.mkdir()
-    (folder / "settings.json").write_text(json.dumps({"format": 99}))
-    with refused(ValueError, folder, "written by a newer version of symloss"):
-        survey(cells, tmp_path, None)
 
 
 def test_the_cost_grows_with_the_work_and_is_taken_from_alike_runs(tmp_path):

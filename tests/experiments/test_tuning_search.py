@@ -163,19 +163,6 @@ def test_a_point_that_diverges_is_listed_and_the_search_goes_on(tmp_path):
     assert [trial.state for trial in study_of(tmp_path, found).trials] == [COMPLETE, PRUNED, COMPLETE]
 
 
-def test_a_search_that_is_cut_off_goes_on_with_the_same_trial(tmp_path):
-    def cut_off(settings):
-        if settings.lr == 0.2:
-            raise KeyboardInterrupt
-        return settings.lr
-
-    with pytest.raises(KeyboardInterrupt):
-        search(tmp_path, cut_off, over_lr(0.1, 0.2, 0.3))
-    (found,), trainer = search(tmp_path, lambda s: s.lr, over_lr(0.1, 0.2, 0.3))
-    assert trainer.trained == [(0.2, 0), (0.3, 0)]
-    assert [trial.state for trial in study_of(tmp_path, found).trials] == [COMPLETE] * 3
-
-
 @pytest.mark.usefixtures("in_memory")
 @in_turn("sampler", ["random", "tpe", "qmc", "nsgaii"])
 def test_cut_off_or_not_a_sampler_proposes_the_same(tmp_path, sampler):

@@ -22,7 +22,7 @@ from symloss.training.settings import displayed_profile
 from symloss.writing import clear_write_errors, write_whole
 
 if TYPE_CHECKING:
-    from symloss.experiments.run import Event, Events, Survey, Work
+    from symloss.experiments.run import Event, Events, Survey
 
 Profile = Annotated[
     str,
@@ -171,7 +171,8 @@ def reproduce(
     Finished runs are skipped. Rerun the same command to resume interrupted runs and retry failed cells. Several
     of these commands can share a folder of runs.
     """
-    from symloss.experiments.run import survey, with_fingerprints
+    from symloss.experiments.ray import run_on_ray
+    from symloss.experiments.run import run_in_processes, survey, with_fingerprints
     from symloss.losses.spec import split
 
     runs, root = options["runs"], options["data_dir"]
@@ -188,8 +189,10 @@ def reproduce(
     _announce(f"{table}, {displayed_profile(profile)}", surveyed, options["jobs"], root, on_ray)
     if dry_run:
         return
+    todo, ray = surveyed.todo, [options[name] for name in ("ray", "cpus", "gpus", "retries")]
     try:
-        failed = _follow(_events(surveyed.todo, options), len(surveyed.todo)) if surveyed.todo else []
+        events = run_in_processes(todo, options["jobs"]) if ray[0] is None else run_on_ray(todo, *ray)
+        failed = _follow(events, len(todo)) if todo else []
     finally:  # what was finished before an interruption is kept too
         if results is not None:
             found = (work.result() for work in (*surveyed.done, *surveyed.todo) if not work.evaluate)
@@ -221,15 +224,6 @@ def _announce(what: str, surveyed: Survey, jobs: int, root: Path | None, on_ray:
     here = f"about {duration(total / at_once)} here, {at_once} at a time (a few steps of each model were timed)"
     shared = f"about {duration(total)} of this machine's time, to be shared by the cluster"
     say(shared if on_ray else here, err=True)
-
-
-def _events(todo: list[Work], options: dict[str, Any]) -> Events:
-    from symloss.experiments.ray import run_on_ray
-    from symloss.experiments.run import run_in_processes
-
-    if options["ray"] is None:
-        return run_in_processes(todo, options["jobs"])
-    return run_on_ray(todo, options["ray"], options["cpus"], options["gpus"], options["retries"])
 
 
 def _follow(events: Events, total: int) -> list[Event]:

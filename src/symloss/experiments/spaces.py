@@ -77,10 +77,6 @@ class SearchGrids:
     loss: Mapping[str, Mapping[str, Dimension]]
     paper: Mapping[str, Any]
 
-    def weight_decay_of(self, data: str) -> Dimension:
-        """Return the weight decays for a data set, by name or path."""
-        return self.weight_decay.get(trained_as(data) if data in KNOWN else OWN, self.weight_decay[OTHER])
-
 
 @functools.cache
 def search_grids() -> SearchGrids:
@@ -136,7 +132,8 @@ def space_of(
             numbers = tuple(checks.number(name, value, INTERVALS[name]) for value in wanted)
             dimensions[name] = Dimension(name, numbers, log=True)
     if weight_decays is None:
-        dimensions["weight_decay"] = search_grids().weight_decay_of(data)
+        decays = search_grids().weight_decay
+        dimensions["weight_decay"] = decays.get(trained_as(data) if data in KNOWN else OWN, decays[OTHER])
     return Space(tuple(dimensions.values()))
 
 
