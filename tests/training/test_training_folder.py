@@ -70,16 +70,10 @@ def test_the_last_whole_checkpoint_is_loaded_with_a_warning_if_it_is_the_one_bef
     save_checkpoint(folder, {"epoch": 3})
     with pytest.warns(UserWarning, match="it must hold model as an object; got None"):
         assert load_checkpoint(folder)["epoch"] == 2
-
-
-def test_without_a_whole_checkpoint_the_run_stops_and_says_so(folder):
-    save_checkpoint(folder, state(1))
-    truncate(folder.path / "checkpoint.pt")
-    with refused(ValueError, "checkpoint.pt is not a complete checkpoint", f"remove {folder.path} to train from the"):
-        load_checkpoint(folder)
-    save_checkpoint(folder, state(2))
-    truncate(folder.path / "checkpoint.pt")
-    with refused(ValueError, "checkpoint.pt is not", "checkpoint-previous.pt is not", "No good checkpoint is left"):
+    for name in ("checkpoint.pt", "checkpoint-previous.pt"):
+        truncate(folder.path / name)
+    left = ("No good checkpoint is left", f"remove {folder.path} to train from the")
+    with refused(ValueError, "checkpoint.pt is not", "checkpoint-previous.pt is not", *left):
         load_checkpoint(folder)
 
 
