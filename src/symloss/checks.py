@@ -8,7 +8,7 @@ import json
 import math
 import numbers
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +127,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 """What a value must be, in words and as a test, by its type. A name that is not here stands for an object."""
 _OBJECT = ("an object", lambda value: isinstance(value, dict))
+_NOWHERE_ALLOWED = object()
 
 
 def _is_list_of(kind: str, value: object) -> bool:
@@ -144,18 +145,21 @@ def kind(allowed: str, value: object) -> str | None:
     return None if fits else " or ".join(dict.fromkeys(words for words, _ in kinds))
 
 
-def record(where: object, document: object, fields: type | Mapping[str, str]) -> dict[str, Any]:
+def record(
+    where: object, document: object, fields: type | Mapping[str, str], optional: Collection[str] = ()
+) -> dict[str, Any]:
     """Check a JSON object, and return the fields that are asked for, with tuples for lists. Others are ignored.
 
     Args:
         where: what messages call the document.
-        document: the object. A field that it does not have counts as None.
+        document: the object.
         fields: a dataclass, whose fields with a default may be missing; or the type of each field, as a text.
+        optional: fields that may be missing, and count as None then.
 
     Raises:
-        ValueError: if a field is of another type.
+        ValueError: if a field is missing or of another type.
 
-    >>> record("run.json", {"epoch": 3, "note": "x"}, {"epoch": "int", "loss": "float | None"})
+    >>> record("run.json", {"epoch": 3, "note": "x"}, {"epoch": "int", "loss": "float"}, optional=["loss"])
     {'epoch': 3, 'loss': None}
     """
     if not isinstance(document, dict):
@@ -163,10 +167,14 @@ def record(where: object, document: object, fields: type | Mapping[str, str]) ->
     if isinstance(fields, type):
         needed = [part for part in dataclasses.fields(fields) if part.name in document or _has_no_default(part)]
         fields = {part.name: str(part.type) for part in needed}
-    found = {}
+    found: dict[str, Any] = {}
     for name, allowed in fields.items():
         value = document.get(name)
-        words = kind(allowed, value)
+        is_missing = name not in document
+        if is_missing and name in optional:
+            found[name] = None
+            continue
+        words = kind(allowed, _NOWHERE_ALLOWED if is_missing else value)
         if words is not None:
             raise ValueError(f"{where} must hold {name} as {words}; got {brief(value)}")
         found[name] = tuple(value) if allowed.startswith("tuple") and value is not None else value

@@ -191,3 +191,6 @@ def test_a_result_on_ones_own_data_states_the_smoothed_accuracy(tmp_path):
     assert published.judged == own.last.validation_accuracy, "the last epoch counts on published data"
     with refused(ValueError, "must hold smoothed as a number or nothing; got 'high'"):
         Result.from_json(document | {"smoothed": "high"}, tmp_path)
+    incomplete = {name: value for name, value in document.items() if name != "noise_rate"}
+    with refused(ValueError, "must hold noise_rate as a number or nothing; got None"):
+        Result.from_json(incomplete, tmp_path)

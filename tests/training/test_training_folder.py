@@ -13,7 +13,7 @@ from refusals import refused
 from training_helpers import exit_code, start
 
 from symloss.training import Settings
-from symloss.training.checkpoint import load_checkpoint, save_checkpoint, save_state
+from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, load_state, save_checkpoint, save_state
 from symloss.training.results import EpochRow
 from symloss.training.run_folder import Busy, RunFolder
 from symloss.writing import DiskFull, write_whole
@@ -70,6 +70,16 @@ def test_the_last_whole_checkpoint_is_loaded_with_a_warning_if_it_is_the_one_bef
     save_checkpoint(folder, {"epoch": 3})
     with pytest.warns(UserWarning, match="it must hold model as an object; got None"):
         assert load_checkpoint(folder)["epoch"] == 2
+    whole = {"epoch": 3, "model": {}, "optimizer": {}, "seconds": 1.0, "best": {"validation_accuracy": 0.5}, "last": {}}
+    for damaged, said in (
+        ({name: value for name, value in whole.items() if name != "best"}, "it must hold best as an object or nothing"),
+        (whole | {"best": {}}, "its best epoch must hold validation_accuracy as a number or nothing"),
+    ):
+        save_checkpoint(folder, damaged)
+        with refused(ValueError, said):
+            load_state(folder.path / "checkpoint.pt", TO_GO_ON)
+    save_checkpoint(folder, whole)
+    assert load_state(folder.path / "checkpoint.pt", TO_GO_ON)["best"] == whole["best"]
     for name in ("checkpoint.pt", "checkpoint-previous.pt"):
         truncate(folder.path / name)
     left = ("No good checkpoint is left", f"remove {folder.path} to train from the")

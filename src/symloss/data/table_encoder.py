@@ -63,7 +63,7 @@ def describe_cells(
 ) -> tuple[Column, ...]:
     """Say what becomes of each column of a table; ``cells`` are those of all columns that are not dropped.
 
-    >>> from symloss.data.cells import LARGEST, Cells, FrameTable, Matrix, Table, Text, is_whole
+    >>> from symloss.data.cells import FrameTable
     >>> cells = FrameTable({"size": [1.5, None], "colour": ["red", "blue"]}).cells(["size"])
     >>> for column in describe_cells(cells, drop=["colour"]):
     ...     print(column.name, column.kind, column.reason, sep=": ")

@@ -151,7 +151,7 @@ def load_source(path: Path) -> LabelSource:
     document = RunFolder(path).read(SOURCE)
     if document is None:
         raise ValueError(f"{path} is damaged: {SOURCE} is missing; fit again")
-    added = checks.record(path / SOURCE, document, {"noise": "str", "fingerprint": "str | None"})
+    added = checks.record(path / SOURCE, document, {"noise": "str", "fingerprint": "str | None"}, ["fingerprint"])
     return LabelSource(DataSource.from_document(document, path / SOURCE), **added)
 
 

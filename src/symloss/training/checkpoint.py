@@ -95,11 +95,12 @@ def load_state(path: Path, needs: Iterable[str] = TO_PREDICT) -> dict[str, Any]:
         damage = None if data[-_SEAL:] == seal else "its bytes are not those that were written"
         if damage is None:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-            checks.record("it", state, {name: _KINDS[name] for name in needs} | {"smoothing": "dict | None"})
-            if "best" in needs and "best" not in state:
-                raise ValueError("it must hold best as an object or nothing")
-            if state.get("smoothing") is not None:
-                checks.record("its smoothing", state["smoothing"], {"accuracy": "float | None", "recent": "list"})
+            kinds = {name: _KINDS[name] for name in needs} | {"smoothing": "dict"}
+            found = checks.record("it", state, kinds, optional=["smoothing"])
+            if found.get("best") is not None:
+                checks.record("its best epoch", found["best"], {"validation_accuracy": "metric | None"})
+            if found["smoothing"] is not None:
+                checks.record("its smoothing", found["smoothing"], {"accuracy": "float | None", "recent": "list"})
     except (RuntimeError, EOFError, ValueError, LookupError, NotImplementedError, pickle.UnpicklingError) as error:
         damage = str(error).splitlines()[0] if str(error) else type(error).__name__
     if damage is not None:

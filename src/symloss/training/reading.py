@@ -66,7 +66,7 @@ class Run:
         """The names of the classes; none where they were not written down."""
         document = RunFolder(self.folder).read(DATA) or {}
         found: dict[str, tuple[str, ...] | None] = checks.record(
-            self.folder / DATA, document, {"class_names": "tuple[str, ...] | None"}
+            self.folder / DATA, document, {"class_names": "tuple[str, ...] | None"}, optional=["class_names"]
         )
         return found["class_names"] or ()
 

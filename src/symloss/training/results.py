@@ -55,8 +55,9 @@ class EpochRow:
     @classmethod
     def from_json(cls, document: object, where: object = "an epoch") -> EpochRow:
         """Check and read a JSON document, which messages call ``where``. Unknown names are ignored."""
-        names = [each.name for each in dataclasses.fields(cls)]
-        return cls(**checks.record(where, document, dict.fromkeys(names, "metric | None") | {"epoch": "int"}))
+        metrics = [each.name for each in dataclasses.fields(cls) if each.name != "epoch"]
+        kinds = {"epoch": "int"} | dict.fromkeys(metrics, "metric | None")
+        return cls(**checks.record(where, document, kinds, optional=metrics))
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,8 @@ class Result:
         values = checks.record(path, document, cls)
         for name in ("last", "best"):
             where = f"the {name} epoch of {path}"
-            checks.record(where, values[name], dict.fromkeys((*MEASURES, "memorised"), "share | None"))
+            shares = dict.fromkeys((*MEASURES, "memorised"), "share | None")
+            checks.record(where, values[name], shares, optional=shares)
             values[name] = EpochRow.from_json(values[name], where)
         try:
             values["settings"] = Settings.from_dict(document["settings"])

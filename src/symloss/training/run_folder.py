@@ -71,7 +71,7 @@ class RunFolder:
         document = self.read(SETTINGS)
         if document is None:
             return None
-        checks.record(self.path / SETTINGS, document, {"format": "int | None"})
+        checks.record(self.path / SETTINGS, document, {"format": "int"}, optional=["format"])
         version = document.pop("format", 0)
         if version > FORMAT:
             raise ValueError(
