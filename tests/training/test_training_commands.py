@@ -15,7 +15,7 @@ from training_helpers import command, finished, metrics, one_sentence, start_com
 from typer.testing import CliRunner
 
 from symloss.cli import app
-from symloss.cli.training import _table
+from symloss.cli.training import _print_table
 from symloss.data import opening
 from symloss.experiments import resolve
 from symloss.training.results import EpochRow, Result
@@ -91,13 +91,14 @@ def test_compare_prints_a_table_and_the_second_time_trains_nothing(tmp_path):
 
 
 @in_turn("width", [80, 100, 160])
-def test_figures_are_never_cut_however_narrow_the_terminal(width):
+def test_figures_are_never_cut_however_narrow_the_terminal(width, monkeypatch):
     settings = resolve("digits", "nce+agce:alpha=1,beta=4,a=6,q=1.5", noise="sym:0.6")
     low, middle, high = (EpochRow(1, test_accuracy=accuracy, memorised=0.1234) for accuracy in (0.1, 0.8, 0.9))
     result = Result(settings, 1293, 144, "noisy", 360, 0.6, last=middle, best=high, seconds=123.4)
     other = dataclasses.replace(result, last=low, best=middle)
     screen = Console(width=width, record=True, file=io.StringIO())
-    screen.print(_table([[result, other]], settings))
+    monkeypatch.setattr("symloss.cli.output.console", lambda: screen)
+    _print_table([[result, other]], settings)
     shown = screen.export_text()
     assert all(figure in shown for figure in ("45.00(49.50)", "85.00(7.07)", "12.34(0.00)", "123.4"))
     assert "…" not in shown

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from symloss.cli.options import DATA, OPTIONS, QuietGroup, QuietHelp, argument, option, with_options
+from symloss.cli.options import DATA, OPTIONS, SOURCE, QuietGroup, QuietHelp, argument, option, with_options
 from symloss.cli.output import bar, print_rows, say, visible
 from symloss.data.source import DataSource, warn
 from symloss.data.table_encoder import NO_TEXT, Column
@@ -21,10 +20,12 @@ data = typer.Typer(help="Download published data sets and inspect data.", no_arg
 
 
 @data.command("get", cls=QuietHelp)
+@with_options("data_dir")
 def get(
     name: Annotated[str, argument("mnist, fashion-mnist, cifar10 or cifar100.")],
-    data_dir: Annotated[Path | None, OPTIONS["data_dir"].declared()] = None,
     mirror: Annotated[str | None, option("URL of a mirror of the publisher's files.", panel=DATA)] = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Download a published data set and verify its files. Interrupted downloads resume."""
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -41,13 +42,13 @@ def get(
                 tasks[file] = progress.add_task(file, total=total)
             progress.update(tasks[file], completed=here, total=total)  # type: ignore[arg-type]
 
-        folder = fetch(name, data_dir, progress=show, base_url=mirror)
+        folder = fetch(name, options["data_dir"], progress=show, base_url=mirror)
     say(str(folder))
 
 
 @data.command("show", cls=QuietHelp)
 @with_options(
-    *("data", "label", "test", "drop", "skip_bad"),
+    *(*SOURCE, "drop"),
     settings=("image", "categorical", "keep", "data_dir"),
     data=OPTIONS["data"]._replace(default=...),
 )

@@ -14,10 +14,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from symloss import checks
+from symloss.training.settings import Settings
 
 DATA, NOISE, TRAINING, HARDWARE, OUTPUT = PANELS = ("Data", "Noise experiment", "Training", "Hardware", "Output")
 """The panels of ``--help``."""
-BY_PROTOCOL = "by data and loss"  # the default of a setting that the protocol decides, as help shows it
 
 
 class Option(NamedTuple):
@@ -27,21 +27,18 @@ class Option(NamedTuple):
     default: Any
     help: str
     panel: str
-    names: tuple[str, ...] = ()  # as on the command line; by default made of the name
+    short: str | None = None  # the name with one letter
     shown: str | None = None  # what help shows instead of the default
     least: float | None = None
 
-    def annotation(self) -> Any:
+    def annotation(self, name: str) -> Any:
         """Return the type for typer, with names and help."""
-        optional = self.kind if self.default is not None else self.kind | None
-        return Annotated[optional, self.declared()]
-
-    def declared(self) -> Any:
-        """Return what typer has to know about the option."""
+        kind = self.kind if self.default is not None else self.kind | None
+        names = [f"--{name.replace('_', '-')}", *([self.short] if self.short else [])]
         if self.kind is bool:
-            return flag(self.help, *self.names, panel=self.panel)
+            return Annotated[kind, flag(self.help, *names, panel=self.panel)]
         shown = self.shown or self.default is not None
-        return option(self.help, *self.names, panel=self.panel, shown=shown, min=self.least)
+        return Annotated[kind, option(self.help, *names, panel=self.panel, shown=shown, min=self.least)]
 
     def checked(self, name: str, value: Any, where: str) -> Any:
         """Return a value of ``--settings`` as this option's type. Raise ValueError for any other."""
@@ -77,64 +74,55 @@ def argument(help: str, **more: Any) -> Any:
     return typer.Argument(help=help, show_default=False, **more)
 
 
-COMPOSED = "'symmetrize(focal:gamma=2)' or your own module:name"
+COMPOSED = "gce:q=0.5, 'symmetrize(focal:gamma=2)' or your own module:name"
+DEFAULT_LOSSES = "ce,gce,sgce,alpha-mae"
+DOWNLOADS = "~/.cache/symloss/data"
+MODELS = "cnn4, cnn8, lenet5, resnet18, resnet34, resnet50, mlp, timm:NAME[:pretrained]"
+NOISES = "sym:0.6, asym:0.4, pair:0.3, instance:0.4, human:worst"
 SETS = "digits, mnist, fashion-mnist, cifar10, cifar100, webvision-mini"
+
+
+def _by_protocol(kind: type, help: str, least: float | None = None) -> Option:
+    return Option(kind, None, help, TRAINING, shown="by data and loss", least=least)
+
+
 OPTIONS = {
-    "data": Option(str, "digits", f"{SETS}; or your folder, CSV, Parquet or .npz file.", DATA, ("--data", "-d")),
+    "data": Option(str, "digits", f"{SETS}; or your folder, CSV, Parquet or .npz file.", DATA, "-d"),
     "label": Option(str, "label", "Label column of a table.", DATA),
     "image": Option(str, None, "Image path column of a table.", DATA, shown="image, if there is one"),
     "test": Option(str, None, "Clean test data.", DATA, shown="what comes with the data"),
     "drop": Option(str, None, "Table columns to ignore, separated by commas.", DATA, shown="those that look like ids"),
     "categorical": Option(str, None, "Numeric table columns to treat as categories, separated by commas.", DATA),
     "keep": Option(str, None, "Table columns to use although they look like ids, separated by commas.", DATA),
-    "skip_bad": Option(
-        bool, False, "Skip unreadable images, empty class folders and unlabelled rows.", DATA, ("--skip-bad",)
-    ),
+    "skip_bad": Option(bool, False, "Skip unreadable images, empty class folders and unlabelled rows.", DATA),
     "size": Option(int, None, "Resize images to N x N pixels.", DATA, shown="the median size, at most 224", least=8),
-    "data_dir": Option(
-        Path, None, "Folder of published data sets (or set SYMLOSS_DATA).", DATA, shown="~/.cache/symloss/data"
-    ),
-    "noise": Option(
-        str, "clean", "Label noise to add: sym:0.6, asym:0.4, pair:0.3, instance:0.4, human:worst ...", NOISE,
-        ("--noise", "-n"),
-    ),
+    "data_dir": Option(Path, None, "Folder of published data sets (or set SYMLOSS_DATA).", DATA, shown=DOWNLOADS),
+    "noise": Option(str, "clean", f"Label noise to add: {NOISES} ...", NOISE, "-n"),
     "counts": Option(str, "exact", "Number of flipped labels: exact, floor (published tables) or sampled.", NOISE),
     "subset": Option(int, None, "Train on a random subset of N examples.", NOISE, shown="all"),
     "validation": Option(float, None, "Fraction of the training data to hold out.", NOISE, shown="0.1"),
-    "clean_validation": Option(bool, False, "Use true labels in the validation set.", NOISE, ("--clean-validation",)),
-    "loss": Option(str, "alpha-mae", f"Loss, such as gce:q=0.5, {COMPOSED}.", TRAINING, ("--loss", "-l")),
-    "losses": Option(
-        str, "ce,gce,sgce,alpha-mae", f"Losses, separated by commas; such as gce:q=0.5, {COMPOSED}.", TRAINING,
-        ("--losses", "-l"),
-    ),
-    "model": Option(
-        str, None, "cnn4, cnn8, lenet5, resnet18, resnet34, resnet50, mlp, timm:NAME[:pretrained], or module:function.",
-        TRAINING, shown=BY_PROTOCOL,
-    ),
-    "epochs": Option(int, None, "Number of epochs.", TRAINING, shown=BY_PROTOCOL, least=1),
-    "batch": Option(int, None, "Global batch size.", TRAINING, shown=BY_PROTOCOL, least=1),
-    "optimizer": Option(str, None, "sgd, nesterov, adam or adamw.", TRAINING, shown=BY_PROTOCOL),
-    "lr": Option(float, None, "Learning rate.", TRAINING, shown=BY_PROTOCOL),
-    "momentum": Option(float, None, "Momentum of SGD.", TRAINING, shown=BY_PROTOCOL),
-    "weight_decay": Option(float, None, "Weight decay.", TRAINING, shown=BY_PROTOCOL),
-    "penalty": Option(float, None, "L1 penalty on the parameters (ANL).", TRAINING, shown=BY_PROTOCOL),
-    "schedule": Option(
-        str, None, "constant, cosine, step:190, exponential:0.1/10000 or epochs:0.97.", TRAINING, shown=BY_PROTOCOL
-    ),
-    "scores": Option(
-        str, None, "Normalize logits: loss (as the loss requires), none, l2 or batch-norm.", TRAINING, shown=BY_PROTOCOL
-    ),
-    "clip": Option(float, None, "Maximum gradient norm; 0 for no limit.", TRAINING, shown=BY_PROTOCOL),
+    "clean_validation": Option(bool, False, "Use true labels in the validation set.", NOISE),
+    "loss": Option(str, "alpha-mae", f"Loss, such as {COMPOSED}.", TRAINING, "-l"),
+    "losses": Option(str, DEFAULT_LOSSES, f"Losses, separated by commas; such as {COMPOSED}.", TRAINING, "-l"),
+    "model": _by_protocol(str, f"{MODELS}, or module:function."),
+    "epochs": _by_protocol(int, "Number of epochs.", least=1),
+    "batch": _by_protocol(int, "Global batch size.", least=1),
+    "optimizer": _by_protocol(str, "sgd, nesterov, adam or adamw."),
+    "lr": _by_protocol(float, "Learning rate."),
+    "momentum": _by_protocol(float, "Momentum of SGD."),
+    "weight_decay": _by_protocol(float, "Weight decay."),
+    "penalty": _by_protocol(float, "L1 penalty on the parameters (ANL)."),
+    "schedule": _by_protocol(str, "constant, cosine, step:190, exponential:0.1/10000 or epochs:0.97."),
+    "scores": _by_protocol(str, "Normalize logits: loss (as the loss requires), none, l2 or batch-norm."),
+    "clip": _by_protocol(float, "Maximum gradient norm; 0 for no limit."),
     "augment": Option(str, "all", "Image augmentation: all, crop (never flip) or none.", TRAINING),
     "precision": Option(str, "32", "32 or bf16-mixed.", TRAINING),
-    "channels_last": Option(bool, False, "Store images with channels last.", TRAINING, ("--channels-last",)),
-    "compile": Option(bool, False, "Compile the model with torch.compile.", TRAINING, ("--compile",)),
+    "channels_last": Option(bool, False, "Store images with channels last.", TRAINING),
+    "compile": Option(bool, False, "Compile the model with torch.compile.", TRAINING),
     "seed": Option(int, 0, "Random seed for noise, split, initial weights and shuffling.", TRAINING, least=0),
     "seeds": Option(int, 1, "Number of runs per configuration, with different seeds.", TRAINING, least=1),
-    "budget": Option(
-        float, None, "Seconds on one core.", TRAINING, shown="45, more for large data", least=0
-    ),
-    "simple": Option(bool, False, "Use a single learner instead of an ensemble.", TRAINING, ("--simple",)),
+    "budget": Option(float, None, "Seconds on one core.", TRAINING, shown="45, more for large data", least=0),
+    "simple": Option(bool, False, "Use a single learner instead of an ensemble.", TRAINING),
     "sampler": Option(str, "grid", "grid, or an Optuna sampler: random, tpe, cmaes, qmc, gp, nsgaii ...", TRAINING),
     "trials": Option(int, None, "Trials per loss, for samplers other than grid.", TRAINING, shown="20", least=1),
     "finalists": Option(int, 4, "Number of best trials of each loss to repeat with final_seeds.", TRAINING, least=0),
@@ -143,7 +131,7 @@ OPTIONS = {
     "devices": Option(int, 1, "Number of devices on this machine.", HARDWARE, least=1),
     "nodes": Option(int, 1, "Number of machines; run the same command on each.", HARDWARE, least=1),
     "workers": Option(int, 0, "Worker processes that decode images that do not fit in memory.", HARDWARE, least=0),
-    "jobs": Option(int, 1, "Worker processes (does not change the result).", HARDWARE, ("--jobs", "-j"), least=1),
+    "jobs": Option(int, 1, "Worker processes (does not change the result).", HARDWARE, "-j", least=1),
     "ray": Option(str, None, "Address of a Ray cluster, or auto.", HARDWARE, shown="this machine"),
     "cpus": Option(float, 1.0, "CPU cores per run, on Ray.", HARDWARE, least=0),
     "gpus": Option(float, 0.0, "GPUs per run, on Ray.", HARDWARE, least=0),
@@ -152,15 +140,13 @@ OPTIONS = {
     "log": Option(str, None, "tensorboard: also write event files into the run folder.", OUTPUT, shown="none"),
     "storage": Option(str, None, "URL of the Optuna storage.", OUTPUT, shown="a SQLite file, RUNS/tune.db"),
     "study": Option(str, None, "Prefix of the Optuna study names.", OUTPUT, shown="made from the search"),
-}  # fmt: skip
+}
 """Every shared option by its name, which is also its key in a file for ``--settings``."""
 
-COLUMNS = ("image", "drop", "categorical", "keep")
-RUN = (
-    "data", "noise", "counts", "label", *COLUMNS, "test", "size", "data_dir", "skip_bad", "subset", "validation",
-    "clean_validation", "seed", "model", "epochs", "batch", "optimizer", "lr", "momentum", "weight_decay", "penalty",
-    "schedule", "scores", "clip", "augment", "precision", "channels_last", "compile",
-)  # fmt: skip
+SOURCE = ("data", "label", "test", "skip_bad")
+"""The options of every command that learns from data."""
+UNASKED = ("loss", "noise_seed", "fingerprint", "profile")
+RUN = tuple(name for name in (*Settings.__dataclass_fields__, "data_dir", "skip_bad") if name not in UNASKED)
 """The settings of a run."""
 WHERE = ("accelerator", "devices", "nodes", "workers")
 
@@ -192,7 +178,7 @@ def with_options(*names: str, settings: Iterable[str] = (), **changed: Option) -
         declared = inspect.signature(command, eval_str=True).parameters
         parameters = [each for name, each in declared.items() if name != "options"]
         kind = inspect.Parameter.KEYWORD_ONLY
-        added = {name: (known[name].annotation(), known[name].default) for name in names}
+        added = {name: (known[name].annotation(name), known[name].default) for name in names}
         added |= {"settings": (Files, None)} if more else {}
         added["ctx"] = (typer.Context, inspect.Parameter.empty)
         for name, (annotation, default) in added.items():

@@ -19,7 +19,6 @@ from symloss.training.progress import ProgressLines
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
-    from rich.table import Table
 
 # Control characters, characters that change the direction of writing, line and paragraph separators, and surrogates,
 # which no stream can write.
@@ -133,25 +132,25 @@ def print_json(data: Any) -> None:
     typer.echo(visible_json(json.dumps(data, indent=2, ensure_ascii=False)))
 
 
-def new_table(title: str | None = None, caption: str | None = None) -> Table:
-    """Return an empty table in the style of all commands: no lines, title and caption on the left."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", caption_justify="left")
-    table.title, table.caption = (None if text is None else escape(text) for text in (title, caption))
-    return table
-
-
 def print_rows(
     rows: Sequence[Mapping[str, Any]],
     title: str | None = None,
     caption: str | None = None,
     align: Mapping[str, JustifyMethod] | None = None,
 ) -> None:
-    """Print a table. The keys of the first row are the headings. None is printed as a dash."""
-    table = new_table(title, caption)
-    for name in rows[0]:
-        table.add_column(name, justify=(align or {}).get(name, "left"), overflow="fold")
-    for row in rows:
-        table.add_row(*(escape("-" if value is None else str(value)) for value in row.values()))
+    """Print a table: no lines, title and caption on the left. The keys of the first row are the headings.
+
+    None is printed as a dash. Texts are folded; figures, which stand on the right, are never cut.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title_justify="left", caption_justify="left")
+    table.title, table.caption = (None if text is None else escape(text) for text in (title, caption))
+    cells = [["-" if value is None else str(value) for value in row.values()] for row in rows]
+    for column, name in enumerate(rows[0]):
+        justify = (align or {}).get(name, "left")
+        least = max(len(row[column]) for row in cells) if justify == "right" else None
+        table.add_column(name, justify=justify, overflow="fold", min_width=least)
+    for row in cells:
+        table.add_row(*map(escape, row))
     console().print(table)

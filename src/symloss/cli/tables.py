@@ -28,8 +28,7 @@ Profile = Annotated[
     str,
     option("full (as published), or a reduced protocol: scale16 (CIFAR-10) or mini (other data sets).", panel=TRAINING),
 ]
-SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".htm": "html"}
-NAMES = {"markdown": "report.md", "latex": "report.tex", "csv": "report.csv", "html": "report.html"}
+SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html"}
 
 
 def recipe(
@@ -63,10 +62,7 @@ def _print_loss(loss: str | None, data: str, profile: str, seed: int, as_json: b
     if profile != "full":
         raise ValueError(f"`--profile {profile}` applies to tables only; remove it or `--data`.")
     resolved = explain(data, loss, seed=seed or None)
-    if as_json:
-        print_json({"loss": loss, "data": data, "run": resolved.settings.key} | _explained(resolved))
-    else:
-        _print_explained(resolved)
+    _print_explained(resolved, as_json, {"loss": loss, "data": data, "run": resolved.settings.key})
 
 
 def _print_tables(as_json: bool) -> None:
@@ -84,22 +80,18 @@ def _print_cells(table: str, profile: str, as_json: bool) -> None:
         raise ValueError(f"No table {table!r}; {hint} (for a loss, add --data)")
     rows = []
     for cell in plan(table, seeds=1, profile=profile):
-        text, bold = (None, None) if cell.published is None else (cell.published.text, cell.published.bold)
-        rows.append({"cell": cell.name, "published": text, "bold": bold, "run": cell.settings.key})
-    if as_json:
-        print_json(rows)
-    else:
-        print_rows([{key: row[key] for key in ("cell", "published")} for row in rows])
+        row = {"cell": cell.name, "published": cell.published and cell.published.text}
+        more = {"bold": cell.published and cell.published.bold, "run": cell.settings.key}
+        rows.append(row | more if as_json else row)
+    (print_json if as_json else print_rows)(rows)
 
 
 def _print_cell(cell: Cell, as_json: bool) -> None:
     published = cell.published
+    about = {"cell": cell.name, "title": cell.title, "run": cell.settings.key, "evaluate": cell.evaluate}
+    _print_explained(cell.resolved, as_json, about, {"published": published and vars(published)})
     if as_json:
-        about = {"cell": cell.name, "title": cell.title, "run": cell.settings.key, "evaluate": cell.evaluate}
-        figure = None if published is None else vars(published)
-        print_json(about | _explained(cell.resolved) | {"published": figure})
         return
-    _print_explained(cell.resolved)
     if cell.evaluate:
         typer.echo(f"tested on {cell.evaluate}")
     printed = "nothing" if published is None else published.text + (", in bold" if published.bold else "")
@@ -107,39 +99,40 @@ def _print_cell(cell: Cell, as_json: bool) -> None:
     typer.echo(f"{cell.title} on {cell.dataset}, {cell.noise}; published{reduced}: {printed}")
 
 
-def _explained(resolved: Resolved) -> dict[str, Any]:
-    """Return settings, parameters of the loss and layers, for JSON."""
-
-    def why(values: dict[str, Any]) -> dict[str, Any]:
-        found = {}
-        for name, value in values.items():
-            first, *overridden = resolved.history(name)
-            reason = {"value": value, "source": resolved.sources.get(name, first["source"]), "layer": first["layer"]}
-            found[name.removeprefix("loss.")] = reason | {"overrides": overridden}
-        return found
-
-    layers = [{"name": layer.name, "source": layer.source, "file": layer.file} for layer in resolved.layers]
-    return {"settings": why(resolved.settings.to_dict()), "parameters": why(resolved.parameters), "layers": layers}
-
-
-def _print_explained(resolved: Resolved) -> None:
-    """Print settings and layers as a table. The parameters of the loss come after the loss."""
+def _print_explained(
+    resolved: Resolved, as_json: bool, before: dict[str, Any], after: dict[str, Any] | None = None
+) -> None:
+    """Print settings, parameters of the loss and layers: as JSON with more keys before and after, or as a table."""
+    settings, parameters = (_reasons(resolved, names) for names in (resolved.settings.to_dict(), resolved.parameters))
+    if as_json:
+        of_loss = {name.removeprefix("loss."): why for name, why in parameters.items()}
+        layers = [{"name": layer.name, "source": layer.source, "file": layer.file} for layer in resolved.layers]
+        print_json(before | {"settings": settings, "parameters": of_loss, "layers": layers} | (after or {}))
+        return
     rows = []
     defaults = [layer.name for layer in resolved.layers[:2]]
-    for setting, chosen in resolved.settings.to_dict().items():
-        for name, value in ({setting: chosen} | (resolved.parameters if setting == "loss" else {})).items():
-            first, *overridden = resolved.history(name)
+    for setting, reason in settings.items():
+        for name, why in ({setting: reason} | (parameters if setting == "loss" else {})).items():
             # A loss is shown by its parameters.
-            told = [each for each in overridden if each["layer"] not in defaults and name != "loss"]
+            told = [each for each in why["overrides"] if each["layer"] not in defaults and name != "loss"]
             overrides = "; ".join(f"{each['value']} ({each['source']})" for each in told)
-            source = resolved.sources.get(name, first["source"])
-            rows.append({"setting": name, "value": value, "source": source, "overrides": overrides})
+            rows.append({"setting": name, "value": why["value"], "source": why["source"], "overrides": overrides})
     print_rows(rows)
     typer.echo("\nLayers, each overrides those above it:")
     for layer in resolved.layers:
         if layer.values or layer.parameters is not None:
             say(f"  {layer.name}" + ("" if layer.file is None else f" (symloss/{layer.file})"))
     typer.echo("")
+
+
+def _reasons(resolved: Resolved, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the source of each value, and what it overrides."""
+    found = {}
+    for name, value in values.items():
+        first, *overridden = resolved.history(name)
+        source = resolved.sources.get(name, first["source"])
+        found[name] = {"value": value, "source": source, "layer": first["layer"], "overrides": overridden}
+    return found
 
 
 @with_options(
@@ -323,16 +316,16 @@ def report(
 def _targets(format: str | None, out: Path | None) -> dict[str, Path | None]:
     """Return the formats to write, and the file of each; None is the standard output."""
     if format is not None:
-        checks.choice("--format", format, NAMES)
+        checks.choice("--format", format, FORMATS)
     if out is None:
         return {format or "markdown": None}
     if out.is_dir() or not out.suffix:
-        return {name: out / file for name, file in NAMES.items() if format in (None, name)}
-    by_suffix = SUFFIXES.get(out.suffix.lower())
-    if by_suffix is None and format is None:
+        return {name: out / f"report{suffix}" for suffix, name in SUFFIXES.items() if format in (None, name)}
+    by_suffix = SUFFIXES.get(out.suffix.lower(), format)
+    if by_suffix is None:
         raise ValueError(
             f"`--out` must end in {', '.join(SUFFIXES)}, be a folder, or come with `--format`; got {str(out)!r}"
         )
-    if by_suffix is not None and format not in (None, by_suffix):
+    if format not in (None, by_suffix):
         raise ValueError(f"`--format {format}` does not match `--out {out}`, which is {by_suffix}.")
-    return {format or str(by_suffix): out}
+    return {by_suffix: out}

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from symloss.cli.data import say_columns
-from symloss.cli.options import OPTIONS, RUN, WHERE, AsJson, Model, Trained, flag, option, with_options
-from symloss.cli.output import LiveProgress, console, new_table, print_data, print_json, say, show_progress
+from symloss.cli.options import OPTIONS, RUN, SOURCE, WHERE, AsJson, Model, Trained, flag, option, with_options
+from symloss.cli.output import LiveProgress, print_data, print_json, print_rows, say, show_progress
 from symloss.data.source import KNOWN, DataSource, warn
 from symloss.data.tables import check_source
 from symloss.experiments.layers import resolve
@@ -30,17 +29,13 @@ from symloss.training.settings import Settings, displayed_noise, with_seeds
 from symloss.writing import without_formula, write_whole
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from symloss.data.dataset import DataSet
     from symloss.training.prediction import Predictions
     from symloss.training.run import OnEpoch
 
 METRICS = {"loss": "loss", "validation_accuracy": "validation", "test_accuracy": "test", "memorised": "memorised"}
 PATIENCE = 2.0  # seconds after which a command that still opens its data says so
-SHOWN = (
-    "data", "label", "test", "skip_bad", "noise", "model", "epochs", "batch", "seed", "accelerator", "devices", "runs",
-)  # fmt: skip
+SHOWN = (*SOURCE, "noise", "model", "epochs", "batch", "seed", "accelerator", "devices", "runs")
 """The options of every command that trains. ``--settings`` takes the others."""
 
 
@@ -65,16 +60,16 @@ def train(
     if as_json:
         print_json(result.to_json() | {"folder": str(folder)})
         return
-    console().print(_table([[result]], settings))
+    _print_table([[result]], settings)
     say(f"written to {folder}")
 
 
 @with_options(
-    "losses", "seeds", *SHOWN, "lr", "weight_decay",
+    *("losses", "seeds", *SHOWN, "lr", "weight_decay"),
     settings=(*RUN, *WHERE, "log"),
     seeds=OPTIONS["seeds"]._replace(default=3),
     noise=OPTIONS["noise"]._replace(default=None, shown="sym:0.6; clean for your own data"),
-)  # fmt: skip
+)
 def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
     """Train with several losses on the same noisy labels, and compare their results."""
     options["noise"] = options["noise"] or default_noise(options["data"], of_known="sym:0.6")
@@ -95,7 +90,7 @@ def compare(as_json: AsJson = False, *, options: dict[str, Any]) -> None:
         rows = [summarize(runs).to_json() for runs in results]
         print_json({"rows": rows, "runs": [[result.to_json() for result in runs] for runs in results]})
     else:
-        console().print(_table(results, plans[0][0]))
+        _print_table(results, plans[0][0])
         say(f"runs are in {options['runs']}")
 
 
@@ -246,8 +241,8 @@ class _Listener:
             self.board(EpochRow.from_json(metrics))
 
 
-def _table(results: list[list[Result]], settings: Settings) -> Table:
-    """Return a table of results that fits into 80 columns. Names of losses are folded; figures are never cut."""
+def _print_table(results: list[list[Result]], settings: Settings) -> None:
+    """Print a table of results that fits into 80 columns."""
     first = results[0][0]
     noise = displayed_noise(settings.data, settings.noise)
     rate = first.noise_rate
@@ -255,23 +250,20 @@ def _table(results: list[list[Result]], settings: Settings) -> Table:
     runs = f"mean(standard deviation) of {len(results[0])} runs" if len(results[0]) > 1 else "one run"
     smoothed = "" if first.smoothed is None else ", smoothed over up to five epochs; predict uses it"
     choice = f"best epoch by {first.validation_labels} validation labels{smoothed}"
-    table = new_table(
+    epochs = ("best", "last") if first.best_first else ("last", "best")
+    numbers = ("weight\ndecay", "lr", *(f"{epoch}\nepoch" for epoch in epochs), "noise\nmemorised", "s a\nrun")
+    rows = []
+    for row in map(summarize, results):
+        figures = (percent(figure) for figure in (*(getattr(row, epoch) for epoch in epochs), row.memorised))
+        values = (row.loss, f"{row.weight_decay:g}", f"{row.lr:g}", *figures, f"{row.seconds:.1f}")
+        rows.append(dict(zip(("loss", *numbers), values, strict=True)))
+    print_rows(
+        rows,
         f"{settings.data}, noise {noise} ({wrong}): accuracy in % on {measured_on(first)}",
         f"{settings.model}, {settings.epochs} epochs, {first.train} training examples; {runs}; "
         f"{choice if first.validation else 'no validation'}",
+        dict.fromkeys(numbers, "right"),
     )
-    epochs = ("best", "last") if first.best_first else ("last", "best")
-    lines = []
-    for row in map(summarize, results):
-        figures = (percent(figure) for figure in (*(getattr(row, epoch) for epoch in epochs), row.memorised))
-        lines.append([escape(row.loss), f"{row.weight_decay:g}", f"{row.lr:g}", *figures, f"{row.seconds:.1f}"])
-    table.add_column("loss", overflow="fold")
-    headings = ("weight\ndecay", "lr", *(f"{epoch}\nepoch" for epoch in epochs), "noise\nmemorised", "s a\nrun")
-    for column, heading in enumerate(headings, start=1):
-        table.add_column(heading, justify="right", min_width=max(len(line[column]) for line in lines))
-    for line in lines:
-        table.add_row(*line)
-    return table
 
 
 def percent(share: Spread | None) -> str:
