@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from lightning.pytorch import Callback
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
@@ -15,7 +14,7 @@ from torch.utils.data import Dataset
 from symloss import checks
 from symloss.fit.audit.scores import Audit, audit_labels, count_wrong
 from symloss.losses import validation
-from symloss.training.margins import MeanMargins, margins
+from symloss.training.margins import MarginSums, MeanMargins, margins
 
 KEYS = ("index", "scores", "labels")  # what ``training_step`` returns besides the loss
 
@@ -77,46 +76,34 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
 
     def __init__(self, examples: int):
         self.examples = int(checks.number("examples", examples, "[1, inf)", whole=True))
-        self.epochs = 0
-        # Rows: the margin, that of the scores divided by their norm, and the number of visits.
-        self._joined = torch.zeros(3, self.examples)
-        self._share = torch.zeros(3, self.examples)
+        self._sums = MarginSums(self.examples)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Add the margins of a batch. Lightning calls this."""
         if isinstance(outputs, Mapping) and not outputs:
             return  # training_step has returned None to skip the batch
         index, scores, labels = self._checked(outputs)
-        found = margins(scores.detach(), labels)
-        self._share = self._share.to(found.device)
-        self._share.index_add_(1, index, torch.cat([found, torch.ones_like(found[:1])]))
+        self._sums.add(index, margins(scores.detach(), labels))
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Add up the shares of all processes. Lightning calls this."""
         self._join(trainer)
-        self.epochs += 1
+        self._sums.epochs += 1
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Put the sums into a checkpoint. Lightning calls this, in all processes."""
         self._join(trainer)
-        checkpoint[self.state_key] = {"sums": self._joined, "epochs": self.epochs}
+        checkpoint[self.state_key] = self._sums.state()
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Go on with the sums of a checkpoint; it must be of as many examples. Lightning calls this."""
         state = checkpoint.get(self.state_key)
-        if state is None:
-            return
-        if state["sums"].shape != self._joined.shape:
-            raise ValueError(f"examples must be {state['sums'].shape[1]} as in the checkpoint; got {self.examples}")
-        self._joined, self.epochs = state["sums"].cpu(), int(state["epochs"])
-        self._share = torch.zeros_like(self._joined)
+        if state is not None:
+            self._sums.load(state)
 
     def means(self) -> MeanMargins:
         """Return the mean margins of all examples seen; ``positions`` says which ones."""
-        total = self._joined + self._share.cpu()
-        seen = total[2] > 0
-        margin, unit_margin = (total[:2, seen] / total[2, seen]).numpy()
-        return MeanMargins(seen.nonzero().squeeze(1).numpy(), margin, unit_margin, self.epochs)
+        return self._sums.means()
 
     def audit(
         self, labels: ArrayLike, probabilities: ArrayLike, *, truth: ArrayLike | None = None, **options: Any
@@ -154,9 +141,8 @@ class MarginCallback(Callback):  # type: ignore[misc]  # Lightning is not read b
 
     def _join(self, trainer: Any) -> None:
         """Add up the shares of all processes. Examples of other processes are 0 in this one's share."""
-        share = self._share.to(trainer.strategy.root_device)
-        self._share = torch.zeros_like(share)
-        self._joined = self._joined + trainer.strategy.reduce(share, reduce_op="sum").cpu()
+        place = trainer.strategy
+        self._sums.join(lambda share: place.reduce(share.to(place.root_device), reduce_op="sum"))
 
     def _checked(self, outputs: Any) -> tuple[Tensor, Tensor, Tensor]:
         if not isinstance(outputs, Mapping) or not outputs.keys() >= {*KEYS}:

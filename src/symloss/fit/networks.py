@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from symloss import checks
 from symloss.losses.spec import create_loss
-from symloss.training.margins import RunningMargins, margins
+from symloss.training.margins import MarginSums, margins
 from symloss.training.models import create_model, has_pretrained_weights, require_scores_of_two, seeded
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -328,7 +328,7 @@ class Networks:
         self.schedule, self.seed, self.model, self.jobs = schedule, seed, model, jobs
         self.criteria = {m.loss: create_loss(m.loss, scale="ce", reduction="none") for m in members}
         self.epoch = 0
-        self.margins: RunningMargins | None = None
+        self.margins: MarginSums | None = None
         self.groups: list[_Group] = (
             [_Stack(members, features.shape[1], num_classes, seed)]
             if model is None
@@ -357,9 +357,9 @@ class Networks:
                 trained = [_train(group, lesson) for group, lesson in parts]
         self.groups = [group for group, _ in trained]
         if self.margins is not None:
-            found = torch.cat([torch.cat(margins, 1) for _, margins in trained])
-            for member, margin in zip(self.members, found, strict=True):
-                self.margins.add(self._order(member, count), margin)
+            found = torch.cat([torch.cat(steps, 2) for _, steps in trained], 1)
+            for member, own in zip(self.members, found.unbind(1), strict=True):
+                self.margins.add(self._order(member, count), own)
         self.epoch += 1
 
     def _multiply_adds(self, rows: int) -> int:
@@ -442,14 +442,14 @@ class _Lesson:
 
 
 def _train(group: _Group, lesson: _Lesson) -> tuple[_Group, list[Tensor]]:
-    """Train a group of networks for one epoch. Returns the margins of its rows too, (M, batch size) for each step."""
+    """Train a group of networks for one epoch. Return both margins of its rows too, (2, M, batch) for each step."""
     found = []
     with seeded(lesson.seed):
         for rate, rows in zip(lesson.rates, torch.tensor_split(lesson.order, len(lesson.rates), 1), strict=True):
             labels = lesson.labels[rows] if lesson.labels.ndim == 1 else lesson.labels[lesson.folds, rows]
             scores, weights = group.forward(lesson.features[rows]), lesson.weights[rows]
             if lesson.margins:
-                found.append(margins(scores.detach().flatten(0, 1), labels.flatten())[0].view(rows.shape))
+                found.append(margins(scores.detach().flatten(0, 1), labels.flatten()).view(2, *rows.shape))
             # The sum of the networks' mean losses. Networks with one loss are evaluated in one call.
             total, start = scores.new_zeros(()), 0
             for criterion, count in lesson.criteria:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ from symloss.data.dataset import Examples
 from symloss.losses.layers import l1_penalty
 from symloss.training.best_epoch import BestEpoch
 from symloss.training.checkpoint import TO_GO_ON, load_checkpoint, must_fit, save_checkpoint
-from symloss.training.margins import MarginSums
+from symloss.training.margins import MarginSums, margins
 from symloss.training.models import model_errors
 from symloss.training.results import EpochRow
 from symloss.training.run_folder import RunFolder
@@ -35,85 +33,25 @@ class Diverged(ValueError):  # noqa: N818
     """The loss, the scores or the weights became infinite or nan."""
 
 
-@dataclass
-class Tally:
-    """Counts that are kept on the device, and summed over the processes at the end of an epoch."""
-
-    fabric: Fabric
-
-    def __post_init__(self) -> None:
-        self.sums = torch.zeros(6, device=self.fabric.device, dtype=torch.float32)
-        self.knows_clean = False
-
-    def add_loss(self, loss: Tensor, examples: int) -> None:
-        """Add the mean loss of a batch with this number of examples."""
-        self.sums[-1] += loss * examples
-
-    def add(self, scores: Tensor, labels: Tensor, clean: Tensor | None) -> None:
-        """Count a batch: scores (N, C), labels (N,) that may be wrong, and the true ones where they are known."""
-        predicted = scores.argmax(1)
-        hit = predicted == labels
-        rows = [hit.sum(), torch.tensor(len(labels), device=self.sums.device)]
-        if clean is not None:
-            wrong = labels != clean
-            rows += [(predicted == clean).sum(), wrong.sum(), (hit & wrong).sum()]
-            self.knows_clean = True
-        self.sums[: len(rows)] += torch.stack([row.to(self.sums.dtype) for row in rows])
-
-    def accuracy(self) -> float:
-        """Return the share of examples whose label had the largest score."""
-        hits, count, *_ = self._totals()
-        return hits / count
-
-    def row(self, epoch: int, lr: float) -> EpochRow:
-        """Return the metrics of an epoch of training."""
-        hits, count, clean, wrong, memorised, loss = self._totals()
-        return EpochRow(
-            epoch=epoch,
-            lr=lr,
-            loss=loss / count,
-            train_accuracy=hits / count,
-            clean_accuracy=clean / count if self.knows_clean else None,
-            memorised=memorised / wrong if wrong else None,
-        )
-
-    def _totals(self) -> list[float]:
-        total = self.fabric.all_reduce(self.sums, reduce_op="sum") if self.fabric.world_size > 1 else self.sums
-        assert isinstance(total, Tensor)
-        return total.tolist()
+AT_ONCE = 2**18
+"""Scores that are counted together, a megabyte of float32. Counting a small batch costs mostly the calls."""
 
 
-class RecentBatches:
-    """Keeps batches until they have ``most`` scores, then hands their numbers (M,) and scores (M, C) on as one.
+def counts(scores: Tensor, labels: Tensor, clean: Tensor | None = None) -> Tensor:
+    """Count the examples of a batch.
 
-    A megabyte of float32 by default.
+    Args:
+        scores: (N, C).
+        labels: (N,), which may be wrong.
+        clean: (N,), the true labels; None where they are not known.
 
-    >>> recent = RecentBatches(lambda index, scores: print(index), most=6)
-    >>> for first in (0, 2, 4):
-    ...     recent.add(torch.tensor([first, first + 1]), torch.zeros(2, 2))
-    tensor([0, 1, 2, 3])
-    >>> recent.count_rest()
-    tensor([4, 5])
+    Returns:
+        (5,): all examples; those whose label has the largest score; those whose true label has it; those with a wrong
+        label; and those of them whose wrong label has the largest score.
     """
-
-    def __init__(self, count: Callable[[Tensor, Tensor], None], most: int = 2**18):
-        self.count, self.most = count, most
-        self._waiting: list[tuple[Tensor, Tensor]] = []
-        self._size = 0
-
-    def add(self, index: Tensor, scores: Tensor) -> None:
-        """Take a batch."""
-        self._waiting.append((index, scores))
-        self._size += scores.numel()
-        if self._size >= self.most:
-            self.count_rest()
-
-    def count_rest(self) -> None:
-        """Hand on the batches that wait, if any do."""
-        if self._waiting:
-            index, scores = (torch.cat(parts) for parts in zip(*self._waiting, strict=True))
-            self.count(index, scores)
-        self._waiting, self._size = [], 0
+    predicted, true = scores.argmax(1), labels if clean is None else clean
+    hit, wrong = predicted == labels, labels != true
+    return torch.stack([torch.ones_like(hit), hit, predicted == true, wrong, hit & wrong]).sum(1).float()
 
 
 class Trainer:
@@ -130,7 +68,7 @@ class Trainer:
         # On the device, beside the inputs: what each example is labelled, and what it is.
         self.labels = task.train.labels.to(fabric.device)
         self.clean = None if task.clean is None else task.clean.to(fabric.device)
-        self.margins = MarginSums(len(task.train), fabric)
+        self.margins = MarginSums(len(task.train), fabric.device)
         if settings.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         module: nn.Module = torch.compile(self.model) if settings.compile else self.model  # type: ignore[assignment]
@@ -153,8 +91,8 @@ class Trainer:
         mixed = np.random.SeedSequence([self.settings.seed, epoch, 2]).generate_state(1, np.uint64)[0]
         torch.manual_seed(int(mixed >> np.uint64(1)))  # for models that draw, by dropout
         self.forward.train()
-        tally, pending = Tally(self.fabric), None
-        recent = RecentBatches(functools.partial(self._count, tally))
+        sums, pending = torch.zeros(6, device=self.fabric.device), None
+        recent: list[tuple[Tensor, Tensor]] = []
         for step, batch in enumerate(self.train_batches.epoch(epoch)):
             lr = self._set_lr(epoch, epoch * len(self.train_batches) + step)
             labels = self.labels[batch.index]
@@ -164,15 +102,26 @@ class Trainer:
             pending = loss
             if self.on_step is not None:
                 self.on_step(step + 1, len(self.train_batches))
-            tally.add_loss(loss, len(labels))
-            recent.add(batch.index, scores)
-        recent.count_rest()
+            sums[-1] += loss * len(labels)
+            recent.append((batch.index, scores))
+            if len(recent) * scores.numel() >= AT_ONCE or step + 1 == len(self.train_batches):
+                sums[:-1] += self._count(recent)
+                recent = []
         if pending is not None:
             self._refuse_nan(pending, epoch, len(self.train_batches))
         if not all(bool(part.isfinite().all()) for part in self.model.parameters()):
             raise self._diverged("the weights became infinite or nan", f"the end of epoch {epoch + 1}")
-        self.margins.end_epoch()
-        return tally.row(epoch + 1, lr)
+        self.margins.join(self._summed)
+        self.margins.epochs += 1
+        count, hits, clean, wrong, memorised, total = self._summed(sums).tolist()
+        return EpochRow(
+            epoch=epoch + 1,
+            lr=lr,
+            loss=total / count,
+            train_accuracy=hits / count,
+            clean_accuracy=None if self.clean is None else clean / count,
+            memorised=memorised / wrong if wrong else None,
+        )
 
     def _diverged(self, what: str, when: str) -> Diverged:
         advice = f"the last checkpoint is kept, and a learning rate below {self.settings.lr:g} may help"
@@ -182,10 +131,18 @@ class Trainer:
         if not math.isfinite(float(loss)):
             raise self._diverged(f"the loss became {float(loss)}", f"step {step} of epoch {epoch + 1}")
 
-    def _count(self, tally: Tally, index: Tensor, scores: Tensor) -> None:
+    def _summed(self, share: Tensor) -> Tensor:
+        """Return the sum over all processes."""
+        total = self.fabric.all_reduce(share, reduce_op="sum")
+        assert isinstance(total, Tensor)
+        return total
+
+    def _count(self, batches: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """Add the margins of some batches, positions and scores, to those of the run; return their counts."""
+        index, scores = (torch.cat(parts) for parts in zip(*batches, strict=True))
         labels = self.labels[index]
-        tally.add(scores, labels, None if self.clean is None else self.clean[index])
-        self.margins.add(index, scores, labels)
+        self.margins.add(index, margins(scores, labels))
+        return counts(scores, labels, None if self.clean is None else self.clean[index])
 
     def _step(self, inputs: Tensor, labels: Tensor, total: int, when: str) -> tuple[Tensor, Tensor]:
         self.stepper.zero_grad(set_to_none=True)
@@ -237,11 +194,12 @@ class Trainer:
     def evaluate(self, examples: Examples) -> float:
         """Return the share of examples whose label has the largest score."""
         self.forward.eval()
-        labels, tally = examples.labels.to(self.fabric.device), Tally(self.fabric)
+        labels, sums = examples.labels.to(self.fabric.device), torch.zeros(5, device=self.fabric.device)
         with torch.inference_mode():
             for batch in self._batches(examples, EVALUATION_BATCH, training=False).epoch(0):
-                tally.add(self._forward(batch.inputs), labels[batch.index], None)
-        return tally.accuracy()
+                sums += counts(self._forward(batch.inputs), labels[batch.index])
+        count, hits, *_ = self._summed(sums).tolist()
+        return float(hits / count)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps: the weights of the model, the state of the optimizer, the sums of margins."""

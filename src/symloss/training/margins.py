@@ -5,9 +5,10 @@ Those of the training examples are summed while a run trains, and kept as means 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from symloss.noise.manifest import read_arrays, write_arrays
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 MARGINS = "margins.npz"
 
@@ -43,28 +41,6 @@ def margins(scores: Tensor, labels: Tensor) -> Tensor:
     # The smallest normal number: what is below may be flushed to 0.
     norm = torch.linalg.vector_norm(scores, dim=1).clamp_min(torch.finfo(torch.float32).tiny)
     return torch.stack([margin, margin / norm])
-
-
-class RunningMargins:
-    """The mean margin of each of N examples over the batches that a network was trained on.
-
-    >>> running = RunningMargins(3)
-    >>> running.add(torch.tensor([2]), torch.tensor([-1.0]))
-    >>> running.means()
-    tensor([ 0.,  0., -1.])
-    """
-
-    def __init__(self, examples: int):
-        self.sums, self.visits = torch.zeros(examples), torch.zeros(examples)
-
-    def add(self, rows: Tensor, found: Tensor) -> None:
-        """Add the margins ``found`` of a batch, whose examples have the numbers ``rows``: both (M,)."""
-        self.sums.scatter_add_(0, rows, found)
-        self.visits.scatter_add_(0, rows, torch.ones_like(found))
-
-    def means(self) -> Tensor:
-        """Return the mean margin (N,) over all visits; 0 for examples never seen."""
-        return self.sums / self.visits.clamp_min(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,32 +84,36 @@ def read_margins(folder: Path) -> MeanMargins | None:
 
 
 class MarginSums:
-    """Sum both margins of each training example over epochs, on the device.
+    """Sum both margins of each of N training examples over the batches of a training.
 
     The margins are those of the model's scores, before a loss divides them by their norm, in the batches as trained:
     with augmentation and dropout. Each process adds its share; the shares are joined at the end of an epoch.
+
+    >>> sums = MarginSums(3)
+    >>> sums.add(torch.tensor([2]), torch.tensor([[-1.0], [-0.5]]))
+    >>> sums.means().positions, sums.means().margin
+    (array([2]), array([-1.], dtype=float32))
     """
 
-    def __init__(self, examples: int, fabric: Fabric):
-        self.fabric, self.epochs = fabric, 0
-        self.sums = torch.zeros(2, examples, device=fabric.device)
-        self._epoch = torch.zeros_like(self.sums)
+    def __init__(self, examples: int, device: torch.device | str = "cpu"):
+        self.epochs = 0
+        # Rows: the margin, that of the scores divided by their norm, and the number of visits.
+        self._joined = torch.zeros(3, examples, device=device)
+        self._share = torch.zeros_like(self._joined)
 
-    def add(self, index: Tensor, scores: Tensor, labels: Tensor) -> None:
-        """Add a batch: positions of its examples (M,), scores (M, C) and labels (M,)."""
-        self._epoch[:, index] = margins(scores, labels)
+    def add(self, index: Tensor, found: Tensor) -> None:
+        """Add a batch: positions of its examples (M,), and their margins (2, M)."""
+        self._share = self._share.to(found.device)
+        self._share.index_add_(1, index, torch.cat([found, torch.ones_like(found[:1])]))
 
-    def end_epoch(self) -> None:
-        """Add the epoch to the sums. Examples of other processes are 0 in this one's share."""
-        whole = self.fabric.all_reduce(self._epoch, reduce_op="sum") if self.fabric.world_size > 1 else self._epoch
-        assert isinstance(whole, Tensor)
-        self.sums += whole
-        self._epoch.zero_()
-        self.epochs += 1
+    def join(self, reduced: Callable[[Tensor], Any] = lambda share: share) -> None:
+        """Add up the shares of all processes. Examples of other processes are 0 in this one's share."""
+        share, self._share = self._share, torch.zeros_like(self._share)
+        self._joined = self._joined + reduced(share).to(self._joined.device)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps."""
-        return {"sums": self.sums, "epochs": self.epochs}
+        return {"sums": self._joined, "epochs": self.epochs}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take over the sums of a checkpoint.
@@ -141,13 +121,17 @@ class MarginSums:
         Raises:
             ValueError: if they are of other examples.
         """
-        if state["sums"].shape != self.sums.shape:
-            raise ValueError(f"margins of shape {tuple(state['sums'].shape)} for {tuple(self.sums.shape)}")
-        self.sums.copy_(state["sums"])
+        if state["sums"].shape != self._joined.shape:
+            got = self._joined.shape[1]
+            raise ValueError(f"examples must be {state['sums'].shape[-1]} as in the checkpoint; got {got}")
+        self._joined.copy_(state["sums"])
+        self._share.zero_()
         self.epochs = int(state["epochs"])
 
-    def means(self, positions: Tensor | None) -> MeanMargins:
-        """Return the means over epochs, for examples at these positions of the data set (None: all, in order)."""
-        margin, unit_margin = (self.sums / max(self.epochs, 1)).cpu().numpy()
-        places = torch.arange(len(margin)) if positions is None else positions.cpu()
+    def means(self, positions: Tensor | None = None) -> MeanMargins:
+        """Return the means of all examples seen. ``positions`` are those of the N examples in the data set."""
+        total = (self._joined + self._share.to(self._joined.device)).cpu()
+        seen = total[2].nonzero().squeeze(1)
+        margin, unit_margin = (total[:2, seen] / total[2, seen]).numpy()
+        places = seen if positions is None else positions.cpu()[seen]
         return MeanMargins(places.numpy(), margin, unit_margin, self.epochs)
