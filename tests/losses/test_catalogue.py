@@ -65,9 +65,9 @@ def test_generated_files_are_current():
 def test_a_function_takes_parameters_by_position_too():
     scores, labels = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([0])
     assert functional.agce(scores, labels, 2.0, q=0.5) == functional.agce(input=scores, target=labels, a=2.0, q=0.5)
-    with pytest.raises(TypeError, match="gce takes at most 1 parameters by position; got 2"):
+    with pytest.raises(TypeError, match="takes from 1 to 2 positional arguments but 3 were given"):
         functional.gce(scores, labels, 0.5, 0.5)
-    with pytest.raises(TypeError, match="q is given twice"):
+    with pytest.raises(TypeError, match="multiple values for argument 'q'"):
         functional.gce(scores, labels, 0.5, q=0.7)
 
 

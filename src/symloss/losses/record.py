@@ -13,7 +13,7 @@ from torch import Tensor
 
 from symloss import checks
 from symloss.losses.base import Loss
-from symloss.losses.criterion import Criterion, LossOptions, Options, evaluate, numbers, scaled, score_map
+from symloss.losses.criterion import Criterion, LossOptions
 from symloss.losses.published import Preset, presets_of
 
 Fact = bool | Callable[[SimpleNamespace], bool]
@@ -185,42 +185,19 @@ def function(loss: Callable[P, Criterion]) -> Callable[Concatenate[Tensor, Tenso
     tensor(1.)
     """
     record: Record = cast(Any, loss).record
+    remembered: Callable[..., Criterion] = functools.lru_cache(maxsize=256, typed=True)(loss)
 
     def call(input: Tensor, target: Tensor, *args: P.args, **keywords: P.kwargs) -> Tensor:
-        if len(args) > len(record.defaults):
-            known = len(record.defaults)
-            raise TypeError(f"{record.name} takes at most {known} parameters by position; got {len(args)}")
-        values, options = dict(zip(record.defaults, args, strict=False)), cast(dict[str, Any], keywords)
-        for key in values.keys() & options.keys():
-            raise TypeError(f"{key} is given twice, by position and as a keyword; pass it once")
-        values |= {key: options.pop(key) for key in record.defaults if key in options}
-        record.refuse_unknown(options)
-        scores = _score_map(options.pop("normalize", record.normalize), options.pop("temperature", 1.0))
-        expression = _expression(record, options.pop("scale", None), **values)
-        if options.get("weight") is not None:
-            options["weight"] = numbers("weight", options["weight"], torch.float32)
-        return evaluate(expression, input, target, Options(score_map=scores, **options))
+        # The cache keeps no class weights alive.
+        anew = torch.compiler.is_compiling() or keywords.get("weight") is not None
+        try:
+            made = loss(*args, **keywords) if anew else remembered(*args, **keywords)
+        except TypeError:  # an argument cannot be a key
+            made = loss(*args, **keywords)
+        value: Tensor = made(input, target)
+        return value
 
     call.__name__ = call.__qualname__ = record.function_name
     call.__module__ = "symloss.functional"
     call.__doc__ = loss.__doc__
     return call  # type: ignore[return-value]  # typed by position; input= and target= work too
-
-
-def _remembered(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same function with a cache. It is called without the cache if an argument cannot be a key."""
-    cached = functools.lru_cache(maxsize=256, typed=True)(build)
-
-    def look_up(*args: Any, **options: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return build(*args, **options)
-        try:
-            return cached(*args, **options)
-        except TypeError:
-            return build(*args, **options)
-
-    return look_up
-
-
-_expression = _remembered(lambda record, scale, **values: scaled(record.loss(**values), scale))
-_score_map = _remembered(score_map)
