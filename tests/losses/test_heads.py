@@ -401,7 +401,7 @@ def test_blocks_keep_to_the_memory():
     head = Head(torch.empty(5000, 4, device="meta"), torch.empty(1000, 4, device="meta"), None)
 
     def rows(memory, head=head):
-        return BlockHead(None, Examples(None, None, None, "mean"), None, Allowance(memory)).rows(head)
+        return BlockHead(Examples(None, None, None, "mean"), None, None, Allowance(memory)).rows(head)
 
     assert rows(4000 * 64) == 64
     assert rows(1) == 1

@@ -203,6 +203,15 @@ def test_a_loss_that_holds_tensors_is_not_kept_alive():
     assert [each() for each in gone] == [None, None]
 
 
+@in_turn("alpha", [torch.linspace(0.5, 2, 40).double().reshape(8, 5), torch.linspace(0.5, 2, 5).double()])
+def test_smoothed_labels_of_a_loss_that_holds_tensors(alpha):
+    """Its mean over labels is that of the batch: a tensor in the shape of the scores once fitted no vector of zeros."""
+    z, y = batch((8, 5), torch.float64)
+    every = symloss.losses.relative(symloss.losses.dirichlet("ce", alpha)).per_class(z)
+    smoothed = symloss.losses.relative(symloss.losses.dirichlet("ce", alpha), label_smoothing=0.1)
+    torch.testing.assert_close(smoothed(z, y), (0.9 * every[range(8), y] + 0.1 * every.mean(1)).mean())
+
+
 RAW = 3 * torch.randn(5, 7, generator=torch.Generator().manual_seed(3))
 RAW_LABELS = torch.tensor([0, 6, -100, 3, 3])
 

@@ -158,6 +158,15 @@ class Loss(Scalable["Loss"]):
         return Sum(tuple((factor * coefficient, term) for coefficient, term in _terms(self)))
 
 
+def is_key(loss: Loss) -> bool:
+    """Whether a cache may hold a loss: it has a hash, and holds neither tensors nor modules, which may change."""
+    try:
+        hash(loss)
+    except TypeError:  # a loss from outside this package that is no frozen dataclass
+        return False
+    return loss.any_classes
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether two arguments of losses are the same. Tensors are if they hold the same numbers, in any precision."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):

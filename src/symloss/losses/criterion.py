@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from symloss import checks
 from symloss.losses import validation
-from symloss.losses.base import Loss, NoSlopeError, Scalable, same, shown
+from symloss.losses.base import Loss, NoSlopeError, Scalable, is_key, same, shown
 from symloss.losses.kernels.batch import BatchLoss, Examples
 from symloss.losses.kernels.dispatch import LABELS, PROBABILITIES, WEIGHTS, kernel_for
 from symloss.losses.kernels.forms import Number
@@ -149,10 +149,7 @@ class Criterion(nn.CrossEntropyLoss, Scalable["Criterion"]):
             return Wrapped(loss)
         part = as_criterion(loss)
         for name in part.options():
-            if name not in self.given:
-                setattr(self, name, getattr(part, name))
-            elif name in part.given:
-                _agreed(name, [self, part])
+            setattr(self, name, _agreed(name, [self, part] if name in self.given else [part]))
         changed = {name for name in part.options() if not same(getattr(self, name), DEFAULTS[name])}
         self.given |= changed | (part.given - {"scale"})
         return part.loss
@@ -343,7 +340,7 @@ def evaluate(loss: Loss, input: Tensor, target: Tensor, options: Options) -> Ten
         return plain(input)
     unit = None if scores is None else Unit(scores.temperature, scores.eps)
     kernel = kernel_for(loss, classes, unit, kind)
-    quick = None if kernel is None else BatchLoss(kernel, examples, plain, options.overwrite).loss(input)
+    quick = None if kernel is None else BatchLoss(examples, plain, kernel, options.overwrite).loss(input)
     return plain(input) if quick is None else quick
 
 
@@ -421,12 +418,9 @@ def _placed(spread: Number | None, target: Tensor, chosen: Number, z: Tensor) ->
 
 def _level(loss: Loss, z: Tensor, s: Scores | None) -> Number:
     """Return the mean over labels of a symmetric loss, which is its value at equal scores."""
-    if s is not None:
-        return _mean_over_labels(loss, s)
-    try:  # a loss that holds tensors or modules may change, and no cache may keep it alive
-        return (_constant_level if loss.any_classes else _constant_level.__wrapped__)(loss, z.shape[1])
-    except TypeError:  # a loss from outside this package may have no hash
-        return _constant_level.__wrapped__(loss, z.shape[1])
+    if s is None and is_key(loss):
+        return _constant_level(loss, z.shape[1])
+    return _mean_over_labels(loss, Scores(z, 1) if s is None else s)
 
 
 @functools.lru_cache(maxsize=256)

@@ -10,10 +10,10 @@ from symloss import checks
 from symloss.losses import criterion, validation
 from symloss.losses.base import Loss
 from symloss.losses.criterion import AnyLoss, Criterion, Options, ScoreMap
-from symloss.losses.kernels.batch import Examples, TooLargeError
+from symloss.losses.kernels.batch import Examples
 from symloss.losses.kernels.dispatch import kernel_for
 from symloss.losses.kernels.linear import CappedKernel, LinearKernel, Unit, UnitLinearKernel
-from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head, UnhingedHead, loss_of, pays, unhinged_head
+from symloss.losses.kernels.linear_head import Allowance, BlockHead, Head, UnhingedHead, pays, unhinged_head
 from symloss.losses.layers import SoftCap, Temperature, UnitScores
 from symloss.losses.logits import HALF, full_precision, without_autocast, working_type
 from symloss.losses.operators import Symmetrize
@@ -141,8 +141,8 @@ class _HeadLoss(NamedTuple):
             labels, validation.kept(labels, classes, options.ignore_index), None, options.reduction, num_items
         )
 
-        def plain(z: Tensor) -> Tensor:
-            return self.plain(z, labels)
+        def plain(*parts: Any) -> Tensor:
+            return self.plain(Head(*parts).scores(), labels)
 
         if isinstance(kernel, (LinearKernel, UnitLinearKernel)) and softcap is None:
             # Only a look tells whether classes are masked out and whether the Gram matrix has lost digits.
@@ -153,7 +153,7 @@ class _HeadLoss(NamedTuple):
             if loss.symmetric:  # class weights keep it so, which takes all scores
                 return None
             examples = examples.weighed(options.weight)
-        return BlockHead(kernel if softcap is None else CappedKernel(kernel, softcap), examples, plain, allowance)
+        return BlockHead(examples, plain, kernel if softcap is None else CappedKernel(kernel, softcap), allowance)
 
 
 def _of_head(how: _HeadLoss, features: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
@@ -186,10 +186,7 @@ def _quick(how: _HeadLoss, head: Head, labels: Tensor) -> Tensor | None:
     if mixed or labels.numel() == 0 or not validation.is_eager() or PLAIN.get():
         return None
     way = how.way(head, labels)
-    try:
-        return None if way is None else loss_of(way, head)
-    except TooLargeError:
-        return None
+    return None if way is None else way.loss(*head)
 
 
 _between_graphs = torch.compiler.disable(_quick)  # type: ignore[no-untyped-call]

@@ -10,6 +10,7 @@ import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,10 @@ BLOCK = 2**20
 """The number of scores in a block on a CPU: few enough to stay in the cache, many enough to be worth the calls."""
 DEVICE_BLOCK = 2**24  # the same on other devices, where a call costs more and a block of float32 scratch takes 64 MiB
 FEW = 2**15  # so few scores take less time than the calls of their reductions
+
+
+Scratch = Sequence[Tensor] | None
+"""Tensors that a kernel may overwrite."""
 
 
 class TooLargeError(Exception):
@@ -40,9 +45,8 @@ def new_scratch(kernel: Kernel, out: Tensor) -> list[Tensor]:
 
 
 def by_blocks(
-    kernel: Kernel, z: Tensor, y: Tensor, share: Tensor, out: Tensor | None, ignores: bool,
-    scratch: Sequence[Tensor] | None = None,
-) -> Tensor:  # fmt: skip
+    kernel: Kernel, z: Tensor, y: Tensor, share: Tensor, out: Tensor | None, ignores: bool, scratch: Scratch = None
+) -> Tensor:
     """Return the values at the targets, and write the gradient of sum(share * values) to ``out``.
 
     Args:
@@ -52,14 +56,11 @@ def by_blocks(
         scratch: what :func:`new_scratch` returns, with at least as many rows as a block; None makes new tensors.
     """
     kind = WIDER.get(z.dtype, z.dtype)
-    rows = len(z) if z.is_cpu and z.numel() <= BLOCK else block_rows(z)
+    rows = block_rows(z)
     if out is z and kernel.adds and validation.looks_at(z):  # before a part of the scores is gone
         _refuse_too_large(float(torch.where(z == -torch.inf, z.amax(), z).amin()), float(z.amax()), z)
     if rows == z.shape[0] and out is not None and out is not z and z.dtype == kind:
-        if scratch is None:
-            tensors = [torch.empty_like(out) for _ in range(kernel.scratch)]
-        else:
-            tensors = [each[: len(z)] for each in scratch]
+        tensors = new_scratch(kernel, out) if scratch is None else [each[: len(z)] for each in scratch]
         return _do_block(kernel, Job(z, y, share, out, tensors), ignores)
     like = z[:rows]
     copies = out is z or kind != z.dtype
@@ -187,63 +188,85 @@ class Examples(NamedTuple):
         return values.sum() / (total.to(values.dtype) if isinstance(total, Tensor) else total)
 
 
-class BatchLoss(NamedTuple):
-    """A loss at the targets of a batch, as a function of its scores (N, C) or (N, C, d1, ...)."""
+Gradients = list[Tensor | None]  # one for each input; None where it is not wanted
 
-    kernel: Kernel
+
+@dataclass
+class Way(ABC):
+    """A way to compute the loss of a batch that finds the gradients in its inputs itself."""
+
     examples: Examples  # the targets, and what each example counts for
-    plain: Callable[[Tensor], Tensor]  # computes the same by the plain formulas, for second derivatives
-    overwrite: bool = False  # whether the gradient may take the place of the scores
+    plain: Callable[..., Tensor]  # computes the same by the plain formulas, for second derivatives
+    overwrite = False  # whether gradients take the place of the inputs
 
-    def loss(self, z: Tensor) -> Tensor | None:
-        """Return the loss; None if no example counts or sums may overflow, which is left to the plain formulas."""
-        kept = self.examples.kept
-        if kept is not None and validation.can_look(kept) and not bool(kept.any()):
-            return None
+    @abstractmethod
+    def forward(self, inputs: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor, Any]:
+        """Return the value of each example; and the gradients, as a list, or else what ``backward`` needs."""
+
+    @abstractmethod
+    def backward(self, inputs: Sequence[Any], wanted: Sequence[bool], incoming: Tensor, kept: Any) -> Gradients:
+        """Return the gradients, times what comes from above."""
+
+    def loss(self, *inputs: Tensor | None) -> Tensor | None:
+        """Return the loss, for autograd; None if sums may overflow, which is left to the plain formulas."""
         try:
-            if not (z.requires_grad and torch.is_grad_enabled()):
-                return self.examples.reduced(self.values(z, None))
-            value: Tensor = _WithGradient.apply(z, self)  # type: ignore[no-untyped-call]
+            if not torch.is_grad_enabled() or not any(part is not None and part.requires_grad for part in inputs):
+                return self.examples.reduced(self.forward(inputs, [False] * len(inputs))[0])
+            value: Tensor = _WithGradients.apply(self, *inputs)  # type: ignore[no-untyped-call]
         except TooLargeError:
             return None
         return value
 
-    def values(self, z: Tensor, out: Tensor | None, upstream: Tensor | None = None) -> Tensor:
-        """Return the value of each example. The gradient of the loss, times ``upstream``, is written to ``out``."""
+
+@dataclass
+class BatchLoss(Way):
+    """A loss at the targets of a batch, as a function of its scores (N, C) or (N, C, d1, ...)."""
+
+    kernel: Kernel
+    overwrite: bool = False
+
+    def forward(self, inputs: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor, Gradients | None]:
+        (z,) = inputs
+        # float16 cannot hold small gradients before they are scaled by the upstream gradient.
+        if z.dtype == torch.float16 or not any(wanted):
+            return self._values(z, None), None
+        scores = z.detach() if self.overwrite else z
+        gradient = scores if self.overwrite else torch.empty_like(z)
+        return self._values(scores, gradient), [gradient]
+
+    def backward(self, inputs: Sequence[Any], wanted: Sequence[bool], incoming: Tensor, kept: None) -> Gradients:
+        gradient = torch.empty_like(inputs[0])
+        self._values(inputs[0], gradient, incoming)
+        return [gradient]
+
+    def _values(self, z: Tensor, out: Tensor | None, upstream: Tensor | None = None) -> Tensor:
         share = self.examples.share(WIDER.get(z.dtype, z.dtype), upstream)
         return by_blocks(self.kernel, z, self.examples.labels, share, out, self.examples.kept is not None)
 
 
-class _WithGradient(torch.autograd.Function):
-    """A value that is computed together with its gradient. A second derivative is taken from the plain formula."""
+class _WithGradients(torch.autograd.Function):
+    """A value that is computed together with its gradients. A second derivative is taken from the plain formula."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, batch: BatchLoss) -> Tensor:
-        ctx.batch = batch
-        # float16 cannot hold small gradients before they are scaled by the upstream gradient.
-        later = z.dtype == torch.float16
-        overwrite = batch.overwrite and not later
-        scores = z.detach() if overwrite else z
-        ctx.gradient = None if later else scores if overwrite else torch.empty_like(z)
-        values = batch.values(scores, ctx.gradient)
-        ctx.save_for_backward(None if overwrite else z)
-        return batch.examples.reduced(values)
+    def forward(ctx: Any, way: Way, *inputs: Tensor | None) -> Tensor:
+        values, ctx.kept = way.forward(inputs, ctx.needs_input_grad[1:])
+        ctx.way, lost = way, way.overwrite and ctx.kept is not None
+        ctx.save_for_backward(*(None if lost else part for part in inputs))
+        return way.examples.reduced(values)
 
     @staticmethod
-    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, None]:
-        (z,) = ctx.saved_tensors
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
+        way, inputs, wanted = ctx.way, ctx.saved_tensors, ctx.needs_input_grad[1:]
         # Autograd would have to copy a gradient to which another reference exists.
-        gradient, ctx.gradient = ctx.gradient, None
-        again = torch.is_grad_enabled()
-        if z is None and (again or gradient is None):
+        kept, ctx.kept = ctx.kept, None
+        again, known = torch.is_grad_enabled(), isinstance(kept, list)
+        if inputs[0] is None and (again or not known):
             raise RuntimeError("overwrite=True keeps no scores, so backward can run once and without create_graph=True")
-        if again or (gradient is None and is_batched(incoming)):
-            return by_plain(ctx.batch.plain, (z,), (True,), incoming)[0], None
-        if gradient is None:
-            gradient = torch.empty_like(z)
-            ctx.batch.values(z, gradient, incoming)
-            return gradient, None
-        return times(gradient, incoming), None
+        if again or (not known and is_batched(incoming)):
+            return None, *by_plain(way.plain, inputs, wanted, incoming)
+        if known:
+            return None, *(None if part is None else times(part, incoming) for part in kept)
+        return None, *way.backward(inputs, wanted, incoming, kept)
 
 
 def is_batched(tensor: Tensor) -> bool:
@@ -257,7 +280,7 @@ def is_batched(tensor: Tensor) -> bool:
 
 def by_plain(
     plain: Callable[..., Tensor], inputs: Sequence[Tensor | None], wanted: Sequence[bool], incoming: Tensor
-) -> list[Tensor | None]:
+) -> Gradients:
     """Return the gradients by the plain formula: for second derivatives, and where gradients are batched by vmap."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():

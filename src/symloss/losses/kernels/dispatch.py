@@ -2,7 +2,7 @@
 
 import functools
 
-from symloss.losses.base import Loss
+from symloss.losses.base import Loss, is_key
 from symloss.losses.kernels.batch import Kernel
 from symloss.losses.kernels.forms import form_of
 from symloss.losses.kernels.labels import LabelKernel, SumsKernel
@@ -13,28 +13,13 @@ LABELS, PROBABILITIES, WEIGHTS = "labels", "probabilities", "weights"
 """Targets: class indices; weights of the classes that sum to 1; any weights of the classes."""
 
 
-class _NotCachedError(Exception):
-    """The loss holds tensors or modules. It has no kernel, and a cache must not keep it alive."""
-
-
 def kernel_for(loss: Loss, classes: int, unit: Unit | None = None, target: str = LABELS) -> Kernel | None:
     """Return the kernel of a loss for this number of classes; None if there is none. ``unit`` divides the scores."""
-    try:
-        return _cached_kernel(loss, classes, unit, target)
-    except _NotCachedError:
-        return None
-    except TypeError:
-        try:
-            hash(loss)
-        except TypeError:  # a loss from outside this package that is no frozen dataclass
-            return None
-        raise
+    return _cached_kernel(loss, classes, unit, target) if is_key(loss) else None
 
 
 @functools.lru_cache(maxsize=256)
 def _cached_kernel(loss: Loss, classes: int, unit: Unit | None, target: str) -> Kernel | None:
-    if not loss.any_classes:
-        raise _NotCachedError
     form = form_of(loss, classes)
     # With two classes the sum has one term, which may be as small as 1 - p. The plain formulas keep its digits.
     if form is None or (classes < 3 and form.summed):

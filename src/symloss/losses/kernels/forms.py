@@ -184,9 +184,6 @@ class Room(OfProbability):
     bound: float
 
     def both(self, at: Probability) -> tuple[Tensor, Tensor]:
-        if type(self.inner) is CEPotential:  # its slope is the same everywhere
-            room = (at.logp + at.number(self.bound)).clamp_min(0)
-            return room, room.sign()
         value, slope = self.inner.both(at)
         room = (self.bound - value).clamp_min(0)
         return room, room.sign() * -slope

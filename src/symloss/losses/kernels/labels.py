@@ -172,12 +172,6 @@ fill_by_formula = fill.dispatch(Potential)
 
 
 @fill.register
-def _fill_ce(potential: CEPotential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
-    torch.neg(logp, out=value)
-    fall.fill_(1.0)
-
-
-@fill.register
 def _fill_focal(potential: FocalPotential, logp: Tensor, fall: Tensor, value: Tensor) -> None:
     # 1 - p is a multiple of eps / 2. It may be rounded to 0 where log p is not 0.
     miss = torch.sub(1, fall, out=value).clamp_min_(torch.finfo(value.dtype).eps / 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -17,14 +18,12 @@ from torch.nn import functional as F  # noqa: N812
 
 from symloss.losses import validation
 from symloss.losses.kernels import batch
-from symloss.losses.kernels.batch import Examples, Kernel
+from symloss.losses.kernels.batch import Examples, Gradients, Kernel, Way
 from symloss.losses.kernels.linear import Unit
 from symloss.losses.logits import HALF, full_precision, working_type
 
 MEMORY = {"cpu": 160 * 2**20}  # bytes for the scores of a block if nothing else is asked for, by the kind of device
 DEVICE_MEMORY = 2**30  # the same on all other devices, which have more of it
-
-Gradients = Sequence[Tensor | None]  # The gradients in features, weight and bias. None where one is not wanted.
 
 
 class Allowance(NamedTuple):
@@ -40,26 +39,22 @@ class Allowance(NamedTuple):
         return max(1, (self.block_bytes or MEMORY.get(weight.device.type, DEVICE_MEMORY)) // each)
 
 
-class BlockHead(NamedTuple):
+@dataclass
+class BlockHead(Way):
     """The loss of a linear layer by a kernel, which computes the gradients of a block together with its values."""
 
     kernel: Kernel
-    examples: Examples
-    plain: Callable[[Tensor], Tensor]  # computes the loss from all scores, for second derivatives
     allowance: Allowance
 
-    def forward(self, head: Head, wanted: Sequence[bool]) -> tuple[Tensor, Gradients | None]:
-        """Return the value of each example; and the gradients, unless they depend on what comes from above."""
+    def forward(self, inputs: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor, Gradients | None]:
+        head = Head(*inputs)
         # float16 cannot hold small gradients before they are multiplied by what comes from above.
         if self.examples.reduction == "none" or head.weight.dtype == torch.float16 or not any(wanted):
             return self._computed(head, [False] * 3)[0], None
         return self._computed(head, wanted)
 
-    def backward(self, head: Head, wanted: Sequence[bool], incoming: Tensor, kept: Gradients | None) -> Gradients:
-        """Return the gradients, times what comes from above."""
-        if kept is not None:
-            return [None if part is None else batch.times(part, incoming) for part in kept]
-        return self._computed(head, wanted, incoming)[1]
+    def backward(self, inputs: Sequence[Any], wanted: Sequence[bool], incoming: Tensor, kept: None) -> Gradients:
+        return self._computed(Head(*inputs), wanted, incoming)[1]
 
     def rows(self, head: Head) -> int:
         """Return the number of examples whose scores are in memory at a time."""
@@ -100,32 +95,6 @@ class BlockHead(NamedTuple):
         pairs = zip(gradients, head, strict=True)
         typed = [None if part is None or of is None else part.to(of.dtype) for part, of in pairs]
         return torch.cat(values), typed
-
-
-def loss_of(way: BlockHead | UnhingedHead, head: Head) -> Tensor:
-    """Return the loss of a linear layer's scores, for autograd."""
-    if not torch.is_grad_enabled() or not any(part is not None and part.requires_grad for part in head):
-        return way.examples.reduced(way.forward(head, [False] * 3)[0])
-    value: Tensor = _OfHead.apply(*head, way)  # type: ignore[no-untyped-call]
-    return value
-
-
-class _OfHead(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor | None, way: BlockHead | UnhingedHead) -> Tensor:
-        ctx.save_for_backward(h, weight, bias)
-        values, ctx.kept = way.forward(Head(h, weight, bias), ctx.needs_input_grad[:3])
-        ctx.way = way
-        return way.examples.reduced(values)
-
-    @staticmethod
-    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
-        way, head, wanted = ctx.way, Head(*ctx.saved_tensors), ctx.needs_input_grad[:3]
-        # Autograd would have to copy a gradient to which another reference exists.
-        kept, ctx.kept = ctx.kept, None
-        if torch.is_grad_enabled() or batch.is_batched(incoming):
-            return *batch.by_plain(lambda *parts: way.plain(Head(*parts).scores()), head, wanted, incoming), None
-        return *way.backward(head, wanted, incoming, kept), None
 
 
 CLASSES = 4096  # rows of the weights that are turned into float32 at a time
@@ -245,24 +214,22 @@ def pays(head: Head, unit: Unit | None) -> bool:
     return unit is None or 2 * (c + n) * d * d < 3 * n * c * d
 
 
-class UnhingedHead(NamedTuple):
+@dataclass
+class UnhingedHead(Way):
     """A multiple of the unhinged loss. For each example it is r h . (mean W - W_y) + h . mean(spread W).
 
     With class weights w, r = w_y and spread = w - mean(w), times the factor of the loss. A mean is a sum over the
     classes that are present, divided by their number. A class that is masked out has weights of 0.
     """
 
-    examples: Examples
-    plain: Callable[[Tensor], Tensor]  # computes the loss from all scores, for second derivatives
     unit: Unit | None  # divides the scores by their norm
     present: Tensor | None  # the classes that are not masked out; None for all
     classes: int  # their number
     r: Tensor | float
     spread: Tensor | None
 
-    def forward(self, head: Head, wanted: Sequence[bool]) -> tuple[Tensor, tuple[Tensor, Norms | None]]:
-        """Return the value of each example; and with the norms once more, for the backward pass."""
-        h, weight, bias = head = self._visible(head)
+    def forward(self, inputs: Sequence[Any], wanted: Sequence[bool]) -> tuple[Tensor, tuple[Tensor, Norms | None]]:
+        h, weight, bias = head = self._visible(Head(*inputs))
         wide = full_precision(h)
         values = (wide * self._to_mean(weight)).sum(1)
         if bias is not None:
@@ -280,11 +247,10 @@ class UnhingedHead(NamedTuple):
         return values[:, None], (values, found)
 
     def backward(
-        self, head: Head, wanted: Sequence[bool], incoming: Tensor, kept: tuple[Tensor, Norms | None] | None
-    ) -> list[Tensor | None]:
-        """Return the gradients, times what comes from above."""
-        values, found = self.forward(head, wanted)[1] if kept is None else kept
-        h, weight, bias = head = self._visible(head)
+        self, inputs: Sequence[Any], wanted: Sequence[bool], incoming: Tensor, kept: tuple[Tensor, Norms | None] | None
+    ) -> Gradients:
+        values, found = self.forward(inputs, wanted)[1] if kept is None else kept
+        h, weight, bias = head = self._visible(Head(*inputs))
         g = self.examples.share(values.dtype, incoming).expand(len(h), 1).squeeze(1)
         bend = pull = None
         if self.unit is not None and found is not None:
@@ -358,7 +324,7 @@ def unhinged_head(
     examples: Examples,
     unit: Unit | None,
     class_weight: Tensor | None,
-    plain: Callable[[Tensor], Tensor],
+    plain: Callable[..., Tensor],
 ) -> UnhingedHead:
     """``factor`` times the unhinged loss, for examples without class weights. A masked label raises an error."""
     y, bias, present = examples.labels.squeeze(1), head.bias, None
